@@ -14,11 +14,13 @@
 
 namespace nimble {
 
+// A stripe group: its metadata section, and the end of its file rows.
 struct GroupRef {
   SectionRef section;
   uint64_t end_row = 0;
 };
 
+// Level 1 of the cluster index: the boundaries of the groups.
 struct ClusterRoot {
   std::vector<KeyColumnSpec> columns;
   bool unique = false;
@@ -29,6 +31,7 @@ struct ClusterRoot {
   uint64_t num_keys = 0;
 };
 
+// A section that belongs to a schema node.
 struct NodeSection {
   uint32_t node = 0;
   SectionRef section;
@@ -44,6 +47,7 @@ struct DictionarySections {
   SectionRef body;
 };
 
+// A section that readers may ignore.
 struct OptionalSection {
   std::string name;
   SectionRef section;

@@ -21,6 +21,7 @@ struct SegmentRef {
 
 // ---------------------------------------------------------------- writing
 
+// The metadata of one stripe.
 struct StripeMeta {
   uint64_t rows = 0;
   std::vector<uint64_t> values;  // per stream
@@ -30,6 +31,7 @@ struct StripeMeta {
   std::vector<uint8_t> heads;
 };
 
+// The directory of a group's key chunks.
 struct ChunkDirectoryMeta {
   std::vector<uint64_t> chunk_end_rows;
   std::vector<uint64_t> chunk_ends;
@@ -64,6 +66,7 @@ struct StripeView {
   }
 };
 
+// A chunk directory that points into a FlatBuffer.
 struct ChunkDirectoryRef {
   std::span<const uint64_t> chunk_end_rows;
   std::span<const uint64_t> chunk_ends;
@@ -81,6 +84,7 @@ struct ChunkDirectory;  // from group.fbs
 Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
                                       uint64_t rows, uint64_t limit);
 
+// A validated group. Thread-safe.
 class GroupView {
  public:
   // Opens a group that begins at file row `first_row`. Fails unless it has

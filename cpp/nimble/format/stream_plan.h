@@ -12,6 +12,7 @@ namespace nimble {
 
 inline constexpr uint32_t kNoStream = UINT32_MAX;
 
+// One node of a schema, with its streams (kNoStream if it has none of a kind).
 struct SchemaNode {
   const Field* field = nullptr;
   uint32_t parent = 0;

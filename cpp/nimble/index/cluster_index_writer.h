@@ -10,6 +10,7 @@
 
 namespace nimble {
 
+// Options of a ClusterIndexWriter.
 struct ClusterIndexOptions {
   // A chunk ends with the key that reaches one of these limits.
   uint32_t chunk_keys = 1024;
@@ -20,6 +21,7 @@ struct ClusterIndexOptions {
   std::function<std::string(ByteSpan)> describe;
 };
 
+// Size and number of keys of a chunk.
 struct KeyChunkInfo {
   uint64_t size = 0;  // bytes, without gaps between chunks
   uint32_t num_keys = 0;

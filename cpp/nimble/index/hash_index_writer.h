@@ -23,6 +23,7 @@ inline constexpr uint64_t kHashPartitionEntries = 32768;
 // Blocks in a part of the Bloom filter. Each part has its own checksum.
 inline constexpr uint64_t kBloomPartBlocks = 8192;
 
+// Options of a HashIndexWriter.
 struct HashIndexOptions {
   double load_factor = 0.7;          // in (0, 1]: docs/format/hash_index.md
   double bloom_bits_per_key = 10.0;  // 0: no filter

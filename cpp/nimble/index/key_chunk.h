@@ -19,6 +19,7 @@ enum class KeyChunkMode : uint8_t {
   kSampled = 3,
 };
 
+// Options of build_key_chunk().
 struct KeyChunkOptions {
   uint32_t restart_interval = 16;
   bool allow_fixed = true;  // false only for tests of the other form

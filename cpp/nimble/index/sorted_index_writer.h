@@ -12,6 +12,7 @@
 
 namespace nimble {
 
+// Options of a SortedIndexWriter.
 struct SortedIndexOptions {
   uint32_t chunk_keys = 1024;
   uint32_t chunks_per_group = 512;

@@ -37,6 +37,7 @@ Result<KeyRange> equal_range(const KeyEncoder& encoder,
                              std::span<const KeyScalar> values,
                              bool starts_with = false);
 
+// A bound given as values of the first key columns.
 struct KeyBound {
   std::vector<KeyScalar> values;  // of the first columns; empty: no limit
   bool inclusive = true;

@@ -10,6 +10,7 @@
 
 namespace nimble {
 
+// A key column as requested by a caller.
 struct KeyColumnSpec {
   std::vector<int> path;  // child indexes, from the root struct
   SortOrder order;

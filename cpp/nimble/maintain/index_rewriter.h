@@ -17,6 +17,7 @@
 
 namespace nimble {
 
+// Indexes to drop and to add.
 struct IndexChange {
   std::vector<size_t> drop;  // indexes in the footer's list
   std::vector<IndexSpec> add;

@@ -19,6 +19,7 @@
 
 namespace nimble {
 
+// Options for opening a file. `cache_bytes` limits the caches.
 struct ReaderOptions {
   uint64_t cache_bytes = uint64_t{256} << 20;
 };

@@ -15,6 +15,7 @@
 
 namespace nimble {
 
+// Facts about a finished file.
 struct WriteSummary {
   uint64_t num_rows = 0;
   uint64_t size_bytes = 0;

@@ -12,6 +12,7 @@
 
 namespace nimble {
 
+// The encoded segments of a stripe.
 struct EncodedStripe {
   std::vector<uint64_t> values;          // per stream
   std::vector<SegmentBuilder> segments;  // in stream order
@@ -20,6 +21,7 @@ struct EncodedStripe {
   std::vector<size_t> bodies;
 };
 
+// Options of encode_stripe().
 struct StripeOptions {
   Effort effort = Effort::kBalanced;
   uint32_t threads = 1;  // does not affect the result

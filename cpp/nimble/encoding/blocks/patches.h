@@ -25,6 +25,7 @@
 
 namespace nimble {
 
+// The rows of the exceptions, grouped by block. Thread-safe.
 class PatchPositions {
  public:
   // REQUIRES: `rows` are ascending, each < num_values.

@@ -8,7 +8,9 @@
 
 namespace nimble {
 
+// Encodes `values` and appends head and body to `out`.
 Status encode_bitmap(const Values& values, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_bitmap(ByteReader* head,
                                              const DecodeContext& context);
 

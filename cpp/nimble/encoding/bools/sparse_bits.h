@@ -8,9 +8,11 @@
 
 namespace nimble {
 
+// Encodes `values` and appends head and body to `out`.
 Status encode_sparse_bits(const Values& values, SegmentBuilder* out);
 // Bytes of body needed for `rare` bits of the rarer value.
 uint64_t sparse_bits_bytes(uint32_t num_values, uint64_t rare);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_sparse_bits(ByteReader* head,
                                                   const DecodeContext& context);
 

@@ -8,6 +8,7 @@
 
 namespace nimble {
 
+// A split after the low `low_bits` bits.
 struct IntSplit {
   uint32_t low_bits = 0;
   double bits_per_value = 64;  // estimated

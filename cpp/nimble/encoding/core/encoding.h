@@ -72,6 +72,7 @@ struct SegmentBuilder {
   }
 };
 
+// How a segment is encoded. Copied and adjusted for children.
 struct EncodeContext {
   Effort effort = Effort::kBalanced;
   int depth = 0;  // 0 for a column's own values, +1 per level
@@ -233,6 +234,7 @@ struct HeadFacts {
   std::vector<PartPlace> parts;  // in the segment's body, not inline
 };
 
+// What open_decoder() needs to know in addition to the head.
 struct DecodeContext {
   ValueType type;
   uint32_t num_values = 0;  // <= kSegmentValues

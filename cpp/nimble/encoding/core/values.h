@@ -12,6 +12,7 @@ namespace nimble {
 
 // ---------------------------------------------------------------- values in
 
+// A borrowed byte string.
 struct ByteSlice {
   const uint8_t* data;
   uint64_t size;

@@ -32,6 +32,7 @@ Status encode_shared_dictionary(const DistinctValues& distinct,
 // REQUIRES: the type is kBytes or has a fixed width.
 Result<std::unique_ptr<Decoder>> open_dictionary(ByteReader* head,
                                                  const DecodeContext& context);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_shared_dictionary(
     ByteReader* head, const DecodeContext& context);
 

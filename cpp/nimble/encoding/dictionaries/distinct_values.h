@@ -8,6 +8,7 @@
 
 namespace nimble {
 
+// Limits for DistinctValues.
 struct DistinctLimits {
   uint32_t max_values = 65536;
   uint64_t max_bytes = UINT64_MAX;  // of all distinct values

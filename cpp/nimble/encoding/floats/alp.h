@@ -12,6 +12,7 @@
 
 namespace nimble {
 
+// The exponents e and f of a segment.
 struct AlpExponents {
   uint8_t e = 0;
   uint8_t f = 0;
@@ -25,6 +26,7 @@ AlpExponents choose_alp_exponents(const Values& values);
 // the values would be exceptions.
 Result<bool> encode_alp(const Values& values, const AlpExponents& exponents,
                         const EncodeContext& context, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_alp(ByteReader* head,
                                           const DecodeContext& context);
 

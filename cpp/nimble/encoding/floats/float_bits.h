@@ -9,6 +9,7 @@
 
 namespace nimble {
 
+// Encodes `values` and appends head and body to `out`.
 Status encode_float_bits(const Values& values, const EncodeContext& context,
                          SegmentBuilder* out);
 // Properties of a sample: the number of trailing bits that are zero in all
@@ -18,6 +19,7 @@ struct FloatBits {
   uint32_t bits_per_value = 0;
 };
 FloatBits sample_float_bits(const Values& values);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_float_bits(ByteReader* head,
                                                  const DecodeContext& context);
 

@@ -10,6 +10,7 @@
 
 namespace nimble {
 
+// A split after the low `low_bits` bits.
 struct FloatSplit {
   uint32_t low_bits = 0;      // R: 48..63 for doubles, 16..31 for floats
   double bits_per_value = 0;  // estimated
@@ -17,8 +18,10 @@ struct FloatSplit {
 
 // Chooses the split that makes a sample's high bits smallest.
 FloatSplit choose_float_split(const Values& values);
+// Encodes `values` and appends head and body to `out`.
 Status encode_split_float(const Values& values, uint32_t low_bits,
                           const EncodeContext& context, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_split_float(ByteReader* head,
                                                   const DecodeContext& context);
 

@@ -20,6 +20,7 @@ bool is_constant(const Values& values);
 // Writes n copies of the `width` bytes at `value` to `out`.
 void fill_value(const uint8_t* value, uint32_t width, uint64_t n, uint8_t* out);
 
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_constant(ByteReader* head,
                                                const DecodeContext& context);
 

@@ -13,8 +13,10 @@
 
 namespace nimble {
 
+// Encodes `values` and appends head and body to `out`.
 Status encode_differences(const Values& values, const EncodeContext& context,
                           SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_differences(ByteReader* head,
                                                   const DecodeContext& context);
 

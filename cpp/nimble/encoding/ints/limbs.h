@@ -10,8 +10,10 @@
 namespace nimble {
 
 bool can_be_limbs(const ValueType& type);
+// Encodes `values` and appends head and body to `out`.
 Status encode_limbs(const Values& values, const EncodeContext& context,
                     SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_limbs(ByteReader* head,
                                             const DecodeContext& context);
 

@@ -17,6 +17,7 @@ Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
                      const EncodeContext& context, SegmentBuilder* out);
 bool can_be_narrow(const ValueType& type);
 
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
                                              const DecodeContext& context);
 

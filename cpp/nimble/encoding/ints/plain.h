@@ -17,6 +17,7 @@ namespace nimble {
 // REQUIRES: the type is kInt, kFloat or kFixed.
 Status encode_plain(const Values& values, SegmentBuilder* out);
 
+// Decodes plain values. view() needs no copy.
 class PlainDecoder final : public Decoder {
  public:
   static Result<std::unique_ptr<PlainDecoder>> open(

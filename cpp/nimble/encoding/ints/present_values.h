@@ -24,6 +24,7 @@ bool can_be_present(const ValueType& type);
 Status encode_present_values(const Values& values, const uint8_t* common,
                              const uint8_t* other, const EncodeContext& context,
                              SegmentBuilder* out, ByteBuffer* other_head);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_present_values(
     ByteReader* head, const DecodeContext& context);
 

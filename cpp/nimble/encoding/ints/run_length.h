@@ -28,6 +28,7 @@ std::vector<uint32_t> run_ends(const Values& values, uint32_t max_runs);
 Status encode_run_length(const Values& values,
                          const std::vector<uint32_t>& ends,
                          const EncodeContext& context, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_run_length(ByteReader* head,
                                                  const DecodeContext& context);
 

@@ -15,6 +15,7 @@
 
 namespace nimble {
 
+// Value = base + row * step + multiple * divisor.
 struct Scale {
   uint64_t base = 0;  // 64-bit patterns
   uint64_t step = 0;
@@ -37,6 +38,7 @@ Status encode_scaled(const Values& values, const Scale& scale,
 Status encode_even(const Values& values, const EncodeContext& context,
                    SegmentBuilder* out);
 
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_scaled(ByteReader* head,
                                              const DecodeContext& context);
 

@@ -12,6 +12,7 @@ namespace nimble {
 Status encode_sparse(const Values& values, const uint8_t* common,
                      const EncodeContext& context, SegmentBuilder* out);
 bool can_be_sparse(const ValueType& type);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_sparse(ByteReader* head,
                                              const DecodeContext& context);
 

@@ -24,6 +24,7 @@ inline uint64_t bits_above(const ValueType& type, uint64_t value,
 // REQUIRES: integers of 4 or 8 bytes.
 Status encode_split_int(const Values& values, uint32_t low_bits,
                         const EncodeContext& context, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_split_int(ByteReader* head,
                                                 const DecodeContext& context);
 // Opens a decoder that joins two children: high bits of type `high`, which is

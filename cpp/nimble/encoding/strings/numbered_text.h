@@ -44,8 +44,10 @@ class NumberedText {
 // Estimated size of numbered_text, from a sample. Infinite if shapes do not
 // repeat.
 double estimate_numbered_text(const Values& values);
+// Encodes `values` and appends head and body to `out`.
 Status encode_numbered_text(const Values& values, const NumberedText& text,
                             const EncodeContext& context, SegmentBuilder* out);
+// REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_numbered_text(
     ByteReader* head, const DecodeContext& context);
 

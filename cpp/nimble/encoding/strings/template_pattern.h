@@ -17,6 +17,7 @@ inline constexpr uint32_t kMaxTemplateLength = 128;
 // Stored: never renumber.
 enum class DigitKind : uint8_t { kDecimal = 0, kHexLower = 1, kHexUpper = 2 };
 
+// A number formed by `digits` digits of a string; literals between are skipped.
 struct TemplateLimb {
   DigitKind kind = DigitKind::kDecimal;
   uint32_t digits = 0;
@@ -28,6 +29,7 @@ inline uint32_t max_digits(DigitKind kind) {
   return kind == DigitKind::kDecimal ? 18 : 16;
 }
 
+// Literals, digit positions and limbs of a pattern.
 struct TemplatePattern {
   uint32_t length = 0;
   std::array<uint8_t, kMaxTemplateLength> literals{};  // 0 at digits

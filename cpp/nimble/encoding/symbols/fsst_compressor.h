@@ -28,6 +28,7 @@ struct FsstMatch {
   uint32_t length() const { return packed >> 12; }
 };
 
+// Compresses strings with a table. Thread-safe after the last add().
 class FsstMatcher {
  public:
   FsstMatcher();

@@ -15,6 +15,7 @@ namespace nimble {
 inline constexpr uint32_t kFsstMaxSymbols = 255;
 inline constexpr uint8_t kFsstEscape = 255;
 
+// A symbol of `length` bytes, 1 to 8.
 struct FsstSymbol {
   uint64_t bytes = 0;  // first byte lowest, then zeros
   uint32_t length = 0;
@@ -22,6 +23,7 @@ struct FsstSymbol {
   bool operator==(const FsstSymbol&) const = default;
 };
 
+// Decompresses codes. Thread-safe after the last add().
 class FsstTable {
  public:
   FsstTable() = default;
