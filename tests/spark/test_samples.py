@@ -91,8 +91,8 @@ def test_what_is_refused(spark: Any, lake: nb.Catalog, tmp_path: Any) -> None:
     path = tmp_path / "some.nimble"
     nb.write(pa.table({"k": [1, 2]}), path, cluster_by="k")
     for arguments, match in (
-        ((path, {"sample": 0.5}), "sample: of a table"),
-        ((table, {"seed": 5}), "seed: of a sample="),
+        ((path, {"sample": 0.5}), "sample= needs a table"),
+        ((table, {"seed": 5}), "seed needs sample="),
         ((table, {"sample": 0.5, "keys": [1]}), "not both"),
         ((table, {"sample": 1.5}), "from 0 to 1"),
         ((table, {"sample": 0.5, "seed": -1}), "seed"),

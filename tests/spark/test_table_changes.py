@@ -60,7 +60,7 @@ def test_changes_are_those_of_one_process(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="no tag 'v2'"):
         ns.changes(spark, table, "v2")
     for name, value, message in (
-        ("until", str(first), "option 'since': changes need it"),
+        ("until", str(first), "option 'since' is missing"),
         ("since", "v2", "there is no tag 'v2'"),
     ):
         with pytest.raises(Exception, match=message):
@@ -143,5 +143,5 @@ def test_a_stream_has_each_snapshot_once(spark: Any, tmp_path: Path) -> None:
     found = [row for number in sorted(seen) for row in seen[number]]
     assert len(seen) >= 2
     assert plain(found) == changed(table, None)
-    with pytest.raises(nb.InvalidArgumentError, match="option 'since': changes need it"):
+    with pytest.raises(nb.InvalidArgumentError, match="option 'since' is missing"):
         ChangesStream(spark_schema(SCHEMA), {"table": "a.b"}).initialOffset()

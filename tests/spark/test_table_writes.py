@@ -212,7 +212,7 @@ def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
         ({"mode": "append", "filter": "k = 1"}, "mode='overwrite'"),
         ({"partition_overwrite": "dynamic", "filter": "k = 1"}, "not both"),
         ({"partition_overwrite": "all"}, "'static' or 'dynamic'"),
-        ({"cluster_by": "k"}, "the table says this itself"),
+        ({"cluster_by": "k"}, "the table defines it"),
         ({"batch": "x"}, r"batch: expected \(name, number\)"),
     ):
         with pytest.raises(nb.InvalidArgumentError, match=message):

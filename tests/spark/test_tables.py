@@ -140,8 +140,8 @@ def test_options(
     for wrong, message in (
         ({"tag": "none"}, "no tag 'none'"),
         ({"tag": "first", "snapshot": "1"}, "one of snapshot"),
-        ({"time": "2024-05-01"}, "no instant"),
-        ({"snapshot": "x"}, "no snapshot id"),
+        ({"time": "2024-05-01"}, "expected a time with a zone"),
+        ({"snapshot": "x"}, "expected a snapshot id"),
         ({"branch": "x"}, "no branch 'x'"),
         ({"table": "a.b"}, "no table 'a.b'"),
     ):

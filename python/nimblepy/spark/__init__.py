@@ -6,7 +6,7 @@
     ns.write(df, "dim/", cluster_by="k")
     ns.index_join(facts, "dim/", on="k", how="left")
 
-docs/spark.md says what is possible, what it costs, and which of Spark's traps it avoids.
+See docs/spark.md for features, costs, and the problems of Spark that this package works around.
 """
 
 from __future__ import annotations

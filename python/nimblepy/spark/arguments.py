@@ -1,4 +1,4 @@
-"""What a caller says of a join, however it is then run."""
+"""Arguments of a join, independent of the strategy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Strategy: TypeAlias = Literal["index", "scan", "auto"]
 
 @dataclass(frozen=True, kw_only=True)
 class JoinArguments:
-    """Arguments of :func:`nimblepy.spark.index_join`, which says what they mean."""
+    """Arguments of a join; see :func:`nimblepy.spark.index_join`."""
 
     on: On
     how: str = "inner"
@@ -33,18 +33,18 @@ class JoinArguments:
 
     @property
     def pairs(self) -> list[tuple[str, ColumnName]]:
-        """Equal columns: (of the probe, of the files)."""
+        """Pairs of equal columns: (column of the probe, column of the files)."""
         return join_pairs(self.on, self.between)
 
     def shown_as(self, name: str) -> str:
-        """The name in the result of a column of the files."""
+        """The name that a column of the files has in the result."""
         return (self.prefix or "") + name
 
     def added(self, probe: Sequence[str], files: pa.Schema) -> dict[str, str]:
         """The columns of the files that are returned, and their names in the result.
 
         Raises:
-            InvalidArgumentError: an unknown column, or a name that the result would have twice.
+            InvalidArgumentError: an unknown column, or a duplicate name in the result.
         """
         keys = [build for _, build in self.pairs]
         return dict(joined_columns(probe, files, keys, self.columns, self.shown_as, self.how))

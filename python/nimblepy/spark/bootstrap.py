@@ -1,7 +1,7 @@
-"""Functions that travel to executors by value, so that they can say when nimblepy is not there.
+"""Functions that are pickled by value, so that executors without nimblepy report a clear error.
 
-Nothing here may import nimblepy, pyarrow or pyspark at its top: an executor without nimblepy must
-be able to load it.
+This module must not import nimblepy, pyarrow or pyspark at the top: an executor without nimblepy
+must be able to load it.
 """
 
 import socket
@@ -11,11 +11,11 @@ from typing import Any
 
 
 def imported_tasks() -> Any:
-    """nimblepy.spark.tasks, or the error that says how to get it there."""
+    """Imports nimblepy.spark.tasks, or raises an error that says how to install it."""
     try:
         from nimblepy.spark import tasks
     except ImportError as error:
-        # nimblepy.errors.NimbleMissingOnExecutor can only be named here: it is not there either.
+        # nimblepy.errors.NimbleMissingOnExecutor cannot be imported either; only name it.
         raise ImportError(
             "NimbleMissingOnExecutor: nimblepy cannot be imported on executor "
             f"{socket.gethostname()} by {sys.executable} (Python {sys.version.split()[0]}): "
@@ -41,10 +41,10 @@ def unpickle(payload: bytes) -> Any:
     imported_tasks()
     import pickle
 
-    made_of, attributes = pickle.loads(payload)
-    made = made_of.__new__(made_of)
-    made.__dict__.update(attributes)
-    return made
+    cls, attributes = pickle.loads(payload)
+    instance = cls.__new__(cls)
+    instance.__dict__.update(attributes)
+    return instance
 
 
 def over_items(kind: str, payload: bytes) -> Callable[[Any], Any]:
@@ -57,7 +57,7 @@ def over_items(kind: str, payload: bytes) -> Callable[[Any], Any]:
 
 
 def over_single_arrays(kind: str, payload: bytes) -> Callable[[Any], Any]:
-    """An iterator function of one array a batch, which Spark does not put in a tuple."""
+    """An iterator function of one array per batch, which Spark does not wrap in a tuple."""
 
     def run(arrays: Any) -> Any:
         yield from task_function(kind, payload)((array,) for array in arrays)

@@ -1,4 +1,4 @@
-"""Explains errors of Spark that do not say what to do."""
+"""Replaces errors of Spark by errors that say what to do."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _OWN_ERROR = re.compile(r"^nimblepy\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Raises errors of ours that a task failed with as what they are."""
+    """If a task failed with an error of nimblepy, raises that error with its own type."""
     try:
         yield
     except Exception as error:
-        found = _OWN_ERROR.search(str(error))
-        kind = getattr(errors, found[1], None) if found is not None else None
-        if found is None or kind is None:
+        match = _OWN_ERROR.search(str(error))
+        kind = getattr(errors, match[1], None) if match is not None else None
+        if match is None or kind is None:
             raise
-        raise kind(found[2]) from error
+        raise kind(match[2]) from error
 
 
 @contextmanager
 def explain_missing_source() -> Iterator[None]:
-    """Explains Spark's "Failed to find the data source": its Python is not the driver's.
+    """Explains Spark's "Failed to find the data source".
 
-    The JVM asks a Python of its own for data sources: the one that PYSPARK_DRIVER_PYTHON names,
-    else PYSPARK_PYTHON, else python3. Where an environment was not activated that is another.
+    The JVM starts a separate Python to find data sources: PYSPARK_DRIVER_PYTHON, else
+    PYSPARK_PYTHON, else python3. This is not the driver's Python if its environment is not active.
     """
     try:
         yield
@@ -40,7 +40,7 @@ def explain_missing_source() -> Iterator[None]:
             raise
         raise NimbleMissingOnExecutor(
             "the Python that Spark starts (PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else "
-            "python3 of the PATH) does not find nimblepy's data source: set PYSPARK_PYTHON="
-            f"{sys.executable}, and PYSPARK_DRIVER_PYTHON to it or not at all, before the session "
-            "starts, or activate the environment"
+            "python3 in PATH) does not find nimblepy's data source; before the session starts, set "
+            f"PYSPARK_PYTHON={sys.executable} (and PYSPARK_DRIVER_PYTHON, if set, to the same), or "
+            "activate the environment"
         ) from error

@@ -1,7 +1,7 @@
-"""Whether an index join or Spark's own join over a scan is cheaper, estimated without a job.
+"""Estimates, without a job, whether an index join is cheaper than Spark's own join over a scan.
 
-The costs were measured on two cores with warm files (docs/internals/decisions/0018); they are
-processor time, and what matters here is their ratio.
+The costs are processor times, measured on two cores with warm files
+(docs/internals/decisions/0018). Only their ratios matter here.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pyspark.sql.types import (
 from nimblepy.files.source import FilesSource
 from nimblepy.spark.arguments import JoinArguments
 
-# Microseconds of processor time.
-PROBE_COST = 1.5  # one key looked up, with its way to Python and back
-PROBE_COLUMN_COST = 0.13  # each column fetched for it
-MATCH_COLUMN_COST = 0.25  # each column of a match beyond the first of a probe
-SCAN_COST = 0.18  # one row of the files into the JVM
-SCAN_COLUMN_COST = 0.036  # each column of it, those of the key too
-HASH_COST = 0.07  # one row against a broadcast table
-MERGE_COST = 0.8  # one row of either side shuffled, sorted and merged
+# Microseconds of processor time:
+PROBE_COST = 1.5  # look up one key, including the transfer to Python and back.
+PROBE_COLUMN_COST = 0.13  # fetch one column for a key.
+MATCH_COLUMN_COST = 0.25  # fetch one column for each further match of a key.
+SCAN_COST = 0.18  # transfer one row of the files to the JVM.
+SCAN_COLUMN_COST = 0.036  # transfer one column of such a row, including key columns.
+HASH_COST = 0.07  # probe a broadcast table with one row.
+MERGE_COST = 0.8  # shuffle, sort and merge one row of either side.
 # Spark broadcasts a side whose estimated size is below this.
 BROADCAST_BYTES = 10 << 20
 _STATISTICS = re.compile(
@@ -44,16 +44,16 @@ _UNITS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30, "TIB": 40, "PIB": 50, "EIB": 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinEstimate:
-    """Processor seconds of each way to join. Prints as a table.
+    """Estimated processor seconds of each join strategy. Prints as a table.
 
     Attributes:
         strategy: ``"index"`` or ``"scan"``.
-        probe_rows: rows of the probe side; ``None`` where Spark does not know.
+        probe_rows: rows of the probe side; ``None`` if Spark does not know.
         build_rows: rows of the files.
-        matches: rows of the files with one key, on average, as the table's statistics say; without
-            any it counts as one.
-        index_seconds, broadcast_seconds, sort_merge_seconds: ``None`` where it is not known.
-        reason: the choice in one sentence.
+        matches: average rows per key, from the table's statistics; ``None`` if there are none, and
+            then the estimate assumes one.
+        index_seconds, broadcast_seconds, sort_merge_seconds: ``None`` if unknown.
+        reason: the reason for the choice.
     """
 
     strategy: str
@@ -130,7 +130,7 @@ def estimate_join(
 
 
 def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
-    """(rows, bytes) of the probe by Spark's statistics; works on Connect, where only text is."""
+    """(rows, bytes) of the probe, parsed from Spark's plan text, which Connect has as well."""
     connected: Any = probe
     if "connect" in type(probe).__module__:
         text = str(connected._explain_string(mode="cost"))
@@ -138,12 +138,12 @@ def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
         jdf = connected._jdf
         jvm = connected.sparkSession._jvm
         text = str(jvm.PythonSQLUtils.explainString(jdf.queryExecution(), "cost"))
-    found = _STATISTICS.search(text)
-    if found is None:
+    match = _STATISTICS.search(text)
+    if match is None:
         return None, None
-    number, unit, count = found.groups()
+    number, unit, count = match.groups()
     size = int(float(number) * 2 ** _UNITS.get(unit.upper(), 0))
-    if size >= 1 << 60:  # Spark's way to say that it does not know
+    if size >= 1 << 60:  # Spark's placeholder for an unknown size
         return None, None
     if count is not None:
         return int(float(count)), size
@@ -151,7 +151,7 @@ def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
 
 
 def _row_bytes(schema: StructType) -> int:
-    """What Spark counts for a row of these types."""
+    """Spark's default size estimate for a row of these types."""
     size = 8
     for field in schema:
         kind = field.dataType

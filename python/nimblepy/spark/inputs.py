@@ -1,4 +1,4 @@
-"""What a path means: files, a directory, a glob or a table; looked at on the driver."""
+"""Resolves inputs (files, a directory, a glob or a table) on the driver."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ InputPath: TypeAlias = (
 
 @dataclass(frozen=True, eq=False)
 class InputFiles:
-    """Files as the driver has seen them; travels to the workers.
+    """Files as the driver found them. Instances are sent to the workers.
 
     Attributes:
-        directory: path or URI that the names of the files are relative to.
-        version: of the directory's manifest; 0: there is none, and ``manifest`` is shipped.
+        directory: path or URI; the names of the files are relative to it.
+        version: version of the directory's manifest; 0 if the directory does not have one, and then
+            ``manifest`` is sent.
     """
 
     directory: str
@@ -53,7 +54,7 @@ class InputFiles:
 
     @cached_property
     def dataset(self) -> DatasetVersion:
-        """These files, as they were when the driver looked; opened once in this process."""
+        """The files in the version that the driver found. Opened once per process."""
         if self.manifest is None:
             return open_dataset(self.directory, version=self.version, **_OPTIONS).current
         remote, path = resolve_directory(self.directory, None)
@@ -61,7 +62,7 @@ class InputFiles:
 
     @cached_property
     def key(self) -> tuple[str, str]:
-        """Tells these files from all others, and from later ones of the same names."""
+        """Identifies these files, and distinguishes them from later files of the same names."""
         if self.manifest is None:
             return self.directory, str(self.version)
         digest = hashlib.sha256()
@@ -79,17 +80,17 @@ class InputFiles:
         return InputFiles, (self.directory, self.version, self.manifest)
 
     def for_filter(self, filter: Filter) -> InputFiles:
-        """These files: which of them may pass is looked up in the manifest, where they are."""
+        """Returns ``self``: files are pruned when the manifest is read."""
         return self
 
 
 class InputTable:
-    """Files of one snapshot of a table as the driver has planned them; travels to the workers.
+    """Planned files of one snapshot of a table. Instances are sent to the workers.
 
-    Workers get a description of the files. They ask no catalog and read no metadata.
+    Workers get a description of the files; they need neither the catalog nor the metadata.
 
     Attributes:
-        name: the table's.
+        name: name of the table.
     """
 
     def __init__(self, name: str, *, rows: MemberRows | None = None, text: str | None = None):
@@ -109,7 +110,7 @@ class InputTable:
 
     @cached_property
     def text(self) -> str:
-        """The description that workers get. Cost: the snapshot is planned."""
+        """The description for the workers. Cost: plans the snapshot."""
         if self._text is not None:
             return self._text
         from nimblepy.table.reading.shipped import rows_as_text
@@ -122,7 +123,7 @@ class InputTable:
 
     @cached_property
     def key(self) -> tuple[str, str]:
-        """Tells these files from all others."""
+        """Identifies these files."""
         return self.name, hashlib.sha256(self.text.encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -135,7 +136,7 @@ class InputTable:
         return _shipped_table, (self.name, self.text)
 
     def for_filter(self, filter: Filter) -> InputTable:
-        """The files that may have rows that pass."""
+        """The files that may contain matching rows."""
         return InputTable(self.name, rows=self.dataset.for_filter(filter))
 
 
@@ -148,26 +149,26 @@ SparkInput: TypeAlias = InputFiles | InputTable
 
 @lru_cache(maxsize=8)
 def open_cached(files: SparkInput) -> FilesSource:
-    """The dataset of these very files, open already where an earlier task of the process had it.
+    """The dataset of these files, cached between tasks of one worker process.
 
-    Spark starts a worker process per core and reuses it. Local files are mapped, so that the
-    workers of a host share their pages.
+    Spark starts a worker process per core and reuses it. Local files are mapped, so the workers of
+    a host share their pages.
     """
     return files.dataset
 
 
 def find_input(path: InputPath) -> SparkInput:
-    """The files that a path means.
+    """Resolves a path or handle to files.
 
     Args:
-        path: a file, a directory (with a manifest or just files), a glob, or a list of files; or a
-            :class:`File` or :class:`Dataset` that was opened by a path; or a :class:`Table`, whose
-            snapshot is read.
+        path: a file, a directory (with or without a manifest), a glob, or a list of files. A
+            :class:`File` or :class:`Dataset` that was opened by path is allowed. A
+            :class:`Table` stands for its current snapshot.
 
     Raises:
-        FileNotFoundError: nothing is there; the message names it.
-        InvalidArgumentError: files of different columns or keys; two are named.
-        CorruptFileError: a damaged file or manifest; it is named.
+        FileNotFoundError: the path does not exist; the message names it.
+        InvalidArgumentError: files have different columns or keys; the message names two of them.
+        CorruptFileError: a file or manifest is damaged; the message names it.
     """
     if is_table(path):
         table = cast("Table", path)
@@ -175,7 +176,7 @@ def find_input(path: InputPath) -> SparkInput:
     if isinstance(path, (File, Dataset)):
         if path.source is None:
             raise InvalidArgumentError(
-                f"{path!r}: executors open files by path or URI; pass one that was opened so"
+                f"{path!r} was not opened by path or URI, so executors cannot open it; pass a path"
             )
         if isinstance(path, Dataset):
             return _input_of(path.source, path.current)
@@ -183,7 +184,7 @@ def find_input(path: InputPath) -> SparkInput:
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(cast("Sequence[Any]", path))
     texts = [local_path(os.fspath(item)) for item in paths]
     if not texts:
-        raise InvalidArgumentError("path: none given")
+        raise InvalidArgumentError("path: got an empty list; expected at least one path")
     files: list[str] = []
     for text in texts:
         if is_uri(text):
@@ -201,24 +202,24 @@ def find_input(path: InputPath) -> SparkInput:
 
 
 def is_table(given: object) -> bool:
-    """Whether it is a table; loads nothing of tables where nobody else has."""
+    """Whether ``given`` is a :class:`Table`. Does not import the table package."""
     module = sys.modules.get("nimblepy.table.table")
     return module is not None and isinstance(given, module.Table)
 
 
 def local_path(text: str) -> str:
-    """``file:`` URIs as the paths that they mean."""
+    """Converts ``file:`` URIs to paths; returns other text unchanged."""
     return (
         text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
     )
 
 
 def _globbed(text: str) -> list[str]:
-    found = sorted(os.path.abspath(name) for name in glob.glob(text) if os.path.isfile(name))
-    if not found:
+    matches = sorted(os.path.abspath(name) for name in glob.glob(text) if os.path.isfile(name))
+    if not matches:
         what = "no file matches" if glob.has_magic(text) else "no such file or directory"
         raise FileNotFoundError(f"{text}: {what} (every executor must see the same path)")
-    return found
+    return matches
 
 
 def _directory_input(directory: str, given: int) -> InputFiles:
@@ -227,9 +228,9 @@ def _directory_input(directory: str, given: int) -> InputFiles:
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
     dataset = open_dataset(directory, **_OPTIONS).current
-    found = _input_of(directory, dataset)
-    found.__dict__["dataset"] = dataset  # it is open already
-    return found
+    files = _input_of(directory, dataset)
+    files.__dict__["dataset"] = dataset  # reuse the open dataset
+    return files
 
 
 def _input_of(directory: str, dataset: DatasetVersion) -> InputFiles:

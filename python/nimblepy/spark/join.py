@@ -1,4 +1,4 @@
-"""Joins of a DataFrame or RDD with files, through their index: the files are not shuffled."""
+"""Joins a DataFrame or RDD with files through the files' index, without shuffling the files."""
 
 from __future__ import annotations
 
@@ -43,38 +43,38 @@ def index_join(
     engine: Engine = "arrow",
     strategy: Strategy = "index",
 ) -> DataFrame:
-    """Joins a DataFrame with nimble files: every task looks its rows' keys up in their index.
+    """Joins a DataFrame with nimble files: each task looks up the keys of its rows in the index.
 
     Args:
-        path: a file, directory or glob that every executor sees; or a list of files.
-        on: equal columns: a name, several, or ``{probe column: file column}``; leading columns of
-            the cluster key are enough.
+        path: a file, directory or glob that every executor can read; or a list of files.
+        on: equal columns: a name, a list, or ``{probe column: file column}``. Leading columns of
+            the cluster key are sufficient.
         how: ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``.
-        columns: of the files; the default is all but those of ``on``.
-        condition: SQL text, or a pyarrow expression, over the joined row. A left join keeps rows
-            none of whose matches pass, once and with nulls.
-        between: ``{file column: (lower, upper)}`` with probe columns, both included; ``None`` for
-            one of them is no bound.
+        columns: columns of the files; the default is all except those of ``on``.
+        condition: SQL text, or a pyarrow expression, over the joined row. A left join returns a
+            probe row once, with nulls, if no match passes.
+        between: ``{file column: (lower, upper)}`` with names of probe columns. Both bounds are
+            inclusive; ``None`` means no bound.
         params: values of the condition's parameters: a dict for ``$name``, a list for ``?``.
-        prefix: put before the names of the files' columns, in the result and in ``condition``.
-        null_equals: null keys match null keys.
-        engine: ``"arrow"`` sends only the columns that the join reads to Python;
+        prefix: prefix for the names of the files' columns, in the result and in ``condition``.
+        null_equals: whether null keys match null keys.
+        engine: ``"arrow"`` sends only the columns that the join needs to Python.
             ``"map_in_arrow"`` and ``"rdd"`` (``RDD.mapPartitions``) send whole rows.
-        strategy: ``"index"``; ``"scan"``: Spark's own join over a scan of the files, which also
-            takes ``"right"`` and ``"full"``; ``"auto"``: what :func:`explain_join` finds cheaper,
-            or the one that can do it where only one can.
+        strategy: ``"index"`` uses the index. ``"scan"`` uses Spark's own join over a scan of the
+            files, and also supports ``"right"`` and ``"full"``. ``"auto"`` uses the cheaper one
+            according to :func:`explain_join`, or the only one that supports the join.
 
     Raises:
-        InvalidArgumentError: unknown or clashing names (those are listed), types that do not
-            compare, a ``how`` that needs ``strategy="scan"``.
+        InvalidArgumentError: unknown or clashing names (the message lists them), types that cannot
+            be compared, or a ``how`` that needs ``strategy="scan"``.
         IndexUnavailableError: no index on the columns of ``on``.
-        OSError, CorruptFileError: no such file, or a damaged one; it is named.
+        OSError, CorruptFileError: a file does not exist or is damaged; the message names it.
 
-    Cost: opens the files' footers (of a directory: its manifest) on the driver; no job.
+    Cost: reads the files' footers, or the directory's manifest, on the driver. Does not run a job.
     """
-    for name, value, known in (("engine", engine, Engine), ("strategy", strategy, Strategy)):
-        if value not in get_args(known):
-            expected = ", ".join(get_args(known))
+    for name, value, allowed in (("engine", engine, Engine), ("strategy", strategy, Strategy)):
+        if value not in get_args(allowed):
+            expected = ", ".join(get_args(allowed))
             raise InvalidArgumentError(f"{name}: expected one of {expected}, got {value!r}")
     files = find_input(path)
     join = JoinArguments(
@@ -90,7 +90,7 @@ def index_join(
         return scan_join(probe_df, files, join)
     if how in OUTER:
         raise InvalidArgumentError(
-            f"how={how!r} returns rows of the files that nothing matches, which no index finds; "
+            f"how={how!r} returns unmatched rows of the files, which an index cannot find; "
             'use strategy="scan"'
         )
     try:
@@ -114,13 +114,14 @@ def index_join_rdd(
     how: Literal["inner", "left", "semi", "anti"] = "inner",
     columns: Sequence[str] | None = None,
 ) -> RDD[tuple[Any, dict[str, Any] | None]]:
-    """Joins an RDD with nimble files by ``RDD.mapPartitions``: pairs (row, match).
+    """Joins an RDD with nimble files by ``RDD.mapPartitions``; returns pairs (row, match).
 
     Args:
         key: name or position of the key in a row, several of them, or a function of a row.
-        how: inner and left give a pair for every match, its dict second (left: ``None`` without
-            one); semi and anti give (row, ``None``).
-        columns: of the match; the default is all.
+        how: ``inner`` and ``left`` return a pair for every match, with the match as a dict;
+            ``left`` returns (row, ``None``) for rows without a match. ``semi`` and ``anti`` return
+            (row, ``None``).
+        columns: columns of the match; the default is all.
     """
     if how not in HOWS:
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
@@ -138,10 +139,10 @@ def explain_join(
     columns: Sequence[str] | None = None,
     probe_rows: int | None = None,
 ) -> JoinEstimate:
-    """Estimates an index join against Spark's own join over a scan, and says which and why.
+    """Estimates the cost of an index join and of Spark's own join, and recommends one of them.
 
     Args:
-        probe_rows: rows of the probe, where they are known better than from Spark's statistics.
+        probe_rows: number of rows of the probe, if you know it better than Spark's statistics.
     """
     files = find_input(path)
     join = JoinArguments(on=on, columns=columns)
@@ -158,9 +159,9 @@ class PreparedJoin:
     """A join that has been checked on the driver.
 
     Attributes:
-        spec: what the tasks get; its ``probe`` is all columns of the probe.
+        spec: what is sent to the tasks; its ``probe`` has all columns of the probe.
         reads: the probe columns that the join reads.
-        added: the columns it adds.
+        added: the columns that the join adds.
     """
 
     spec: JoinSpec
@@ -170,7 +171,7 @@ class PreparedJoin:
 
 
 def _scan_is_better(probe: DataFrame, files: SparkInput, join: JoinArguments) -> bool:
-    """What ``strategy="auto"`` means for this join where an index has its columns."""
+    """Whether ``strategy="auto"`` chooses a scan, assuming that a suitable index exists."""
     if join.how in OUTER:
         return True
     if join.condition is not None and not isinstance(join.condition, str):
@@ -179,10 +180,11 @@ def _scan_is_better(probe: DataFrame, files: SparkInput, join: JoinArguments) ->
 
 
 def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> PreparedJoin:
-    """Checks names and types of a join and settles what its tasks get."""
+    """Checks names and types of a join and prepares the arguments of its tasks."""
     if isinstance(join.condition, Column):
         raise InvalidArgumentError(
-            "condition: pass SQL text or a pyarrow expression; it is evaluated beside the index"
+            "condition: got a Spark Column, which cannot be evaluated in the lookup; pass SQL text "
+            "or a pyarrow expression"
         )
     dataset = files.dataset
     schema = arrow_schema(probe)
@@ -198,10 +200,10 @@ def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> Prepar
         between=join.between,
         nan_greatest=True,
     )
-    if dataset.num_files:  # a search for no keys says now which indexes are missing
-        nothing = [pa.array([], field.type) for field in schema]
-        none = pa.RecordBatch.from_arrays(nothing, schema=schema)
-        dataset.child(0).find(probe_keys(plan, dataset.schema, none))
+    if dataset.num_files:  # searching for no keys reports a missing index now
+        empty = [pa.array([], field.type) for field in schema]
+        no_rows = pa.RecordBatch.from_arrays(empty, schema=schema)
+        dataset.child(0).find(probe_keys(plan, dataset.schema, no_rows))
     chosen = dataset.projected(tuple(name for name, _ in plan.output))
     added = StructType(
         [
@@ -224,9 +226,9 @@ def _probe_columns(plan: JoinPlan) -> set[str]:
 
 
 def lookup_column(join: PreparedJoin, kind: str = "lookup_arrays") -> Column:
-    """The lookup as a column: ``array<struct>`` of matches, or boolean whether there is one."""
-    found: Column = lookup_udf(join, kind)(*(F.col(quoted(name)) for name in join.reads))
-    return found
+    """The lookup as a column: ``array<struct>`` of matches, or a boolean (has a match)."""
+    matches: Column = lookup_udf(join, kind)(*(F.col(quoted(name)) for name in join.reads))
+    return matches
 
 
 def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays") -> Any:
@@ -241,19 +243,18 @@ def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
     how = join.spec.plan.how
     rows = _row_by_row(probe, join)
     if how in ("semi", "anti"):
-        found = lookup_column(join, "exists_arrays")
-        return rows.filter(found if how == "semi" else ~found)
+        has_match = lookup_column(join, "exists_arrays")
+        return rows.filter(has_match if how == "semi" else ~has_match)
     explode = F.inline if how == "inner" else F.inline_outer
-    # In one select, or the optimizer would infer a filter that runs the lookup a second time.
+    # Use a single select: otherwise the optimizer infers a filter that repeats the lookup.
     return rows.select("*", explode(lookup_column(join)))
 
 
 def _row_by_row(probe: DataFrame, join: PreparedJoin) -> DataFrame:
-    """The probe behind a filter that every row passes that can be in the result.
+    """Adds a filter to the probe that keeps every row that can be in the result.
 
-    Right above a columnar scan Spark 4.3 evaluates an Arrow UDF column-wise: it turns each result
-    into columns and those into rows again, which costs its JVM more than the whole plumbing of
-    rows does. A filter gives rows.
+    Directly above a columnar scan, Spark 4.3 evaluates an Arrow UDF column-wise. It then converts
+    each result to columns and back to rows, which is slow. A filter in between produces rows.
     """
     keys = [F.col(quoted(name)) for name in join.spec.plan.probe_keys]
     if not keys:

@@ -1,4 +1,4 @@
-"""What Spark tasks run for layouts of tables; ``tasks.py`` names these functions too."""
+"""Task functions for layouts of tables. ``tasks.py`` exports them, too."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Batches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """A sample as it travels to the workers.
+    """A sample, as it is sent to the workers.
 
     Attributes:
-        files: those that have rows of it, in the order of ``taking``.
+        files: the files that have sampled rows, in the order of ``taking``.
         parts: the files that each task reads.
         target: Spark's Arrow types of the columns of the result.
     """
@@ -43,7 +43,7 @@ class SampleSpec:
     target: pa.Schema
 
     def plan(self) -> SamplePlan:
-        """The plan, with the files as a worker opens them."""
+        """The plan on a worker, with opened files."""
         from nimblepy.table.reading.members import MemberRows
         from nimblepy.table.reading.sample import SamplePlan
 
@@ -55,21 +55,21 @@ class SampleSpec:
 
 
 def sampled_rows(schema: pa.Schema, paths: Sequence[Path], most: int) -> Batches:
-    """Rows to a sample of the columns of a layout, at most so many rows of it."""
+    """Maps rows to a sample of the layout's columns, with at most ``most`` rows."""
     from nimblepy.table.base.types import Conformer
     from nimblepy.table.otree.planned import RowSample
     from nimblepy.table.otree.space import space_columns
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = RowSample(most)
+        sample = RowSample(most)
         generator = np.random.default_rng()
         conform_rows: Conformer | None = None
         for batch in batches:
             conform_rows = conform_rows or Conformer(batch.schema, schema)
             rows = pa.Table.from_batches([conform_rows(batch)])
-            found.add(space_columns(rows, paths), generator)
-        if found.parts:
-            yield pa.RecordBatch.from_pydict({"sample": [found.to_bytes()]})
+            sample.add(space_columns(rows, paths), generator)
+        if sample.parts:
+            yield pa.RecordBatch.from_pydict({"sample": [sample.to_bytes()]})
 
     return run
 
@@ -77,16 +77,16 @@ def sampled_rows(schema: pa.Schema, paths: Sequence[Path], most: int) -> Batches
 def merged_samples(
     most: int,
 ) -> Batches:
-    """Samples of parts of the rows to one of all of them."""
+    """Merges samples."""
     from nimblepy.table.otree.planned import RowSample
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = RowSample(most)
+        sample = RowSample(most)
         for batch in batches:
             for octets in batch.column(0).to_pylist():
-                found.merge(RowSample.from_bytes(octets, most))
-        if found.parts:
-            yield pa.RecordBatch.from_pydict({"sample": [found.to_bytes()]})
+                sample.merge(RowSample.from_bytes(octets, most))
+        if sample.parts:
+            yield pa.RecordBatch.from_pydict({"sample": [sample.to_bytes()]})
 
     return run
 
@@ -94,7 +94,7 @@ def merged_samples(
 def curve_parts(
     planned: Planned, names: Sequence[str], schema: pa.Schema, paths: Sequence[Path]
 ) -> Callable[[Iterable[tuple[pa.Array, ...]]], Iterator[pa.Array]]:
-    """Columns of a layout to the part of the curve that each row lies in."""
+    """Maps the columns of a layout to the part of the curve that contains each row."""
     from nimblepy.table.base.types import Conformer
 
     def run(batches: Iterable[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -107,7 +107,7 @@ def curve_parts(
 
 
 def sampled_parts(spec: SampleSpec) -> Batches:
-    """Numbers of parts of a sample to their rows."""
+    """Maps numbers of parts of a sample to the sampled rows."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = spec.plan()
@@ -122,14 +122,14 @@ def sampled_parts(spec: SampleSpec) -> Batches:
 
 
 def joined_pieces(groups: Sequence[str], target: Target) -> Batches:
-    """Numbers of groups of files to descriptions of new ones with the same rows."""
+    """Maps numbers of groups of files to descriptions of merged files with the same rows."""
     from nimblepy.table.reading.shipped import files_as_text, files_of_text
     from nimblepy.table.writing.pieces import join_pieces
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                made = join_pieces(files_of_text(groups[number]), target)
-                yield pa.RecordBatch.from_pydict({"files": [files_as_text(made)]})
+                files = join_pieces(files_of_text(groups[number]), target)
+                yield pa.RecordBatch.from_pydict({"files": [files_as_text(files)]})
 
     return run

@@ -1,11 +1,12 @@
-"""DataFrames to tables with a layout: rows that are near each other come to one task.
+"""Writes DataFrames to tables with a layout, so that one task writes rows that are close together.
 
-Of an OTree or a Z-order a first job samples the columns of the layout and the driver plans the
-cubes; a shuffle brings the rows of a part of the curve together, and tasks write their cubes. Where
-a row goes depends on its values alone, and its weight is drawn where it is written: so a task that
-runs again loses and repeats nothing, whatever order its rows come in. What tasks have of the cubes
-that lie in several parts, those near the root, is put together in the end: by the driver where
-it is little.
+For an OTree or a Z-order, a first job samples the columns of the layout, and the driver plans the
+cubes. A shuffle then collects the rows of each part of the curve, and tasks write their cubes. The
+part of a row depends only on its values, and its weight is drawn by the task that writes it. A
+restarted task therefore neither loses nor repeats rows, in whatever order it gets them.
+
+Cubes near the root extend over several parts. Their pieces are merged at the end: on the driver if
+they are small, otherwise in tasks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from nimblepy.table.otree.planned import RowSample
     from nimblepy.table.writing.write import Target
 
-# Rows of the samples of a partition of the DataFrame, and of all together.
+# Maximum rows of the sample of one DataFrame partition, and of the merged sample.
 _OF_A_TASK, _OF_ALL = 1 << 15, 1 << 20
 _JOINED = pa.schema({"files": pa.string()})
 
@@ -39,13 +40,13 @@ _JOINED = pa.schema({"files": pa.string()})
 def by_curve(
     df: DataFrame, target: Target, layout: OTree | ZOrder, files: int | None
 ) -> tuple[DataFrame, Target]:
-    """The rows, each part of the curve in one task, and what these write.
+    """Partitions rows by parts of the curve; returns the rows and the target with the plan.
 
     Args:
-        files: most tasks; ``None``: as many as Spark's shuffles have.
+        files: maximum number of tasks; the default is Spark's number of shuffle partitions.
 
-    Cost: a job that reads the columns of the layout; Spark computes them twice, as for its own
-        partitions by ranges.
+    Cost: a job that reads the columns of the layout. Spark computes these columns twice, as in its
+        own ``repartitionByRange``.
     """
     from nimblepy.table.otree.planned import layout_paths, plan
 
@@ -76,7 +77,7 @@ def by_curve(
 def _sampled(
     df: DataFrame, names: Sequence[str], schema: pa.Schema, paths: Sequence[Path]
 ) -> RowSample | None:
-    """A sample of all rows; ``None`` where there are none."""
+    """A sample of all rows; ``None`` if there are no rows."""
     from nimblepy.table.otree.planned import RowSample
 
     if not names:
@@ -85,12 +86,12 @@ def _sampled(
     kind = "sample binary"
     parts = map_in_arrow(columns, "sampled_rows", kind, schema, paths, _OF_A_TASK).repartition(1)
     with own_errors():
-        found = map_in_arrow(parts, "merged_samples", kind, _OF_ALL).collect()
-    return RowSample.from_bytes(bytes(found[0][0]), _OF_ALL) if found else None
+        merged = map_in_arrow(parts, "merged_samples", kind, _OF_ALL).collect()
+    return RowSample.from_bytes(bytes(merged[0][0]), _OF_ALL) if merged else None
 
 
 def whole_cubes(spark: Any, files: list[DataFile], target: Target) -> list[DataFile]:
-    """These files, with one in place of those that have a part of the same cube."""
+    """Merges files that hold pieces of the same cube; returns all files after that."""
     from nimblepy.table.reading.shipped import files_as_text, files_of_text
     from nimblepy.table.writing.pieces import join_pieces
     from nimblepy.table.writing.write import discard
@@ -98,16 +99,16 @@ def whole_cubes(spark: Any, files: list[DataFile], target: Target) -> list[DataF
     groups = [] if target.planned is None else target.planned.pieces(files)
     if not groups:
         return files
-    alone = sum(file.bytes for group in groups for file in group) <= ALONE_BYTES
+    on_driver = sum(file.bytes for group in groups for file in group) <= ALONE_BYTES
     joined: list[DataFile] = []
     try:
-        if alone:
+        if on_driver:
             for group in groups:
                 joined += join_pieces(group, target)
         else:
             texts = [files_as_text(group) for group in groups]
-            made = run_numbered(spark, "joined_pieces", _JOINED, len(texts), texts, target)
-            joined = [file for text in made["files"].to_pylist() for file in files_of_text(text)]
+            results = run_numbered(spark, "joined_pieces", _JOINED, len(texts), texts, target)
+            joined = [file for text in results["files"].to_pylist() for file in files_of_text(text)]
     except BaseException:
         discard([*files, *joined])
         raise

@@ -1,4 +1,4 @@
-"""Lookups in expressions and in SQL."""
+"""Lookups as column expressions and as SQL functions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def lookup_expr(
     Use it once, in ``inline`` or ``inline_outer``: ``df.select("*", F.inline(lookup_expr(...)))``.
 
     Args:
-        key_cols: columns, or names of columns, of the first key columns in their order.
-        columns: of the files; the default is all but the key columns given.
+        key_cols: columns, or names of columns, with values for the leading key columns, in order.
+        columns: columns of the files; the default is all except the given key columns.
     """
     join = _prepared(path, len(key_cols), columns)
     given = (F.col(c) if isinstance(c, str) else c for c in key_cols)
-    found: Column = lookup_udf(join)(*given)
-    return found
+    matches: Column = lookup_udf(join)(*given)
+    return matches
 
 
 def register_lookup(
@@ -38,9 +38,10 @@ def register_lookup(
 ) -> None:
     """Registers SQL functions over the files' cluster key.
 
-    ``FROM fact f, LATERAL name(f.k) d`` is an inner join and ``LATERAL name_outer(f.k) d`` a left
-    join; ``name_lookup(k)`` is the ``array<struct>`` of matches, ``name_exists(k)`` whether there
-    is one.
+    * ``FROM fact f, LATERAL name(f.k) d`` is an inner join;
+    * ``FROM fact f, LATERAL name_outer(f.k) d`` is a left join;
+    * ``name_lookup(k)`` returns the ``array<struct>`` of matches;
+    * ``name_exists(k)`` returns whether there is a match.
 
     Raises:
         InvalidArgumentError: ``name`` is not a plain identifier.
@@ -70,7 +71,7 @@ def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None)
     """The lookup by the first ``width`` key columns; ``None``: all of them."""
     files = find_input(path)
     dataset = files.dataset
-    try:  # of a table with a primary key, that one
+    try:  # for a table with a primary key, the primary key
         keys = [key.column for key in dataset.index_keys(None, ordered=False)]
     except IndexUnavailableError:
         raise IndexUnavailableError(f"{path}: these files have no cluster key") from None
@@ -78,7 +79,7 @@ def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None)
         raise InvalidArgumentError(f"{width} key columns given; the key is ({show_names(keys)})")
     used = keys[:width]
     types = spark_schema(dataset.projected(tuple(used)))
-    # The probe's columns are called like none of the files'.
+    # Give the probe columns names that do not clash with columns of the files.
     probe = StructType(
         [StructField(f"__key_{i}", field.dataType) for i, field in enumerate(types.fields)]
     )

@@ -1,4 +1,4 @@
-"""Questions about all metadata of a table, shared out over tasks."""
+"""Searches the metadata of a table in parallel tasks."""
 
 from __future__ import annotations
 
@@ -14,39 +14,41 @@ from nimblepy.spark.shipping import iterator_function
 if TYPE_CHECKING:
     from nimblepy.table.table import Table
 
-# Manifests of a task at least: fewer are read in less time than a task takes to begin.
+# Minimum number of manifests per task: reading fewer takes less time than starting a task.
 _LEAST = 16
-# Tasks at most, as Spark Connect does not say how many run.
+# Maximum number of tasks: Spark Connect does not tell how many run in parallel.
 _MOST = 256
 
 
 def files_for_keys(
     spark: SparkSession, table: Table, keys: Any, *, on: ColumnName | None = None
 ) -> pa.Table:
-    """:meth:`nimblepy.Table.files_for_keys`, with the manifests shared out over tasks.
+    """:meth:`nimblepy.Table.files_for_keys`, with manifests read in parallel tasks.
 
-    What a plan index covers one machine answers faster than tasks begin, so where it covers all
-    this starts none.
+    Manifests that a plan index covers are searched on the driver, because that is faster than
+    starting tasks. If the index covers all manifests, no task is started.
 
     Raises:
-        InvalidArgumentError: as there.
+        InvalidArgumentError: as for ``Table.files_for_keys``.
     """
     from nimblepy.table.reading import holding
 
-    metadata, wanted = table.asked_for_keys(keys, on)
+    metadata, requested_keys = table.asked_for_keys(keys, on)
     manifests = holding.data_manifests(metadata)
     beside = holding.uncovered(metadata, manifests)
     if len(beside) < 2 * _LEAST:
-        return holding.files_for_keys(metadata, manifests, wanted)
+        return holding.files_for_keys(metadata, manifests, requested_keys)
     numbers = {item.path: i for i, item in enumerate(manifests)}
     rest = [numbers[item.path] for item in beside]
     tasks = min(len(rest) // _LEAST, _MOST)
-    asked = spark.createDataFrame([(number,) for number in rest], "manifest int").repartition(tasks)
+    manifest_numbers = spark.createDataFrame(
+        [(number,) for number in rest], "manifest int"
+    ).repartition(tasks)
     file = holding.MetadataFile(metadata.metadata_file, metadata.io_properties)
-    found = asked.mapInArrow(
-        iterator_function("holding_files", file, wanted), spark_schema(holding.HOLDING)
+    answers_of_tasks = manifest_numbers.mapInArrow(
+        iterator_function("holding_files", file, requested_keys), spark_schema(holding.HOLDING)
     )
     covered = [item for item in manifests if numbers[item.path] not in set(rest)]
-    mine = holding.files_for_keys(metadata, covered, wanted)
-    theirs = found.toArrow().cast(holding.HOLDING)
-    return pa.concat_tables([mine, theirs]).sort_by("path").combine_chunks()
+    answers_of_driver = holding.files_for_keys(metadata, covered, requested_keys)
+    answers_as_arrow = answers_of_tasks.toArrow().cast(holding.HOLDING)
+    return pa.concat_tables([answers_of_driver, answers_as_arrow]).sort_by("path").combine_chunks()

@@ -1,7 +1,7 @@
-"""Options of the data source: what is no text travels in them as JSON and Arrow IPC.
+"""Options of the data source. Arguments that are not text are encoded as JSON and Arrow IPC.
 
-Whoever may write SQL sets options (``CREATE TEMP VIEW v USING nimble OPTIONS (...)``), so nothing
-here may run what an option says: no pickles.
+Anyone who can write SQL can set options (``CREATE TEMP VIEW v USING nimble OPTIONS (...)``). This
+module must therefore never execute code from an option; in particular, it does not use pickle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpa
 from nimblepy.schema.values import show
 from nimblepy.spark.inputs import InputFiles, InputTable, SparkInput
 
-# The options in which `scan` and `write` of this package hand over what is no plain text.
+# Internal options: `scan` and `write` of this package use them for arguments that are not text.
 SCAN_OPTION = "nimblescan"
 INDEXES_OPTION = "nimbleindexes"
 BATCH_OPTION = "nimblebatch"
@@ -37,7 +37,7 @@ def pack_scan(
     key_range: tuple[Any, Any, str] | None,
     keys: pa.Table | None,
 ) -> str:
-    """The arguments of a scan as the text of an option."""
+    """Encodes the arguments of a scan as the text of an option."""
     packed: dict[str, Any]
     if isinstance(files, InputTable):
         packed = {"table": files.name, "files": files.text}
@@ -77,31 +77,31 @@ def _one_value(value: object) -> pa.Array:
 
 
 def unpack_scan(text: str) -> dict[str, Any]:
-    """The arguments of :func:`pack_scan` by name.
+    """Decodes the arguments that :func:`pack_scan` encoded.
 
     Raises:
-        InvalidArgumentError: the text is none of its results.
+        InvalidArgumentError: the text was not made by ``pack_scan``.
     """
     try:
         packed = json.loads(text)
-        found: dict[str, Any] = {"filter": packed.get("filter")}
+        arguments: dict[str, Any] = {"filter": packed.get("filter")}
         if "params" in packed:
             named, table = packed["params"]
             values = {name: _to_table(table)[name][0] for name in _to_table(table).schema.names}
             params: Any = values if named else list(values.values())
-            found["filter"] = BoundText(str(packed["filter"]), params)
-        found["files"] = _unpacked_input(packed)
+            arguments["filter"] = BoundText(str(packed["filter"]), params)
+        arguments["files"] = _unpacked_input(packed)
         if "expression" in packed:
             # Arrow's own format, which holds function names and literals but no code.
-            found["filter"] = pc.Expression._deserialize(
+            arguments["filter"] = pc.Expression._deserialize(
                 pa.py_buffer(_to_bytes(packed["expression"]))
             )
         if "key_range" in packed:
             lower, upper, inclusive = packed["key_range"]
-            found["key_range"] = (_to_bound(lower), _to_bound(upper), str(inclusive))
+            arguments["key_range"] = (_to_bound(lower), _to_bound(upper), str(inclusive))
         if "keys" in packed:
-            found["keys"] = _to_table(packed["keys"])
-        return found
+            arguments["keys"] = _to_table(packed["keys"])
+        return arguments
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise InvalidArgumentError(
             f"option {SCAN_OPTION}: only nimblepy.spark.scan() sets it: {error!r}"
@@ -121,7 +121,7 @@ def _unpacked_input(packed: Mapping[str, Any]) -> SparkInput:
 
 
 def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:
-    """Indexes as the text of an option."""
+    """Encodes indexes as the text of an option."""
     packed: list[dict[str, Any]] = []
     for index in indexes:
         if isinstance(index, HashIndex):
@@ -138,50 +138,57 @@ def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:
 
 
 def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
-    """The indexes that the options of a write name.
+    """The indexes in the options of a write.
 
     Raises:
-        InvalidArgumentError: they cannot be read.
+        InvalidArgumentError: an option cannot be parsed.
     """
-    found: list[HashIndex | SortedIndex] = []
+    indexes: list[HashIndex | SortedIndex] = []
     try:
         for packed in json.loads(options.get(INDEXES_OPTION, "[]")):
             if "keys" in packed:
-                found.append(SortedIndex(unpack_sort_keys(packed["keys"])))
+                indexes.append(SortedIndex(unpack_sort_keys(packed["keys"])))
             else:
                 names = [n if isinstance(n, str) else tuple(n) for n in packed.pop("columns")]
-                found.append(HashIndex(names, **packed))
+                indexes.append(HashIndex(names, **packed))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidArgumentError(
             f"option {INDEXES_OPTION}: only nimblepy.spark.write() sets it: {error!r}"
         ) from error
     for text in filter(None, options.get("hash_index", "").split(";")):
-        found.append(HashIndex([name.strip() for name in text.split(",")]))
+        indexes.append(HashIndex([name.strip() for name in text.split(",")]))
     for text in filter(None, options.get("sorted_index", "").split(";")):
-        found.append(SortedIndex(list(parse_sort_keys(text))))
-    return found
+        indexes.append(SortedIndex(list(parse_sort_keys(text))))
+    return indexes
 
 
 def parse_keys(text: str) -> tuple[SortKey, ...]:
-    """``"a, b desc"``, or what :func:`pack_sort_keys` gives."""
+    """Parses ``"a, b desc"``, or the result of :func:`pack_sort_keys`."""
     if text.lstrip().startswith("["):
         return unpack_sort_keys(text)
     return parse_sort_keys(text)
 
 
 def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -> None:
-    """Refuses options that are not heeded: without them something else would be done.
+    """Raises an error for unknown options, since ignoring one could silently change the result.
 
     Args:
-        known: names; one that ends in a dot stands for all that begin so.
-        what: is done, as errors say it.
+        known: allowed names. A name that ends in a dot allows all names with this prefix.
+        what: the operation, for the error message.
 
     Raises:
-        InvalidArgumentError: there is another one; it is named.
+        InvalidArgumentError: there is an unknown option; the message names it.
     """
     for name in options:
-        if not any(name == one or (one[-1] == "." and name.startswith(one)) for one in known):
-            public = [one + "NAME" * (one[-1] == ".") for one in known if one not in _INTERNAL]
+        if not any(
+            name == allowed or (allowed[-1] == "." and name.startswith(allowed))
+            for allowed in known
+        ):
+            public = [
+                allowed + "NAME" * (allowed[-1] == ".")
+                for allowed in known
+                if allowed not in _INTERNAL
+            ]
             raise InvalidArgumentError(
                 f"option {name!r}: {what} has no such option; it takes "
                 f"{', '.join(map(repr, public))}"
@@ -189,7 +196,7 @@ def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -
 
 
 def parse_parts(text: str | None) -> int | None:
-    """How many partitions a scan should have; ``None``: from the machine and the size."""
+    """The requested number of partitions; ``None`` to choose it by processors and size."""
     if text is None:
         return None
     try:
@@ -199,7 +206,7 @@ def parse_parts(text: str | None) -> int | None:
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """``"a, b"``, or a JSON list for names with commas."""
+    """Parses ``"a, b"``, or a JSON list for names that contain commas."""
     if text is None:
         return None
     if text.lstrip().startswith("["):
@@ -208,19 +215,19 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def _from_bound(bound: Any) -> str | None:
-    """A bound of a key range: a row with its values."""
+    """Encodes a bound of a key range as a table of one row."""
     if bound is None:
         return None
     values = bound if isinstance(bound, (tuple, list)) else (bound,)
     try:
         arrays = [pa.array([_in_arrow(value)]) for value in values]
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"key_range: {bound!r} is no key: {error}") from error
+        raise InvalidArgumentError(f"key_range: {bound!r} cannot be a key: {error}") from error
     return _from_table(pa.table(arrays, names=[str(i) for i in range(len(arrays))]))
 
 
 def _in_arrow(value: Any) -> Any:
-    """Integers that no integer of Arrow holds are decimals."""
+    """Converts integers beyond 64 bits to decimals."""
     large = isinstance(value, int) and not -(2**63) <= value < 2**64
     return Decimal(value) if large else value
 

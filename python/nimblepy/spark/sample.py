@@ -1,4 +1,4 @@
-"""Samples of tables as DataFrames: the driver plans which files have rows, and tasks read them."""
+"""Samples of tables as DataFrames: the driver plans which files to read, and tasks read them."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def sample_table(
     columns: Sequence[str] | None,
     filter: Any,
 ) -> DataFrame:
-    """The rows that ``table.sample`` gives.
+    """The rows that ``table.sample`` returns, as a DataFrame.
 
-    Without a seed, rows that have no weights are drawn once: the DataFrame has the same ones each
-    time it is computed.
+    Without a seed, a random one is chosen now, so the DataFrame has the same rows each time it is
+    computed.
     """
     from nimblepy.table.reading.members import SomeRows
 
@@ -59,7 +59,7 @@ def sample_table(
 
 
 def _parts(plan: SamplePlan) -> tuple[tuple[int, ...], ...]:
-    """The files of each task, with about as many bytes to be read."""
+    """Distributes the files over tasks, with about the same number of bytes to read."""
     shares = [1.0 if taking == "all" else plan.fraction for taking in plan.taking]
     sizes = [member.file.bytes * share for member, share in zip(plan.members, shares, strict=True)]
     count = max(processors(), math.ceil(sum(sizes) / PART_BYTES))

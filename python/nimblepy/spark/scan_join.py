@@ -16,7 +16,7 @@ from nimblepy.spark.inputs import SparkInput
 from nimblepy.spark.source import read_files
 from nimblepy.spark.splits import ScanSpec
 
-# Joins with rows of the files that nothing matches, by the names that Spark knows them by.
+# Joins that return unmatched rows of the files, by the names that Spark accepts.
 OUTER = {
     **dict.fromkeys(("right", "rightouter", "right_outer"), "right_outer"),
     **dict.fromkeys(("full", "outer", "fullouter", "full_outer"), "full_outer"),
@@ -25,7 +25,7 @@ _HOWS = {**OUTER, "semi": "left_semi", "anti": "left_anti"}
 
 
 def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> DataFrame:
-    """The join as Spark plans it; it may broadcast or shuffle either side.
+    """Joins with Spark's own operators; Spark may broadcast or shuffle either side.
 
     Raises:
         InvalidArgumentError: clashing names; a condition that is not SQL text.
@@ -55,7 +55,7 @@ def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> Data
         return joined
     result = [probe[quoted(name)] for name in probe.columns]
     if join.how in OUTER:
-        # The key is returned once: of whichever side has it.
+        # Return the key once, from the side that has the row.
         of_build = dict(pairs)
         result = [
             F.coalesce(probe[quoted(name)], files[quoted(build_names[of_build[name]])]).alias(name)
@@ -79,7 +79,10 @@ def _build(
     keys: list[str],
     shown: Mapping[str, str],
 ) -> tuple[DataFrame, dict[str, str]]:
-    """The files' columns that the join needs, and their names: those not returned are hidden."""
+    """The columns of the files that the join needs, and their names.
+
+    A column whose name clashes with a probe column gets a hidden name.
+    """
     needed = list(dict.fromkeys([*keys, *(join.between or {}), *shown]))
     if join.condition is not None:
         needed += [name for name in inputs.dataset.schema.names if name not in needed]

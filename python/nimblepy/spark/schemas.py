@@ -1,4 +1,4 @@
-"""Arrow types as Spark has them, and batches in exactly those types."""
+"""Converts Arrow types to types that Spark supports, and batches to exactly these types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql.types import StructField, StructType
 
 from nimblepy.errors import InvalidArgumentError
 
-# Spark's own batches are in this zone wherever the type has one; the instant is the same.
+# Time zone of timestamps in batches for Spark. The instants do not change.
 ZONE = "UTC"
 _UNSIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20, 0)}
 
@@ -18,11 +18,11 @@ _UNSIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of a file's columns.
 
-    Unsigned integers become the next wider signed type (uint64: decimal(20, 0)), float16 float;
-    units of time become Spark's; dictionaries their values.
+    Unsigned integers become the next wider signed type (uint64: decimal(20, 0)). float16 becomes
+    float. Time units become Spark's. Dictionaries are decoded.
 
     Raises:
-        InvalidArgumentError: a type that Spark has not; the column is named.
+        InvalidArgumentError: Spark does not support a type; the message names the column.
     """
     return StructType(
         [
@@ -33,15 +33,15 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(struct: StructType) -> pa.Schema:
-    """Exactly the Arrow types in which Spark takes and gives such rows."""
+    """The Arrow types that Spark uses to exchange rows of this schema."""
     return to_arrow_schema(struct, timezone=ZONE)
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with exactly the types and nullability of ``target``; columns go by position.
+    """Casts ``batch`` to the types and nullability of ``target``. Columns match by position.
 
     Raises:
-        InvalidArgumentError: a value that Spark's type cannot hold, such as nanoseconds.
+        InvalidArgumentError: Spark's type cannot hold a value, such as nanoseconds.
     """
     if batch.schema.equals(target):
         return batch
@@ -54,7 +54,7 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def conform_array(column: pa.Array, field: pa.Field) -> pa.Array:
-    """One column of :func:`conform`."""
+    """Casts one column; see :func:`conform`."""
     if column.type.equals(field.type):
         return column
     if isinstance(column, pa.ExtensionArray):
@@ -73,7 +73,7 @@ def conform_array(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _plain(data_type: pa.DataType, name: str) -> pa.DataType:
-    """The nearest type without loss that Spark knows."""
+    """The closest lossless type that Spark supports."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _plain(data_type.storage_type, name)
     if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
@@ -106,8 +106,8 @@ def _plain(data_type: pa.DataType, name: str) -> pa.DataType:
 def _decimal(data_type: pa.DataType, name: str) -> pa.DataType:
     if data_type.precision > 38 or data_type.scale < 0:
         raise InvalidArgumentError(
-            f"column {name!r}: Spark's decimals have at most 38 digits and no negative scale, "
-            f"this is {data_type}; leave it out with `columns`"
+            f"column {name!r}: Spark has no type for {data_type} (its decimals have at most 38 "
+            "digits and no negative scale); leave it out with `columns`"
         )
     return pa.decimal128(data_type.precision, data_type.scale)
 

@@ -1,4 +1,4 @@
-"""Task functions as Spark ships them: by value, and with the type hints that it looks at."""
+"""Prepares task functions for Spark: pickled by value, with the type hints that Spark reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nimblepy.spark import bootstrap
 from nimblepy.spark.errors import own_errors
 from nimblepy.spark.schemas import spark_schema
 
-# Without the annotations that PySpark leaves out.
+# Typed as Any, because PySpark does not annotate them.
 cloudpickle: Any = _cloudpickle
 F: Any = _functions
 
@@ -23,21 +23,22 @@ cloudpickle.register_pickle_by_value(bootstrap)
 
 
 class ShippedByValue:
-    """An object whose pickle says so where nimblepy is missing, instead of naming a module."""
+    """An object that reports a missing nimblepy clearly when an executor unpickles it."""
 
     def __reduce__(self) -> Any:
         return bootstrap.unpickle, (cloudpickle.dumps((type(self), self.__dict__)),)
 
 
 def iterator_function(kind: str, *arguments: Any) -> Callable[[Any], Any]:
-    """For ``mapInArrow`` and ``mapPartitions``."""
+    """The task function ``kind`` for ``mapInArrow`` and ``mapPartitions``."""
     return bootstrap.over_items(kind, cloudpickle.dumps(arguments))
 
 
 def map_in_arrow(df: DataFrame, kind: str, result: StructType | str, *arguments: Any) -> DataFrame:
-    """``df.mapInArrow`` with the function ``kind``, whatever the columns are called.
+    """``df.mapInArrow`` with the task function ``kind``, for any column names.
 
-    Spark itself takes a dot in a name for a step into a struct, so they travel by number.
+    Spark interprets a dot in a column name as access to a struct field, so columns are temporarily
+    renamed to numbers.
     """
     tasks = iterator_function("named_batches", df.columns, kind, arguments)
     return df.toDF(*(f"c{i}" for i in range(len(df.columns)))).mapInArrow(tasks, result)
@@ -46,10 +47,10 @@ def map_in_arrow(df: DataFrame, kind: str, result: StructType | str, *arguments:
 def run_numbered(
     spark: SparkSession, kind: str, schema: pa.Schema, count: int, *arguments: Any
 ) -> pa.Table:
-    """The rows that an iterator function gives for the numbers below ``count``, each in a task.
+    """Runs a task function for each number below ``count`` in its own task; returns all rows.
 
     Raises:
-        Errors of ours that a task failed with, and what Spark raises.
+        Errors of nimblepy that a task failed with, and errors of Spark.
     """
     tasks = iterator_function(kind, *arguments)
     numbers = spark.range(0, count, 1, count)

@@ -1,8 +1,8 @@
-"""The data source ``nimble``: scans of files, directories and globs in Arrow batches.
+"""The data source ``nimble``: scans files, directories and globs in Arrow batches.
 
-It does not take Spark's pushed filters: Spark 4.3 keeps those of one query for the next over the
-same DataFrame or view, and then returns wrong rows. Columns, filters and keys come as options, or
-through :func:`scan`.
+It does not accept filters that Spark pushes down: Spark 4.3 reuses the pushed filters of one query
+for the next query over the same DataFrame or view, which returns wrong rows. Columns, filters and
+keys are passed as options, or through :func:`scan`.
 """
 
 from __future__ import annotations
@@ -42,22 +42,26 @@ from nimblepy.spark.write import NimbleWriter
 if TYPE_CHECKING:
     from nimblepy.table.table import Table
 
-# Rows up to which what the driver has read is a bare local relation, which ``collect`` returns
-# without a job. More are one partition, which is grouped, sorted and summed without a shuffle.
+# Up to this many rows, the driver's result stays a local relation, which ``collect`` returns
+# without a job. Larger results become one partition, which Spark groups and sorts without a
+# shuffle.
 COLLECTED_ROWS = 128
 
 
 class NimbleDataSource(DataSource):
     """``spark.read.format("nimble")`` and ``df.write.format("nimble")``.
 
-    Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (how many partitions).
-    Of a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`; its properties as
-    ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``, ``branch`` and ``time``
-    (ISO 8601 with its zone). With ``since`` (a tag, a snapshot id, or ``beginning``) and maybe
-    ``until`` it is what changed between two snapshots, as :meth:`nimblepy.Table.changes` has it; so
-    is a stream, which goes on with each new snapshot.
-    Options of a write: see :mod:`nimblepy.spark.write`; to a table ``catalog``, ``table``, and with
-    the mode ``overwrite`` also ``filter`` or ``partition_overwrite``. Others are refused.
+    Options of a read: ``columns`` ("a, b"), ``filter`` (SQL text), ``parts`` (number of
+    partitions). To read a table instead of a path: ``catalog`` (as for :func:`nimblepy.connect`;
+    its properties as ``catalog.NAME``), ``table``, and at most one of ``snapshot``, ``tag``,
+    ``branch`` and ``time`` (ISO 8601 with a zone).
+
+    With ``since`` (a tag, a snapshot id, or ``beginning``) and optionally ``until``, it reads the
+    changes between two snapshots; see :meth:`nimblepy.Table.changes`. A stream also reads changes,
+    and continues with each new snapshot.
+
+    Options of a write: see :mod:`nimblepy.spark.write`. For a table: ``catalog``, ``table``, and
+    with the mode ``overwrite`` also ``filter`` or ``partition_overwrite``. Others are errors.
     """
 
     @classmethod
@@ -87,7 +91,7 @@ class NimbleDataSource(DataSource):
 
 
 class NimblePart(InputPartition):
-    """Pieces of files that one task reads."""
+    """The slices of files that one task reads."""
 
     def __init__(self, slices: list[RowSlice]) -> None:
         super().__init__(None)
@@ -95,7 +99,7 @@ class NimblePart(InputPartition):
 
 
 class NimbleReader(ShippedByValue, DataSourceReader):
-    """Reads exactly the columns of the schema that it is given."""
+    """Reads exactly the columns of the given schema."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         given = _scanned(options)
@@ -126,12 +130,12 @@ class NimbleReader(ShippedByValue, DataSourceReader):
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the data source ``nimble``; not needed where ``pyspark_nimble`` is installed."""
+    """Registers the data source ``nimble``; not needed if ``pyspark_nimble`` is installed."""
     spark.dataSource.register(NimbleDataSource)
 
 
 def read_files(spark: SparkSession, spec: ScanSpec) -> DataFrame:
-    """A DataFrame of what a scan finds."""
+    """A DataFrame with the rows of a scan."""
     reader = spark.read.format("nimble").option("columns", json.dumps(list(spec.columns)))
     packed = pack_scan(spec.files, spec.filter, spec.key_range, spec.keys)
     with explain_missing_source():
@@ -150,45 +154,46 @@ def scan(
     sample: float | None = None,
     seed: int | None = None,
 ) -> DataFrame:
-    """A DataFrame over some columns and rows of files; index and zone maps find the rows.
+    """A DataFrame with some columns and rows of files, selected with the index and zone maps.
 
     Args:
         columns: names; the default is all.
-        filter: SQL text or a pyarrow expression; only rows that pass are returned.
+        filter: SQL text or a pyarrow expression; only matching rows are returned.
         params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
-        key_range: (lower, upper), or with ``"[)"``, ``"[]"``, ``"()"``, ``"(]"`` third, as for
-            :meth:`nimblepy.File.range`.
-        keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` takes; each matching
+        key_range: (lower, upper), or (lower, upper, inclusive) with ``"[)"``, ``"[]"``, ``"()"`` or
+            ``"(]"``, as for :meth:`nimblepy.File.range`.
+        keys: keys to look up, in any form that :meth:`nimblepy.File.lookup` accepts; each matching
             row is returned once.
-        sample: of a table, the probability with which each row is taken: the rows are those of
-            :meth:`nimblepy.Table.sample`, and about that share of an OTree is read.
-        seed: of the sample; another one takes other rows.
+        sample: only for tables: the probability of each row to be returned, as for
+            :meth:`nimblepy.Table.sample`. Of an OTree, about this fraction is read.
+        seed: seed of the sample.
 
-    Where index and zone maps leave few rows, they are read now, and the DataFrame has them; it
+    If the index and zone maps leave few rows, the driver reads them immediately, and the DataFrame
     needs no Python worker. Otherwise tasks read stripes.
 
     Raises:
-        InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: now, not in a task.
+        InvalidArgumentError, IndexUnavailableError, OSError, CorruptFileError: raised by this call,
+            not in a task.
     """
-    asked = with_params(filter, params)
+    bound_filter = with_params(filter, params)
     if sample is not None or seed is not None:
         if not is_table(path) or sample is None:
-            raise InvalidArgumentError("seed: of a sample=, and sample: of a table")
+            raise InvalidArgumentError("seed needs sample=, and sample= needs a table")
         if keys is not None or key_range is not None:
             raise InvalidArgumentError("scan: give a sample or keys, not both")
-        return sample_table(spark, cast("Table", path), sample, seed, columns, asked)
+        return sample_table(spark, cast("Table", path), sample, seed, columns, bound_filter)
     files = find_input(path)
     dataset = files.dataset
-    if asked is not None:
-        parse_filter(asked, dataset.schema)
+    if bound_filter is not None:
+        parse_filter(bound_filter, dataset.schema)
         if keys is None and key_range is None:
-            files = files.for_filter(asked)
+            files = files.for_filter(bound_filter)
             dataset = files.dataset
     if key_range is not None:
         if len(key_range) not in (2, 3):
             raise InvalidArgumentError(f"key_range: expected (lower, upper), got {key_range!r}")
         lower, upper, inclusive = (*key_range, "[)")[:3]
-        dataset.range_request(lower, upper, inclusive=inclusive)  # says what is wrong
+        dataset.range_request(lower, upper, inclusive=inclusive)  # raises if the bounds are invalid
         key_range = (lower, upper, inclusive)
     if keys is not None:
         if key_range is not None:
@@ -196,7 +201,11 @@ def scan(
         keys = _key_table(dataset, keys)
     schema = spark_schema(dataset.projected(column_names(columns)))
     spec = ScanSpec(
-        files=files, columns=tuple(schema.names), filter=asked, key_range=key_range, keys=keys
+        files=files,
+        columns=tuple(schema.names),
+        filter=bound_filter,
+        key_range=key_range,
+        keys=keys,
     )
     slices = few_rows(spec, dataset)
     if slices is None:
@@ -214,14 +223,14 @@ def _read_now(
 
 
 def _key_table(dataset: FilesSource, keys: object) -> pa.Table:
-    """The keys that are possible at all, in the key's types."""
+    """The keys in the key's types, without keys that no row can have."""
     request = dataset.keys_request(keys)
     table = pa.Table.from_batches([request.batch(request.names)])
     return table if request.usable is None else table.filter(pa.array(request.usable))
 
 
 def _scanned(options: Any) -> dict[str, Any]:
-    """The arguments of a scan: of :func:`scan`, or of the options that people set."""
+    """The arguments of a scan, from :func:`scan` or from options that users set."""
     if SCAN_OPTION in options:
         return unpack_scan(options[SCAN_OPTION])
     filter = options.get("filter")

@@ -1,4 +1,4 @@
-"""Which rows of which files a scan reads, cut into parts for the tasks."""
+"""Plans which rows of which files a scan reads, and splits them into parts for the tasks."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from nimblepy.rows.request import KeyRange, Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.spark.inputs import SparkInput
 
-# Files whose stripes are looked at one by one; of more, whole files are parts.
+# Up to this many files, parts are cut at stripes; with more files, parts are whole files.
 MOST_OPENED = 32
-# Bytes that a part should not exceed, all columns counted alike, and rows below which it is not
-# worth a task.
+# Target bytes of a part, assuming columns of equal size, and the minimum rows of a part: fewer are
+# not worth a task.
 PART_BYTES = 64 << 20
 LEAST_ROWS = 65_536
 _NO_ROWS = RowSet.of_range(0, 0)
-# Rows and files up to which a scan is answered by the driver, which costs less than one task.
+# Up to this many rows and files, the driver reads them itself, which costs less than one task.
 FEW_ROWS = 8_192
 FEW_FILES = 4
 
 
 @dataclass(frozen=True)
 class ScanSpec:
-    """A scan as it travels to the workers.
+    """A scan, as it is sent to the workers.
 
     Attributes:
         columns: names, in the order of the result.
         filter: SQL text or a pyarrow expression.
         key_range: (lower, upper, inclusive), as for ``File.range``.
-        keys: one row per key, with the key columns' names.
-        parts: number of parts wanted; ``None``: from the machine and the size.
+        keys: one row per key, with the names of the key columns.
+        parts: requested number of parts; ``None`` to choose it by processors and size.
     """
 
     files: SparkInput
@@ -57,10 +57,10 @@ class ScanSpec:
 
 @dataclass(frozen=True)
 class RowSlice:
-    """Rows of one file, those that are deleted of it too; or some rows of the dataset.
+    """A range of rows of one file, which may include deleted rows; or some rows of the dataset.
 
     Attributes:
-        rows: none of them is deleted; ``None``: those from ``begin`` to ``end`` of ``file``.
+        rows: live rows; ``None`` for the rows from ``begin`` to ``end`` of ``file``.
     """
 
     file: int
@@ -70,21 +70,21 @@ class RowSlice:
 
 
 def plan_parts(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]:
-    """The slices of each part; index and zone maps have dropped what cannot pass."""
+    """The slices of each part. The index and zone maps have removed rows that cannot match."""
     if spec.keys is not None:
         return _parts_of_keys(spec, dataset)
     slices = _row_slices(spec, dataset)
     rows = sum(row_slice.end - row_slice.begin for row_slice in slices)
     if not rows:
         return []
-    # As for Spark's own files: a task per processor, more only where those would be large. A task
-    # that does nothing in a Python worker takes 0.1 s of processor time.
+    # As for Spark's own formats: one task per processor, more only if parts would be too large. An
+    # empty task in a Python worker takes 0.1 s of processor time.
     stored = sum(dataset.stored_rows(i) for i in range(dataset.num_files))
     size_bytes = dataset.size_bytes * rows / max(1, stored)
     size_bytes *= len(spec.columns) / max(1, len(dataset.schema))
-    wanted = spec.parts or max(processors(), math.ceil(size_bytes / PART_BYTES))
-    most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / wanted))
-    size = max(1, math.ceil(rows / wanted)) if spec.parts else most
+    num_parts = spec.parts or max(processors(), math.ceil(size_bytes / PART_BYTES))
+    most = rows if spec.parts else max(LEAST_ROWS, math.ceil(rows / num_parts))
+    size = max(1, math.ceil(rows / num_parts)) if spec.parts else most
     exact = dataset.num_files <= MOST_OPENED
     cut = [
         small
@@ -95,13 +95,13 @@ def plan_parts(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]:
 
 
 def few_rows(spec: ScanSpec, dataset: FilesSource) -> list[RowSlice] | None:
-    """All that a scan reads where index and zone maps leave few rows of few files.
+    """The slices of a scan if the index and zone maps leave few rows in few files.
 
-    ``None`` where they leave more, or where nothing but reading could tell.
+    ``None`` if they leave more, or if only reading the rows could tell.
     """
     if spec.keys is not None:
-        found = _rows_of_keys(spec, dataset)
-        return [RowSlice(0, 0, found.num_rows, found)] if found.num_rows <= FEW_ROWS else None
+        rows = _rows_of_keys(spec, dataset)
+        return [RowSlice(0, 0, rows.num_rows, rows)] if rows.num_rows <= FEW_ROWS else None
     if spec.key_range is not None:
         files = len(dataset.candidates(_range_of(spec, dataset)))
     elif spec.filter is not None:
@@ -147,29 +147,29 @@ def _where_of(spec: ScanSpec, dataset: FilesSource, rows: RowSet = _NO_ROWS) -> 
 
 
 def _row_slices(spec: ScanSpec, dataset: FilesSource) -> list[RowSlice]:
-    found: list[RowSlice] = []
+    slices: list[RowSlice] = []
     if spec.key_range is not None:
         request = _range_of(spec, dataset)
         for i in dataset.candidates(request):
             rows = dataset.child(i).find(request)
             if rows.as_range is not None:
-                found.append(RowSlice(i, *rows.as_range))
+                slices.append(RowSlice(i, *rows.as_range))
                 continue
-            # A file that is not in the order of the key, or has no index on it.
-            gone = dataset.deleted(i)
-            left = rows if gone is None else rows.minus(gone)
-            found.append(RowSlice(i, 0, left.num_rows, left.in_file(i)))
+            # The file is not sorted by the key or has no index on it.
+            deleted = dataset.deleted(i)
+            remaining = rows if deleted is None else rows.minus(deleted)
+            slices.append(RowSlice(i, 0, remaining.num_rows, remaining.in_file(i)))
     else:
         files = dataset.candidates(_where_of(spec, dataset))
-        found = [RowSlice(i, 0, dataset.stored_rows(i)) for i in files]
-    found = [row_slice for row_slice in found if row_slice.begin < row_slice.end]
-    if spec.filter is None or len(found) > MOST_OPENED:
-        return found
-    return [narrow for row_slice in found for narrow in _narrowed(spec, dataset, row_slice)]
+        slices = [RowSlice(i, 0, dataset.stored_rows(i)) for i in files]
+    slices = [row_slice for row_slice in slices if row_slice.begin < row_slice.end]
+    if spec.filter is None or len(slices) > MOST_OPENED:
+        return slices
+    return [narrow for row_slice in slices for narrow in _narrowed(spec, dataset, row_slice)]
 
 
 def _narrowed(spec: ScanSpec, dataset: FilesSource, row_slice: RowSlice) -> list[RowSlice]:
-    """What index and zone maps leave of a slice, without its gaps where those are large."""
+    """The part of a slice that the index and zone maps leave, without large gaps."""
     if row_slice.rows is not None:
         return [row_slice]
     where = _where_of(spec, dataset, RowSet.of_range(row_slice.begin, row_slice.end))
@@ -188,8 +188,8 @@ def _parts_of_keys(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]
     count = rows.num_rows
     if not count:
         return []
-    wanted = spec.parts or min(2 * processors(), math.ceil(count / LEAST_ROWS))
-    edges = [count * i // wanted for i in range(wanted + 1)]
+    num_parts = spec.parts or min(2 * processors(), math.ceil(count / LEAST_ROWS))
+    edges = [count * i // num_parts for i in range(num_parts + 1)]
     return [
         [RowSlice(0, 0, end - begin, rows.slice(begin, end))]
         for begin, end in pairwise(edges)
@@ -198,19 +198,19 @@ def _parts_of_keys(spec: ScanSpec, dataset: FilesSource) -> list[list[RowSlice]]
 
 
 def _rows_of_keys(spec: ScanSpec, dataset: FilesSource) -> RowSet:
-    """Rows that have one of the keys, each once, in the order of the files."""
+    """The rows that have one of the keys, without repetition, in the order of the files."""
     assert spec.keys is not None
-    found = dataset.find(dataset.keys_request(spec.keys, spec.keys.column_names)).expand()
-    if found.file is None or not found.num_rows:
-        return found
+    rows = dataset.find(dataset.keys_request(spec.keys, spec.keys.column_names)).expand()
+    if rows.file is None or not rows.num_rows:
+        return rows
     _, at = np.unique(
-        np.column_stack((found.file, found.begin.astype(np.int64))), axis=0, return_index=True
+        np.column_stack((rows.file, rows.begin.astype(np.int64))), axis=0, return_index=True
     )
-    return found.entries(at)
+    return rows.entries(at)
 
 
 def _stripe_ends(file: FixedRows) -> list[int]:
-    """Rows at which stripes, or the row groups of Parquet, end."""
+    """Row numbers at which stripes, or the row groups of Parquet, end."""
     if isinstance(file, MappedRows):
         return _stripe_ends(file.child)
     if isinstance(file, ParquetRows):
@@ -221,7 +221,7 @@ def _stripe_ends(file: FixedRows) -> list[int]:
 
 
 def _cut(row_slice: RowSlice, size: int, file: FixedRows | None) -> list[RowSlice]:
-    """A row_slice in slices of about ``size`` rows that end where stripes do."""
+    """Splits a slice into slices of about ``size`` rows that end at stripe ends."""
     if file is None or row_slice.end - row_slice.begin <= size:
         return [row_slice]
     if row_slice.rows is not None:
@@ -242,7 +242,7 @@ def _cut(row_slice: RowSlice, size: int, file: FixedRows | None) -> list[RowSlic
 
 
 def _packed(slices: Sequence[RowSlice], size: int) -> list[list[RowSlice]]:
-    """Small slices together, up to about ``size`` rows per part."""
+    """Combines small slices into parts of about ``size`` rows."""
     parts: list[list[RowSlice]] = []
     held = 0
     for row_slice in slices:

@@ -1,4 +1,4 @@
-"""Changes of tables between snapshots, as DataFrames and as streams."""
+"""Changes of a table between snapshots, as DataFrames and as streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nimblepy.table.reading.shared_changes import ChangesShare
     from nimblepy.table.table import Table
 
-# The value of the option `since` from before the first snapshot on.
+# Value of the option `since` for all changes from the first snapshot on.
 _BEGINNING = "beginning"
 _STREAM = ("catalog", "catalog.", "table", "since", "columns")
 
@@ -34,24 +34,25 @@ def changes(
     *,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """:meth:`nimblepy.Table.changes` as a DataFrame, each commit read by tasks of its own.
+    """:meth:`nimblepy.Table.changes` as a DataFrame. Separate tasks read each commit.
 
-    It has the rows of these snapshots, for ever; each is in the order in which ``Table.changes``
-    has its changes only as far as one task reads them, so order by ``_snapshot`` what needs it.
+    The DataFrame is fixed to these snapshots. Only the rows that one task reads are in the order of
+    ``Table.changes``; sort by ``_snapshot`` if you need an order.
 
     Args:
-        since, until, columns: as there.
+        since, until, columns: as for ``Table.changes``.
 
     Raises:
-        InvalidArgumentError: as there, now and not in a task.
+        InvalidArgumentError: as for ``Table.changes``; raised by this call, not in a task.
 
-    Cost: as there; a commit that added many files is read by up to 64 tasks, unless it also
-        removed rows of a table with a primary key, which are matched in one.
+    Cost: as for ``Table.changes``. Up to 64 tasks read a commit that added many files. A single
+        task reads it if the table has a primary key and the commit also removed rows, because the
+        old and new rows must be matched.
     """
     if not is_table(table):
         raise InvalidArgumentError(f"changes: expected a Table, got {table!r}")
-    wanted = table.asked_for_changes(since, until, columns)
-    shares, schema = wanted.shares(), spark_schema(wanted.schema)
+    requested = table.asked_for_changes(since, until, columns)
+    shares, schema = requested.shares(), spark_schema(requested.schema)
     tasks = iterator_function("changed_rows", shares, arrow_schema(schema))
     return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(tasks, schema)
 
@@ -62,10 +63,10 @@ def are_changes(options: Mapping[str, str]) -> bool:
 
 
 def changes_columns(options: Mapping[str, str]) -> StructType:
-    """The columns of the changes that options ask for.
+    """The columns of the changes that the options select.
 
-    Whether the snapshots are there is no matter: a stream that is begun again goes on from its
-    checkpoint, and ``since`` may have expired.
+    The snapshots need not exist: a restarted stream continues from its checkpoint, and ``since``
+    may have expired.
     """
     _check_since(options)
     table = named_table(options)
@@ -95,8 +96,8 @@ class _Changes(ShippedByValue):
         from nimblepy.table.reading.changes import CHANGE, SNAPSHOT
 
         names = [name for name in self._names if name not in (CHANGE, SNAPSHOT)]
-        wanted = table.asked_for_changes(since, until, names)
-        return [_Share(share) for share in wanted.shares()]
+        requested = table.asked_for_changes(since, until, names)
+        return [_Share(share) for share in requested.shares()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share)
@@ -106,7 +107,7 @@ class _Changes(ShippedByValue):
 
 
 class ChangesReader(_Changes, DataSourceReader):
-    """A batch: ``spark.read`` with the options ``since``, and maybe ``until``."""
+    """A batch read: ``spark.read`` with the options ``since`` and optionally ``until``."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
         super().__init__(schema, options, (*_STREAM, "until"))
@@ -118,8 +119,8 @@ class ChangesReader(_Changes, DataSourceReader):
 class ChangesStream(_Changes, DataSourceStreamReader):
     """A stream: ``spark.readStream`` with the option ``since``. An offset is a snapshot.
 
-    What a batch has depends on its two snapshots alone, so that one which Spark does again, from
-    its checkpoint, has the same rows.
+    The rows of a batch depend only on its two snapshots, so a batch that Spark repeats from its
+    checkpoint has the same rows.
     """
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
@@ -146,7 +147,7 @@ def _snapshot(offset: Mapping[str, str]) -> int | None:
 
 
 def _asked(options: Mapping[str, str]) -> tuple[Table, int | str | None, int | str | None]:
-    """The table, and the snapshots that the options ``since`` and ``until`` name."""
+    """The table, and the snapshots in the options ``since`` and ``until``."""
     _check_since(options)
     table = named_table(options)
     since = None if _is_beginning(table, options["since"]) else _named(table, options["since"])
@@ -156,7 +157,7 @@ def _asked(options: Mapping[str, str]) -> tuple[Table, int | str | None, int | s
 def _check_since(options: Mapping[str, str]) -> None:
     if "since" not in options:
         raise InvalidArgumentError(
-            "option 'since': changes need it: a snapshot id, a tag, or 'beginning'"
+            "option 'since' is missing; changes need a snapshot id, a tag, or 'beginning'"
         )
 
 
@@ -165,5 +166,5 @@ def _is_beginning(table: Table, text: str) -> bool:
 
 
 def _named(table: Table, text: str) -> int | str:
-    """A snapshot as an option names it: a tag, or an id."""
+    """Parses the option text of a snapshot: a tag or an id."""
     return int(text) if text.isdecimal() and text not in table.tags else text

@@ -1,4 +1,4 @@
-"""Merges of DataFrames into tables: tasks find and write rows, the driver commits once."""
+"""Merges DataFrames into tables: tasks find and write rows, and the driver commits once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nimblepy.table.writing.commit import Commit
     from nimblepy.table.writing.write import Target
 
-# Bytes in memory of a source up to which the driver merges it alone: tasks take longer to begin.
+# Up to this many bytes in memory, the driver merges the source itself: starting tasks takes longer.
 ALONE_BYTES = 32 << 20
 
 _HELD = pa.schema([pa.field("part", pa.int64(), False), pa.field("holds", pa.bool_(), False)])
@@ -44,26 +44,27 @@ def merge(
     files: int | None = None,
     batch: Batch | None = None,
 ) -> Merge:
-    """Brings rows of a DataFrame together with those of a table that have their keys.
+    """Merges a DataFrame into a table by key.
 
-    As :meth:`nimblepy.Table.merge`, clause by clause, with the same result; ``execute()`` runs it.
+    It has the same clauses and results as :meth:`nimblepy.Table.merge`; ``execute()`` runs it.
 
     Args:
-        on: equal columns, as there; the default is the primary key. No two rows may have the same.
-        files: most parts that the DataFrame is cut into, each of which writes files of its own;
-            the default is ``spark.sql.shuffle.partitions``, which Spark may coalesce.
-        batch: (name, number), as for :func:`write`: nothing is changed where this or a later batch
-            of that name has been.
+        on: equal columns, as for ``Table.merge``; the default is the primary key. Keys of the
+            DataFrame must be unique.
+        files: maximum number of parts of the DataFrame, each of which writes its own files; the
+            default is ``spark.sql.shuffle.partitions``, which Spark may coalesce.
+        batch: (name, number), as for :func:`write`: if this or a later batch of that name was
+            already committed, nothing is changed.
 
     Raises:
         As ``Table.merge`` and its ``execute()``.
 
-    Cost: the DataFrame is run once, shuffled by ranges of the key, and saved in the table's
-        directory until the commit. Where it has at most 32 MiB, the driver then merges it; else
-        each task looks the keys of its part up in the files that can have them, and writes its new
-        rows. The driver holds 16 bytes for each row that matches, and writes the delete files.
-        After another commit only those parts are done again that have keys which it touched. Rows
-        for ``when_not_matched_by_source`` are looked for on the driver.
+    Cost: computes the DataFrame once, shuffles it by key ranges, and saves it in the table's
+        directory until the commit. The driver merges up to 32 MiB itself. Otherwise each task looks
+        up the keys of its part in the files that may contain them, and writes its new rows. The
+        driver holds 16 bytes for each matching row, and writes the delete files. If another commit
+        was first, only parts with keys that it touched are repeated. The driver searches the rows
+        for ``when_not_matched_by_source``.
 
     Example:
         >>> merge = ns.merge(df, table).when_matched(update=True)  # doctest: +SKIP
@@ -79,10 +80,10 @@ def merge(
 
 
 def upsert(df: DataFrame, table: Table, *, files: int | None, batch: Batch | None) -> Commit:
-    """A merge in which rows take the place of those with their keys; columns they lack are null.
+    """Merges with replacement of rows that have the same key. Missing columns become null.
 
     Raises:
-        InvalidArgumentError: the table has no primary key, or other columns.
+        InvalidArgumentError: the table has no primary key, or the columns do not fit.
     """
     if not table.primary_key:
         raise InvalidArgumentError(
@@ -123,12 +124,13 @@ def _execute(
 
 
 def _saved(df: DataFrame, plan: MergePlan, target: Target, files: int | None) -> list[Part]:
-    """The DataFrame in parts, each of which has all rows of its keys."""
+    """Saves the DataFrame in parts. All rows of a key are in the same part."""
     from nimblepy.table.changing.shared_merge import PARTS, parts_of
     from nimblepy.table.writing.write import partition_sources
 
-    # By ranges, so that a part asks few files of a table that is ordered by the key; and first by
-    # partitions that the key says, so that it writes to few.
+    # Partition by key ranges, so that a part searches few files if the table is sorted by the key;
+    # and first by the table's partitions, as far as the key determines them, so that a part writes
+    # to few of them.
     columns = {(target,): source for source, target in plan.on.items()}
     keys = [
         partition_column((columns[path],), transform, kind)
@@ -144,7 +146,7 @@ def _saved(df: DataFrame, plan: MergePlan, target: Target, files: int | None) ->
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Works on the parts of a merge in tasks, each of one part."""
+    """Processes the parts of a merge, one task per part."""
 
     spark: SparkSession
     name: str
@@ -153,12 +155,12 @@ class _Tasks:
     def outcomes(self, parts: Sequence[Part], rows: MemberRows, target: Target) -> list[Outcome]:
         from nimblepy.table.changing.shared_merge import OUTCOMES, outcomes_of
 
-        found = self._run("merged_parts", OUTCOMES, parts, rows, target)
-        return outcomes_of(found, len(parts))
+        results = self._run("merged_parts", OUTCOMES, parts, rows, target)
+        return outcomes_of(results, len(parts))
 
     def holding(self, parts: Sequence[Part], rows: MemberRows) -> list[bool]:
-        found = self._run("parts_with_keys", _HELD, parts, rows).to_pydict()
-        held = dict(zip(found["part"], found["holds"], strict=True))
+        results = self._run("parts_with_keys", _HELD, parts, rows).to_pydict()
+        held = dict(zip(results["part"], results["holds"], strict=True))
         return [held[i] for i in range(len(parts))]
 
     def _run(

@@ -1,4 +1,4 @@
-"""Upkeep of tables whose work is shared out over tasks."""
+"""Maintenance of tables in parallel tasks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from nimblepy.table.writing.commit import Commit
     from nimblepy.table.writing.write import Target
 
-# Bytes of files up to which the driver writes them anew alone: tasks take longer to begin.
+# Up to this many bytes of files, the driver does the work itself: starting tasks takes longer.
 ALONE_BYTES = 64 << 20
-# Bytes of files that a task reads, and the most tasks, as Spark Connect does not say how many run.
+# Target bytes of files per task, and the maximum number of tasks: Spark Connect does not tell how
+# many run in parallel.
 PART_BYTES = 64 << 20
 _MOST_PARTS = 1024
 
@@ -50,47 +51,49 @@ def compact(
     target_bytes: int = 256 << 20,
     where_needed: bool = True,
 ) -> Commit:
-    """:meth:`nimblepy.Table.compact`, with the groups of files that it chooses written in tasks.
+    """:meth:`nimblepy.Table.compact`, with tasks that write the groups of files.
 
-    The driver chooses the groups and commits; each task writes the new files of a group. Another
-    commit is never refused for it, as there: of what was changed meanwhile, the rest is kept.
+    The driver chooses the groups and commits; each task writes the new files of a group. As with
+    ``Table.compact``, other commits never fail because of it: groups that another commit changed in
+    the meantime are dropped, and the others are committed.
 
     Args:
-        filter, target_bytes, where_needed: as there.
+        filter, target_bytes, where_needed: as for ``Table.compact``.
 
     Raises:
-        As ``Table.compact``; and what Spark raises for tasks that failed. The table is as it was
-        then, and files of tasks that had ended are for ``remove_orphans()``.
+        As ``Table.compact``, and errors of Spark if tasks fail. Then the table is not changed, and
+        ``remove_orphans()`` removes files of finished tasks.
 
-    Cost: as there; a group has up to eight times ``target_bytes``, or what lies over the same keys.
-        Up to 64 MiB of files the driver writes anew itself.
+    Cost: as for ``Table.compact``. A group has up to eight times ``target_bytes``, or all files
+        with overlapping keys. The driver itself rewrites up to 64 MiB of files.
     """
     from nimblepy.table.upkeep.compact import Compacting
     from nimblepy.table.upkeep.recluster import compact
 
     if not is_table(table):
         raise InvalidArgumentError(f"compact: expected a Table, got {table!r}")
-    wanted = Compacting(
+    options = Compacting(
         filter=filter,
         target_bytes=at_least("target_bytes", target_bytes, 1),
         where_needed=where_needed,
         write=_Tasks(spark),
     )
-    return compact(wanted, table.commit_change)
+    return compact(options, table.commit_change)
 
 
 def analyze(
     spark: SparkSession, table: Table, columns: Sequence[ColumnName] | None = None
 ) -> Analysis:
-    """:meth:`nimblepy.Table.analyze`, with the values looked at in tasks. The result is the same.
+    """:meth:`nimblepy.Table.analyze`, with tasks that read the values. The result is the same.
 
     Args:
-        columns: as there.
+        columns: as for ``Table.analyze``.
 
     Raises:
-        As there; and what Spark raises for tasks that failed. The table is as it was then.
+        As ``Table.analyze``, and errors of Spark if tasks fail. Then the table is not changed.
 
-    Cost: as there; each task sends 32 KiB a column. Up to 64 MiB of files the driver reads itself.
+    Cost: as for ``Table.analyze``. Each task sends 32 KiB per column to the driver. The driver
+        itself reads up to 64 MiB of files.
     """
     if not is_table(table):
         raise InvalidArgumentError(f"analyze: expected a Table, got {table!r}")
@@ -103,31 +106,31 @@ def analyze(
         if rows.size_bytes <= ALONE_BYTES:
             return look(rows, paths)
         most = min(rows.size_bytes // PART_BYTES + 1, _MOST_PARTS)
-        parts = [rows_as_text(rows.part(some)) for some in _cut(rows, most)]
-        found = run_numbered(spark, "column_sketches", _SKETCHES, len(parts), parts, list(paths))
-        columns_of = zip(*found.column("sketches").to_pylist(), strict=True)
-        sketches = [Sketch.merged(list(map(Sketch.from_bytes, some))) for some in columns_of]
-        return sketches, sum(found.column("rows").to_pylist())
+        parts = [rows_as_text(rows.part(files)) for files in _cut(rows, most)]
+        results = run_numbered(spark, "column_sketches", _SKETCHES, len(parts), parts, list(paths))
+        columns_of = zip(*results.column("sketches").to_pylist(), strict=True)
+        sketches = [Sketch.merged(list(map(Sketch.from_bytes, octets))) for octets in columns_of]
+        return sketches, sum(results.column("rows").to_pylist())
 
     return table.analyze_by(looking, columns)
 
 
 def _cut(rows: MemberRows, most: int) -> list[list[int]]:
-    """The numbers of all files, in at most some parts of about as many bytes."""
+    """Splits the file numbers into at most ``most`` parts of about the same number of bytes."""
     sizes = np.array([member.file.bytes for member in rows.members], dtype=np.int64)
     before = np.cumsum(sizes) - sizes
     part = before * most // max(1, int(sizes.sum()))
-    return [found.tolist() for found in np.split(np.arange(len(sizes)), _steps(part))]
+    return [files.tolist() for files in np.split(np.arange(len(sizes)), _steps(part))]
 
 
 def _steps(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Places at which ascending numbers change."""
+    """Positions at which ascending numbers change."""
     return np.flatnonzero(np.diff(numbers)) + 1
 
 
 @dataclass(frozen=True)
 class _Tasks:
-    """Has each group written in a task, the largest first."""
+    """Writes each group in a task, the largest group first."""
 
     spark: SparkSession
 
@@ -143,8 +146,8 @@ class _Tasks:
             return
         ordered = sorted(groups, key=lambda group: -group.bytes)
         texts = [group_as_text(group, rows) for group in ordered]
-        found = run_numbered(
+        results = run_numbered(
             self.spark, "written_groups", _WRITTEN, len(texts), texts, target
         ).to_pydict()
-        for number, text in zip(found["part"], found["files"], strict=True):
+        for number, text in zip(results["part"], results["files"], strict=True):
             ordered[number].added = files_of_text(text)

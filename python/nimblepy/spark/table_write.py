@@ -1,4 +1,4 @@
-"""Writes DataFrames to tables: tasks write files and describe them, the driver commits them."""
+"""Writes DataFrames to tables: tasks write and describe files, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_table(
     batch: Batch | None = None,
     files: int | None = None,
 ) -> Commit:
-    """Appends a DataFrame to a table, or overwrites; :func:`nimblepy.spark.write` says how."""
+    """Appends a DataFrame to a table, or overwrites it; see :func:`nimblepy.spark.write`."""
     from nimblepy.table.reading.shipped import files_of_text
     from nimblepy.table.writing.commit import Commit
 
@@ -57,9 +57,9 @@ def write_table(
     done = map_in_arrow(rows, "written_files", "files string", target)
     with own_errors():
         texts = [row[0] for row in done.collect()]
-    written = [file for text in texts for file in files_of_text(text)]
+    new_files = [file for text in texts for file in files_of_text(text)]
     return table.commit_files(
-        whole_cubes(df.sparkSession, written, target),
+        whole_cubes(df.sparkSession, new_files, target),
         mode=mode,
         filter=filter,
         partition_overwrite=partition_overwrite,
@@ -68,7 +68,7 @@ def write_table(
 
 
 def checked_target(table: Table, schema: StructType, filter: Any) -> Target:
-    """What new files are like. Says before any task runs what columns or filter do not fit."""
+    """The target for new files. Raises an error now, before tasks run, if columns do not fit."""
     from nimblepy.table.base.types import Conformer
     from nimblepy.table.distributed import write_target
 
@@ -80,9 +80,9 @@ def checked_target(table: Table, schema: StructType, filter: Any) -> Target:
 
 
 def _distributed(df: DataFrame, target: Target, files: int | None) -> tuple[DataFrame, Target]:
-    """Rows of a partition, and neighbours in the order of the files, in one task if possible.
+    """Distributes rows over tasks; returns the rows, and the target of the tasks.
 
-    And what the tasks write.
+    As far as possible, a task gets the rows of one partition, or of one key range.
     """
     from nimblepy.table.otree.layouts import Sorted
     from nimblepy.table.writing.write import partition_sources
@@ -115,13 +115,13 @@ def partition_column(path: Path, transform: str, kind: pa.DataType) -> Column:
     result = transform_of(transform, kind)(pa.array([], kind)).type
     field = pa.field(".".join(path), kind)
     values = array_udf("partition_values", 1, from_arrow_type(result), transform, field)
-    made: Column = values(column)
-    return made
+    value: Column = values(column)
+    return value
 
 
 @dataclass
 class WrittenFiles(WriterCommitMessage):
-    """What a task has written, described as text."""
+    """Describes the files that a task has written, as text."""
 
     text: str
 
@@ -129,7 +129,7 @@ class WrittenFiles(WriterCommitMessage):
 class TableWriter(ShippedByValue, DataSourceArrowWriter):
     """``df.write.format("nimble")`` with the options ``catalog`` and ``table``.
 
-    The others say what an overwrite replaces; both are as for :func:`nimblepy.spark.write`.
+    The other options select what an overwrite replaces, as in :func:`nimblepy.spark.write`.
     """
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
@@ -160,10 +160,10 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         from nimblepy.table.writing.write import discard
 
-        # With the messages of all tasks it was the commit that failed. It has removed the files,
-        # unless it may still take effect.
+        # If all messages are present, the commit failed. It has already removed the files, unless
+        # it may still take effect.
         if None in messages:
-            discard(self._files(messages))  # what else was written is for remove_orphans()
+            discard(self._files(messages))  # remove_orphans() removes other files
 
     @staticmethod
     def _files(messages: list[WriterCommitMessage | None]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Tables named by options of the data source."""
+"""Opens tables that options of the data source name."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ def _number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise InvalidArgumentError(f"option {name!r}: {text!r} is no snapshot id") from None
+        raise InvalidArgumentError(
+            f"option {name!r}: got {text!r}; expected a snapshot id"
+        ) from None
 
 
 def _instant(name: str, text: str) -> datetime.datetime:
     try:
-        found = datetime.datetime.fromisoformat(text)
+        instant = datetime.datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        instant = None
+    if instant is None or instant.tzinfo is None:
         raise InvalidArgumentError(
-            f"option {name!r}: {text!r} is no instant, as in '2024-05-01T12:00:00+00:00'"
+            f"option {name!r}: got {text!r}; expected a time with a zone, such as "
+            "'2024-05-01T12:00:00+00:00'"
         )
-    return found
+    return instant
 
 
 def _text(name: str, text: str) -> str:
@@ -47,10 +50,10 @@ _PAST: dict[str, Callable[[str, str], Any]] = {
 
 
 def table_of_options(options: Mapping[str, Any]) -> SparkInput:
-    """The snapshot that the options ``catalog``, ``table`` and those of the past name.
+    """The snapshot that the options ``catalog``, ``table`` and ``snapshot`` (or the like) name.
 
     Raises:
-        InvalidArgumentError: they do not name one.
+        InvalidArgumentError: an option is missing or invalid.
     """
     table = named_table(options)
     past = {name: read(name, options[name]) for name, read in _PAST.items() if name in options}
@@ -58,7 +61,7 @@ def table_of_options(options: Mapping[str, Any]) -> SparkInput:
 
 
 def named_table(options: Mapping[str, Any]) -> Table:
-    """The table that the options ``catalog`` and ``table`` name, as it is now."""
+    """The current state of the table that the options ``catalog`` and ``table`` name."""
     from nimblepy.table.catalog import connect
 
     missing = [name for name in ("catalog", "table") if name not in options]

@@ -1,7 +1,6 @@
-"""What Spark tasks run: the partition function of the index join in the shapes Spark wants.
+"""Task functions. Each takes its pickled arguments and returns a generator function over batches.
 
-Each function takes the pickled arguments once and returns a generator function over the batches of
-a partition; ``bootstrap.py`` calls them.
+``bootstrap.py`` calls them by name. The generator function runs once per partition.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ merged_samples = layout_tasks.merged_samples
 sampled_parts = layout_tasks.sampled_parts
 sampled_rows = layout_tasks.sampled_rows
 
-# Rows that one lookup answers: more of them touch each block of the file once.
+# Probe rows per lookup. In large lookups, each block of the file is decoded only once.
 LOOKUP_ROWS = 65_536
-# Most matches of one array that goes back to the JVM.
+# Target maximum of matches in one array that is sent to the JVM.
 MOST_MATCHES = 262_144
-# Name of the column that numbers the probe rows of a lookup.
+# Name of the column with the number of the probe row.
 _PROBE_ROW = "__nimble_probe_row"
 
 Arrays = tuple[pa.Array, ...]
@@ -48,11 +47,11 @@ Arrays = tuple[pa.Array, ...]
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """A join as it travels to the workers.
+    """A join, as it is sent to the workers.
 
     Attributes:
         probe: the probe columns that the join reads, as Spark sends them.
-        plan: made and checked on the driver.
+        plan: the plan, which the driver made and checked.
         target: Spark's Arrow types of the columns that the join adds.
     """
 
@@ -70,7 +69,7 @@ class JoinSpec:
 
 
 def lookup_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
-    """For each batch of key columns an array with the list of matching rows of every key."""
+    """Maps each batch of key columns to an array: for every key, the list of matching rows."""
 
     def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
         for rows, joined in _numbered_join(spec, "inner", batches):
@@ -80,14 +79,14 @@ def lookup_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Ar
 
 
 def exists_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
-    """For each batch of key columns whether the keys have a match."""
+    """Maps each batch of key columns to an array of booleans: whether the key has a match."""
 
     def run(batches: Iterable[Arrays]) -> Iterator[pa.Array]:
         for rows, joined in _numbered_join(spec, "semi", batches):
-            found = np.zeros(rows.num_rows, dtype=np.bool_)
+            has_match = np.zeros(rows.num_rows, dtype=np.bool_)
             for batch in joined:
-                found[batch.column(_PROBE_ROW).to_numpy() - _first(rows)] = True
-            yield pa.array(found)
+                has_match[batch.column(_PROBE_ROW).to_numpy() - _first(rows)] = True
+            yield pa.array(has_match)
 
     return run
 
@@ -95,7 +94,7 @@ def exists_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Ar
 def _numbered_join(
     spec: JoinSpec, how: str, batches: Iterable[Arrays]
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
-    """The join of columns that Spark sends, with the number of the probe row in every result."""
+    """Joins the columns that Spark sends; adds the number of the probe row to the result."""
     build = open_cached(spec.files)
     numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
     plan = spec.plan_for(numbered, how)
@@ -105,14 +104,14 @@ def _numbered_join(
             numbers = pa.array(np.arange(rows.num_rows, dtype=np.int64))
             yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
 
-    # Batches in one piece keep their probe rows and their columns as they are.
+    # The join returns probe batches unchanged, or slices of them if they are large.
     return joined_by_batch(plan, build, probes(), output_rows=MOST_MATCHES)
 
 
 def joined_batches(
     spec: JoinSpec, schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Probe batches to joined batches with the types of ``schema``."""
+    """Maps probe batches to joined batches with the types of ``schema``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         build = open_cached(spec.files)
@@ -127,7 +126,7 @@ def joined_batches(
 def joined_rows(
     spec: JoinSpec, schema: pa.Schema, probe_json: str, result_json: str
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Spark rows to joined Spark rows, for ``RDD.mapPartitions``."""
+    """Maps Spark rows to joined Spark rows, for ``RDD.mapPartitions``."""
     from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
     from pyspark.sql.types import StructType
 
@@ -151,7 +150,7 @@ def joined_rows(
 def named_batches(
     names: list[str], kind: str, arguments: tuple[Any, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function ``kind`` over batches whose columns get these names."""
+    """Renames the columns of the batches and calls the task function ``kind``."""
     function = globals()[kind](*arguments)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -161,7 +160,7 @@ def named_batches(
 
 
 def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows of a table to descriptions of the files that they were written to."""
+    """Writes rows of a table; returns descriptions of the files."""
     from nimblepy.table.reading.shipped import files_as_text
     from nimblepy.table.writing.write import write_rows
 
@@ -176,7 +175,7 @@ def written_files(target: Target) -> Callable[[Iterable[pa.RecordBatch]], Iterat
 def saved_parts(
     plan: MergePlan, target: Target
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows of the source of a merge to the part that they are saved as."""
+    """Saves rows of the source of a merge; returns the saved part."""
     from nimblepy.table.changing.shared_merge import part_rows, save_part
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -191,7 +190,7 @@ def saved_parts(
 def merged_parts(
     parts: list[Part], plan: MergePlan, files: SparkInput, target: Target
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of parts of a merge to what they make of the rows of a table."""
+    """Maps numbers of parts of a merge to their outcomes."""
     from nimblepy.table.changing.shared_merge import outcome, outcome_rows
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -205,7 +204,7 @@ def merged_parts(
 def parts_with_keys(
     parts: list[Part], plan: MergePlan, files: SparkInput
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of parts of a merge to whether rows of a table have keys of theirs."""
+    """Maps numbers of parts of a merge to whether the table has rows with keys of the part."""
     from nimblepy.table.changing.shared_merge import holds
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -219,7 +218,7 @@ def parts_with_keys(
 def written_groups(
     groups: list[str], target: Target
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of groups of files to descriptions of the files that take their place."""
+    """Rewrites groups of files, given by number; returns descriptions of the new files."""
     from nimblepy.table.reading.shipped import files_as_text
     from nimblepy.table.upkeep.shipped_groups import written_group
 
@@ -234,7 +233,7 @@ def written_groups(
 def column_sketches(
     parts: list[str], columns: list[Path]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of parts of a table to sketches of their columns, and how many rows they have."""
+    """Maps numbers of parts of a table to sketches of the columns and the number of rows."""
     from nimblepy.table.reading.shipped import rows_of_text
     from nimblepy.table.upkeep.analyze import look
 
@@ -250,7 +249,7 @@ def column_sketches(
 def changed_rows(
     shares: list[ChangesShare], target: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of shares to the changes that they have, with the types of ``target``."""
+    """Maps numbers of shares to the changes in them, with the types of ``target``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in _numbers(batches):
@@ -266,12 +265,12 @@ def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
 
 
 def _members(files: SparkInput) -> MemberRows:
-    """The rows of a table's files, open already where an earlier task had them."""
+    """The rows of a table's files, cached between tasks."""
     return cast("MemberRows", open_cached(files))
 
 
 def _reader(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader | None:
-    """Batches as a reader; ``None``: there are none."""
+    """Batches as a reader; ``None`` if there are no batches."""
     batches = iter(batches)
     first = next(batches, None)
     if first is None:
@@ -282,15 +281,15 @@ def _reader(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader | None:
 def holding_files(
     file: MetadataFile, keys: KeysOf
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Numbers of manifests to the files in these that can hold one of some keys."""
+    """Maps numbers of manifests to their files that may contain one of the keys."""
     from nimblepy.table.reading.holding import data_manifests, files_for_keys
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         metadata = file.open()
         manifests = data_manifests(metadata)
         for batch in batches:
-            mine = [manifests[number] for number in batch.column(0).to_pylist()]
-            yield from files_for_keys(metadata, mine, keys).to_batches()
+            some_manifests = [manifests[number] for number in batch.column(0).to_pylist()]
+            yield from files_for_keys(metadata, some_manifests, keys).to_batches()
 
     return run
 
@@ -298,7 +297,7 @@ def holding_files(
 def partition_values(
     transform: str, field: pa.Field
 ) -> Callable[[Iterable[Arrays]], Iterator[pa.Array]]:
-    """Values of a column to those of a partition field."""
+    """Maps values of a column to values of a partition field."""
     from nimblepy.table.base.transforms import transform as transform_of
     from nimblepy.table.base.types import Conformer
 
@@ -315,7 +314,7 @@ def partition_values(
 def keyed_rows(
     files: SparkInput, key: Any, how: str, columns: tuple[str, ...] | None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """Rows of any RDD to pairs (row, match as a dict or ``None``)."""
+    """Maps rows of any RDD to pairs (row, match as a dict or ``None``)."""
     key_of = _key_function(key)
 
     def run(rows: Iterable[Any]) -> Iterator[Any]:
@@ -323,9 +322,11 @@ def keyed_rows(
         for some in chunks(rows, LOOKUP_ROWS):
             keys = [key_of(row) for row in some]
             if how in ("semi", "anti"):
-                found = dataset.contains(keys).to_pylist()
+                has_match = dataset.contains(keys).to_pylist()
                 yield from (
-                    (r, None) for r, hit in zip(some, found, strict=True) if hit == (how == "semi")
+                    (r, None)
+                    for r, hit in zip(some, has_match, strict=True)
+                    if hit == (how == "semi")
                 )
                 continue
             table = dataset.lookup(keys, columns=columns, probe_row=_PROBE_ROW)
@@ -368,7 +369,7 @@ def _key_function(key: Any) -> Callable[[Any], Any]:
 
 
 def _gathered(batches: Iterable[Arrays], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Spark's small batches as larger ones, in the same order."""
+    """Combines Spark's small batches into larger ones, in the same order."""
     held: list[pa.RecordBatch] = []
     count = 0
     for arrays in batches:
@@ -389,14 +390,14 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _first(rows: pa.RecordBatch) -> int:
-    """Number of the first probe row: not 0 where the join has cut a batch."""
+    """The number of the first probe row; not 0 if the join has split a batch."""
     return int(rows.column(_PROBE_ROW)[0].as_py()) if rows.num_rows else 0
 
 
 def _lists(
     joined: Iterable[pa.RecordBatch], first: int, num_probes: int, target: pa.Schema
 ) -> Iterator[pa.Array]:
-    """Joined rows as one list of rows a probe row, in arrays of bounded size.
+    """Groups joined rows into one list per probe row, in arrays of bounded size.
 
     Args:
         first: number of the first of the ``num_probes`` probe rows.
@@ -407,7 +408,7 @@ def _lists(
         held.append(batch)
         if sum(piece.num_rows for piece in held) < MOST_MATCHES:
             continue
-        # The last probe row may go on in the next batch.
+        # The next batch may contain more matches of the last probe row.
         last = int(batch.column(_PROBE_ROW)[-1].as_py())
         if last > first:
             rows = pa.Table.from_batches(held)
@@ -420,7 +421,7 @@ def _lists(
 
 
 def _list_array(rows: pa.Table | None, first: int, last: int, target: pa.Schema) -> pa.Array:
-    """Lists of the probe rows ``first`` to ``last``."""
+    """The lists of the probe rows from ``first`` up to but not including ``last``."""
     data_type = pa.list_(pa.struct(list(target)))
     if rows is None or not rows.num_rows:
         offsets = pa.array(np.zeros(last - first + 1, dtype=np.int32))
@@ -448,6 +449,6 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _in_zones_of(schema: pa.Schema, probe: pa.Schema) -> pa.Schema:
-    """``schema`` with the probe's own types for its columns: Spark sends the session's zone."""
+    """Replaces the probe columns of ``schema``: Spark sends timestamps in the session's zone."""
     rest = list(schema)[len(probe) :]
     return pa.schema([*probe, *rest])

@@ -1,7 +1,7 @@
-"""Writes DataFrames as datasets: tasks stage files, the commit publishes them in one step.
+"""Writes DataFrames as datasets: tasks stage files, and the commit publishes them atomically.
 
 Options of ``df.write.format("nimble")``: ``cluster_by`` ("a, b desc nulls first"), ``hash_index``
-and ``sorted_index`` (columns of an index; several are divided by ``;``), ``write_options`` (JSON of
+and ``sorted_index`` (columns of an index; ``;`` separates indexes), ``write_options`` (JSON of
 :class:`nimblepy.WriteOptions`), ``retention_seconds`` (see :func:`write`). Each task sorts its own
 rows; :func:`write` also gives the files disjoint key ranges.
 """
@@ -69,13 +69,13 @@ _OPTIONS = (
 
 @dataclass
 class StagedFile(WriterCommitMessage):
-    """What a task has written; ``None`` for a task without rows."""
+    """Describes the file that a task has written; ``None`` if the task had no rows."""
 
     entry: FileEntry | None
 
 
 class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
-    """One write job. It is made once on the driver; tasks and commit get copies of it."""
+    """One write job. It is created on the driver; tasks and the commit get copies of it."""
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
         refuse_others(options, _OPTIONS, "a write to a directory")
@@ -96,7 +96,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
         self._options = _write_options(options.get("write_options"))
         self._batch = json.loads(options[BATCH_OPTION]) if BATCH_OPTION in options else None
         self._job = uuid.uuid4().hex
-        # Refuses what no file could have before any task runs; nothing is left of it.
+        # Check schema, key and indexes now, before any task runs, with a temporary file.
         self._probe()
 
     def _probe(self) -> None:
@@ -160,7 +160,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        # Messages are incomplete here, and an attempt may still write: a later commit sweeps it.
+        # An attempt may still be writing here. A later commit removes its file.
         discard(self._directory, self._job)
 
 
@@ -180,40 +180,40 @@ def write(
 ) -> Commit | None:
     """Writes a DataFrame as files with disjoint key ranges, each sorted and indexed.
 
-    Readers see the old data or the new, never a part. Of a directory equal keys are in one file.
-    To a :class:`nimblepy.Table`, tasks write files and describe them, and the driver commits.
+    Readers see either the old or the new data. In a directory, all rows of a key are in one file.
+    For a :class:`nimblepy.Table`, tasks write and describe files, and the driver commits.
 
     Args:
-        directory: where the files are, or a table. A table says itself what its cluster key,
-            indexes and options are.
+        directory: directory of the files, or a table. A table defines its cluster key, indexes and
+            options itself.
         cluster_by: the cluster key, as for :func:`nimblepy.write`.
-        files: most files to write; the default is ``spark.sql.shuffle.partitions``, which Spark
+        files: maximum number of files; the default is ``spark.sql.shuffle.partitions``, which Spark
             may coalesce.
-        mode: ``"overwrite"`` replaces the data that the dataset has when the job begins,
-            ``"append"`` adds to it. Of a table, ``"upsert"`` replaces the rows that have the
-            primary keys of new ones, and inserts the others; no key may come twice.
-        batch: (name, number): nothing is added where this or a later batch of that name has been;
-            for ``foreachBatch``, whose batches may come again.
-        retention_seconds: how long replaced versions, and the files that only they name, stay for
-            the readers and queries that have them open. Those that are open longer than this find
-            files missing; the default is a day. The newest two versions always stay.
-        filter: of a table, ``"overwrite"`` replaces the rows that pass instead of all.
-        partition_overwrite: of a table, with ``"dynamic"`` an overwrite replaces the partitions
-            that the DataFrame has rows of, and no others.
+        mode: ``"overwrite"`` replaces the data that the dataset has when the job begins;
+            ``"append"`` adds to it. ``"upsert"``, only for tables, replaces rows with the same
+            primary key and inserts the others; keys of the DataFrame must be unique.
+        batch: (name, number): if this or a later batch of that name was already committed, nothing
+            is written. For ``foreachBatch``, which may repeat batches.
+        retention_seconds: how long to keep replaced versions, and files that only they use, for
+            open readers and queries; the default is a day. Later, these readers find files
+            missing. The newest two versions are always kept.
+        filter: only for tables: ``"overwrite"`` replaces only the rows that match.
+        partition_overwrite: only for tables: with ``"dynamic"``, an overwrite replaces only the
+            partitions that occur in the DataFrame.
 
     Returns:
-        Of a table what the commit did; nothing was done where the batch was there already.
+        For a table, the commit; its snapshot is unchanged if the batch was already committed.
 
     Raises:
         InvalidArgumentError: unknown columns, types without an order, a path that is not local.
-        ConflictError, DuplicateKeyError: of a table, as its own methods raise them.
+        ConflictError, DuplicateKeyError: for a table, as its own methods raise them.
         NimbleMissingOnExecutor: Spark's Python cannot import nimblepy.
-        pyspark errors: a task failed, or another commit has changed the data that this one was to
-            replace (``ConflictError``). The dataset has not changed.
+        pyspark errors: a task failed, or another commit has changed the data to replace
+            (``ConflictError``). The dataset has not changed.
 
-    Cost: one shuffle by key ranges, of a table by partitions and then key ranges; every task sorts
-        natively, on disk where memory is short. An upsert costs what :func:`merge` does; any other
-        write to a table with a primary key reads the new keys on the driver.
+    Cost: one shuffle by key ranges; for a table, by partitions and then key ranges. Each task sorts
+        natively and spills to disk if memory is short. An upsert costs as much as :func:`merge`;
+        any other write to a table with a primary key reads the new keys on the driver.
     """
     if files is not None:
         files = at_least("files", files, 1)
@@ -226,7 +226,7 @@ def write(
         }
         wrong = [name for name, value in given.items() if value not in (None, ())]
         if wrong:
-            raise InvalidArgumentError(f"{wrong[0]}: the table says this itself")
+            raise InvalidArgumentError(f"{wrong[0]}: cannot be given; the table defines it")
         from nimblepy.table.changing.staged import check_mode
 
         check_mode(mode, filter, partition_overwrite)
@@ -243,12 +243,12 @@ def write(
             files=files,
         )
     if filter is not None or partition_overwrite != "static":
-        raise InvalidArgumentError("filter, partition_overwrite: only of tables")
+        raise InvalidArgumentError("filter, partition_overwrite: only supported for tables")
     if mode not in ("overwrite", "append"):
         raise InvalidArgumentError(f"mode: expected 'overwrite' or 'append', got {mode!r}")
     keys = as_sort_keys(cluster_by)
     if not keys:
-        raise InvalidArgumentError("cluster_by: no column given")
+        raise InvalidArgumentError("cluster_by: got no column; expected at least one")
     schema = arrow_schema(df.schema)
     order = [_ordered(schema, key) for key in keys]
     ranged = df.repartitionByRange(files, *order) if files else df.repartitionByRange(*order)
@@ -268,7 +268,7 @@ def write(
 
 
 def _ordered(schema: pa.Schema, key: SortKey) -> Any:
-    """The key column in the order of the file: Spark's nulls are first by default, ours last."""
+    """The key column in the order of the file. Spark puts nulls first by default, nimble last."""
     column = F.col(quoted(*resolve_column(schema, key.column).path))
     if key.descending:
         return column.desc_nulls_first() if key.nulls_first else column.desc_nulls_last()
@@ -276,7 +276,10 @@ def _ordered(schema: pa.Schema, key: SortKey) -> Any:
 
 
 def _adopted(schema: pa.Schema, current: pa.Schema | None) -> pa.Schema:
-    """The dataset's schema where rows of ``schema`` fit into it: those without nulls may."""
+    """The dataset's schema if it can hold rows of ``schema``, otherwise ``schema``.
+
+    The dataset's columns may be nullable where those of ``schema`` are not.
+    """
     if current is None or schema.names != current.names:
         return schema
     pairs = list(zip(schema, current, strict=True))
