@@ -1,8 +1,7 @@
-"""Arrays as the kernels of SQL take them: one way of writing for each kind of value.
+"""Converts arrays to the few types that the SQL kernels support.
 
-Dictionaries, runs, extensions and views are looked through, and narrow variants widened, so that a
-kernel knows few types. Decimals of up to 18 digits are :func:`pyarrow.decimal64`, whose arithmetic
-is that of integers.
+Dictionaries, runs, extensions and views are decoded, and narrow variants are widened. Decimals of
+up to 18 digits become :func:`pyarrow.decimal64`, which kernels process with integer arithmetic.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ import pyarrow.types as pt
 
 from nimblepy.schema import plain as plainer
 
-Value: TypeAlias = Any  # pa.Array | pa.Scalar: what a kernel takes; one of several is an array
-# Digits that every 64-bit integer with as many has.
+Value: TypeAlias = Any  # pa.Array | pa.Scalar: an argument of a kernel; at least one is an array
+# Every decimal integer of this many digits fits in 64 bits.
 NARROW = 18
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The type that :func:`plain` gives arrays of ``data_type``."""
+    """The type to which :func:`plain` converts arrays of ``data_type``."""
     data_type = plainer.plain_type(data_type)
     if pt.is_float16(data_type):
         return pa.float32()
@@ -43,20 +42,20 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """``array`` in its :func:`plain_type`."""
+    """Converts ``array`` to its :func:`plain_type`."""
     array = plainer.plain_array(array)
-    wanted = plain_type(array.type)
-    if array.type == wanted:
+    target = plain_type(array.type)
+    if array.type == target:
         return array
-    if pt.is_decimal(wanted):
+    if pt.is_decimal(target):
         if array.type.scale < 0 or array.type.bit_width < 128:
-            array = array.cast(pa.decimal128(wanted.precision, wanted.scale))
-        return narrowed(array) if wanted.bit_width == 64 else array.cast(wanted)
-    return array.cast(wanted)
+            array = array.cast(pa.decimal128(target.precision, target.scale))
+        return narrowed(array) if target.bit_width == 64 else array.cast(target)
+    return array.cast(target)
 
 
 def evaluable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with columns in types that pyarrow's expressions take."""
+    """Converts the columns of ``batch`` to types that pyarrow's expressions support."""
     for position, item in enumerate(batch.schema):
         column = plainer.plain_array(batch.column(position))
         if column.type != item.type:
@@ -83,7 +82,7 @@ def full(value: Value, rows: int) -> pa.Array:
 
 
 def rows_of(*values: Value) -> int:
-    """How many rows the arrays among ``values`` have."""
+    """The number of rows of the arrays in ``values``; 1 if all are scalars."""
     return next((len(value) for value in values if not isinstance(value, pa.Scalar)), 1)
 
 
@@ -91,36 +90,36 @@ def rows_of(*values: Value) -> int:
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """decimal128 as decimal64: every other word of the values."""
+    """Converts decimal128 to decimal64 by taking the low word of each value."""
     words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset :][: 2 * len(array)]
     data_type = pa.decimal64(min(array.type.precision, NARROW), array.type.scale)
     return from_ints(pa.array(words[::2]), data_type, _validity(array))
 
 
 def widened(value: Value) -> Value:
-    """decimal64 as decimal128, of one digit more: its integers are not held to 18."""
+    """Converts decimal64 to decimal128 with 19 digits, since the integers may have that many."""
     if value.type.bit_width > 64:
         return value
-    wanted = pa.decimal128(NARROW + 1, value.type.scale)
+    target = pa.decimal128(NARROW + 1, value.type.scale)
     if isinstance(value, pa.Scalar):
         number = value.as_py()
-        return pa.scalar(None if number is None else number, wanted)
+        return pa.scalar(None if number is None else number, target)
     ints = np.asarray(to_ints(value).fill_null(0))
     words = np.empty(2 * len(ints), np.int64)
     words[::2] = ints
     words[1::2] = ints >> 63
-    return pa.Array.from_buffers(wanted, len(ints), [_validity(value), pa.py_buffer(words)])
+    return pa.Array.from_buffers(target, len(ints), [_validity(value), pa.py_buffer(words)])
 
 
 def to_ints(value: Value) -> Value:
-    """The integers that a decimal64 is made of."""
+    """The unscaled integers of a decimal64."""
     if isinstance(value, pa.Scalar):
         return pa.scalar(to_ints(pa.array([value]))[0].as_py(), pa.int64())
     return pa.Array.from_buffers(pa.int64(), len(value), value.buffers()[:2], offset=value.offset)
 
 
 def from_ints(ints: Value, data_type: pa.DataType, validity: pa.Buffer | None = None) -> Value:
-    """A decimal64 of integers."""
+    """A decimal64 with these unscaled integers."""
     if isinstance(ints, pa.Scalar):
         return from_ints(pa.array([ints]), data_type)[0]
     buffers = ints.buffers()
@@ -130,7 +129,7 @@ def from_ints(ints: Value, data_type: pa.DataType, validity: pa.Buffer | None = 
 
 
 def _validity(array: pa.Array) -> pa.Buffer | None:
-    """The bits of nulls, from the first row on."""
+    """The validity bitmap, starting at the first row; ``None`` if there are no nulls."""
     if array.null_count == 0:
         return None
     return pc.is_valid(array).buffers()[1]

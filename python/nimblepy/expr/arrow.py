@@ -1,7 +1,7 @@
-"""Reads a ``pyarrow.compute.Expression`` as a filter tree.
+"""Converts a ``pyarrow.compute.Expression`` to a filter tree.
 
-What the tree cannot say stays :class:`~nimblepy.expr.nodes.Opaque`, per branch where possible,
-so the result always means what pyarrow would compute.
+Parts that the tree cannot represent become :class:`~nimblepy.expr.nodes.Opaque`, if possible only
+single branches. The result always has pyarrow's semantics.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ def read_expression(
     """The filter tree of ``expression`` over the columns of ``schema``.
 
     Args:
-        nan_greatest: whoever made the expression means SQL's NaN, which is above all numbers, and
-            not that of IEEE 754.
+        nan_greatest: interpret NaN as in SQL (greater than all numbers), not as in IEEE 754.
 
     Raises:
         InvalidArgumentError: the expression reads a column that does not exist.
@@ -74,18 +73,18 @@ def read_expression(
 
 
 def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
-    """An expression of which nothing is known: it may read any column."""
+    """An opaque node for an expression that cannot be analyzed. It may read any column."""
     return Opaque(expression, tuple((name,) for name in schema.names))
 
 
 def _read(expression: pc.Expression, schema: pa.Schema, nan_greatest: bool) -> Node:
     tree = read_tree(expression)
-    # Where the two cannot be compared the names stand, unless line breaks in them could have been
-    # read as something else.
+    # If the rebuilt expression cannot be compared, trust the column names in the tree, unless line
+    # breaks in names could have been misread.
     odd_names = any("\n" in name for path in column_paths(schema) for name in path)
     try:
         rebuilt = rebuild(tree)
-        # A dictionary in which is_in looks comes back without the values that are not looked for.
+        # A dictionary as value set of is_in is rebuilt without its unused values.
         if not rebuilt.equals(expression) and (odd_names or repr(read_tree(rebuilt)) != repr(tree)):
             return _whole(expression, schema)
     except NotUnderstood:
@@ -94,7 +93,7 @@ def _read(expression: pc.Expression, schema: pa.Schema, nan_greatest: bool) -> N
 
 
 def _column(ref: Ref, schema: pa.Schema) -> Column:
-    # pc.field("location.lat") is a plain name to pyarrow; here it may also be a dotted path.
+    # For pyarrow, pc.field("location.lat") is a plain name; here it may also be a dotted path.
     return resolve_column(schema, ref.path[0] if len(ref.path) == 1 else ref.path)
 
 
@@ -154,11 +153,11 @@ class _Lowering:
         try:
             return compare(column, op, scalar, nan_greatest=self._nan_greatest)
         except InvalidArgumentError:
-            # pyarrow may know a way to compare the two, or has its own message for it.
+            # pyarrow may be able to compare the two, or has its own error message.
             return None
 
     def _exact_column(self, operand: Tree) -> Column | None:
-        """The column below casts that keep every value, so that they do not change an answer."""
+        """The column inside casts that keep every value and so do not change the result."""
         if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
             column = self._exact_column(operand.args[0])
             if column is None or not widens(column.value_type, operand.options["to_type"].type):
@@ -192,21 +191,23 @@ class _Lowering:
             places = [place(column.type, scalar) for scalar in scalars]
         except InvalidArgumentError:
             return None
-        exact = [found.exact for found in places if found.exact is not None]
+        exact = [position.exact for position in places if position.exact is not None]
         matches_null = len(scalars) < len(members) and (
             options["null_matching_behavior"].as_py() == 0
         )
         # Unlike SQL's IN, is_in answers false for a null, or true if null is a member.
-        found: Node = In(column, tuple(dict.fromkeys(exact)))
+        position: Node = In(column, tuple(dict.fromkeys(exact)))
         if self._nan_greatest:
-            found = one_of(column, scalars, nan_greatest=True)
-        node = any_of(IsNull(column), found) if matches_null else all_of(IsValid(column), found)
+            position = one_of(column, scalars, nan_greatest=True)
+        node = (
+            any_of(IsNull(column), position) if matches_null else all_of(IsValid(column), position)
+        )
         if self._nan_greatest or (
             len(exact) == len(scalars) and not pt.is_floating(column.value_type)
         ):
             return node
-        # pyarrow converts the other members its own way (rounding, NaN, signed zeros), so only it
-        # can say what matches; without lossy members the index may still narrow the search.
+        # pyarrow converts the other members in its own way (rounding, NaN, signed zeros), so only
+        # pyarrow can decide what matches. Without lossy members, an index can still narrow it down.
         if len(exact) < len(scalars):
             return None
         return self._opaque(call, implies=node)

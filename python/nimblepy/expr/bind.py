@@ -1,10 +1,10 @@
-"""Says what the parts of a SQL condition mean: columns, types and kernels.
+"""Binds the syntax tree of a SQL condition to columns, types and kernels.
 
-Names are looked up, quoted text takes the type of what it meets, and types are brought together
-as DuckDB does; what is not supported is refused with its text and its place.
+Quoted text takes the type of the other side, and types are combined as in DuckDB. Errors for
+unsupported constructs have the text of the construct and its place.
 """
 
-# What is sent back to a generator has the type that it asked for, which mypy cannot know.
+# mypy cannot check the types of values that are sent to generators.
 # mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _clock_hint(name: str) -> str:
 
 
 class _Row(tuple[Term, ...]):
-    """``(a, b)``, which is compared as a whole."""
+    """A row ``(a, b)``. It can only be compared with another row."""
 
 
 def bind(
@@ -93,7 +93,7 @@ class _Binder:
         self._used: set[object] = set()
 
     def check_parameters(self) -> None:
-        """Refuses parameters that the text does not have."""
+        """Raises an error if the text does not use a parameter."""
         given: set[object] = set()
         if isinstance(self._params, Mapping):
             given = set(self._params)
@@ -117,16 +117,16 @@ class _Binder:
 
     def scalar(self, tree: Syntax) -> Deep[Term]:
         """A term of one value."""
-        found = yield self._bind(tree)
-        if isinstance(found, _Row):
+        term = yield self._bind(tree)
+        if isinstance(term, _Row):
             raise self._refuse(tree, "a row of values can only be compared with another")
-        return found
+        return term
 
     def _scalars(self, trees: Sequence[Syntax]) -> Deep[list[Term]]:
-        found = []
+        bound = []
         for tree in trees:
-            found.append((yield self.scalar(tree)))
-        return found
+            bound.append((yield self.scalar(tree)))
+        return bound
 
     def _bind(self, tree: Syntax) -> Deep[Term | _Row]:
         match tree.kind:
@@ -178,14 +178,14 @@ class _Binder:
         text = tree.value
         if "e" in text.lower():
             return Lit(pa.scalar(float(text)), pa.float64())
-        fits = text.isdigit() and len(text) < 20  # what does not fit 64 bits is a decimal
+        fits = text.isdigit() and len(text) < 20  # longer numbers become decimals
         return self._constant(tree, int(text) if fits else Decimal(text))
 
     def _list(self, tree: Syntax) -> Deep[Term]:
-        """``[a, b]`` of constants as one constant."""
+        """Binds ``[a, b]`` of constants to one constant."""
         items = yield self._scalars(tree.args)
         if not all(isinstance(item, Lit) for item in items):
-            raise self._refuse(tree, "a list of what is not constant can stand behind IN only")
+            raise self._refuse(tree, "a list of values that are not constant is only allowed in IN")
         data_type, items = self._common(tree, items)
         return _list_of([item for item in items if isinstance(item, Lit)], data_type)
 
@@ -193,14 +193,14 @@ class _Binder:
         return self._constant(tree, self._given(tree))
 
     def _given(self, tree: Syntax) -> object:
-        """The value of a parameter."""
+        """The given value of a parameter."""
         name = tree.value
         self._used.add(name)
         params = self._params
         if isinstance(params, Mapping):
             if name not in params:
-                known = ", ".join(map(str, params)) or "none"
-                raise self._refuse(tree, f"params has no {name!r}; it has {known}")
+                names = ", ".join(map(str, params)) or "none"
+                raise self._refuse(tree, f"params has no {name!r}; it has {names}")
             return params[name]
         if params is None:
             raise self._refuse(tree, "a parameter without a value; give params=")
@@ -211,7 +211,7 @@ class _Binder:
         return params[name - 1]
 
     def _constant(self, tree: Syntax, value: object) -> Term:
-        """A Python or Arrow value as a constant."""
+        """Converts a Python or Arrow value to a constant."""
         if isinstance(value, str):
             return Lit(pa.scalar(value), pa.string(), quoted=True)
         try:
@@ -251,13 +251,13 @@ class _Binder:
         return self._logic(tree, tree.value, *args)
 
     def _logic(self, tree: Syntax, name: str, *args: Term) -> Term:
-        """AND, OR and NOT of conditions, with those that are known left out."""
+        """AND, OR or NOT of conditions; constant conditions are folded."""
         text = self._shown(tree)
         if name == "not":
             return call("not", pc.invert, args, text)
         decides = name == "or"
-        known = [arg.value.as_py() for arg in args if isinstance(arg, Lit)]
-        if decides in known:
+        constants = [arg.value.as_py() for arg in args if isinstance(arg, Lit)]
+        if decides in constants:
             return Lit(pa.scalar(decides), BOOL)
         rest = [arg for arg in args if not isinstance(arg, Lit) or not arg.value.is_valid]
         if not rest:
@@ -287,7 +287,7 @@ class _Binder:
         return left, right
 
     def _compare_rows(self, tree: Syntax, op: Op, left: _Row, right: _Row) -> Term:
-        """Rows are compared value by value, nulls as equal and above all else; never unknown."""
+        """Compares rows value by value. Nulls are equal and greatest; the result is never null."""
         if op in ("==", "!="):
             pairs = zip(left, right, strict=True)
             same = self._logic(tree, "and", *(self._same(tree, a, b) for a, b in pairs))
@@ -306,18 +306,18 @@ class _Binder:
         return last
 
     def _before(self, tree: Syntax, op: Op, left: Any, right: Any) -> Term:
-        """``left op right`` where nulls are above all else; never unknown."""
+        """``left op right``, with nulls greatest; the result is never null."""
         if isinstance(left, _Row) or isinstance(right, _Row):
             return self._compare_rows(tree, op, *self._rows(tree, left, right))
         if op == ">":
             return self._before(tree, "<", right, left)
-        known = self._valid(tree, left)
+        left_valid = self._valid(tree, left)
         if isinstance(right, Lit) and not right.value.is_valid:
-            return known
+            return left_valid
         less = self._compare(tree, "<", left, right)
         above = self._null(tree, right)
-        both = self._logic(tree, "and", known, self._valid(tree, right), less)
-        return self._logic(tree, "or", both, self._logic(tree, "and", known, above))
+        both = self._logic(tree, "and", left_valid, self._valid(tree, right), less)
+        return self._logic(tree, "or", both, self._logic(tree, "and", left_valid, above))
 
     def _null(self, tree: Syntax, term: Term) -> Term:
         if isinstance(term, Col) and not self._schema.field(term.column.path[0]).nullable and len(
@@ -337,7 +337,7 @@ class _Binder:
         return self._same(tree, left, right)
 
     def _same(self, tree: Syntax, left: Any, right: Any) -> Term:
-        """Equality that finds nulls equal."""
+        """Equality in which nulls are equal."""
         if isinstance(left, _Row) or isinstance(right, _Row):
             return self._compare_rows(tree, "==", *self._rows(tree, left, right))
         if isinstance(left, Lit):
@@ -379,7 +379,7 @@ class _Binder:
     def _one_of(self, tree: Syntax, value: Any, trees: Sequence[Syntax]) -> Deep[Term]:
         members = []
         for member in trees:
-            if member.kind == "number":  # the long lists are of these
+            if member.kind == "number":  # fast path: long lists usually consist of numbers
                 members.append(self._number(member))
             else:
                 members.append((yield self._bind(member)))
@@ -388,26 +388,26 @@ class _Binder:
     def _any_of(self, tree: Syntax, value: Any, members: Sequence[Any]) -> Term:
         if not members:
             return Lit(pa.scalar(False), BOOL)
-        known = all(isinstance(member, Lit) for member in members)
+        all_constant = all(isinstance(member, Lit) for member in members)
         if not isinstance(value, _Row) and _kind(value) == "number":
             floats = [m.type for m in (value, *members) if pt.is_floating(m.type)]
-            if floats and not (known and len(floats) > len(members)):
-                # One float turns all of them into floats, not only what it is compared with.
+            if floats and not (all_constant and len(floats) > len(members)):
+                # A single float makes all comparisons float comparisons.
                 value = self._converted(tree, value, numbers.number_type(floats))
-        if isinstance(value, _Row) or not known or is_list(value.type):
-            found = [self._compare(tree, "==", value, member) for member in members]
-            return self._logic(tree, "or", *found)
+        if isinstance(value, _Row) or not all_constant or is_list(value.type):
+            comparisons = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *comparisons)
         members = [self._meet(tree, value, member)[1] for member in members]
         if isinstance(value, Lit):
-            found = [self._compare(tree, "==", value, member) for member in members]
-            return self._logic(tree, "or", *found)
+            comparisons = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *comparisons)
         if any(self._meet(tree, value, member)[0] is not value for member in members):
-            found = [self._compare(tree, "==", value, member) for member in members]
-            return self._logic(tree, "or", *found)
+            comparisons = [self._compare(tree, "==", value, member) for member in members]
+            return self._logic(tree, "or", *comparisons)
         return Call("in", _is_one_of, (value, *members), BOOL, self._shown(tree))
 
     def _contains(self, tree: Syntax) -> Deep[Term]:
-        """``contains(list, x)``, ``x IN list`` and ``x = ANY(list)``; else of text."""
+        """``contains(list, x)``, ``x IN list``, ``x = ANY(list)``, or ``contains(text, x)``."""
         is_in = len(tree.args) == 2 and tree.args[1].start < tree.args[0].start
         shown = replace(tree, start=tree.args[1].start) if is_in else tree
         if is_in and tree.args[0].kind == "parameter":
@@ -424,32 +424,34 @@ class _Binder:
             value = yield self._bind(tree.args[1])
             return (yield self._one_of(tree, value, tree.args[0].args))
         if len(tree.args) == 2:
-            found = yield self._bind(tree.args[0])
-            if isinstance(found, Lit) and is_list(found.type):
+            container = yield self._bind(tree.args[0])
+            if isinstance(container, Lit) and is_list(container.type):
                 value = yield self._bind(tree.args[1])
-                items = [self._constant(tree, item) for item in found.value.values or ()]
+                items = [self._constant(tree, item) for item in container.value.values or ()]
                 return self._any_of(tree, value, items)
-            if isinstance(found, _Row):
+            if isinstance(container, _Row):
                 raise self._refuse(shown, "a row of values is not a list")
-            if is_in and not (is_list(found.type) or is_text(found.type) or pt.is_null(found.type)):
+            if is_in and not (
+                is_list(container.type) or is_text(container.type) or pt.is_null(container.type)
+            ):
                 raise self._refuse(
-                    shown, f"IN takes values in parentheses or a list, not {_noun(found)}"
+                    shown, f"IN takes values in parentheses or a list, not {_noun(container)}"
                 )
             value = yield self.scalar(tree.args[1])
-            if is_text(found.type) and not (is_text(value.type) or pt.is_null(value.type)):
+            if is_text(container.type) and not (is_text(value.type) or pt.is_null(value.type)):
                 raise self._refuse(
-                    shown, f"type mismatch: cannot search {_noun(found)} for {_noun(value)}"
+                    shown, f"type mismatch: cannot search {_noun(container)} for {_noun(value)}"
                 )
         return (yield self._function(tree))
 
     def _members(self, tree: Syntax, many: Many) -> list[Term]:
-        """The values of a parameter behind IN as constants."""
+        """Converts the values of a parameter of IN to constants."""
         items: Any = many
         try:
             if not isinstance(many, list):
                 items = _one_column(many)
-            elif (found := _one_column(many)) is not None and not pt.is_temporal(found.type):
-                items = found  # of one type, as in a list of SQL; times may lose digits by it
+            elif (column := _one_column(many)) is not None and not pt.is_temporal(column.type):
+                items = column  # one type, as in a SQL list; times could lose digits
         except (InvalidArgumentError, pa.ArrowException, ValueError, TypeError, OverflowError) as e:
             if not isinstance(many, list):
                 raise self._refuse(tree, e) from None
@@ -457,10 +459,10 @@ class _Binder:
             items = plain_array(items)
         return [self._constant(tree, item) for item in items]
 
-    # ------------------------------------------------------------------ types that meet
+    # ------------------------------------------------------------------ common types
 
     def _meet(self, tree: Syntax, left: Term, right: Term) -> tuple[Term, Term]:
-        """Two terms in types that compare."""
+        """Converts two terms to comparable types."""
         if isinstance(right, Lit):
             right = self._as_met(tree, right, left)
         if isinstance(left, Lit):
@@ -484,7 +486,7 @@ class _Binder:
                 return (self._converted(tree, left, target), self._converted(tree, right, target))
             raise self._refuse(
                 tree, f"type mismatch: cannot compare {_noun(left)} with {_noun(right)}: "
-                "one has a time zone and the other has none"
+                "only one of them has a time zone"
             )  # fmt: skip
         uuids = [isinstance(t, pa.UuidType) for t in (a, b)]
         sized = [isinstance(t, Col) and is_uuid_size(t.column.type) for t in (left, right)]
@@ -501,7 +503,7 @@ class _Binder:
         )  # fmt: skip
 
     def _as_met(self, tree: Syntax, lit: Lit, other: Term) -> Lit:
-        """A constant as it is compared with ``other``: text takes its type, times its zone."""
+        """Converts a constant for a comparison with ``other``, such as text to its type."""
         data_type, value = other.type, lit.value
         if not value.is_valid:
             return Lit(pa.scalar(None, plain_type(data_type)), data_type)
@@ -516,9 +518,9 @@ class _Binder:
             if is_uuid and len(value.as_py()) == 16:
                 return Lit(value, data_type)
             if lit.quoted and isinstance(other, Col):
-                found = spelled_uuid(other.column.type, value.as_py())
-                if found is not None:
-                    return Lit(pa.scalar(found.bytes), data_type)
+                uuid_value = spelled_uuid(other.column.type, value.as_py())
+                if uuid_value is not None:
+                    return Lit(pa.scalar(uuid_value.bytes), data_type)
             if lit.quoted and not (isinstance(other, Lit) and other.quoted):
                 return _read_quoted(value.as_py(), data_type, lit)
             if pt.is_timestamp(data_type) and data_type.tz:
@@ -531,30 +533,30 @@ class _Binder:
                 micros = times.comparable_interval(value).cast(pa.duration("us"))
                 return Lit(micros, micros.type)
         except (InvalidArgumentError, ValueError) as error:
-            raise self._refuse(tree, str(error) or f"{value} is no {data_type}") from None
+            raise self._refuse(tree, str(error) or f"{value} is not a {data_type}") from None
         return lit
 
     def _item(self, tree: Syntax, values: Term) -> Term:
-        """An element of a list, for its type."""
+        """A term that has the type of the list's elements."""
         element = values.type.value_type
         kind = element if isinstance(element, pa.UuidType) else plain_type(element)
         return Call("element", pc.list_flatten, (values,), kind, self._shown(tree))
 
     def _common(self, tree: Syntax, terms: Sequence[Term]) -> tuple[pa.DataType, list[Term]]:
-        """Terms of which one is chosen, in one type."""
+        """Converts terms, such as the branches of a CASE, to one type."""
         typed = [t for t in terms if not (isinstance(t, Lit) and (t.quoted or pt.is_null(t.type)))]
         if not typed:
             data_type = pa.string() if any(not pt.is_null(t.type) for t in terms) else pa.null()
         else:
             data_type = typed[0].type
             for term in typed[1:]:
-                found = _common_type(data_type, term.type)
-                if found is None:
+                common = _common_type(data_type, term.type)
+                if common is None:
                     raise self._refuse(
                         tree,
                         f"no type holds both {type_name(data_type)} and {type_name(term.type)}",
                     )
-                data_type = found
+                data_type = common
         if pt.is_decimal(data_type) and data_type.bit_width == 64:
             data_type = pa.decimal128(data_type.precision, data_type.scale)
         out: list[Term] = []
@@ -565,7 +567,7 @@ class _Binder:
                 except (InvalidArgumentError, ValueError) as error:
                     raise self._refuse(tree, error) from None
             exact = pt.is_decimal(data_type) and _kind(term) == "number"
-            # Branches of exact numbers are brought together by their values.
+            # Integers and decimals are converted later, when their values are known.
             out.append(term if exact else self._converted(tree, term, data_type))
         return data_type, out
 
@@ -577,11 +579,11 @@ class _Binder:
             return term
         if isinstance(target, pa.UuidType) or isinstance(source, pa.UuidType):
             kernel = partial(_cast, source, target, lenient)
-            found = call("cast", kernel, (term,), self._shown(tree))
-            if isinstance(found, Lit):
-                return Lit(found.value, target)
-            assert isinstance(found, Call)
-            return Call(found.name, found.kernel, found.args, target, found.text)
+            converted = call("cast", kernel, (term,), self._shown(tree))
+            if isinstance(converted, Lit):
+                return Lit(converted.value, target)
+            assert isinstance(converted, Call)
+            return Call(converted.name, converted.kernel, converted.args, target, converted.text)
         if isinstance(term, Lit) and not term.value.is_valid:
             return Lit(pa.scalar(None, plain_type(target)), plain_type(target))
         kernel = partial(_cast, source, target, lenient)
@@ -600,7 +602,7 @@ class _Binder:
         if isinstance(term, Lit) and term.quoted and term.value.is_valid and not lenient:
             text = term.value.as_py()
             if family(target) in ("date", "instant"):
-                # Keeps the digits that the text has, beyond microseconds.
+                # Keep all digits of the text, even beyond microseconds.
                 try:
                     value = as_scalar(parse_text(target, text))
                     if pt.is_date(target):
@@ -675,19 +677,19 @@ class _Binder:
         return self._choice(tree, [when], values)
 
     def _extreme(self, tree: Syntax) -> Deep[Term]:
-        """GREATEST and LEAST pass over nulls."""
+        """GREATEST and LEAST; nulls are ignored."""
         args = yield self._scalars(tree.args)
         if not args:
             raise self._refuse(tree, "takes at least one value")
-        _, (found, *rest) = self._common(tree, args)
+        _, (best, *rest) = self._common(tree, args)
         op: Op = ">=" if tree.value == "greatest" else "<="
         for other in rest:
             better = self._logic(
-                tree, "or", self._null(tree, other), self._compare(tree, op, found, other)
+                tree, "or", self._null(tree, other), self._compare(tree, op, best, other)
             )
-            keep = self._logic(tree, "and", self._valid(tree, found), better)
-            found = self._choice(tree, [keep], [found, other])
-        return found
+            keep = self._logic(tree, "and", self._valid(tree, best), better)
+            best = self._choice(tree, [keep], [best, other])
+        return best
 
     def _args(self, tree: Syntax, count: int) -> Deep[list[Term]]:
         if len(tree.args) != count:
@@ -696,7 +698,7 @@ class _Binder:
         return args
 
     def _sum(self, tree: Syntax) -> Deep[Term]:
-        """``+`` and ``-`` of numbers, of times and intervals, of dates and days."""
+        """``+`` and ``-`` of numbers, of times and intervals, or of dates and days."""
         left, right = yield self._args(tree, 2)
         name = {"add": "+", "subtract": "-", "date_add": "+"}.get(tree.value, tree.value)
         plus = name == "+"
@@ -741,7 +743,7 @@ class _Binder:
         return self._applied(tree, tree.value, [left, right])
 
     def _divided(self, tree: Syntax) -> Deep[Term]:
-        """``//``, which is ``/`` of what are not integers."""
+        """``//``: integer division; the same as ``/`` if an argument is not an integer."""
         args = yield self._args(tree, 2)
         whole = all(map(_is_whole, args))
         return self._applied(tree, "//" if whole else "/", args)
@@ -753,7 +755,7 @@ class _Binder:
         return self._applied(tree, "negate", [term])
 
     def _joined(self, tree: Syntax) -> Deep[Term]:
-        """``||`` of text and what is written as text, or of bytes."""
+        """``||`` of text and values that are converted to text, or of bytes."""
         args = yield self._args(tree, 2)
         if any(pt.is_null(arg.type) for arg in args):
             return _NULL
@@ -784,7 +786,7 @@ class _Binder:
         return self._applied(tree, "concat", texts) if texts else Lit(pa.scalar(""), pa.string())
 
     def _field(self, tree: Syntax) -> Deep[Term]:
-        """A field of a struct column, named by text."""
+        """Accesses a field of a struct column by name."""
         inner, name = yield self._args(tree, 2)
         if not (isinstance(inner, Col) and isinstance(name, Lit) and name.quoted):
             raise self._refuse(tree, "only a field of a struct column can be named")
@@ -796,7 +798,7 @@ class _Binder:
         return Col(column, plain_type(column.type))
 
     def _zoned(self, tree: Syntax) -> Deep[Term]:
-        """``AT TIME ZONE``: the wall clock of an instant, or the instant of a wall clock."""
+        """``AT TIME ZONE``: converts an instant to local time, or local time to an instant."""
         zone, term = yield self._args(tree, 2)
         if not (isinstance(zone, Lit) and zone.quoted) or _kind(term) != "instant":
             raise self._refuse(tree, "AT TIME ZONE takes a timestamp and the name of a zone")
@@ -819,7 +821,7 @@ class _Binder:
         return self._applied(tree, tree.value, args)
 
     def _applied(self, tree: Syntax, name: str, args: Sequence[Term]) -> Term:
-        """A function of the table."""
+        """Calls a function of the table in ``functions.py``."""
         function = FUNCTIONS[name]
         words = function.signature.split()
         least = sum(not word.endswith("?") for word in words)
@@ -853,8 +855,10 @@ class _Binder:
     def _coerced(self, tree: Syntax, name: str, word: str, arg: Term) -> Term:
         if isinstance(arg, Lit) and arg.quoted and word.startswith("bytes"):
             return self._as_met(tree, arg, Lit(pa.scalar(b""), pa.binary()))
-        wanted = " or ".join(_NOUNS[part] for part in word.rstrip("?+").split("|"))
-        raise self._refuse(tree, f"type mismatch: {name.upper()} needs {wanted}, not {_noun(arg)}")
+        expected = " or ".join(_NOUNS[part] for part in word.rstrip("?+").split("|"))
+        raise self._refuse(
+            tree, f"type mismatch: {name.upper()} needs {expected}, not {_noun(arg)}"
+        )
 
     def _element(self, tree: Syntax, values: Term, wanted: Term) -> Term:
         if tree.value.endswith(("extract", "element")):
@@ -890,7 +894,7 @@ _SPECIAL: dict[str, Callable[[_Binder, Syntax], Deep[Any]]] = {
 
 
 def _one_column(many: Many) -> pa.Array:
-    """Many values as one array."""
+    """Converts many values to one array."""
     if isinstance(many, pa.Table):
         if many.num_columns != 1:
             raise InvalidArgumentError(f"expected values of one column, got {many.num_columns}")
@@ -901,9 +905,9 @@ def _one_column(many: Many) -> pa.Array:
 
 
 def _list_of(items: Sequence[Lit], data_type: pa.DataType) -> Lit:
-    """A constant list; decimals of it are brought to one type."""
+    """A constant list; decimals in it are converted to one type."""
     same = all(item.value.type == data_type for item in items)
-    # pyarrow makes no array of list scalars that are null
+    # pyarrow cannot make an array from null list scalars
     same = same and all(item.value.is_valid for item in items)
     values = [item.value if same else item.value.as_py() for item in items]
     return Lit(_as_list(pa.array(values, data_type)), pa.list_(data_type))
@@ -914,7 +918,7 @@ def _as_list(values: pa.Array) -> pa.Scalar:
 
 
 def _decimal(value: Decimal) -> pa.Scalar:
-    """A decimal of no more digits than it needs; a float where there are too many."""
+    """A decimal with minimal precision; a float if it has more than 76 digits."""
     if not value.is_finite():
         return pa.scalar(float(value))
     _, digits, exponent = value.as_tuple()
@@ -930,7 +934,7 @@ def _decimal(value: Decimal) -> pa.Scalar:
 
 
 def _read_quoted(text: str, data_type: pa.DataType, lit: Lit) -> Lit:
-    """Quoted text as a value of the type that it meets."""
+    """Converts quoted text to the type that it is compared with."""
     if isinstance(data_type, pa.UuidType):
         try:
             return Lit(pa.scalar(parse_uuid(text)), data_type)
@@ -947,12 +951,12 @@ def _read_quoted(text: str, data_type: pa.DataType, lit: Lit) -> Lit:
             ) from None
     if _is_interval(data_type):
         try:
-            found = times.parse_interval(text)
+            parsed = times.parse_interval(text)
         except ValueError:
             raise InvalidArgumentError(f"{text!r} is not an interval") from None
         if pt.is_duration(data_type):
-            found = times.comparable_interval(found).cast(pa.duration("us"))
-        return Lit(found, found.type)
+            parsed = times.comparable_interval(parsed).cast(pa.duration("us"))
+        return Lit(parsed, parsed.type)
     value = parse_text(data_type, text)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         value = Decimal(value)
@@ -961,7 +965,7 @@ def _read_quoted(text: str, data_type: pa.DataType, lit: Lit) -> Lit:
 
 
 def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type that holds values of both; ``None``: there is none."""
+    """The common type of two types; ``None`` if they do not have one."""
     if a == b:
         return a
     kinds = {family(plain_type(a)), family(plain_type(b))}
@@ -989,7 +993,7 @@ def _is_interval(data_type: pa.DataType) -> bool:
 
 
 def _noun(term: Term) -> str:
-    """A term for messages, by its type."""
+    """Describes a term by its type, for messages."""
     if isinstance(term, Col):
         return f"a {type_name(term.column.value_type)} column"
     if isinstance(term, Lit):
@@ -1024,27 +1028,27 @@ def _is_null(value: Value) -> Value:
     return pc.is_null(value)
 
 
-def _is_known(wanted: bool, value: Value) -> Value:
-    return pc.fill_null(value if wanted else pc.invert(value), False)
+def _is_known(expected: bool, value: Value) -> Value:
+    return pc.fill_null(value if expected else pc.invert(value), False)
 
 
 def _is_whole(term: Term) -> bool:
-    """An integer, also one that is computed as a decimal, having more than 64 bits."""
+    """Whether a term is an integer, including integers computed as decimals of over 64 bits."""
     wide = not isinstance(term, Col) and term.type in (pa.decimal128(20, 0), pa.decimal128(38, 0))
     return bool(pt.is_integer(term.type)) or wide
 
 
 def _is_one_of(value: Value, *members: Value) -> Value:
-    """IN: a null among the members makes misses unknown."""
+    """``IN``: if a member is null, values without a match give null."""
     return reduce(pc.or_kleene, (numbers.compare("==", value, m) if m.is_valid
                                  else pa.scalar(None, BOOL) for m in members))  # fmt: skip
 
 
 def _cast(source: pa.DataType, target: pa.DataType, lenient: bool, value: Value) -> Value:
-    found = cast(full(value, rows_of(value)), source, target, lenient)
-    if pt.is_decimal(target) and target.bit_width > 64 and pt.is_decimal(found.type):
-        return widened(found)
-    return found
+    result = cast(full(value, rows_of(value)), source, target, lenient)
+    if pt.is_decimal(target) and target.bit_width > 64 and pt.is_decimal(result.type):
+        return widened(result)
+    return result
 
 
 def _localized(zone: str, value: Value) -> Value:

@@ -1,4 +1,4 @@
-"""From a comparison to what an index understands: values of the column type, and key ranges."""
+"""Converts comparisons to values of the column's type and to key ranges, which an index can use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nimblepy.schema.values import LiteralPosition, is_nan, is_null, place
 
 
 class Bound(NamedTuple):
-    """A range of key values; ``None`` leaves that side open, beyond NaN and nulls included."""
+    """A range of key values. ``None`` leaves that side open; it then includes NaN and nulls."""
 
     lower: pa.Scalar | None
     lower_inclusive: bool
@@ -37,23 +37,23 @@ def compare(column: Column, op: Op, literal: object, *, nan_greatest: bool = Fal
 
     Args:
         literal: a Python, numpy, pandas or Arrow value.
-        nan_greatest: NaN equals itself and is above all numbers, as in SQL; otherwise no order
-            holds for it, as in pyarrow.
+        nan_greatest: NaN equals itself and is greater than all numbers, as in SQL; otherwise
+            comparisons with NaN are false, as in pyarrow.
 
     Raises:
         InvalidArgumentError: the two types cannot be compared.
     """
     if is_null(literal):
         return UNKNOWN
-    found = place(column.type, literal)
-    nan_greatest = nan_greatest and (found.is_nan or pt.is_floating(column.value_type))
-    if found.is_nan:
+    position = place(column.type, literal)
+    nan_greatest = nan_greatest and (position.is_nan or pt.is_floating(column.value_type))
+    if position.is_nan:
         return _compare_nan(column, op) if nan_greatest else _settled(column, op == "!=")
-    if found.exact is not None:
-        return Compare(column, op, found.exact, nan_greatest)
+    if position.exact is not None:
+        return Compare(column, op, position.exact, nan_greatest)
     if op in ("==", "!="):
         return _settled(column, op == "!=")
-    return _compare_between(column, op, found, nan_greatest)
+    return _compare_between(column, op, position, nan_greatest)
 
 
 def _settled(column: Column, answer: bool) -> Node:
@@ -61,7 +61,7 @@ def _settled(column: Column, answer: bool) -> Node:
 
 
 def _compare_nan(column: Column, op: Op) -> Node:
-    """``column op NaN`` where NaN is the greatest value."""
+    """``column op NaN``, with NaN as the greatest value."""
     if not pt.is_floating(column.value_type):
         return _settled(column, op in ("!=", "<", "<="))
     if op in ("<=", ">"):
@@ -70,26 +70,26 @@ def _compare_nan(column: Column, op: Op) -> Node:
     return Compare(column, "==" if op in ("==", ">=") else "!=", nan, True)
 
 
-def _compare_between(column: Column, op: Op, found: LiteralPosition, nan_greatest: bool) -> Node:
+def _compare_between(column: Column, op: Op, position: LiteralPosition, nan_greatest: bool) -> Node:
     if op in ("<", "<="):
-        if found.below is None:
+        if position.below is None:
             return never(column)
-        # Every value lies below, unless there are values above (or NaN, which no order holds for).
-        if found.above is None:
+        # No value of the type is above the literal, so all values are below it.
+        if position.above is None:
             return always(column)
-        return Compare(column, "<=", found.below, nan_greatest)
-    if found.above is None:
+        return Compare(column, "<=", position.below, nan_greatest)
+    if position.above is None:
         return never(column)
-    if found.below is None:
+    if position.below is None:
         return always(column)
-    return Compare(column, ">=", found.above, nan_greatest)
+    return Compare(column, ">=", position.above, nan_greatest)
 
 
 def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = False) -> Node:
-    """``column IN (literals)`` with SQL's rule for nulls: a null among them makes misses unknown.
+    """``column IN (literals)``. As in SQL, a null literal makes the result null without a match.
 
-    Literals the column type cannot hold match nothing; NaN equals nothing, unless it is the
-    greatest value.
+    Literals that the column's type cannot hold do not match. NaN matches only with
+    ``nan_greatest``.
     """
     values: list[pa.Scalar] = []
     has_null = False
@@ -97,22 +97,21 @@ def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = F
         if is_null(literal):
             has_null = True
             continue
-        found = place(column.type, literal)
-        if found.exact is not None:
-            values.append(found.exact)
-        elif found.is_nan and nan_greatest and pt.is_floating(column.value_type):
+        position = place(column.type, literal)
+        if position.exact is not None:
+            values.append(position.exact)
+        elif position.is_nan and nan_greatest and pt.is_floating(column.value_type):
             values.append(pa.scalar(math.nan).cast(column.value_type))
     node = In(column, tuple(dict.fromkeys(values)))
     return any_of(node, UNKNOWN) if has_null else node
 
 
 def ranges_of(node: Compare) -> list[Bound]:
-    """Key ranges that hold exactly the rows where ``node`` is true, ascending and disjoint.
+    """Key ranges of exactly the rows where ``node`` is true, ascending and disjoint.
 
-    The index orders NaN as one value after +inf, while IEEE comparisons with NaN are false; so a
-    float range that would be open is closed at the infinities, unless NaN is the greatest value.
-    An open side may take in nulls, which sort there: the caller bounds them or evaluates the
-    filter.
+    The index sorts NaN after +inf, while IEEE comparisons with NaN are false. Open float ranges
+    therefore end at the infinities, unless NaN is the greatest value. An open side may include
+    nulls: the caller must exclude them or evaluate the filter.
     """
     value, lowest, highest = node.value, None, None
     if pt.is_floating(value.type):
@@ -122,7 +121,7 @@ def ranges_of(node: Compare) -> list[Bound]:
         case "==":
             return [Bound(value, True, value, True)]
         case "!=":
-            # NaN differs from every number, so the upper range stays open towards it.
+            # NaN differs from every number, so the upper range includes it.
             below = Bound(lowest, True, value, False)
             return [below] if is_nan(value) else [below, Bound(value, False, None, True)]
         case "<":

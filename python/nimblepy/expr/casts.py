@@ -1,4 +1,4 @@
-"""CAST and TRY_CAST, as DuckDB converts values."""
+"""CAST and TRY_CAST, with DuckDB's conversions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nimblepy.schema.kinds import family, is_bytes, is_text
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import show
 
-_WIDE = Context(prec=100)  # not the caller's
+_WIDE = Context(prec=100)  # independent of the caller's decimal context
 _TYPES: dict[str, pa.DataType] = {
     "boolean bool logical": pa.bool_(),
     "tinyint int1": pa.int8(),
@@ -48,7 +48,7 @@ TYPES = {name: data_type for names, data_type in _TYPES.items() for name in name
 
 
 def type_named(name: str) -> pa.DataType | None:
-    """The type that SQL calls ``name``, in lower case and with its sizes; ``None``: unknown."""
+    """The type with this SQL name, such as ``decimal(9,2)``, in lower case; ``None`` if unknown."""
     plain_name, _, sizes = name.partition("(")
     numbers = [int(size) for size in sizes.rstrip(")").split(",") if size.isdigit()]
     if plain_name in ("decimal", "numeric", "dec"):
@@ -62,47 +62,47 @@ def type_named(name: str) -> pa.DataType | None:
 
 
 def type_name(data_type: pa.DataType) -> str:
-    """A type for messages."""
+    """The name of a type, for messages."""
     if pt.is_decimal(data_type):
         return f"decimal({data_type.precision}, {data_type.scale})"
     return "uuid" if isinstance(data_type, pa.UuidType) else str(data_type)
 
 
 def cast(value: pa.Array, source: pa.DataType, target: pa.DataType, lenient: bool) -> pa.Array:
-    """``value`` of the SQL type ``source`` as ``target``.
+    """Casts ``value`` from the SQL type ``source`` to ``target``.
 
     Args:
-        lenient: TRY_CAST: what cannot be converted becomes null.
+        lenient: convert values that cannot be converted to null, as TRY_CAST does.
 
     Raises:
-        InvalidArgumentError: a value cannot be converted, or no value of that type can.
+        InvalidArgumentError: a value cannot be converted, or the two types do not convert.
     """
-    wanted = plain_type(target)
+    storage = plain_type(target)
     if pt.is_null(value.type):
-        return pa.nulls(len(value), wanted)
-    if source == target or (value.type == wanted and _is_uuid(source) == _is_uuid(target)):
+        return pa.nulls(len(value), storage)
+    if source == target or (value.type == storage and _is_uuid(source) == _is_uuid(target)):
         return value
-    kind, goal = family(value.type), family(wanted)
+    kind, goal = family(value.type), family(storage)
     if _is_uuid(target):
         if kind == "text" and is_text(value.type):
-            return _each(value, lambda text: parse_uuid(text), wanted, target, lenient)
+            return _each(value, lambda text: parse_uuid(text), storage, target, lenient)
     elif _is_uuid(source):
-        if is_text(wanted):
-            return _each(value, show_uuid, wanted, target, lenient)
-    elif is_text(wanted):
+        if is_text(storage):
+            return _each(value, show_uuid, storage, target, lenient)
+    elif is_text(storage):
         return _to_text(value)
     elif kind == "text" and is_text(value.type):
         return _from_text(value, target, lenient)
     elif goal == "bool" and kind == "number":
         return compare("!=", value, pa.scalar(0))
     elif goal == "number" and kind in ("number", "bool"):
-        return _to_number(value, wanted, lenient)
+        return _to_number(value, storage, lenient)
     elif {kind, goal} <= {"date", "instant"} or (kind == "instant" and goal == "time"):
-        return _to_time(value, wanted)
+        return _to_time(value, storage)
     elif kind == goal == "text":
-        return value.cast(wanted)
+        return value.cast(storage)
     elif kind == goal == "time":
-        return value.cast(wanted, safe=False)
+        return value.cast(storage, safe=False)
     raise InvalidArgumentError(f"cannot cast {type_name(source)} to {type_name(target)}")
 
 
@@ -110,45 +110,45 @@ def _is_uuid(data_type: pa.DataType) -> bool:
     return getattr(data_type, "extension_name", "") == "arrow.uuid"
 
 
-def _checked(value: pa.Array, fits: pa.Array, wanted: pa.DataType, lenient: bool) -> pa.Array:
-    """``value`` without what does not fit the type, which is refused unless lenient."""
+def _checked(value: pa.Array, fits: pa.Array, target: pa.DataType, lenient: bool) -> pa.Array:
+    """Replaces values that do not fit by null if ``lenient``; otherwise raises an error."""
     fits = pc.fill_null(fits, True)
     if pc.all(fits, min_count=0).as_py():
         return value
     if not lenient:
         first = value.filter(pc.invert(fits))[0]
-        raise InvalidArgumentError(f"{show(first)} is no {type_name(wanted)}")
+        raise InvalidArgumentError(f"{show(first)} is no {type_name(target)}")
     return pc.if_else(fits, value, pa.scalar(None, value.type))
 
 
 # ------------------------------------------------------------------ numbers
 
 
-def _to_number(value: pa.Array, wanted: pa.DataType, lenient: bool) -> pa.Array:
-    if pt.is_floating(wanted):
-        found = as_float(value, wanted)
-        overflow = pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(as_float(value, pa.float64()))))
-        return _checked(found, pc.invert(overflow), wanted, lenient)
-    if pt.is_decimal(wanted):
-        return _to_decimal(value, wanted, lenient)
-    low, high = _limits(wanted)
+def _to_number(value: pa.Array, target: pa.DataType, lenient: bool) -> pa.Array:
+    if pt.is_floating(target):
+        floats = as_float(value, target)
+        overflow = pc.and_(pc.is_inf(floats), pc.invert(pc.is_inf(as_float(value, pa.float64()))))
+        return _checked(floats, pc.invert(overflow), target, lenient)
+    if pt.is_decimal(target):
+        return _to_decimal(value, target, lenient)
+    low, high = _limits(target)
     if pt.is_floating(value.type):
-        # Halves go to the even neighbour here.
+        # Unlike ROUND, casts round halves to even.
         value = pc.round(value.cast(pa.float64()), 0, "half_to_even")
         fits = pc.and_(pc.greater_equal(value, float(low)), pc.less(value, float(high + 1)))
-        return _checked(value, fits, wanted, lenient).cast(wanted)
+        return _checked(value, fits, target, lenient).cast(target)
     if pt.is_boolean(value.type):
-        return value.cast(pa.int8()).cast(wanted)
+        return value.cast(pa.int8()).cast(target)
     if pt.is_decimal(value.type):
         value = as_decimal(round_to(value, 0))
         value = value.cast(decimal_type(max(value.type.precision - value.type.scale, 1), 0))
         fits = _between(value, low, high)
-        return _checked(value, fits, wanted, lenient).cast(wanted)
+        return _checked(value, fits, target, lenient).cast(target)
     try:
-        return value.cast(wanted)
+        return value.cast(target)
     except pa.ArrowInvalid:
         fits = _between(value, low, high)
-        return _checked(value, fits, wanted, lenient).cast(wanted)
+        return _checked(value, fits, target, lenient).cast(target)
 
 
 def _between(value: pa.Array, low: int, high: int) -> pa.Array:
@@ -163,77 +163,83 @@ def _limits(data_type: pa.DataType) -> tuple[int, int]:
     return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
-def _to_decimal(value: pa.Array, wanted: pa.DataType, lenient: bool) -> pa.Array:
-    precision, scale = wanted.precision, wanted.scale
+def _to_decimal(value: pa.Array, target: pa.DataType, lenient: bool) -> pa.Array:
+    precision, scale = target.precision, target.scale
     most = scaled(10**precision - 1, scale)
     if pt.is_floating(value.type):
         numbers = round_to(pc.multiply(value.cast(pa.float64()), 10.0**scale), 0)
         fits = pc.less(pc.abs(numbers), 10.0**precision)
-        numbers = _checked(numbers, fits, wanted, lenient)
+        numbers = _checked(numbers, fits, target, lenient)
         if precision <= NARROW:
-            found = numbers.cast(pa.int64()).cast(pa.decimal128(19, 0))
+            decimals = numbers.cast(pa.int64()).cast(pa.decimal128(19, 0))
         else:
             texts = [None if n is None else Decimal(int(n)) for n in numbers.to_pylist()]
-            found = pa.array(texts, pa.decimal256(precision + 1, 0))
-        whole = decimal_type(found.type.precision + scale, scale)
-        found = multiply(found, pa.scalar(Decimal(1).scaleb(-scale))).cast(whole)
+            decimals = pa.array(texts, pa.decimal256(precision + 1, 0))
+        whole = decimal_type(decimals.type.precision + scale, scale)
+        decimals = multiply(decimals, pa.scalar(Decimal(1).scaleb(-scale))).cast(whole)
     else:
-        found = as_decimal(round_to(value, scale) if pt.is_decimal(value.type) else value)
-        found = _checked(found, compare("<=", pc.abs(found), pa.scalar(most)), wanted, lenient)
-        up = decimal_type(min(found.type.precision + max(scale - found.type.scale, 0), 76), scale)
-        found = found.cast(up)
+        decimals = as_decimal(round_to(value, scale) if pt.is_decimal(value.type) else value)
+        decimals = _checked(
+            decimals, compare("<=", pc.abs(decimals), pa.scalar(most)), target, lenient
+        )
+        up = decimal_type(
+            min(decimals.type.precision + max(scale - decimals.type.scale, 0), 76), scale
+        )
+        decimals = decimals.cast(up)
     if precision > 38:
-        return found.cast(wanted)
-    return plain(found.cast(pa.decimal128(precision, scale)))
+        return decimals.cast(target)
+    return plain(decimals.cast(pa.decimal128(precision, scale)))
 
 
 # ------------------------------------------------------------------ time
 
 
-def _to_time(value: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _to_time(value: pa.Array, target: pa.DataType) -> pa.Array:
     if pt.is_date(value.type):
-        naive = value.cast(pa.timestamp(wanted.unit))
-        return _in_zone(naive, wanted)
+        naive = value.cast(pa.timestamp(target.unit))
+        return _in_zone(naive, target)
     zone = value.type.tz
-    if pt.is_timestamp(wanted) and wanted.tz is not None:
+    if pt.is_timestamp(target) and target.tz is not None:
         value = value if zone else pc.assume_timezone(
-            value, wanted.tz, ambiguous="earliest", nonexistent="latest"
+            value, target.tz, ambiguous="earliest", nonexistent="latest"
         )  # fmt: skip
-        return value.cast(wanted, safe=False)
+        return value.cast(target, safe=False)
     if zone is not None:
         value = pc.local_timestamp(value)
-    if pt.is_date(wanted):
-        return pc.floor_temporal(value, unit="day").cast(wanted, safe=False)
-    if pt.is_time(wanted):
-        return value.cast(pa.timestamp("us"), safe=False).cast(wanted)
-    if ("s", "ms", "us", "ns").index(wanted.unit) < ("s", "ms", "us").index(
+    if pt.is_date(target):
+        return pc.floor_temporal(value, unit="day").cast(target, safe=False)
+    if pt.is_time(target):
+        return value.cast(pa.timestamp("us"), safe=False).cast(target)
+    if ("s", "ms", "us", "ns").index(target.unit) < ("s", "ms", "us").index(
         value.type.unit if value.type.unit != "ns" else "us"
     ):
-        value = pc.round_temporal(value, unit={"s": "second", "ms": "millisecond"}[wanted.unit])
-        return value.cast(wanted, safe=False)
-    return value.cast(wanted, safe=value.type.unit != "ns")
+        value = pc.round_temporal(value, unit={"s": "second", "ms": "millisecond"}[target.unit])
+        return value.cast(target, safe=False)
+    return value.cast(target, safe=value.type.unit != "ns")
 
 
-def _in_zone(naive: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if wanted.tz is None:
+def _in_zone(naive: pa.Array, target: pa.DataType) -> pa.Array:
+    if target.tz is None:
         return naive
-    return pc.assume_timezone(naive, wanted.tz, ambiguous="earliest", nonexistent="latest")
+    return pc.assume_timezone(naive, target.tz, ambiguous="earliest", nonexistent="latest")
 
 
 # ------------------------------------------------------------------ text
 
 
-def each_value(value: pa.Array, function: Callable[[Any], Any], wanted: pa.DataType) -> pa.Array:
-    """``function`` of every value, called once for equal ones; nulls stay null."""
+def each_value(
+    value: pa.Array, function: Callable[[Any], Any], result_type: pa.DataType
+) -> pa.Array:
+    """Calls ``function`` once for each distinct value; nulls remain null."""
     encoded = value.dictionary_encode()
     results = [function(item) for item in encoded.dictionary.to_pylist()]
-    return pa.array(results, wanted).take(encoded.indices)
+    return pa.array(results, result_type).take(encoded.indices)
 
 
 def _each(
     value: pa.Array,
     function: Callable[[Any], Any],
-    wanted: pa.DataType,
+    result_type: pa.DataType,
     target: pa.DataType,
     lenient: bool,
 ) -> pa.Array:
@@ -245,11 +251,11 @@ def _each(
                 return None
             raise InvalidArgumentError(f"{show(item)} is no {type_name(target)}") from None
 
-    return each_value(value, convert, wanted)
+    return each_value(value, convert, result_type)
 
 
 def parse_uuid(text: str) -> bytes:
-    """The bytes of a UUID as it is written, with or without hyphens and braces."""
+    """Parses a UUID, with or without hyphens and braces."""
     digits = text.strip("{}").replace("-", "")
     if len(digits) != 32:
         raise ValueError(text)
@@ -262,10 +268,10 @@ def show_uuid(octets: bytes) -> str:
 
 
 def parse_bytes(text: str) -> bytes:
-    r"""The bytes that text stands for, in which ``\xff`` is one.
+    r"""Parses text to bytes; ``\xff`` stands for one byte.
 
     Raises:
-        ValueError: a backslash that is followed by something else, or text beyond ASCII.
+        ValueError: a backslash is followed by something else, or a character is not ASCII.
     """
     first, *rest = text.split("\\")
     octets = first.encode("ascii")
@@ -281,29 +287,29 @@ _BOOLS = {"true": True, "t": True, "1": True, "yes": True, "y": True,
 
 
 def _from_text(value: pa.Array, target: pa.DataType, lenient: bool) -> pa.Array:
-    wanted = plain_type(target)
-    if pt.is_binary(wanted):
-        return _each(value, parse_bytes, wanted, target, lenient)
-    if pt.is_boolean(wanted):
-        return _each(value, lambda text: _BOOLS[text.strip().lower()], wanted, target, lenient)
-    if pt.is_floating(wanted) or pt.is_integer(wanted) or pt.is_date(wanted):
+    storage = plain_type(target)
+    if pt.is_binary(storage):
+        return _each(value, parse_bytes, storage, target, lenient)
+    if pt.is_boolean(storage):
+        return _each(value, lambda text: _BOOLS[text.strip().lower()], storage, target, lenient)
+    if pt.is_floating(storage) or pt.is_integer(storage) or pt.is_date(storage):
         try:
-            return value.cast(wanted)  # plain numbers and dates
+            return value.cast(storage)  # plain numbers and dates
         except pa.ArrowInvalid:
             pass
-    if pt.is_floating(wanted):
-        kind = np.float32 if wanted.bit_width == 32 else np.float64
-        return _each(value, lambda text: kind(text.strip()), wanted, target, lenient)
-    if family(wanted) == "number":
+    if pt.is_floating(storage):
+        kind = np.float32 if storage.bit_width == 32 else np.float64
+        return _each(value, lambda text: kind(text.strip()), storage, target, lenient)
+    if family(storage) == "number":
         numbers = _each(value, _parse_number, pa.decimal256(76, 30), target, lenient)
-        return _to_number(numbers, wanted, lenient)
-    if family(wanted) in ("date", "instant", "time"):
+        return _to_number(numbers, storage, lenient)
+    if family(storage) in ("date", "instant", "time"):
 
         def parse(text: str) -> Any:
-            found = parse_text(target, text)
-            return found.cast(target, safe=False) if isinstance(found, pa.Scalar) else found
+            parsed = parse_text(target, text)
+            return parsed.cast(target, safe=False) if isinstance(parsed, pa.Scalar) else parsed
 
-        return _each(value, parse, wanted, target, lenient)
+        return _each(value, parse, storage, target, lenient)
     raise InvalidArgumentError(f"cannot cast text to {target}")
 
 

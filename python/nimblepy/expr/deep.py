@@ -1,7 +1,7 @@
-"""Recursion without Python's stack: text may nest as deep as memory allows.
+"""Recursion without Python's call stack, so that nesting is limited only by memory.
 
-A recursive function is written as a generator that yields the calls it makes of itself and of
-others like it, and is sent their results; :func:`run` keeps the ones that wait in a list.
+A recursive function is written as a generator. It yields recursive calls and receives their
+results. :func:`run` keeps the suspended generators in a list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Deep: TypeAlias = Generator[Any, Any, T]
 
 
 def run(first: Deep[T]) -> T:
-    """The result of ``first``; an exception of an inner call can be caught around its ``yield``."""
+    """Runs ``first`` and returns its result. Exceptions of inner calls are raised at ``yield``."""
     waiting: list[Deep[Any]] = [first]
     value: Any = None
     error: Exception | None = None

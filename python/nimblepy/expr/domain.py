@@ -1,8 +1,8 @@
-"""Conditions over a column that can have few values only: asked of each value, then known.
+"""Simplifies conditions on a column with few possible values, by evaluating them for each value.
 
-In ``year(d) = 1995 AND month(d) = 3`` the first leaves 365 values of ``d``; the second is asked of
-these, and both together are ``d BETWEEN '1995-03-01' AND '1995-03-31'``, which indexes and encoded
-data answer.
+In ``year(d) = 1995 AND month(d) = 3`` the first condition leaves 365 values of ``d``. Evaluating
+the second one for these gives ``d BETWEEN '1995-03-01' AND '1995-03-31'``, which indexes and
+encoded data can answer.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nimblepy.expr.nodes import And, Compare, In, Node, Opaque, all_of, any_of
 from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.columns import Column
 
-# Values that are asked, and ranges of them as which the answer is written.
+# Maximum number of values to evaluate, and of ranges in the result (else it becomes an In node).
 _MOST_VALUES, _MOST_RANGES = 4096, 8
 
 
 def settle(node: Node) -> Node:
-    """A node that passes the same rows; where it does not pass, it may be false or unknown."""
+    """A simpler node that is true for the same rows. For other rows it may be false or unknown."""
     parts = list(node.args) if isinstance(node, And) else [node]
     for column in dict.fromkeys(p.column for p in parts if isinstance(p, (Compare, In))):
         about = [part for part in parts if _is_about(part, column)]
@@ -35,23 +35,23 @@ def settle(node: Node) -> Node:
             continue
         rows = RowBatch(pa.RecordBatch.from_arrays([values], [column.path[0]]))
         try:
-            found = values.filter(passing(all_of(*about), rows))
+            passing_values = values.filter(passing(all_of(*about), rows))
         except InvalidArgumentError:
-            continue  # it fails for some value, which need not be there
+            continue  # evaluation fails for a value that the column may not contain
         parts = [part for part in parts if not _is_about(part, column)]
-        parts.append(_any_of_values(column, found))
+        parts.append(_any_of_values(column, passing_values))
     return all_of(*parts)
 
 
 def _is_about(part: Node, column: Column) -> bool:
-    """A condition of this column alone."""
+    """Whether a condition reads only this column."""
     if isinstance(part, (Compare, In)):
         return part.column == column
     return isinstance(part, Opaque) and part.columns == (column.path,)
 
 
 def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
-    """All values of the column for which the facts may hold, ascending, if these are few."""
+    """All values of the column that may satisfy ``facts``, ascending; ``None`` if too many."""
     data_type = column.type
     if len(column.path) > 1 or not (pt.is_integer(data_type) or pt.is_date32(data_type)):
         return None
@@ -75,7 +75,7 @@ def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
 
 
 def _any_of_values(column: Column, values: pa.Array) -> Node:
-    """The column has one of the values, which ascend."""
+    """A node: the column has one of these values, which are in ascending order."""
     if not len(values):
         return In(column, ())
     ticks = values.cast(pa.int32()) if pt.is_date32(values.type) else values

@@ -1,7 +1,7 @@
-"""Which rows pass: evaluates a filter tree over a batch.
+"""Evaluates a filter tree over a batch.
 
-Tests of a column call a kernel each; SQL terms evaluate themselves; pyarrow expressions are
-pyarrow's to evaluate, on columns in types that it has kernels for.
+Tests of a column call one kernel each. SQL terms are evaluated by ``terms.py``. pyarrow evaluates
+its own expressions, on columns converted to types that it supports.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from nimblepy.schema.values import is_nan, successor
 
 
 def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
-    """True for the rows where ``node`` is; never null.
+    """A mask of the rows where ``node`` is true, without nulls.
 
-    Conjuncts are asked in their order. Where few rows are left the next ones are asked of just
-    these, and so is one that fails on others.
+    Conjuncts are evaluated in order. If few rows are left, or if a conjunct raises an error, it is
+    evaluated only for the rows that passed the previous conjuncts.
 
     Raises:
-        InvalidArgumentError: a kernel cannot compute it for these values.
+        InvalidArgumentError: a kernel cannot compute a result for these values.
     """
     parts = node.args if isinstance(node, And) else (node,)
     passed = None
     for part in parts:
-        left = len(rows) if passed is None else passed.true_count
-        if passed is not None and left == 0:
+        num_left = len(rows) if passed is None else passed.true_count
+        if passed is not None and num_left == 0:
             break
-        if passed is not None and left * 8 < len(rows):
+        if passed is not None and num_left * 8 < len(rows):
             passed = _narrowed(part, rows, passed)
             continue
         try:
-            found = _known(truth(part, rows), len(rows))
-            passed = found if passed is None else pc.and_(passed, found)
+            matches = _known(truth(part, rows), len(rows))
+            passed = matches if passed is None else pc.and_(passed, matches)
         except InvalidArgumentError:
-            if passed is None or left == len(rows):
+            if passed is None or num_left == len(rows):
                 raise
             passed = _narrowed(part, rows, passed)
     return pa.repeat(pa.scalar(True), len(rows)) if passed is None else passed
@@ -66,18 +66,18 @@ def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
 
 def _narrowed(part: Node, rows: RowBatch, passed: pa.BooleanArray) -> pa.BooleanArray:
     chosen = rows.where(passed)
-    found = _known(truth(part, chosen), len(chosen))
-    return pc.replace_with_mask(passed, passed, found)
+    matches = _known(truth(part, chosen), len(chosen))
+    return pc.replace_with_mask(passed, passed, matches)
 
 
 def _known(answers: Value, rows: int) -> pa.BooleanArray:
-    """False where the answer is unknown."""
-    found = full(answers, rows)
-    return pc.fill_null(found, False) if found.null_count else found
+    """Converts answers to a mask; null becomes false."""
+    mask = full(answers, rows)
+    return pc.fill_null(mask, False) if mask.null_count else mask
 
 
 def truth(node: Node, rows: RowBatch) -> Value:
-    """True, false or null for each row."""
+    """Evaluates ``node`` to true, false or null for each row."""
     match node:
         case Compare(column, op, value, nan_greatest):
             return _compared(rows, column.path, op, value, nan_greatest)
@@ -98,16 +98,16 @@ def truth(node: Node, rows: RowBatch) -> Value:
         case Not(arg):
             return pc.invert(truth(arg, rows))
         case Opaque(pc.Expression() as expression):
-            found = _by_pyarrow(expression, rows.batch)
-            if not pt.is_boolean(found.type):
-                raise InvalidArgumentError(f"a filter must be boolean, {node} is {found.type}")
-            return found
+            result = _by_pyarrow(expression, rows.batch)
+            if not pt.is_boolean(result.type):
+                raise InvalidArgumentError(f"a filter must be boolean, {node} is {result.type}")
+            return result
         case Opaque(term):
             return terms.evaluate(term, rows)
 
 
 def _tested(rows: RowBatch, path: Path, test: Callable[[pa.Array], Value]) -> Value:
-    """``test`` of a column, or of the values of its dictionary where these are fewer."""
+    """Tests a column, or its dictionary if that has fewer values."""
     array = rows.raw(path)
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
         return test(plain(array.dictionary)).take(array.indices)
@@ -116,7 +116,7 @@ def _tested(rows: RowBatch, path: Path, test: Callable[[pa.Array], Value]) -> Va
 
 def _compared(rows: RowBatch, path: Path, op: Op, value: pa.Scalar, nan_greatest: bool) -> Value:
     operand = plain_scalar(value)
-    if is_nan(value):  # the greatest value: nothing is above it, and all else is below
+    if is_nan(value):  # NaN is the greatest value
         return _tested(
             rows, path, lambda a: pc.is_nan(a) if op == "==" else pc.invert(pc.is_nan(a))
         )
@@ -129,25 +129,25 @@ def _compared(rows: RowBatch, path: Path, op: Op, value: pa.Scalar, nan_greatest
 
 def _is_in(rows: RowBatch, path: Path, values: tuple[pa.Scalar, ...]) -> Value:
     def test(array: pa.Array) -> Value:
-        wanted = array.type
-        if pt.is_floating(wanted):
-            # is_in hashes bits: it would tell -0.0 from 0.0, which compare equal.
+        data_type = array.type
+        if pt.is_floating(data_type):
+            # is_in compares bits, so it distinguishes -0.0 and 0.0, which are equal.
             numbers = [value.as_py() for value in values if not is_nan(value)]
             both_zeros = [0.0, -0.0] if 0.0 in numbers else []
-            found = pc.is_in(array, pa.array([*map(float, numbers), *both_zeros], wanted))
+            matches = pc.is_in(array, pa.array([*map(float, numbers), *both_zeros], data_type))
             if any(map(is_nan, values)):
-                found = pc.or_(found, pc.fill_null(pc.is_nan(array), False))
+                matches = pc.or_(matches, pc.fill_null(pc.is_nan(array), False))
         elif values:
             members = plain(pa.array(values, values[0].type))
-            if pt.is_decimal(wanted) and wanted.bit_width == 64:
+            if pt.is_decimal(data_type) and data_type.bit_width == 64:
                 array, members = to_ints(array), to_ints(members)
-            found = pc.is_in(array, members)
+            matches = pc.is_in(array, members)
         else:
-            found = pa.repeat(pa.scalar(False), len(array))
+            matches = pa.repeat(pa.scalar(False), len(array))
         return (
-            pc.if_else(pc.is_valid(array), found, pa.scalar(None, pa.bool_()))
+            pc.if_else(pc.is_valid(array), matches, pa.scalar(None, pa.bool_()))
             if array.null_count
-            else found
+            else matches
         )
 
     return _tested(rows, path, test)
@@ -156,20 +156,20 @@ def _is_in(rows: RowBatch, path: Path, values: tuple[pa.Scalar, ...]) -> Value:
 def _starts_with(array: pa.Array, prefix: str | bytes) -> Value:
     if is_text(array.type):
         return pc.starts_with(array, prefix)
-    # pyarrow patterns are text; any bytes work as the range [prefix, successor).
+    # pyarrow's patterns must be text; the range [prefix, successor) works for all bytes.
     octets = prefix.encode() if isinstance(prefix, str) else prefix
-    found = pc.greater_equal(array, pa.scalar(octets, array.type))
+    matches = pc.greater_equal(array, pa.scalar(octets, array.type))
     above = successor(octets)
     if above is None:
-        return found
-    return pc.and_(found, pc.less(array, pa.scalar(above, array.type)))
+        return matches
+    return pc.and_(matches, pc.less(array, pa.scalar(above, array.type)))
 
 
-# ------------------------------------------------------------------ pyarrow's own
+# ------------------------------------------------------------------ pyarrow expressions
 
 
 def _by_pyarrow(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
-    import pyarrow.acero as acero  # with pyarrow.dataset and pandas: not for whom it is not needed
+    import pyarrow.acero as acero  # slow: it also imports pyarrow.dataset and pandas
 
     table = pa.Table.from_batches([batch])
     plan = acero.Declaration.from_sequence(
@@ -179,17 +179,17 @@ def _by_pyarrow(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
         ]
     )
     try:
-        found = plan.to_table(use_threads=False).column(0).combine_chunks()
+        result = plan.to_table(use_threads=False).column(0).combine_chunks()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        way = "; SQL text compares numbers by value" if "not in range" in str(error) else ""
-        raise InvalidArgumentError(f"{expression}: {error}{way}") from error
-    return found
+        hint = "; SQL text compares numbers by value" if "not in range" in str(error) else ""
+        raise InvalidArgumentError(f"{expression}: {error}{hint}") from error
+    return result
 
 
 def opaque(
     expression: pc.Expression, columns: tuple[Path, ...], implies: Node | None = None
 ) -> Node:
-    """An opaque node, or its constant when it reads no column."""
+    """An opaque node, or a constant if the expression does not read a column."""
     if columns:
         return Opaque(expression, columns, implies)
     one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])

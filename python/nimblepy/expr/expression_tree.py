@@ -1,13 +1,14 @@
-"""Looks inside a pyarrow expression.
+"""Reads the tree of a pyarrow expression.
 
-pyarrow has no public way to walk an expression, but it can pickle one. Nothing is unpickled here:
-``__reduce__`` of an expression that the caller has made in this process only gives the payload, and
-that is read as data. It is an Arrow IPC file whose schema metadata lists the nodes in prefix order
-(``call``, ``field_ref``, ``literal``, ``options``, ``end``) and whose columns hold literals and
-options with their full types. Unlike ``str(expression)`` this loses nothing: int8 stays apart from
-int64, and long ``is_in`` lists are whole. That layout is pyarrow's own business, so a tree read
-from it is believed only when the expression rebuilt from it equals the original; otherwise the
-expression counts as opaque.
+pyarrow has no public way to walk an expression, but it can pickle one. This module does not
+unpickle anything: ``__reduce__`` of an expression in this process only returns the payload, which
+is parsed as data. The payload is an Arrow IPC file. Its schema metadata lists the nodes in prefix
+order (``call``, ``field_ref``, ``literal``, ``options``, ``end``), and its columns hold literals
+and options with their full types. Unlike ``str(expression)``, this is lossless: int8 and int64
+differ, and long ``is_in`` lists are complete.
+
+The layout is private to pyarrow. A tree is therefore trusted only if the expression rebuilt from it
+equals the original; otherwise the expression is opaque.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Lit:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``options`` is the struct scalar pyarrow stores, ``None`` when the function takes none."""
+    """A function call. ``options`` is the struct scalar that pyarrow stores, or ``None``."""
 
     name: str
     args: tuple[Tree, ...]
@@ -44,7 +45,7 @@ Tree: TypeAlias = Ref | Lit | Call
 
 
 class NotUnderstood(Exception):
-    """The expression has a part that cannot be read or rebuilt. Never leaves the filter modules."""
+    """A part of the expression cannot be read or rebuilt. Only used inside the filter modules."""
 
 
 _ITEM = re.compile(
@@ -55,13 +56,13 @@ _ITEM = re.compile(
 
 
 def read_tree(expression: pc.Expression) -> Tree:
-    """The tree of ``expression``; :class:`NotUnderstood` when pyarrow cannot pickle it."""
+    """The tree of ``expression``; raises :class:`NotUnderstood` if pyarrow cannot pickle it."""
     try:
         payload = expression.__reduce__()[1][0]
         batch = pa.ipc.open_file(payload).get_batch(0)
     except (pa.ArrowException, OSError, TypeError, IndexError) as error:
         raise NotUnderstood(str(error)) from error
-    # The keys repeat, so the dict that schema.metadata returns would lose most of them.
+    # Keys repeat, so the dict from schema.metadata would lose most of them.
     text = batch.schema.to_string(show_schema_metadata=True, truncate_metadata=False)
     _, _, metadata = text.partition("-- schema metadata --\n")
     items = [(match[1], match[2]) for match in _ITEM.finditer(metadata)]
@@ -101,7 +102,7 @@ def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.Reco
 
 
 def rebuild(tree: Tree) -> pc.Expression:
-    """The expression of ``tree``; :class:`NotUnderstood` where it cannot be made."""
+    """The expression of ``tree``; raises :class:`NotUnderstood` if it cannot be built."""
     if isinstance(tree, Ref):
         return pc.field(*tree.path)
     if isinstance(tree, Lit):
@@ -124,7 +125,7 @@ def rebuild(tree: Tree) -> pc.Expression:
 
 
 def _options(fields: pa.StructScalar) -> pc.FunctionOptions:
-    """Options of any function, which pyarrow reads from one row that has them as a struct."""
+    """Converts a struct to function options: pyarrow reads them from a batch of one row."""
     batch = pa.RecordBatch.from_arrays([pa.array([fields], fields.type)], [""])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -133,7 +134,7 @@ def _options(fields: pa.StructScalar) -> pc.FunctionOptions:
 
 
 def value_set(options: pa.StructScalar) -> pa.Array:
-    """The values that ``is_in`` looks for; those of a dictionary, not its codes."""
+    """The values that ``is_in`` searches; for a dictionary, its values."""
     values = options["value_set"].values
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 

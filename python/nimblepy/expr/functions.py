@@ -1,9 +1,9 @@
-"""The functions and operators of SQL text: one table from their names to kernels.
+"""The functions and operators of SQL text: a table from names to kernels.
 
-A signature is what the arguments are, in order: ``text``, ``bytes``, ``number``, ``integer``,
-``date`` (a date or timestamp), ``time`` (or a time of day), ``list``, ``any``. A word with ``?``
-may be left out; with ``+`` it may come again; ``const`` is quoted text that says what to do. A
-function that is null for any null is ``strict``.
+A signature lists the kinds of the arguments, in order: ``text``, ``bytes``, ``number``,
+``integer``, ``date`` (a date or timestamp), ``time`` (a date, timestamp or time of day), ``list``,
+``any``, and ``const`` (quoted text such as a unit). ``?`` marks an optional argument, ``+`` a
+repeated one. A ``strict`` function returns null if an argument is null.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ FUNCTIONS = {name: function for names, function in _TABLE.items() for name in na
 
 
 def fits(word: str, data_type: pa.DataType) -> bool:
-    """Whether an argument of ``data_type`` is what a word of a signature asks for."""
+    """Whether ``data_type`` is allowed for an argument with this word in the signature."""
     if "|" in word:
         return any(fits(part, data_type) for part in word.split("|"))
     kind = family(data_type)

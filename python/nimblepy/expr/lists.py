@@ -14,22 +14,22 @@ from nimblepy.expr.numbers import Op, compare
 
 
 def contains(values: Value, wanted: Value) -> Value:
-    """Whether a list has an element equal to a value; null where either is null."""
+    """Whether a list contains a value; null if either is null."""
     if isinstance(values, pa.Scalar):
         values = full(values, len(wanted))
     rows = len(values)
     items = plain(pc.list_flatten(values))
     parents = np.asarray(pc.list_parent_indices(values))
     at = wanted if isinstance(wanted, pa.Scalar) else wanted.take(pa.array(parents))
-    found = np.zeros(rows, dtype=np.bool_)
+    has_match = np.zeros(rows, dtype=np.bool_)
     equal = np.asarray(pc.fill_null(compare("==", items, at), False))
-    found[parents[equal]] = True
-    known = pc.and_(pc.is_valid(values), pc.is_valid(wanted))
-    return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))
+    has_match[parents[equal]] = True
+    both_valid = pc.and_(pc.is_valid(values), pc.is_valid(wanted))
+    return pc.if_else(both_valid, pa.array(has_match), pa.scalar(None, pa.bool_()))
 
 
 def extract(values: Value, at: Value) -> Value:
-    """The element at a position from 1 on, or from the end where negative; null beyond."""
+    """The element at a 1-based position; negative positions count from the end. Null if missing."""
     if isinstance(values, pa.Scalar):
         values = full(values, len(at))
     lengths = np.asarray(pc.list_value_length(values).fill_null(0)).astype(np.int64)
@@ -61,18 +61,18 @@ _HOLDS: dict[Op, Any] = {
 
 
 def ordered(op: Op, left: Value, right: Value) -> Value:
-    """``left op right`` of lists, element by element; null where one of the lists is.
+    """Compares lists element by element; null if either list is null.
 
-    Inside of lists a null equals a null and is above all else, as in DuckDB.
+    As in DuckDB, null elements are equal to each other and greater than all other values.
     """
     left, right = _of_rows(left, right)
-    found = _HOLDS[op](_signs(left, right), 0)
-    known = pc.and_(pc.is_valid(left), pc.is_valid(right))
-    return pc.if_else(known, pa.array(found), pa.scalar(None, pa.bool_()))
+    result = _HOLDS[op](_signs(left, right), 0)
+    both_valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
+    return pc.if_else(both_valid, pa.array(result), pa.scalar(None, pa.bool_()))
 
 
 def same(left: Value, right: Value) -> Value:
-    """IS NOT DISTINCT FROM of lists."""
+    """``IS NOT DISTINCT FROM`` for lists."""
     return pa.array(_item_signs(*_of_rows(left, right)) == 0)
 
 
@@ -81,7 +81,7 @@ def _of_rows(*values: Value) -> list[pa.Array]:
 
 
 def _signs(left: pa.Array, right: pa.Array) -> _Signs:
-    """-1, 0 or 1 for each row by how two lists compare; a null is an empty list here."""
+    """Compares two lists in each row: -1, 0 or 1. A null list counts as empty."""
     sizes = [_sizes(left), _sizes(right)]
     shared = np.minimum(*sizes)
     row = np.repeat(np.arange(len(shared)), shared)
@@ -99,7 +99,7 @@ def _signs(left: pa.Array, right: pa.Array) -> _Signs:
 
 
 def _item_signs(left: pa.Array, right: pa.Array) -> _Signs:
-    """-1, 0 or 1 for each pair of values; nulls are equal and above all else."""
+    """Compares pairs of values: -1, 0 or 1. Nulls are equal to each other and greatest."""
     if pt.is_null(left.type) or pt.is_null(right.type):
         signs = np.zeros(len(left), dtype=np.int8)
     elif pt.is_nested(left.type):

@@ -1,8 +1,9 @@
-"""From what a condition computes to facts about columns, which indexes and zone maps understand.
+"""Converts SQL terms to nodes about columns, which indexes and zone maps can use.
 
-A comparison of a column with a constant becomes a node of ``nodes.py``, as does one that can be
-solved for the column: ``d + 1 > 5``, ``CAST(ts AS DATE) = '2024-01-01'``, ``year(ts) >= 2020``.
-All else stays :class:`~nimblepy.expr.nodes.Opaque`, with what it implies where something is known.
+A comparison of a column with a constant becomes a node of ``nodes.py``. So does a comparison that
+can be solved for the column: ``d + 1 > 5``, ``CAST(ts AS DATE) = '2024-01-01'``,
+``year(ts) >= 2020``. All other terms become :class:`~nimblepy.expr.nodes.Opaque`, with a weaker
+condition that they imply, if there is one.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ from nimblepy.schema.kinds import family, is_text, widens
 from nimblepy.schema.text import localize
 from nimblepy.schema.values import is_nan
 
-# Trees of nodes are walked by functions that call themselves: what nests deeper stays opaque.
+# Functions over nodes are recursive, so deeper nesting becomes opaque.
 _DEEPEST = 40
-# Each condition is written twice, and once more for each one before it.
+# A lowered CASE repeats its conditions; its size grows with the square of the branches.
 _MOST_BRANCHES = 8
 
 
 def lower(term: Term, depth: int = 0) -> Node:
-    """The node of a boolean term."""
+    """Converts a boolean term to a node."""
     if isinstance(term, Lit):
         return Const(term.value.as_py())
     if isinstance(term, Col):
         return compare(term.column, "==", True)
     if isinstance(term, Call) and depth < _DEEPEST:
-        found = _lower_call(term, depth)
-        if found is not None:
-            return found
+        node = _lower_call(term, depth)
+        if node is not None:
+            return node
     return _opaque(term)
 
 
@@ -127,7 +128,7 @@ def _against(call: Call, term: Term, op: Op, lit: Lit) -> Node | None:
 
 
 def _of_bools(column: Column, op: Op, lit: Lit) -> Node:
-    """``b = 1`` and the like: which of the two values pass."""
+    """Comparisons such as ``b = 1``: tests which of the two values pass."""
     values = [pa.scalar(False), pa.scalar(True)]
     passing = tuple(v for v in values if compare_values(op, pa.array([v]), lit.value)[0].as_py())
     if len(passing) == 1:
@@ -136,29 +137,30 @@ def _of_bools(column: Column, op: Op, lit: Lit) -> Node:
 
 
 def _fitted(column: Column, lit: Lit) -> pa.Scalar | None:
-    """The constant as it compares with a column by exact values; ``None`` where it does not.
+    """The constant, converted for an exact comparison with the column; ``None`` if impossible.
 
-    Beside floats, numbers are floats themselves; beside a float constant, those of a column are.
+    A number compared with a float column becomes a float. Compared with a float constant, values of
+    other number columns become floats, which is exact only for small integers.
     """
-    value, wanted = lit.value, column.value_type
-    if not value.is_valid or family(wanted) != "number" or family(value.type) != "number":
+    value, target = lit.value, column.value_type
+    if not value.is_valid or family(target) != "number" or family(value.type) != "number":
         return value
-    if pt.is_floating(wanted):
+    if pt.is_floating(target):
         if pt.is_floating(value.type):
             return value
         number = value.as_py()
-        return pa.scalar(float(number), pa.float64()).cast(wanted, safe=False)
+        return pa.scalar(float(number), pa.float64()).cast(target, safe=False)
     if not pt.is_floating(value.type):
         return value
     number = value.as_py()
     most = 2.0**24 if pt.is_float32(value.type) else 2.0**53
-    if is_nan(value) or (not pt.is_decimal(wanted) and abs(number) < most):
+    if is_nan(value) or (not pt.is_decimal(target) and abs(number) < most):
         return value
     return None
 
 
 def _nearly(column: Column, op: Op, number: float) -> Node:
-    """What is true of numbers that compare so with a float, once they are rounded to one."""
+    """A condition that holds for all numbers whose rounded value compares so with a float."""
     parts: list[Node] = []
     around = (np.nextafter(np.float32(number), d) if abs(number) < 3e38 else number
               for d in (np.float32(-np.inf), np.float32(np.inf)))  # fmt: skip
@@ -174,25 +176,25 @@ def _nearly(column: Column, op: Op, number: float) -> Node:
 
 
 def _of_case(case: Case, op: Op, lit: Lit) -> Node | None:
-    """``CASE ... END op c``: each value against the constant where its condition comes first.
+    """``CASE ... END op c``: compares each branch with the constant, under its condition.
 
-    Only of conditions and values that are understood themselves: nothing there can fail.
+    ``None`` unless all conditions and branches can be lowered themselves; they then cannot fail.
     """
     *pairs, last = case.args
     values = [*pairs[1::2], last]
     if len(values) > _MOST_BRANCHES or not all(_keeps_its_value(v, case) for v in values):
         return None
-    found = _branch(last, op, lit)
+    node = _branch(last, op, lit)
     for condition, value in zip(reversed(pairs[::2]), reversed(pairs[1::2]), strict=True):
         holds, passes = _holds(lower(condition)), _branch(value, op, lit)
-        if found is None or holds is None or passes is None:
+        if node is None or holds is None or passes is None:
             return None
-        found = any_of(all_of(holds, passes), all_of(negate(holds), found))
-    return found
+        node = any_of(all_of(holds, passes), all_of(negate(holds), node))
+    return node
 
 
 def _keeps_its_value(branch: Term, case: Case) -> bool:
-    """A value in the common type is what it is in its own."""
+    """Whether the conversion of a branch to the type of the CASE keeps its value."""
     exact = not any(pt.is_floating(t) or family(t) != "number" for t in (branch.type, case.type))
     return branch.type == case.type or exact or pt.is_null(branch.type)
 
@@ -201,8 +203,8 @@ def _branch(value: Term, op: Op, lit: Lit) -> Node | None:
     if isinstance(value, Lit):
         if not (value.value.is_valid and lit.value.is_valid):
             return UNKNOWN
-        found = compare_values(op, pa.array([value.value]), lit.value)
-        return Const(found[0].as_py())
+        node = compare_values(op, pa.array([value.value]), lit.value)
+        return Const(node[0].as_py())
     if isinstance(value, Case) or pt.is_boolean(value.type):
         return None
     if isinstance(value, Col):
@@ -212,12 +214,12 @@ def _branch(value: Term, op: Op, lit: Lit) -> Node | None:
         if not lit.value.is_valid or fitted is None:
             return None if lit.value.is_valid else UNKNOWN
         return compare(value.column, op, fitted, nan_greatest=True)
-    found = _against(value, value, op, lit) if isinstance(value, Call) else None
-    return None if found is None or _holds(found) is None else found
+    node = _against(value, value, op, lit) if isinstance(value, Call) else None
+    return None if node is None or _holds(node) is None else node
 
 
 def _holds(node: Node) -> Node | None:
-    """Whether ``node`` is true, false also where it is unknown; ``None``: it is not understood."""
+    """A node that is true if ``node`` is true, and otherwise false; ``None`` if not possible."""
     match node:
         case Compare(column) | In(column) | StartsWith(column):
             return all_of(IsValid(column), node)
@@ -229,10 +231,10 @@ def _holds(node: Node) -> Node | None:
             return Const(value is True)
         case And(args) | Or(args):
             parts = [_holds(arg) for arg in args]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
+            converted = [part for part in parts if part is not None]
+            if len(converted) < len(parts):
                 return None
-            return (all_of if isinstance(node, And) else any_of)(*known)
+            return (all_of if isinstance(node, And) else any_of)(*converted)
     return None
 
 
@@ -254,7 +256,7 @@ def _solved(term: Call, op: Op, lit: Lit) -> Node | None:
 
 
 def _solved_number(term: Term, op: Op, lit: Lit) -> Node | None:
-    """``a * x + b op c`` of exact numbers, for x."""
+    """Solves ``a * x + b op c`` with exact numbers for x."""
     value = Fraction(lit.value.as_py())
     while isinstance(term, Call):
         args = term.args
@@ -309,7 +311,7 @@ def _solved_cast(term: Call, inner: Col, op: Op, lit: Lit) -> Node | None:
 
 
 def _solved_time(term: Call, op: Op, lit: Lit) -> Node | None:
-    """``year(ts)`` and ``date_trunc(unit, ts)``: the time at which the answer begins to differ."""
+    """Solves comparisons of ``year(ts)`` and ``date_trunc(unit, ts)`` for ``ts``."""
     (inner,) = term.args
     if not isinstance(inner, Col) or family(inner.type) not in ("date", "instant"):
         return None
@@ -338,10 +340,10 @@ def _solved_time(term: Call, op: Op, lit: Lit) -> Node | None:
 
 
 def _floored(column: Column, op: Op, low: pa.Scalar, high: pa.Scalar, exact: bool) -> Node | None:
-    """A rounded-down time against a constant that rounds to ``low`` and is below ``high``.
+    """Compares a rounded-down time with a constant from ``low`` up to, but not including, ``high``.
 
     Args:
-        exact: the constant is ``low`` itself; otherwise no rounded time equals it.
+        exact: whether the constant equals ``low``; otherwise no rounded time equals it.
     """
     zone = getattr(column.value_type, "tz", None)
     if zone is not None:
@@ -350,8 +352,8 @@ def _floored(column: Column, op: Op, low: pa.Scalar, high: pa.Scalar, exact: boo
         if op in ("==", "!="):
             if not exact:
                 return never(column) if op == "==" else always(column)
-            found = all_of(compare(column, ">=", low), compare(column, "<", high))
-            return found if op == "==" else negate(found)
+            node = all_of(compare(column, ">=", low), compare(column, "<", high))
+            return node if op == "==" else negate(node)
         if op == "<":
             return compare(column, "<", low if exact else high)
         if op == ">=":

@@ -1,16 +1,16 @@
-"""The filter language: a tiny frozen tree with the three-valued logic of SQL.
+"""The filter language: a small immutable tree with SQL's three-valued logic.
 
-Every node is true, false or unknown (null) for a row; a filter keeps the rows where it is true.
+A node is true, false or unknown (null) for a row. A filter keeps the rows for which it is true.
 
 =============  =============================================================================
-Compare        column op value; unknown where the column is null
-In             column equals one of the values; unknown where the column is null
-StartsWith     string or binary column starts with a prefix; unknown where it is null
+Compare        column op value; unknown if the column is null
+In             column equals one of the values; unknown if the column is null
+StartsWith     string or binary column starts with a prefix; unknown if it is null
 IsNull         never unknown
 IsValid        never unknown
-Const          the same answer for every row
+Const          the same result for every row
 And, Or, Not   Kleene logic: ``false AND unknown`` is false, ``true OR unknown`` is true
-Opaque         any other boolean expression, evaluated but not understood
+Opaque         any other boolean expression; it can only be evaluated
 =============  =============================================================================
 
 Values are :class:`pyarrow.Scalar` of exactly the column's type (of its value type for dictionary
@@ -37,7 +37,7 @@ NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<="
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """``nan_greatest``: NaN equals itself and is above all numbers, as in SQL; not so in IEEE."""
+    """``column op value``. With ``nan_greatest``, NaN equals itself and is the greatest value."""
 
     column: Column
     op: Op
@@ -50,9 +50,9 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Without values it is false for every value, which is how an impossible test is written.
+    """``column IN (values)``. Without values, it is false for every value that is not null.
 
-    A NaN among the values equals NaN.
+    A NaN in ``values`` matches NaN.
     """
 
     column: Column
@@ -123,12 +123,13 @@ class Not:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A condition that says nothing of one column.
+    """A condition that is not a test of one column.
 
     Attributes:
-        expression: evaluated as it is: a pyarrow expression as pyarrow does, a term of SQL text.
-        columns: paths of the columns it reads.
-        implies: a node that is true wherever the expression is, so that indexes can still help.
+        expression: a pyarrow expression, evaluated by pyarrow, or a term of SQL text.
+        columns: paths of the columns that it reads.
+        implies: a node that is true for every row for which the expression is true, so that indexes
+            can still help.
     """
 
     expression: pc.Expression | Term
@@ -167,7 +168,7 @@ def all_of(*args: Node) -> Node:
 
 
 def any_of(*args: Node) -> Node:
-    """Kleene OR, flattened, with constants folded and equalities of one column gathered."""
+    """Kleene OR, flattened, with constants folded and equalities of one column merged."""
     parts: list[Node] = []
     for arg in args:
         parts.extend(arg.args if isinstance(arg, Or) else (arg,))
@@ -183,7 +184,7 @@ def any_of(*args: Node) -> Node:
 
 
 def _gather_equalities(parts: list[Node]) -> In | None:
-    """``a = 1 OR a IN (2, 3)`` as one In, which an index answers as one batch of keys."""
+    """Merges ``a = 1 OR a IN (2, 3)`` to one In, which an index answers as one batch of keys."""
     first = parts[0]
     if len(parts) < 2 or not isinstance(first, (Compare, In)):
         return None
@@ -199,10 +200,10 @@ def _gather_equalities(parts: list[Node]) -> In | None:
 
 
 def negate(node: Node) -> Node:
-    """Kleene NOT, pushed towards the leaves so that the result still helps an index.
+    """Kleene NOT, pushed to the leaves so that indexes can still use the result.
 
-    An order comparison of IEEE floats stays wrapped: NaN makes ``not (x < 3)`` differ from
-    ``x >= 3``.
+    Order comparisons of IEEE floats remain inside a Not: for NaN, ``not (x < 3)`` and ``x >= 3``
+    differ.
     """
     match node:
         case Const(value):
@@ -227,7 +228,7 @@ def negate(node: Node) -> Node:
 
 
 def columns_of(node: Node) -> tuple[Path, ...]:
-    """Paths of all columns ``node`` reads, each once, in order of first use."""
+    """Paths of all columns that ``node`` reads, without repetition, in order of first use."""
     match node:
         case And(args) | Or(args):
             return tuple(dict.fromkeys(path for arg in args for path in columns_of(arg)))

@@ -1,7 +1,7 @@
-"""Arithmetic and comparisons of SQL: exact, and wide enough.
+"""Exact SQL arithmetic and comparisons.
 
-Integers are computed in 64 bits and decimals of up to 18 digits as integers; where a result does
-not fit, it is computed again as a decimal of up to 38 and then 76 digits, rather than refused.
+Integers, and decimals of up to 18 digits, are computed with 64-bit integers. If a result overflows,
+it is computed again as a decimal of up to 38 or 76 digits.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Kernel: TypeAlias = Callable[..., Value]
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
-_EXACT = Context(prec=200)  # not the caller's
+_EXACT = Context(prec=200)  # independent of the caller's decimal context
 
 
 def number_type(data_types: list[pa.DataType]) -> pa.DataType:
-    """The type in which numbers of these types meet, as DuckDB chooses it."""
+    """The common type of numbers of these types, as in DuckDB."""
     floats = [t for t in data_types if pt.is_floating(t)]
     if floats:
         return max(floats, key=lambda t: t.bit_width)
@@ -69,14 +69,14 @@ def _digits(data_type: pa.DataType) -> int:
 # ------------------------------------------------------------------ conversions
 
 
-def as_float(value: Value, wanted: pa.DataType) -> Value:
-    if value.type == wanted:
+def as_float(value: Value, target: pa.DataType) -> Value:
+    if value.type == target:
         return value
     if pt.is_decimal(value.type):
-        return _decimal_to_float(value).cast(wanted, safe=False)
+        return _decimal_to_float(value).cast(target, safe=False)
     if pt.is_boolean(value.type):
         value = value.cast(pa.int8())
-    return value.cast(wanted, safe=False)
+    return value.cast(target, safe=False)
 
 
 def _decimal_to_float(value: Value) -> Value:
@@ -84,7 +84,7 @@ def _decimal_to_float(value: Value) -> Value:
         number = value.as_py()
         return pa.scalar(None if number is None else float(number), pa.float64())
     if value.type.bit_width > 64:
-        try:  # by one division, which rounds once; pyarrow multiplies by what is rounded itself
+        try:  # one division rounds once; pyarrow's cast multiplies by a rounded power of ten
             value = value.cast(pa.decimal64(NARROW, value.type.scale))
         except pa.ArrowInvalid:
             return value.cast(pa.float64())
@@ -93,7 +93,7 @@ def _decimal_to_float(value: Value) -> Value:
 
 
 def as_decimal(value: Value) -> Value:
-    """An integer or decimal as a decimal of 128 bits at least."""
+    """Converts an integer or decimal to a decimal of at least 128 bits."""
     if pt.is_decimal(value.type):
         return widened(value)
     if isinstance(value, pa.Scalar):
@@ -106,7 +106,7 @@ def as_decimal(value: Value) -> Value:
 
 
 def _as_int64(value: Value) -> Value:
-    """Integers in 64 bits; ``ArrowInvalid`` where one has more."""
+    """Converts integers to int64; raises ``ArrowInvalid`` if one does not fit."""
     if value.type == pa.int64():
         return value
     return (value.cast(pa.int8()) if pt.is_boolean(value.type) else value).cast(pa.int64())
@@ -123,7 +123,7 @@ def _scale(data_type: pa.DataType) -> int:
 
 
 def _scaled_ints(value: Value, scale: int) -> Value:
-    """A narrow number times ``10 ** scale``; ``ArrowInvalid`` where that is too long."""
+    """A narrow number times ``10 ** scale``; raises ``ArrowInvalid`` on overflow."""
     ints = to_ints(value) if pt.is_decimal(value.type) else _as_int64(value)
     up = scale - _scale(value.type)
     if up > NARROW:
@@ -132,15 +132,15 @@ def _scaled_ints(value: Value, scale: int) -> Value:
 
 
 def _tightened(value: Value) -> Value:
-    """A decimal whose precision is no more than its values need."""
+    """Casts a decimal to the minimal precision for its values."""
     ends = [value] if isinstance(value, pa.Scalar) else pc.min_max(value).values()
-    known = [end.as_py() for end in ends if end.is_valid]
-    most = max((abs(int(n.scaleb(value.type.scale, _EXACT))) for n in known), default=0)
+    numbers = [end.as_py() for end in ends if end.is_valid]
+    most = max((abs(int(n.scaleb(value.type.scale, _EXACT))) for n in numbers), default=0)
     return value.cast(pa.decimal256(max(len(str(most)), 1), value.type.scale))
 
 
 def _fitting(left: Value, right: Value, digits: Callable[[Value, Value], int]) -> list[Value]:
-    """Two decimals such that a result of ``digits`` fits the type of both."""
+    """Converts two decimals to a width that can hold a result of ``digits`` digits."""
     left, right = as_decimal(left), as_decimal(right)
     if digits(left, right) > 76:
         left, right = _tightened(left), _tightened(right)
@@ -175,8 +175,8 @@ def _arithmetic(checked: Kernel, quick: Kernel, digits: Callable[[Value, Value],
     def compute(left: Value, right: Value) -> Value:
         types = [left.type, right.type]
         if any(map(pt.is_floating, types)):
-            wanted = number_type(types)
-            return quick(as_float(left, wanted), as_float(right, wanted))
+            target = number_type(types)
+            return quick(as_float(left, target), as_float(right, target))
         if all(map(_is_narrow, types)):
             scales = [_scale(t) for t in types]
             scale = sum(scales) if product else max(scales)
@@ -189,7 +189,7 @@ def _arithmetic(checked: Kernel, quick: Kernel, digits: Callable[[Value, Value],
                     return ints
                 return from_ints(ints, pa.decimal64(NARROW, scale))
             except pa.ArrowInvalid:
-                pass  # more than 64 bits
+                pass  # overflow of 64 bits
         return quick(*_fitting(left, right, digits))
 
     return compute
@@ -220,35 +220,35 @@ def absolute(value: Value) -> Value:
 
 
 def divide(left: Value, right: Value) -> Value:
-    """``/`` divides floats, whatever it is given."""
-    wanted = number_type([left.type, right.type])
-    if not pt.is_floating(wanted):
-        wanted = pa.float64()
-    return pc.divide(as_float(left, wanted), as_float(right, wanted))
+    """``/``: converts its arguments to floats and divides."""
+    target = number_type([left.type, right.type])
+    if not pt.is_floating(target):
+        target = pa.float64()
+    return pc.divide(as_float(left, target), as_float(right, target))
 
 
 def divide_whole(left: Value, right: Value) -> Value:
-    """``//`` of integers rounds towards zero; by zero it is null."""
+    """``//`` of integers: rounds towards zero; division by zero gives null."""
     return _by_ints(left, right, lambda a, b: pc.divide_checked(a, b), _whole_quotient)
 
 
 def remainder(left: Value, right: Value) -> Value:
-    """``%`` has the sign of what is divided; by zero it is null, or NaN of floats."""
+    """``%``: the result has the sign of the dividend. By zero it is null, or NaN for floats."""
     types = [left.type, right.type]
     if any(map(pt.is_floating, types)):
-        wanted = number_type(types)
+        target = number_type(types)
         rows = rows_of(left, right)
-        a, b = (full(as_float(v, wanted), rows) for v in (left, right))
+        a, b = (full(as_float(v, target), rows) for v in (left, right))
         with np.errstate(all="ignore"):
-            found = np.fmod(*(np.asarray(v.fill_null(1.0)) for v in (a, b)))
-        return pc.if_else(pc.and_(pc.is_valid(a), pc.is_valid(b)), pa.array(found), None)
+            remainders = np.fmod(*(np.asarray(v.fill_null(1.0)) for v in (a, b)))
+        return pc.if_else(pc.and_(pc.is_valid(a), pc.is_valid(b)), pa.array(remainders), None)
     if any(map(pt.is_decimal, types)):
         scale = max(map(_scale, types))
         if all(map(_is_narrow, types)):
             try:
                 a, b = (_scaled_ints(v, scale) for v in (left, right))
-                found = _by_ints(a, b, _int_remainder, _exact_remainder)
-                return from_ints(found, pa.decimal64(NARROW, scale))
+                remainders = _by_ints(a, b, _int_remainder, _exact_remainder)
+                return from_ints(remainders, pa.decimal64(NARROW, scale))
             except pa.ArrowInvalid:
                 pass
         return _each(_exact_remainder, left, right)
@@ -256,7 +256,7 @@ def remainder(left: Value, right: Value) -> Value:
 
 
 def _int_remainder(left: Value, right: Value) -> Value:
-    # By -1 nothing is left, and the least integer has no quotient.
+    # Replace -1 by 1: the remainder is 0 either way, and INT64_MIN / -1 would overflow.
     right = pc.if_else(pc.equal(right, -1), 1, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
@@ -278,7 +278,7 @@ def _exact_remainder(left: Decimal, right: Decimal) -> Decimal | None:
 
 
 def _each(function: Callable[[Decimal, Decimal], Decimal | None], *values: Value) -> pa.Array:
-    """What is computed number by number, where no kernel has the digits."""
+    """Computes number by number in Python, for numbers that are too long for the kernels."""
     rows = rows_of(*values)
     columns = [full(as_decimal(value), rows).to_pylist() for value in values]
     out = [None if None in row else function(*row) for row in zip(*columns, strict=True)]
@@ -298,7 +298,7 @@ def _of_floats(kernel: Kernel) -> Kernel:
 
 
 def _rounding(kernel: Kernel) -> Kernel:
-    """Floor and its like: of integers they are floats, as in DuckDB, of decimals decimals."""
+    """Floor and similar functions: as in DuckDB, integers give floats, and decimals decimals."""
 
     def compute(value: Value) -> Value:
         if pt.is_floating(value.type):
@@ -316,18 +316,18 @@ square_root, logarithm, exponential = (_of_floats(k) for k in (pc.sqrt, pc.ln, p
 
 
 def round_to(value: Value, digits: int = 0) -> Value:
-    """Halves are rounded away from zero."""
+    """Rounds to a number of decimal places; halves are rounded away from zero."""
     if pt.is_floating(value.type):
         factor = 10.0 ** abs(digits)
         if digits < 0:
             return pc.multiply(_round_floats(pc.divide(value, factor)), factor)
         scaled = pc.multiply(value, factor) if digits else value
-        found = _round_floats(scaled)
+        rounded = _round_floats(scaled)
         if digits:
-            found = pc.divide(found, factor)
-            # Too large to have digits after the point.
-            found = pc.if_else(pc.is_finite(scaled), found, value)
-        return found
+            rounded = pc.divide(rounded, factor)
+            # If the scaled number overflows, the value is too large to have decimal places.
+            rounded = pc.if_else(pc.is_finite(scaled), rounded, value)
+        return rounded
     if pt.is_decimal(value.type):
         if digits >= value.type.scale:
             return value
@@ -342,7 +342,7 @@ def round_to(value: Value, digits: int = 0) -> Value:
 
 
 def _with_room(value: Value) -> Value:
-    """A decimal of one digit more, which rounding may need."""
+    """Casts a decimal to one more digit, which rounding may need."""
     precision, scale = min(value.type.precision + 1, 76), value.type.scale
     return value.cast(decimal_type(precision, scale))
 
@@ -360,7 +360,7 @@ def sign(value: Value) -> Value:
 
 
 def _of_kind(kernel: Kernel, otherwise: bool) -> Kernel:
-    """A test that only floats can fail."""
+    """A test such as ``isnan``, which has a constant result for numbers that are not floats."""
 
     def compute(value: Value) -> Value:
         if pt.is_floating(value.type):
@@ -390,9 +390,9 @@ _COMPARED: dict[Op, Kernel] = {
 
 
 def compare(op: Op, left: Value, right: Value) -> Value:
-    """``left op right`` of values of one kind; null where either is.
+    """``left op right`` for values of one kind; null if either is null.
 
-    NaN equals itself and is above all numbers.
+    NaN equals itself and is greater than all numbers.
     """
     types = [left.type, right.type]
     if all(family(t) in ("number", "bool") for t in types):
@@ -406,8 +406,8 @@ def _compare_numbers(op: Op, left: Value, right: Value) -> Value:
     types = [left.type, right.type]
     kernel = _COMPARED[op]
     if any(map(pt.is_floating, types)):
-        wanted = number_type(types)
-        return compare_floats(op, as_float(left, wanted), as_float(right, wanted))
+        target = number_type(types)
+        return compare_floats(op, as_float(left, target), as_float(right, target))
     if types[0] == types[1] and not pt.is_decimal(types[0]):
         return kernel(left, right)
     if all(map(_is_narrow, types)):
@@ -417,14 +417,14 @@ def _compare_numbers(op: Op, left: Value, right: Value) -> Value:
         except pa.ArrowInvalid:
             pass  # more than 64 bits
     left, right = _fitting(left, right, lambda a, b: _sum_digits(a, b) - 1)
-    wanted = (pa.decimal128 if left.type.bit_width == 128 else pa.decimal256)(
+    target = (pa.decimal128 if left.type.bit_width == 128 else pa.decimal256)(
         max(_sum_digits(left, right) - 1, 1), max(left.type.scale, right.type.scale)
     )
-    return kernel(left.cast(wanted), right.cast(wanted))
+    return kernel(left.cast(target), right.cast(target))
 
 
 def compare_floats(op: Op, left: Value, right: Value) -> Value:
-    """``left op right`` in the order of SQL, where NaN equals itself and is above all numbers."""
+    """``left op right`` for floats in SQL's order: NaN equals itself and is the greatest value."""
     if op == "!=":
         return pc.invert(compare_floats("==", left, right))
     if op in (">", ">="):
@@ -432,16 +432,16 @@ def compare_floats(op: Op, left: Value, right: Value) -> Value:
     for side in (left, right):
         if isinstance(side, pa.Scalar) and not side.is_valid:
             return pc.equal(left, right)
-    found = _COMPARED[op](left, right)
+    result = _COMPARED[op](left, right)
     if isinstance(right, pa.Scalar) and right.as_py() == right.as_py():
-        return found  # only a NaN is compared in another way
-    # A null on either side makes each branch null, as it must be below NOT.
+        return result  # IEEE and SQL agree unless the right side may be NaN
+    # If either side is null, each branch must be null, so that NOT of the result is null.
     left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
     if op == "==":
-        return pc.or_kleene(found, pc.and_(left_nan, right_nan))
+        return pc.or_kleene(result, pc.and_(left_nan, right_nan))
     if op == "<":
-        return pc.or_kleene(found, pc.and_(right_nan, pc.invert(left_nan)))
-    return pc.or_kleene(found, pc.and_(right_nan, pc.or_(left_nan, pc.invert(left_nan))))
+        return pc.or_kleene(result, pc.and_(right_nan, pc.invert(left_nan)))
+    return pc.or_kleene(result, pc.and_(right_nan, pc.or_(left_nan, pc.invert(left_nan))))
 
 
 def _same_type(left: Value, right: Value) -> tuple[Value, Value]:
@@ -464,6 +464,6 @@ def compared(op: Op) -> Kernel:
 
 
 def same(left: Value, right: Value) -> Value:
-    """IS NOT DISTINCT FROM: equality that finds nulls equal, and is never unknown."""
+    """``IS NOT DISTINCT FROM``: equality in which nulls are equal. The result is never null."""
     neither = pc.and_(pc.is_null(left), pc.is_null(right))
     return pc.or_(pc.fill_null(compare("==", left, right), False), neither)

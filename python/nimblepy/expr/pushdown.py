@@ -1,11 +1,12 @@
-"""Filters that the core asks of encoded data, without decoding the columns they read.
+"""Splits a filter into a part that the core evaluates on encoded data, and a residual.
 
     native = split(filter.node)
-    native.spec       # for _core.RowFilter: what the core evaluates, exactly
-    native.residual   # a node of what is left for pyarrow, None where nothing is
+    native.spec       # for _core.RowFilter: the part that the core evaluates exactly
+    native.residual   # a node for pyarrow to evaluate, or None
 
-A row passes the filter where it passes both. Tests of one column with values are the core's, and
-AND, OR and IS NULL of them; two columns compared, casts and patterns are pyarrow's.
+A row passes the filter if it passes both parts. The core evaluates tests of one column with
+constants, IS NULL, and AND and OR of these. pyarrow evaluates comparisons of two columns, casts and
+patterns.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from nimblepy.schema.columns import Column
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.values import is_nan
 
-# Nested tuples; register_filter.cpp says what they mean.
+# Nested tuples; register_filter.cpp defines their meaning.
 Spec: TypeAlias = tuple[Any, ...]
 
-# Opaque values wider than this are left to pyarrow, as in the core's value_test.h.
+# pyarrow evaluates tests of wider fixed-size values; the same limit is in the core's value_test.h.
 _MAX_FIXED_BYTES = 64
 
 
 class NativeFilter(NamedTuple):
-    """A filter in two parts; ``spec`` is ``None`` where the core can do nothing for it."""
+    """A filter in two parts. Either may be ``None`` if it is empty."""
 
     spec: Spec | None
     residual: Node | None
 
 
 def split(node: Node) -> NativeFilter:
-    """``node`` as what the core evaluates and what it cannot."""
+    """Splits ``node`` into the conjuncts that the core can evaluate, and the others."""
     ours: list[Spec] = []
     rest: list[Node] = []
     for part in node.args if isinstance(node, And) else (node,):
@@ -62,7 +63,7 @@ def split(node: Node) -> NativeFilter:
 
 
 def _spec(node: Node, negated: bool = False) -> Spec | None:
-    """The spec of a whole node, ``None`` where any of it cannot be expressed."""
+    """The spec of a whole node; ``None`` if the core cannot evaluate a part of it."""
     match node:
         case Compare(column, op, value) if is_nan(value):
             return _nan_test(column, negated != (op != "=="))
@@ -73,10 +74,10 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
         case Compare(column, op, value):
             return _test(column, op, [value], negated)
         case In(column, values):
-            found = _test(column, "in", [v for v in values if not is_nan(v)], negated)
-            if found is None or not any(map(is_nan, values)):
-                return found
-            return ("and" if negated else "or", [found, _nan_test(column, negated)])
+            spec = _test(column, "in", [v for v in values if not is_nan(v)], negated)
+            if spec is None or not any(map(is_nan, values)):
+                return spec
+            return ("and" if negated else "or", [spec, _nan_test(column, negated)])
         case StartsWith(column, prefix):
             if pt.is_fixed_size_binary(column.value_type):
                 return None
@@ -87,10 +88,10 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
             return ("null" if isinstance(node, IsNull) else "valid", column.steps)
         case And(args) | Or(args) if not negated:
             parts = [_spec(arg) for arg in args]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
+            specs = [part for part in parts if part is not None]
+            if len(specs) < len(parts):
                 return None
-            return ("and" if isinstance(node, And) else "or", known)
+            return ("and" if isinstance(node, And) else "or", specs)
         case Const(value):
             return ("and" if value else "or", [])
     return None
@@ -103,13 +104,13 @@ def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Sp
 
 
 def _nan_test(column: Column, negated: bool) -> Spec | None:
-    """Is the value NaN? The core compares as IEEE says: only a NaN is not at most infinity."""
+    """A test for NaN: in IEEE comparisons, only NaN is not <= infinity."""
     infinity = pa.scalar(math.inf).cast(column.value_type)
     return _test(column, "<=", [infinity], not negated)
 
 
 def is_tested(data_type: pa.DataType) -> bool:
-    """Has the core tests of values of this type?"""
+    """Whether the core can test values of this type."""
     if isinstance(data_type, pa.BaseExtensionType):
         return is_tested(data_type.storage_type)
     if pt.is_dictionary(data_type):
@@ -133,7 +134,7 @@ def is_tested(data_type: pa.DataType) -> bool:
 
 
 def _has_own_nulls(data_type: pa.DataType) -> bool:
-    """Are the nulls of such a column its own, and not those of runs, children or a dictionary?"""
+    """Whether a column's own validity bitmap has all its nulls (not runs or a dictionary)."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _has_own_nulls(data_type.storage_type)
     return not (

@@ -1,4 +1,4 @@
-"""Reads ``SELECT columns FROM t WHERE condition LIMIT n``: what a scan can answer of SQL."""
+"""Parses ``SELECT columns FROM t WHERE condition LIMIT n``: the queries that a scan can answer."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Select:
     """A query of one table.
 
     Attributes:
-        columns: paths of the columns; ``None`` is all of them.
-        count: it is ``count(*)`` that is asked for.
-        where: the condition, as it was written.
+        columns: paths of the columns; ``None`` means all.
+        count: whether the query selects ``count(*)``.
+        where: the text of the condition.
     """
 
     columns: tuple[Path, ...] | None
@@ -37,10 +37,10 @@ class Select:
 
 
 def read_select(text: str, schema: pa.Schema) -> Select:
-    """Understands a query of one table of ``schema``.
+    """Parses a query of one table with ``schema``.
 
     Raises:
-        InvalidArgumentError: it is another query, or has a column that the table lacks.
+        InvalidArgumentError: the query has another form, or an unknown column.
     """
     text = text.strip().removesuffix(";")
     try:
@@ -71,7 +71,7 @@ def _clauses(words: Sequence[Token]) -> dict[str, list[Token]]:
     for token in words[1:]:
         word = token.text.lower() if token.kind in ("word", "sign") else ""
         depth += (word in ("(", "[")) - (word in (")", "]"))
-        # FROM may stand in a condition, as in IS DISTINCT FROM.
+        # FROM also occurs in conditions, as in IS DISTINCT FROM.
         begins = word in _CLAUSES and (word != "from" or clause == "select")
         if depth == 0 and begins and word not in parts:
             clause = word

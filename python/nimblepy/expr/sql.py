@@ -1,7 +1,7 @@
-"""SQL text (the part after WHERE, in DuckDB's dialect) as a filter tree, or as a value.
+"""Converts SQL text (the part after WHERE, in DuckDB's dialect) to a filter tree or a value.
 
-``syntax.py`` parses it, ``bind.py`` finds columns, types and kernels, ``lower.py`` what an index
-understands of it.
+``syntax.py`` parses the text, ``bind.py`` resolves columns, types and kernels, and ``lower.py``
+extracts conditions that indexes can use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_sql(
 ) -> Node:
     """The filter tree of SQL ``text`` over the columns of ``schema``.
 
-    NaN equals itself and is above all numbers, as in DuckDB, PostgreSQL and Spark.
+    NaN equals itself and is greater than all numbers, as in DuckDB, PostgreSQL and Spark.
 
     Args:
         params: values of ``$name`` by name, or of ``$1`` or ``?`` in order.
@@ -55,10 +55,10 @@ def read_sql(
 
 
 class Computed:
-    """What SQL text computes of each row.
+    """A value that SQL text computes for each row.
 
     Attributes:
-        columns: paths of the columns that it reads, each once.
+        columns: paths of the columns that it reads, without repetition.
 
     Raises:
         InvalidArgumentError: as :func:`read_sql`.
@@ -72,17 +72,17 @@ class Computed:
             raise InvalidArgumentError(f"{text!r}: {error}") from error
         self.columns = paths_of(self._term)
 
-    def values(self, batch: pa.RecordBatch, wanted: pa.DataType) -> pa.Array:
-        """The values of a batch, as a cast of SQL makes them ``wanted``.
+    def values(self, batch: pa.RecordBatch, target: pa.DataType) -> pa.Array:
+        """The values for the rows of a batch, cast to ``target`` as in SQL.
 
         Raises:
-            InvalidArgumentError: one cannot be computed, or is none of that type.
+            InvalidArgumentError: a value cannot be computed or cast.
         """
         try:
-            found = full(evaluate(self._term, RowBatch(batch)), batch.num_rows)
-            if found.type == wanted:
-                return found
-            return cast(found, self._term.type, wanted, lenient=False).cast(wanted)
+            computed = full(evaluate(self._term, RowBatch(batch)), batch.num_rows)
+            if computed.type == target:
+                return computed
+            return cast(computed, self._term.type, target, lenient=False).cast(target)
         except pa.ArrowInvalid as error:
             raise InvalidArgumentError(f"{self._text!r}: {error}") from error
 

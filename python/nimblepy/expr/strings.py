@@ -16,9 +16,9 @@ from nimblepy.expr.casts import each_value
 
 
 def with_options(kernel: Callable[..., Value]) -> Callable[..., Value]:
-    """A kernel whose arguments after the first are options of pyarrow's, as one of columns.
+    """Makes a kernel whose options may be columns from a kernel with constant options.
 
-    It is called once for constants, else once for each distinct combination of them.
+    The kernel is called once if all options are constant, otherwise once per distinct combination.
     """
 
     def compute(value: Value, *options: Value) -> Value:
@@ -43,15 +43,15 @@ def with_options(kernel: Callable[..., Value]) -> Callable[..., Value]:
             else:
                 pieces.append(kernel(taken, *given))
             places.append(np.asarray(at))
-        found = next((piece.type for piece in pieces if piece is not None), None)
-        if found is None:
-            found = kernel_type(kernel, value, options)
+        result_type = next((piece.type for piece in pieces if piece is not None), None)
+        if result_type is None:
+            result_type = kernel_type(kernel, value, options)
         filled = [
-            pa.nulls(len(at), found) if piece is None else piece
+            pa.nulls(len(at), result_type) if piece is None else piece
             for piece, at in zip(pieces, places, strict=True)
         ]
         if not filled:
-            return pa.array([], found)
+            return pa.array([], result_type)
         order = np.argsort(np.concatenate(places))
         return pa.concat_arrays(filled).take(pa.array(order))
 
@@ -59,13 +59,13 @@ def with_options(kernel: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def kernel_type(kernel: Callable[..., Value], value: Value, options: tuple[Value, ...]) -> Any:
-    """The type of results, tried on no rows with options that any kernel takes."""
+    """The type of the results, from a call with no rows and sample options."""
     samples = [1 if pa.types.is_integer(option.type) else "a" for option in options]
     return kernel(pa.array([], value.type), *samples).type
 
 
 def substring(value: Value, start: int, length: int | None = None) -> Value:
-    """From a position, which counts from the end where it is negative; as DuckDB has it."""
+    """``substr`` with DuckDB's semantics; a negative position counts from the end."""
     if start > 0:
         start -= 1
     elif start == 0:
@@ -85,7 +85,7 @@ def substring(value: Value, start: int, length: int | None = None) -> Value:
     if start < 0 <= stop:
         return pc.utf8_slice_codeunits(value, start)
     if start < 0:
-        # In two steps: pyarrow starts late where both ends are before the text.
+        # Two steps, because pyarrow is wrong if both ends are before the start of the text.
         return pc.utf8_slice_codeunits(pc.utf8_slice_codeunits(value, 0, stop), start - stop)
     return pc.utf8_slice_codeunits(value, start, stop)
 
@@ -113,80 +113,80 @@ def repeat(value: Value, times: int) -> Value:
 
 
 def is_ascii(value: Value) -> bool:
-    """Whether all characters are one byte, so that the kernels of bytes give the same answers."""
+    """Whether all characters are ASCII, so that kernels for bytes give the same results."""
     data = None if isinstance(value, pa.Scalar) else value.buffers()[2]
     return data is not None and (data.size == 0 or np.frombuffer(data, np.int8).min() >= 0)
 
 
 def faster(kernel: Callable[..., Value], of_ascii: Callable[..., Value]) -> Callable[..., Value]:
-    """A kernel of text that has a quicker one for ASCII."""
+    """A text kernel that uses a faster kernel for ASCII."""
     return lambda value: (of_ascii if is_ascii(value) else kernel)(value)
 
 
-# Places that are looked at together: their hits stay in a processor's cache.
+# Number of positions to test together, so that the results stay in the processor's cache.
 _CACHED = 1 << 16
 
 
 def holds(value: Value, part: str | bytes) -> Value:
-    """Whether a text has a part; quicker than pyarrow's own test."""
-    found = None if isinstance(value, pa.Scalar) else _found_at_once(value, part)
-    return pc.greater_equal(pc.find_substring(value, part), 0) if found is None else found
+    """Whether a text contains a part; faster than pyarrow's own kernel."""
+    result = None if isinstance(value, pa.Scalar) else _found_at_once(value, part)
+    return pc.greater_equal(pc.find_substring(value, part), 0) if result is None else result
 
 
 def _found_at_once(array: pa.Array, part: str | bytes) -> pa.Array | None:
-    """:func:`holds` for all texts as one: two bytes of the part are looked for in all of it.
+    """:func:`holds` for all texts at once: searches two bytes of the part with vector operations.
 
-    pyarrow looks at each byte of each text by itself. ``None`` where there is too little text for
-    that, or where so many places have both bytes that pyarrow is as quick.
+    Returns ``None`` if there is too little text, or if so many positions have both bytes that
+    pyarrow's kernel is as fast.
     """
-    wanted = np.frombuffer(part.encode() if isinstance(part, str) else part, np.uint8)
+    part_bytes = np.frombuffer(part.encode() if isinstance(part, str) else part, np.uint8)
     _, ends, data = array.buffers()
-    if len(wanted) < 2 or len(array) < 1024 or data is None:
+    if len(part_bytes) < 2 or len(array) < 1024 or data is None:
         return None
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     offsets: Any = np.frombuffer(ends, np.int64 if large else np.int32)[array.offset :][
         : len(array) + 1
     ]
     octets = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-    places = len(octets) - len(wanted) + 1
+    places = len(octets) - len(part_bytes) + 1
     if places <= 0:
         return None
-    # The two that are rarest, going by the first texts.
-    often = np.bincount(octets[:4096], minlength=256)[wanted]
+    # Choose the two rarest bytes of the part, by their frequency in the first texts.
+    often = np.bincount(octets[:4096], minlength=256)[part_bytes]
     first, second = np.argsort(often, kind="stable")[:2]
     count, parts = 0, []
     for at in range(0, places, _CACHED):
         end = min(at + _CACHED, places)
         hits = np.zeros(_CACHED, np.bool_)
         here = hits[: end - at]
-        np.equal(octets[at + first : end + first], wanted[first], out=here)
-        here &= octets[at + second : end + second] == wanted[second]
+        np.equal(octets[at + first : end + first], part_bytes[first], out=here)
+        here &= octets[at + second : end + second] == part_bytes[second]
         count += int(np.count_nonzero(here))
-        if count * 4 * len(octets) > end * len(array):  # in every fourth text
+        if count * 4 * len(octets) > end * len(array):  # in more than every fourth text
             return None
         parts.append(np.flatnonzero(here) + at)
     begins = np.concatenate(parts)
-    for i in set(range(len(wanted))) - {first, second}:
-        begins = begins[octets[begins + i] == wanted[i]]
+    for i in set(range(len(part_bytes))) - {first, second}:
+        begins = begins[octets[begins + i] == part_bytes[i]]
     begins += offsets[0]
     row = np.searchsorted(offsets, begins.astype(offsets.dtype), side="right") - 1
-    inside = begins + len(wanted) <= offsets[row + 1]
-    found = np.zeros(len(array), np.bool_)
-    found[row[inside]] = True
+    inside = begins + len(part_bytes) <= offsets[row + 1]
+    has_part = np.zeros(len(array), np.bool_)
+    has_part[row[inside]] = True
     nulls = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
-    return pa.array(found, mask=nulls)
+    return pa.array(has_part, mask=nulls)
 
 
-def position(value: Value, wanted: str) -> Value:
-    """Where a text begins first, 0: nowhere."""
-    found = pc.add(pc.find_substring(value, wanted), 1).cast(pa.int64())
+def position(value: Value, part: str) -> Value:
+    """The 1-based position of the first occurrence of a part; 0 if it does not occur."""
+    positions = pc.add(pc.find_substring(value, part), 1).cast(pa.int64())
     if is_ascii(value):
-        return found
-    return each_value(value, lambda s: None if s is None else s.find(wanted) + 1, pa.int64())
+        return positions
+    return each_value(value, lambda s: None if s is None else s.find(part) + 1, pa.int64())
 
 
 def concatenated(*values: Value) -> Value:
-    """``||`` and, of text, nothing where one is null."""
+    """``||``: concatenates text or bytes; null if an argument is null."""
     large = any(
         pa.types.is_large_string(v.type) or pa.types.is_large_binary(v.type) for v in values
     )
@@ -200,8 +200,8 @@ def concatenated(*values: Value) -> Value:
 
 
 def concat(*values: Value) -> Value:
-    """``concat`` passes over nulls."""
-    # Not null_handling="skip": pyarrow then leaves rows out in which all are null.
+    """``concat``: concatenates text; nulls are ignored."""
+    # Not null_handling="skip": pyarrow then omits rows in which all arguments are null.
     return concatenated(*(pc.coalesce(value, pa.scalar("", value.type)) for value in values))
 
 
@@ -227,7 +227,7 @@ def matches_whole(value: Value, pattern: str, options: str = "") -> Value:
 def like_parts(pattern: str, escape: str | None) -> tuple[str, str]:
     """The literal text before the first wildcard, and the whole pattern as a regular expression.
 
-    Not pc.match_like: it takes backslash for an escape character, which SQL has only on request.
+    pc.match_like cannot be used: it always treats backslash as an escape character.
     """
     if escape is not None and len(escape) > 1:
         raise InvalidArgumentError(f"ESCAPE takes one character, got {escape!r}")
@@ -250,7 +250,7 @@ def like_parts(pattern: str, escape: str | None) -> tuple[str, str]:
 
 
 def _searchable(value: Value) -> Value:
-    """The kernels that look for text take byte strings too, but none of a fixed width."""
+    """Converts fixed-size binary to binary, since the search kernels do not support the former."""
     fixed = pa.types.is_fixed_size_binary(value.type)
     return value.cast(pa.binary()) if fixed else value
 
@@ -262,7 +262,7 @@ def starts_with(value: Value, prefix: str) -> Value:
 def like(value: Value, pattern: str, escape: str | None = None, ignore_case: bool = False) -> Value:
     value = _searchable(value)
     if not ignore_case and escape is None and "_" not in pattern:
-        # Kernels that look for text are faster than expressions.
+        # Substring kernels are faster than regular expressions.
         inner = pattern.strip("%")
         if "%" not in inner and pattern:
             before, after = pattern.startswith("%"), pattern.endswith("%")

@@ -1,10 +1,10 @@
 """Parses the text of a SQL condition, in DuckDB's grammar of expressions.
 
-The tree says what stands where; ``bind.py`` says what it means. Operators, predicates and
-functions are all calls by name, so that one table can list them.
+The tree contains only syntax; ``bind.py`` resolves its meaning. Operators, predicates and functions
+are all calls by name, so one table can list them.
 """
 
-# What is sent back to a generator has the type that it asked for, which mypy cannot know.
+# mypy cannot check the types of values that are sent to generators.
 # mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
@@ -26,13 +26,19 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Syntax:
-    """A part of a condition.
+    """A node of the syntax tree.
 
     Attributes:
-        value: of a name its parts and whether one was quoted; the text of a literal; True, False
-            or None; the name or number of a parameter; the name of a function or operator; the
-            type of a cast and whether it is TRY_CAST; the unit of an interval.
-        start, end: the characters of the text that it was made of.
+        value: depends on ``kind``:
+
+            * a name: its parts, and whether one was quoted;
+            * a literal: its text;
+            * a constant: True, False or None;
+            * a parameter: its name or number;
+            * a call: the name of the function or operator;
+            * a cast: the type, and whether it is TRY_CAST;
+            * an interval: the unit.
+        start, end: the range of characters in the text.
     """
 
     kind: Kind
@@ -43,7 +49,7 @@ class Syntax:
 
 
 class SyntaxFault(Exception):
-    """The text is no condition; ``start`` and ``end`` say where."""
+    """A syntax error in the characters from ``start`` to ``end``."""
 
     def __init__(self, start: int, end: int, reason: str = "") -> None:
         super().__init__(reason)
@@ -52,7 +58,7 @@ class SyntaxFault(Exception):
 
 
 class Token(NamedTuple):
-    """A word, sign, number or quoted text; ``kind`` is the name of its group in the pattern."""
+    """A word, sign, number or quoted text. ``kind`` is the name of a group in the pattern."""
 
     kind: str
     text: str
@@ -73,7 +79,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Words that end what stands before them, and so are no names unless quoted.
+# Reserved words: they are names only if quoted.
 _RESERVED = frozenset(
     {
         *("all", "and", "any", "as", "between", "case", "cast", "collate", "distinct", "else"),
@@ -97,10 +103,10 @@ _SAME = {"==": "=", "!=": "<>", "**": "^", "^@": "starts_with"}
 
 
 def parse(text: str) -> Syntax:
-    """The tree of a condition; nesting of any depth.
+    """Parses a condition, nested to any depth.
 
     Raises:
-        InvalidArgumentError: empty, or not a condition; the message shows where.
+        InvalidArgumentError: the text is empty or has a syntax error; the message shows where.
     """
     if not text.strip():
         raise InvalidArgumentError("filter: the SQL text is empty; write a condition such as x > 3")
@@ -127,10 +133,10 @@ def _message(text: str, fault: SyntaxFault) -> str:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The parts of SQL text, without the space between them.
+    """Splits SQL text into tokens, without white space and comments.
 
     Raises:
-        SyntaxFault: a sign that SQL has not, or a quote that is not closed.
+        SyntaxFault: an unknown sign, or a quote that is not closed.
     """
     at = 0
     while at < len(text):
@@ -165,14 +171,14 @@ class _Parser:
         return self._tokens[self._at]
 
     def _word(self, ahead: int = 0) -> str:
-        """The word or sign that stands next, in lower case."""
+        """The next word or sign, in lower case."""
         if self._at + ahead >= len(self._tokens):
             return ""
         token = self._tokens[self._at + ahead]
         return token.text.lower() if token.kind in ("word", "sign") else ""
 
     def _take(self, *words: str) -> bool:
-        """Takes these words, if all of them stand next."""
+        """Consumes these words if they are next; returns whether they were."""
         if any(self._word(i) != word for i, word in enumerate(words)):
             return False
         self._at += len(words)
@@ -201,7 +207,7 @@ class _Parser:
     # ------------------------------------------------------------------ operators
 
     def _expression(self, least: int) -> Deep[Syntax]:
-        """An expression of operators that bind at least as tightly as ``least``."""
+        """Parses an expression of operators with a precedence of at least ``least``."""
         left = yield self._operand()
         while True:
             following = yield self._continued(left, least)
@@ -210,7 +216,7 @@ class _Parser:
             left = following
 
     def _continued(self, left: Syntax, least: int) -> Deep[Syntax | None]:
-        """``left`` with the operator behind it, ``None`` where none of them binds it."""
+        """Parses an operator after ``left``; ``None`` if its precedence is below ``least``."""
         word = self._word()
         if word in ("and", "or"):
             level = _AND if word == "and" else _OR
@@ -260,35 +266,35 @@ class _Parser:
         negated = self._take("not")
         if self._take("distinct", "from"):
             right = yield self._expression(_COMPARE)
-            found = self._call("is not distinct from", left, right)
-            return found if negated else self._call("not", found)
+            test = self._call("is not distinct from", left, right)
+            return test if negated else self._call("not", test)
         word = self._word()
         if word not in ("null", "unknown", "true", "false"):
             raise self._fault("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
         self._at += 1
-        found = self._call(f"is {'null' if word == 'unknown' else word}", left)
-        return self._call("not", found) if negated else found
+        test = self._call(f"is {'null' if word == 'unknown' else word}", left)
+        return self._call("not", test) if negated else test
 
     def _predicate(self, left: Syntax) -> Deep[Syntax | None]:
         began = self._at
         negated = self._take("not")
         if self._take("in"):
-            found = yield self._in(left)
+            predicate = yield self._in(left)
         elif self._take("between"):
             if self._take("symmetric"):
                 raise self._fault("BETWEEN SYMMETRIC is not supported")
             low = yield self._expression(_OTHER)
             self._expect("and")
-            found = self._call("between", left, low, (yield self._expression(_OTHER)))
+            predicate = self._call("between", left, low, (yield self._expression(_OTHER)))
         elif self._word() in ("like", "ilike"):
             name = self._word()
             self._at += 1
             args = [left, (yield self._expression(_OTHER))]
             if self._take("escape"):
                 args.append((yield self._expression(_OTHER)))
-            found = self._call(name, *args)
+            predicate = self._call(name, *args)
         elif self._take("similar", "to"):
-            found = self._call("~", left, (yield self._expression(_OTHER)))
+            predicate = self._call("~", left, (yield self._expression(_OTHER)))
         elif self._word() == "glob":
             raise self._fault("GLOB is not supported in a filter; use LIKE or regexp_matches")
         else:
@@ -296,7 +302,7 @@ class _Parser:
             if negated:
                 raise self._fault()
             return None
-        return self._call("not", found) if negated else found
+        return self._call("not", predicate) if negated else predicate
 
     def _in(self, left: Syntax) -> Deep[Syntax]:
         if not self._take("("):  # a list
@@ -329,7 +335,7 @@ class _Parser:
         while True:
             token = self._next
             if token.kind in ("number", "text") and self._word(1) in (",", ")"):
-                items.append(self._literal())  # the long lists are of these
+                items.append(self._literal())  # fast path: long lists usually have literals
             else:
                 items.append((yield self._expression(0)))
             if not self._take(","):
@@ -357,7 +363,7 @@ class _Parser:
             self._expect(")")
             if len(items) > 1:
                 return self._made("row", None, tuple(items), start)
-            # With its brackets, so that messages quote it whole.
+            # Include the parentheses, so that messages show them.
             return replace(items[0], start=start, end=self._tokens[self._at - 1].end)
         if self._take("["):
             items = [] if self._word() == "]" else (yield self._items())
@@ -430,7 +436,7 @@ class _Parser:
                 return self._made("name", (tuple(parts), quoted), (), start)
 
     def _typed_literal(self) -> Syntax | None:
-        """``DATE '2024-01-01'`` and the like."""
+        """Parses a typed literal such as ``DATE '2024-01-01'``; ``None`` if it is not one."""
         began, start = self._at, self._next.start
         if self._next.kind != "word":
             return None
@@ -445,7 +451,7 @@ class _Parser:
         return self._made("cast", (target, False), (self._literal(),), start)
 
     def _type(self) -> str:
-        """A type's name in lower case, with its sizes."""
+        """Parses a type; returns its name in lower case, with sizes."""
         if self._next.kind not in ("word", "quoted"):
             raise self._fault("expected a type")
         name = self._next.text.strip('"').lower()
@@ -470,7 +476,7 @@ class _Parser:
         return name
 
     def _case(self) -> Deep[Syntax]:
-        """Arguments: conditions and values in turn, then the value of ELSE."""
+        """Parses CASE. The arguments alternate conditions and values; the last is that of ELSE."""
         start = self._next.start
         self._expect("case")
         subject = None if self._word() == "when" else (yield self._expression(0))
@@ -522,9 +528,9 @@ class _Parser:
         elif name == "trim":
             name, args = yield self._trim()
         elif name == "position":
-            wanted = yield self._expression(_OTHER)
+            part_syntax = yield self._expression(_OTHER)
             self._expect("in")
-            args = [(yield self._expression(0)), wanted]
+            args = [(yield self._expression(0)), part_syntax]
         else:
             args = [] if self._word() == ")" else (yield self._items())
             if name in ("substring", "substr") and self._take("from"):

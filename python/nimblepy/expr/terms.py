@@ -1,15 +1,15 @@
-"""What SQL text computes: a tree of typed values, and its evaluation over rows.
+"""Terms: the typed tree of a SQL expression, and its evaluation over rows.
 
 =======  ==================================================================================
 Lit      a constant
 Col      a column
-Call     a kernel of other terms; by its name a filter recognises comparisons and the like
-Case     the value of the first condition that holds
+Call     a kernel applied to other terms; the name lets ``lower.py`` recognise comparisons
+Case     the value of the first condition that is true
 =======  ==================================================================================
 
-What reads no column is computed once, when the tree is made. Evaluation calls each kernel once for
-a batch; where that fails, conditions are asked one after the other, and what they guard is computed
-only for the rows that get there, as in ``CASE WHEN s <> '' THEN CAST(s AS INT) END``.
+Terms without columns are computed once, when the tree is built. Evaluation calls each kernel once
+per batch. If a kernel fails, conditions are evaluated one after the other, and guarded terms only
+for the rows that reach them, as in ``CASE WHEN s <> '' THEN CAST(s AS INT) END``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BOOL = pa.bool_()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lit:
-    """``quoted``: a text in quotes, which takes the type of what it is compared with."""
+    """A constant. ``quoted`` marks quoted text, which converts to the type of the other side."""
 
     value: pa.Scalar
     type: pa.DataType
@@ -49,7 +49,7 @@ class Col:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """``text`` is the part of the filter that it was made of."""
+    """A call of a kernel. ``text`` is the corresponding part of the filter, for messages."""
 
     name: str
     kernel: Callable[..., Value]
@@ -60,7 +60,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """Conditions and values in turn, then the value where none holds."""
+    """A CASE. ``args`` alternates conditions and values; the last is the value of ELSE."""
 
     args: tuple[Term, ...]
     type: pa.DataType
@@ -73,7 +73,7 @@ _FAULTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, Over
 
 
 class RowBatch:
-    """Rows to evaluate terms over; a column is converted for kernels once."""
+    """Rows to evaluate terms over. Each column is converted for the kernels only once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -84,11 +84,11 @@ class RowBatch:
 
     @property
     def batch(self) -> pa.RecordBatch:
-        """All columns, in types that pyarrow's expressions take."""
+        """All columns, in types that pyarrow's expressions support."""
         return evaluable(self._batch)
 
     def raw(self, path: Path) -> pa.Array:
-        """A column as it is stored, or as kernels take it."""
+        """A column as it is stored, or in its plain type."""
         column = self._batch.column(path[0])
         if isinstance(column, pa.ExtensionArray) and len(path) > 1:
             column = column.storage
@@ -98,18 +98,18 @@ class RowBatch:
 
     def column(self, path: Path) -> pa.Array:
         """A column in its plain type."""
-        found = self._columns.get(path)
-        if found is None:
-            found = self._columns[path] = plain(self.raw(path))
-        return found
+        column = self._columns.get(path)
+        if column is None:
+            column = self._columns[path] = plain(self.raw(path))
+        return column
 
     def where(self, mask: pa.Array) -> RowBatch:
-        """Some of the rows."""
+        """The rows that ``mask`` selects."""
         return _SomeRows(self, mask)
 
 
 class _SomeRows(RowBatch):
-    """Rows of a batch; a column is cut when it is asked for."""
+    """Selected rows of a batch. Columns are filtered lazily."""
 
     def __init__(self, rows: RowBatch, mask: pa.Array) -> None:
         self._rows = rows
@@ -135,32 +135,32 @@ def call(
     *,
     strict: bool = True,
 ) -> Term:
-    """A call, or its value where all arguments are known.
+    """A call term, or a constant if all arguments are constant.
 
     Args:
-        strict: it is null where an argument is.
+        strict: whether the result is null if an argument is null.
 
     Raises:
-        InvalidArgumentError: the kernel does not take such arguments.
+        InvalidArgumentError: the kernel does not support these arguments.
     """
     try:
         if all(isinstance(arg, Lit) for arg in args):
             try:
-                found = _of_constants(kernel, [arg.value for arg in args if isinstance(arg, Lit)])
-                return Lit(found, found.type)
+                result = _of_constants(kernel, [arg.value for arg in args if isinstance(arg, Lit)])
+                return Lit(result, result.type)
             except (*_FAULTS, InvalidArgumentError):
                 if any(isinstance(arg, Lit) and arg.quoted for arg in args):
                     raise
-                # It may never be asked for, as behind a condition that does not hold.
-        known = not all(isinstance(arg, Lit) for arg in args)
+                # Not an error yet: the value may not be needed, as in a CASE branch.
+        mixed = not all(isinstance(arg, Lit) for arg in args)
         samples = [
-            arg.value if known and isinstance(arg, Lit) else empty(plain_type(arg.type))
+            arg.value if mixed and isinstance(arg, Lit) else empty(plain_type(arg.type))
             for arg in args
         ]
-        found = kernel(*samples).type
+        result = kernel(*samples).type
         if strict and any(isinstance(arg, Lit) and not arg.value.is_valid for arg in args):
-            return Lit(pa.scalar(None, found), found)
-        return Call(name, kernel, args, found, text)
+            return Lit(pa.scalar(None, result), result)
+        return Call(name, kernel, args, result, text)
     except _FAULTS as error:
         raise InvalidArgumentError(f"{text}: {error}") from error
     except InvalidArgumentError as error:
@@ -180,23 +180,23 @@ def or_(*args: Value) -> Value:
 
 
 def paths_of(term: Term) -> tuple[Path, ...]:
-    """Paths of the columns that a term reads, each once."""
-    found: dict[Path, None] = {}
+    """Paths of the columns that a term reads, without repetition."""
+    paths: dict[Path, None] = {}
     waiting: list[Term] = [term]
     while waiting:
         item = waiting.pop()
         if isinstance(item, Col):
-            found[item.column.path] = None
+            paths[item.column.path] = None
         elif not isinstance(item, Lit):
             waiting.extend(reversed(item.args))
-    return tuple(found)
+    return tuple(paths)
 
 
 def evaluate(term: Term, rows: RowBatch) -> Value:
-    """The value of ``term`` for each row; a scalar where it is the same for all.
+    """The value of ``term`` for each row; a scalar if all rows have the same value.
 
     Raises:
-        InvalidArgumentError: it has none for some row, such as a cast that fails.
+        InvalidArgumentError: the value cannot be computed for a row, such as a failing cast.
     """
     return run(_evaluate(term, rows))
 
@@ -234,81 +234,81 @@ def _evaluate(term: Term, rows: RowBatch) -> Deep[Value]:
 
 def _chosen(case: Case, values: list[Value], rows: int) -> Value:
     branches = [*values[1::2], values[-1]]
-    wanted = case.type
-    if pt.is_integer(wanted) and any(pt.is_decimal(branch.type) for branch in branches):
-        wanted = pa.decimal256(76, 0)  # integers that did not fit theirs
-    elif pt.is_decimal(wanted) and (max(map(_whole, branches)) > _whole(wanted)):
-        wanted = pa.decimal256(76, wanted.scale)
+    target = case.type
+    if pt.is_integer(target) and any(pt.is_decimal(branch.type) for branch in branches):
+        target = pa.decimal256(76, 0)  # an integer overflowed 64 bits
+    elif pt.is_decimal(target) and (max(map(_whole, branches)) > _whole(target)):
+        target = pa.decimal256(76, target.scale)
     try:
-        *rest, last = (settled(branch, wanted) for branch in branches)
+        *rest, last = (settled(branch, target) for branch in branches)
     except pa.ArrowInvalid:
-        if not pt.is_decimal(wanted):
+        if not pt.is_decimal(target):
             raise
-        *rest, last = (settled(branch, _roomy(wanted)) for branch in branches)
-    found = full(last, rows)
+        *rest, last = (settled(branch, _roomy(target)) for branch in branches)
+    chosen = full(last, rows)
     for holds, value in zip(reversed(values[:-1:2]), reversed(rest), strict=True):
-        found = pc.if_else(pc.fill_null(full(holds, rows), False), value, found)
-    return found
+        chosen = pc.if_else(pc.fill_null(full(holds, rows), False), value, chosen)
+    return chosen
 
 
 def _roomy(data_type: pa.DataType) -> pa.DataType:
-    """A type for numbers of which some have more digits than their type says."""
+    """A decimal type of maximum precision; kernels may return wider decimals than declared."""
     return pa.decimal256(76, data_type.scale) if pt.is_decimal(data_type) else data_type
 
 
 def _whole(value: Value | pa.DataType) -> int:
-    """Digits before the point."""
+    """Digits before the decimal point."""
     data_type = value if isinstance(value, pa.DataType) else value.type
     return int(data_type.precision - data_type.scale) if pt.is_decimal(data_type) else 0
 
 
-def settled(value: Value, wanted: pa.DataType) -> Value:
-    """A branch in the type of all; decimals in a type that pyarrow chooses between."""
-    if pt.is_decimal(value.type) and pt.is_decimal(wanted):
+def settled(value: Value, target: pa.DataType) -> Value:
+    """Casts a branch of a CASE to the common type."""
+    if pt.is_decimal(value.type) and pt.is_decimal(target):
         value = widened(value)
-    if pt.is_integer(value.type) and pt.is_decimal(wanted):
+    if pt.is_integer(value.type) and pt.is_decimal(target):
         value = value.cast(pa.decimal128(20, 0))
-    return value if value.type == wanted else value.cast(wanted)
+    return value if value.type == target else value.cast(target)
 
 
 def _guarded(case: Case, rows: RowBatch) -> Deep[Value]:
-    """A CASE of which some branches have values only where their conditions hold."""
-    wanted = _roomy(case.type)
-    found = pa.nulls(len(rows), wanted)
-    left = pa.repeat(pa.scalar(True), len(rows))
+    """Evaluates a CASE whose branches fail for rows that do not satisfy their condition."""
+    target = _roomy(case.type)
+    result = pa.nulls(len(rows), target)
+    undecided = pa.repeat(pa.scalar(True), len(rows))
     for i in range(0, len(case.args), 2):
         last = i + 1 == len(case.args)
-        taken = left
+        taken = undecided
         if not last:
-            part = rows.where(left)
+            part = rows.where(undecided)
             holds = yield _evaluate(case.args[i], part)
             holds = pc.fill_null(full(holds, len(part)), False)
-            taken = pc.replace_with_mask(left, left, holds)
+            taken = pc.replace_with_mask(undecided, undecided, holds)
         part = rows.where(taken)
-        if len(part):  # what is the same for all rows would fail for none as well
+        if len(part):  # a constant branch could fail even without rows
             value = yield _evaluate(case.args[i if last else i + 1], part)
-            value = settled(full(value, len(part)), wanted)
-            found = _placed(found, taken, value)
-        left = pc.and_not(left, taken)
-    return found
+            value = settled(full(value, len(part)), target)
+            result = _placed(result, taken, value)
+        undecided = pc.and_not(undecided, taken)
+    return result
 
 
 def _placed(into: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
-    """``values`` at the rows of ``mask``."""
+    """Replaces the rows of ``into`` that ``mask`` selects by ``values``, in order."""
     at = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
     return pc.if_else(mask, values.take(pc.if_else(mask, at, None)), into)
 
 
 def _decided(node: Call, rows: RowBatch) -> Deep[Value]:
-    """AND or OR, each side asked only where those before it have not decided."""
+    """AND or OR; each argument is evaluated only for rows that earlier ones did not decide."""
     decides = node.name == "or"
-    found = pa.repeat(pa.scalar(not decides), len(rows))
+    result = pa.repeat(pa.scalar(not decides), len(rows))
     for arg in node.args:
-        open_ = pc.fill_null(pc.not_equal(found, decides), True)
+        open_ = pc.fill_null(pc.not_equal(result, decides), True)
         part = rows.where(open_)
         if not len(part):
             break
         value = yield _evaluate(arg, part)
-        value = _placed(found, open_, full(value, len(part)))
-        found = node.kernel(found, value)
-    return found
+        value = _placed(result, open_, full(value, len(part)))
+        result = node.kernel(result, value)
+    return result

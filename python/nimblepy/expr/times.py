@@ -1,4 +1,4 @@
-"""Dates, timestamps and intervals. Zoned timestamps are taken apart in their column's zone."""
+"""Functions of dates, timestamps and intervals. Zoned timestamps use the zone of their column."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _years(by: int, offset: int = 0) -> Callable[[Value], Value]:
 
 
 def _clock(kernel: Callable[..., Value]) -> Callable[..., Value]:
-    """Of dates the part of a clock is that of midnight."""
+    """Makes a kernel for times of day support dates, which count as midnight."""
 
     def compute(value: Value) -> Value:
         return kernel(value.cast(pa.timestamp("us")) if pt.is_date(value.type) else value)
@@ -116,7 +116,7 @@ _OF_TIME = ("hour", "minute", "second", "millisecond", "microsecond", "epoch")
 
 
 def part(name: str, value: Value) -> Value:
-    """EXTRACT: an integer; a float for the epoch."""
+    """``EXTRACT``: returns an integer, or a float for ``epoch``."""
     kernel = PARTS.get(unit_named(name))
     if kernel is None:
         raise InvalidArgumentError(f"unknown part {name!r}; there are {', '.join(PARTS)}")
@@ -139,13 +139,13 @@ _TRUNCATED = {
 
 
 def truncate(name: str, value: Value) -> Value:
-    """date_trunc: a timestamp of microseconds, in the zone of ``value``."""
-    found = _TRUNCATED.get(unit_named(name))
-    if found is None:
+    """``date_trunc``: returns a timestamp in microseconds, in the zone of ``value``."""
+    truncation = _TRUNCATED.get(unit_named(name))
+    if truncation is None:
         units = ", ".join(_TRUNCATED)
         raise InvalidArgumentError(f"cannot truncate to {name!r}; there are {units}")
     stamp = value.cast(pa.timestamp("us", getattr(value.type, "tz", None)), safe=False)
-    return pc.floor_temporal(stamp, found[0], found[1])
+    return pc.floor_temporal(stamp, truncation[0], truncation[1])
 
 
 _BETWEEN = {
@@ -157,7 +157,7 @@ _BETWEEN = {
 
 
 def difference(name: str, start: Value, end: Value) -> Value:
-    """date_diff: how many boundaries of the unit lie between the two."""
+    """``date_diff``: the number of boundaries of the unit between two times."""
     unit = unit_named(name)
     if unit == "month":
         months = [add(multiply(pc.year(v), pa.scalar(12)), pc.month(v)) for v in (start, end)]
@@ -183,10 +183,10 @@ def interval(months: int, days: int, micros: int) -> pa.Scalar:
 
 
 def parse_interval(text: str, unit: str | None = None) -> pa.Scalar:
-    """An interval as SQL writes it: ``1 day 2 hours``, ``01:02:03``, or a number of ``unit``.
+    """Parses a SQL interval: ``1 day 2 hours``, ``01:02:03``, or a number of ``unit``.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: the text is not an interval.
     """
     if unit is not None:
         text = f"{text} {unit}"
@@ -212,7 +212,7 @@ def parse_interval(text: str, unit: str | None = None) -> pa.Scalar:
 
 
 def _as_parts(value: Value) -> tuple[Any, Any, Any]:
-    """Months, days and microseconds: numbers of one interval, or arrays of many."""
+    """Months, days and microseconds, as numbers for a scalar or as arrays for an array."""
     if isinstance(value, pa.Scalar) and pt.is_interval(value.type):
         months, days, nanos = value.as_py()
         return months, days, nanos // 1000
@@ -227,7 +227,7 @@ def _as_parts(value: Value) -> tuple[Any, Any, Any]:
 
 
 def comparable_interval(value: Value) -> Value:
-    """Microseconds of an interval, in which a month has 30 days; as DuckDB compares them."""
+    """Converts an interval to microseconds; as in DuckDB's comparisons, a month has 30 days."""
     months, days, micros = _as_parts(value)
     total = (months * 30 + days) * _DAY + micros
     if isinstance(value, pa.Scalar):
@@ -236,7 +236,7 @@ def comparable_interval(value: Value) -> Value:
 
 
 def add_interval(value: Value, by: Value, sign: int = 1) -> Value:
-    """A date or timestamp and an interval: a timestamp; months end with the shorter month."""
+    """Adds an interval to a date or timestamp; the day is limited to the length of the month."""
     rows = rows_of(value, by)
     stamp = full(value, rows)
     nulls = np.asarray(pc.or_(full(pc.is_null(stamp), rows), full(pc.is_null(by), rows)))
@@ -272,12 +272,12 @@ def add_interval(value: Value, by: Value, sign: int = 1) -> Value:
 
 
 def add_days(value: Value, days: Value) -> Value:
-    found = add(value.cast(pa.int32()), days)
-    return found.cast(pa.int32()).cast(pa.date32())
+    days_since_epoch = add(value.cast(pa.int32()), days)
+    return days_since_epoch.cast(pa.int32()).cast(pa.date32())
 
 
 def subtract_times(left: Value, right: Value) -> Value:
-    """The days between dates; the time between timestamps, as a duration."""
+    """The number of days between dates, or the duration between timestamps."""
     if pt.is_date(left.type) and pt.is_date(right.type):
         return pc.subtract(left.cast(pa.int32()).cast(pa.int64()), right.cast(pa.int32()))
     ticks = [v.cast(pa.timestamp("us", getattr(v.type, "tz", None)), safe=False).cast(pa.int64())
