@@ -260,3 +260,19 @@ def test_clients_that_try_again_themselves_are_not_made_to(store: Any, data: pa.
     memory = MemoryFileSystem()
     put(memory, "/once.nimble", data.slice(0, 10))
     assert locate("/once.nimble", memory).open().retries is not None
+
+
+def test_messages_name_the_uri(
+    server: Server, data: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The message named "nope.nimble", and of a bucket that is not there it had the store's XML.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    for name, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    with pytest.raises(FileNotFoundError, match=f"^s3://{BUCKET}/a/nope.nimble: no such object"):
+        nb.open(f"s3://{BUCKET}/a/nope.nimble")
+    with pytest.raises(OSError, match=r"^s3://no-such-bucket/x\.nimble: there is no such bucket$"):
+        nb.write(data, "s3://no-such-bucket/x.nimble")
+    with pytest.raises(OSError, match=r"s3://no-such-bucket/x\.nimble") as caught:
+        nb.open("s3://no-such-bucket/x.nimble")
+    assert "<?xml" not in str(caught.value)

@@ -10,6 +10,7 @@ import functools
 import importlib.util
 import os
 import queue
+import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -56,7 +57,7 @@ def names(store: ObjectStore, folder: str) -> list[str]:
     try:
         found = obstore.list_with_delimiter(store, folder or None)
     except Exception as error:
-        raise translate_error(error, folder) from error
+        raise translate_error(error, store, folder) from error
     paths = [*(item["path"] for item in found["objects"]), *found["common_prefixes"]]
     return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
@@ -76,7 +77,7 @@ def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
             for item in page
         ]
     except Exception as error:
-        raise translate_error(error, folder) from error
+        raise translate_error(error, store, folder) from error
 
 
 def is_prefix(store: ObjectStore, folder: str) -> bool:
@@ -86,7 +87,7 @@ def is_prefix(store: ObjectStore, folder: str) -> bool:
     try:
         return bool(next(obstore.list(store, folder or None, chunk_size=1), []))
     except Exception as error:
-        raise translate_error(error, folder) from error
+        raise translate_error(error, store, folder) from error
 
 
 def read(store: ObjectStore, path: str) -> bytes:
@@ -96,7 +97,7 @@ def read(store: ObjectStore, path: str) -> bytes:
     try:
         return bytes(obstore.get(store, path).bytes())
     except Exception as error:
-        raise translate_error(error, path) from error
+        raise translate_error(error, store, path) from error
 
 
 def write(store: ObjectStore, path: str, data: bytes) -> None:
@@ -106,7 +107,7 @@ def write(store: ObjectStore, path: str, data: bytes) -> None:
     try:
         obstore.put(store, path, data, use_multipart=False)
     except Exception as error:
-        raise translate_error(error, path) from error
+        raise translate_error(error, store, path) from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -131,18 +132,48 @@ def _store(root: str, process: int) -> Any:
     return make(root, client_options=options, retry_config=retries)
 
 
-def translate_error(error: Exception, name: str) -> Exception:
-    """The error of the standard kind that obstore's stands for, with the object's name."""
+_REPLACED = "replaced since it was opened; open it again"
+# By the class of a store: its scheme, and what its configuration calls the root.
+_ROOTS = {
+    "S3Store": ("s3", "bucket"),
+    "GCSStore": ("gs", "bucket"),
+    "AzureStore": ("az", "container_name"),
+}
+
+
+def uri_of(store: Any, path: str) -> str:
+    """The URI of an object, for messages; its path if the store does not say where it is."""
+    scheme, key = _ROOTS.get(type(store).__name__, ("", ""))
+    try:
+        root = store.config[key] if scheme else None
+        inner = "/".join(part for part in (str(store.prefix or ""), path) if part)
+    except (AttributeError, KeyError, TypeError):
+        return path
+    return path if root is None else f"{scheme}://{root}/{inner}"
+
+
+def translate_error(error: Exception, store: Any, path: str) -> Exception:
+    """The error of the standard kind that obstore's stands for, with the object's URI."""
     from obstore import exceptions
 
-    reason = str(error).split("\n")[0][:300]
+    name, text = uri_of(store, path), str(error)
+    if "NoSuchBucket" in text:
+        return FileNotFoundError(f"{name}: there is no such bucket")
+    reason = _without_xml(text.split("\n")[0])[:300]
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(f"{name}: no such object ({reason})")
     if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
         return PermissionError(f"{name}: the store refuses access ({reason})")
     if isinstance(error, exceptions.PreconditionError):
-        return StaleFileError(f"{name}: replaced since it was opened; open it again")
+        return StaleFileError(f"{name}: {_REPLACED}")
     return OSError(f"{name}: {reason}")
+
+
+def _without_xml(text: str) -> str:
+    """An answer of a store in words: of its XML only the message."""
+    head, mark, xml = text.partition("<?xml")
+    found = re.search(r"<Message>(.*?)</Message>", xml, re.DOTALL)
+    return head + (found[1] if found else "") if mark else text
 
 
 class StoredObject:
@@ -163,7 +194,7 @@ class StoredObject:
             answer = self._tail(size)
             meta, data = answer.meta, bytes(answer.bytes())
         except Exception as error:
-            raise translate_error(error, self._path) from error
+            raise translate_error(error, self._store, self._path) from error
         self._etag = meta["e_tag"]
         self._version = _version(meta)
         return meta["size"], data
@@ -195,9 +226,9 @@ class StoredObject:
             found = _version(answer.meta)
             data = memoryview(answer.bytes())
         except Exception as error:
-            raise translate_error(error, self._path) from error
+            raise translate_error(error, self._store, self._path) from error
         if found != self._version:
-            raise StaleFileError(f"{self._path}: replaced since it was opened; open it again")
+            raise StaleFileError(f"{uri_of(self._store, self._path)}: {_REPLACED}")
         return data
 
 
@@ -242,7 +273,7 @@ class ObjectSink:
             obstore.put(self._store, self._path, self._taken(), use_multipart=True)
         except Exception as error:
             if not self._aborted:
-                self._error = translate_error(error, self._path)
+                self._error = translate_error(error, self._store, self._path)
             # who waits for room in the queue must get to see the error
             while not self._ended and self._pieces.get() is not None:
                 pass

@@ -55,7 +55,7 @@ class Retries:
     attempts: int = 5
     first_delay: float = 0.05
     most_delay: float = 2.0
-    seconds: float = 60.0
+    seconds: float = 30.0
 
     def run(self, request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
         """Delays double and are shortened at random, so that many readers do not come back at once.
