@@ -277,8 +277,8 @@ def write(
             of pyarrow, a dict of columns (numpy arrays of two dimensions are vectors), an iterable
             of batches, frames or rows as dicts; or where it is: a path, directory, glob or a list
             of them, as :func:`convert` takes them.
-        progress: ``True`` for a progress bar, or called as ``progress(rows_done, rows_total)``;
-            ``rows_total`` is ``None`` where it is not known.
+        progress: ``True`` for a bar on a terminal, and in Jupyter if ipywidgets is installed; or
+            called as ``progress(rows_done, rows_total)``; ``rows_total`` is ``None`` if unknown.
 
     The other arguments are those of :class:`Writer`.
 

@@ -31,7 +31,8 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
         return source
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidArgumentError(
-            f"expected a File, a Dataset, or the path or URI of one, got {type(source).__name__}"
+            "expected a File, a Dataset, a Table, or the path or URI of a file or dataset, got "
+            f"{type(source).__name__}"
         )
     text = os.fspath(source)
     if text.endswith(".nimble"):
@@ -49,6 +50,7 @@ def index_join(
     """:meth:`nimblepy.File.index_join` of ``file``, which says what the arguments mean.
 
     Args:
-        file: a :class:`File` or :class:`Dataset`, or the path or URI of one.
+        file: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
+            dataset.
     """
     return as_rows(file).index_join(probe, **join)

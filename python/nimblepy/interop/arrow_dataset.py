@@ -21,7 +21,8 @@ def arrow_dataset(source: Source, *, filesystem: FileSystem | None = None) -> ds
     numbers in filters, as these engines have it; over a dataset of pyarrow's own, DuckDB loses NaN.
 
     Args:
-        source: a :class:`File`, a :class:`Dataset`, or the path or URI of one.
+        source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file
+            or dataset. Of a table, the snapshot of the handle.
         filesystem: a pyarrow or fsspec file system of the path, as for :func:`nimblepy.open`.
 
     Returns:

@@ -19,14 +19,15 @@ Connection = TypeVar("Connection", bound=Registers)
 
 
 def duckdb(connection: Connection, **views: Source) -> Connection:
-    """Makes files and datasets views of a DuckDB connection, which pushes columns and filters in.
+    """Makes files, datasets and tables views of a DuckDB connection, which pushes columns and
+    filters into them.
 
     What is pushed, and what DuckDB does itself: :func:`nimblepy.arrow_dataset`.
 
     Args:
         connection: of DuckDB; the module ``duckdb`` is its default connection.
-        views: for each name of a view a :class:`File`, a :class:`Dataset`, or the path or URI of
-            one.
+        views: for each name of a view a :class:`File`, :class:`Dataset` or :class:`Table`; or the
+            path or URI of a file or dataset. The view of a table follows ``table.refresh()``.
 
     Returns:
         ``connection``.

@@ -24,7 +24,8 @@ def scan_polars(source: Source, *, filesystem: FileSystem | None = None) -> pl.L
     evaluates the whole filter again on what is left, so results are exactly polars' own.
 
     Args:
-        source: a :class:`File`, a :class:`Dataset`, or the path or URI of one.
+        source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file
+            or dataset. Of a table, the snapshot of the handle.
         filesystem: a pyarrow or fsspec file system of the path, as for :func:`nimblepy.open`.
 
     Raises:
