@@ -94,6 +94,17 @@ def test_a_table_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
         other.to_table(filter="id = 50")
 
 
+def test_an_expiry_in_a_store_counts_bytes(connected: Callable[[], nb.Catalog]) -> None:
+    # It said 0 bytes of any file in a store.
+    table = written(connected(), 3, primary_key="id")
+    sizes = {row["path"]: row["bytes"] for row in table.census().to_pylist()}
+    table.overwrite(rows(0, 5))
+    planned = table.expire(keep=1, dry_run=True)
+    done = table.expire(keep=1)
+    assert done == planned
+    assert done.bytes == sum(sizes[path] for path in done.files) > 0
+
+
 def test_an_expiry_in_a_store_is_resumed(
     connected: Callable[[], nb.Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +122,7 @@ def test_an_expiry_in_a_store_is_resumed(
     assert not all(again.census()["reachable"].to_pylist())
     done = again.expire(keep=1)
     assert done.files
+    assert done.bytes > 0
     assert done.snapshots == ()
     assert all(again.census()["reachable"].to_pylist())
     assert again.num_rows == 5

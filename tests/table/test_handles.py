@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import multiprocessing
+import os
 import pickle
 import random
 import sys
@@ -13,11 +14,13 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
 from nimblepy.files import versions
 from nimblepy.table import table as table_module
+from nimblepy.table.reading import plan
 
 
 @pytest.fixture
@@ -282,3 +285,98 @@ def _share(lake: nb.Catalog, table: nb.Table, *, seconds: float, seed: int) -> N
     assert committed
     table.refresh()
     assert len(table.lookup(sorted(committed))) == len(committed)
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_scans_pickle(lake: nb.Catalog, data_format: Any) -> None:
+    # "cannot pickle 'FileSet' object": scans of files could be sent to other processes, those of
+    # tables could not.
+    table = lake.create_table(
+        "a.d", rows(*range(100)), primary_key="k", partition_by=["bucket(4, k)"],
+        data_format=data_format,
+    )  # fmt: skip
+    table.delete("k < 10")
+    with table.alter() as alter:
+        alter.add_column("w", pa.int64(), default=7)
+    for scan in (
+        table.scan(),
+        table.scan(["w", "k"], filter="k > 90"),
+        table.scan(filter="v >= $least", params={"least": 50}, limit=7, offset=2),
+        table.scan(row_range=(5, 50), batch_rows=3),
+        table.at(snapshot=table.snapshot).scan(),
+    ):
+        again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(scan))))
+        assert again.to_table().equals(scan.to_table())
+        assert again.to_table().num_rows > 0
+    with table.transaction() as tx:
+        tx.upsert(rows(1000))
+        with pytest.raises(TypeError, match="transaction"):
+            pickle.dumps(tx.scan())
+
+
+def _first_batch(table: nb.Table) -> Any:
+    reader = table.scan(batch_rows=1, threads=1).to_reader()
+    reader.read_next_batch()
+    return reader
+
+
+READS = {
+    "get": lambda table: table.get(3),
+    "lookup": lambda table: table.lookup([3, 4]),
+    "count": lambda table: table.count([3, 4]),
+    "count_rows": lambda table: table.count_rows("v > 2"),
+    "scan": lambda table: table.to_table(),
+    "filter": lambda table: table.to_table(filter="v > 2"),
+    "take": lambda table: table.take([0, 1]),
+    "range": lambda table: table.range(1, 3),
+    "sample": lambda table: table.sample(0.5),
+    "num_rows": lambda table: table.num_rows,
+    "reader": lambda table: _first_batch(table).read_all(),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_a_read_of_an_expired_snapshot_says_so(
+    lake: nb.Catalog, what: str, data_format: Any
+) -> None:
+    # It was a FileNotFoundError of some data file, as if the file had been lost.
+    table = lake.create_table(
+        "a.d", rows(*range(10)), primary_key="k", partition_by="bucket(4, k)",
+        data_format=data_format,
+    )  # fmt: skip
+    table.delete(keys=[9])
+    table = lake.table("a.d")
+    other = lake.table("a.d")
+    other.overwrite(rows(3, 4))
+    other.expire(keep=1)
+    plan.clear_caches()
+    with pytest.raises(nb.StaleFileError, match=rf"a\.d: snapshot {table.snapshot} .*refresh\(\)"):
+        READS[what](table)
+    READS[what](table.refresh())
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_a_reader_says_that_its_snapshot_expired(lake: nb.Catalog, data_format: Any) -> None:
+    table = lake.create_table(
+        "a.d", rows(*range(10)), partition_by="k", data_format=data_format
+    )  # fmt: skip
+    reader = _first_batch(table)
+    other = lake.table("a.d")
+    other.overwrite(rows(3))
+    other.expire(keep=1)
+    with pytest.raises(nb.StaleFileError, match=r"snapshot \d+ has expired"):
+        reader.read_all()
+
+
+def test_a_lost_file_is_not_taken_for_an_expired_snapshot(lake: nb.Catalog) -> None:
+    lake.create_table("a.d", rows(*range(10)), primary_key="k")
+    table = lake.table("a.d")
+    path = table.census().filter(pc.field("kind") == "data")["path"][0].as_py()
+    os.remove(path)
+    with pytest.raises(
+        FileNotFoundError, match=f"a.d: .*{table.snapshot} still names it"
+    ) as raised:
+        table.get(3)
+    assert raised.value.filename == path
+    assert "a.d" in str(raised.value)

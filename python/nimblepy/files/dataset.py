@@ -136,8 +136,13 @@ class DatasetVersion(FilesSource):
         filesystem: Any,
         open_files: OpenFiles[File],
         open_file: Callable[[str], File],
+        pickled: tuple[Any, ...],
     ) -> None:
-        """``open_file`` opens a file by its name in the directory."""
+        """
+        Args:
+            open_file: opens a file by its name in the directory.
+            pickled: what another process opens the version by.
+        """
         super().__init__()
         self._directory = directory
         self._remote = filesystem
@@ -146,6 +151,10 @@ class DatasetVersion(FilesSource):
         self.bounds = manifest.bounds if manifest.cluster_by else None
         self.open_files = open_files
         self._open_file = open_file
+        self._pickled = pickled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen_version, self._pickled
 
     @property
     def schema(self) -> pa.Schema:
@@ -252,8 +261,17 @@ class Dataset(VersionedRows[DatasetVersion]):
 
     def _version(self, manifest: Manifest) -> DatasetVersion:
         return DatasetVersion(
-            self._directory, manifest, self._remote, self._open_files, self._open_file
+            self._directory,
+            manifest,
+            self._remote,
+            self._open_files,
+            self._open_file,
+            self._pickled(manifest),
         )
+
+    def _pickled(self, manifest: Manifest) -> tuple[Any, ...]:
+        source = self._source if self._remote is not None else self._directory
+        return source, manifest.version or None, self._options
 
     @property
     def current(self) -> DatasetVersion:
@@ -318,9 +336,7 @@ class Dataset(VersionedRows[DatasetVersion]):
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        version = self.version or None
-        source = self._source if self._remote is not None else self._directory
-        return _reopen, (source, version, self._options)
+        return _reopen, self._pickled(self.current.manifest)
 
     def __repr__(self) -> str:
         try:
@@ -331,3 +347,7 @@ class Dataset(VersionedRows[DatasetVersion]):
 
 def _reopen(directory: Any, version: int | None, options: dict[str, Any]) -> Dataset:
     return open_dataset(directory, version=version, **options)
+
+
+def _reopen_version(directory: Any, version: int | None, options: dict[str, Any]) -> DatasetVersion:
+    return _reopen(directory, version, options).current

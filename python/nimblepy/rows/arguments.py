@@ -204,3 +204,16 @@ def check_one(key: Any, names: Sequence[str]) -> None:
             f"key {key!r}: the key has {len(names)} columns ({', '.join(names)}); "
             "pass a tuple or a dict, or for a key of one column name it in on="
         )
+
+
+def checked_fraction(fraction: float) -> float:
+    """A fraction from 0 to 1.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")
+    if not 0 <= fraction <= 1:
+        raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")
+    return float(fraction)

@@ -19,6 +19,7 @@ from nimblepy.rows.arguments import (
     Inclusive,
     On,
     at_least,
+    checked_fraction,
     column_names,
     generator_seed,
     inclusive_sides,
@@ -332,17 +333,14 @@ class Rows(_core.PointBase, Described):
         """Rows drawn at random, in file order; each is taken with the same probability.
 
         Args:
-            fraction: the probability, above 0 and at most 1.
+            fraction: the probability, from 0 to 1.
             seed: of the generator; the same one draws the same rows of the same data.
             filter, params: as for :meth:`scan`; rows are drawn among those that pass.
 
         Cost: as :meth:`take` of as many rows: nearly every block is read unless ``fraction`` is
             well below one row per block. With ``filter`` as the scan.
         """
-        if not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
-            raise InvalidArgumentError(
-                f"fraction: expected above 0 and at most 1, got {fraction!r}"
-            )
+        fraction = checked_fraction(fraction)
         generator = np.random.default_rng(generator_seed(seed))
         if filter is not None or params is not None:
             scan = self.scan(columns, filter=filter, params=params)
@@ -350,7 +348,7 @@ class Rows(_core.PointBase, Described):
             return pa.Table.from_batches(drawn_rows, schema=scan.schema)
         source = self.current
         left = source.num_rows
-        drawn, last = [np.empty(0, dtype=np.int64)], -1
+        drawn, last = [np.empty(0, dtype=np.int64)], -1 if fraction else left
         while last < left:  # the rows between two drawn ones are distributed so
             count = int((left - last) * fraction * 1.1) + 16
             some = last + np.cumsum(generator.geometric(fraction, count))

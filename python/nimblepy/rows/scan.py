@@ -18,7 +18,7 @@ class Scan:
     """A scan that has not run yet; made by the ``scan`` of a file or dataset.
 
     It may be run any number of times, and iterates over its batches. It has ``__arrow_c_stream__``:
-    polars, DuckDB and pyarrow read it directly. One of a file pickles where the file does.
+    polars, DuckDB and pyarrow read it directly. It pickles if the file, dataset or table does.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ def _execute(
         return change
 
     try:
-        return table.commit_change(made, batch)
+        return table.commit_change(made, batch, what="merge")
     finally:
         discard(parts)
 

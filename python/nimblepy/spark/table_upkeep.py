@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def compact(
         where_needed=where_needed,
         write=_Tasks(spark),
     )
-    return compact(options, table.commit_change)
+    return compact(options, partial(table.commit_change, what="compact"))
 
 
 def analyze(

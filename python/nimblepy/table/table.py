@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -19,7 +20,7 @@ from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
-from nimblepy.rows.arguments import Columns, at_least, column_names
+from nimblepy.rows.arguments import Columns, at_least, checked_fraction, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.schema.names import ColumnName
@@ -53,7 +54,7 @@ from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
 from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
-from nimblepy.table.reading.sample import SamplePlan, checked_fraction, plan_sample
+from nimblepy.table.reading.sample import SamplePlan, plan_sample
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.reading.shared_changes import WantedChanges
 from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze, look
@@ -183,7 +184,8 @@ class Table(VersionedRows[FileSet]):
     def _position_at(
         self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
     ) -> _Position:
-        plan = SnapshotPlan(metadata, snapshot, schema_id)
+        reload = partial(self.catalog.load, metadata.name)  # not of `self`, which would keep it
+        plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
         rows = FileSet(self._reading(metadata, schema_id), plan)
         return _Position(rows, metadata, snapshot, schema_id, metadata)
 
@@ -404,7 +406,7 @@ class Table(VersionedRows[FileSet]):
                 discard(files)
                 raise
 
-        return self.commit_change(made, batch)
+        return self.commit_change(made, batch, what="append")
 
     def _new_keys(self, metadata: ice.Metadata, files: Sequence[DataFile]) -> NewKeys | None:
         primary = metadata.primary_key()
@@ -451,7 +453,7 @@ class Table(VersionedRows[FileSet]):
                 raise InvalidArgumentError(f"delete: {self.name} has no primary key; give a filter")
             return DeleteKeys(files_of, given_keys(files_of(metadata), keys, primary))
 
-        return self.commit_change(made, batch)
+        return self.commit_change(made, batch, what="delete")
 
     def upsert(
         self,
@@ -500,6 +502,7 @@ class Table(VersionedRows[FileSet]):
                 duplicates=duplicates,
             ),
             batch,
+            what="upsert",
         )
 
     def merge(
@@ -540,7 +543,7 @@ class Table(VersionedRows[FileSet]):
                 plan = merge.plan(metadata)
                 return plan.change(plan.keyed(data, duplicates), files_of)
 
-            return self.commit_change(made, batch)
+            return self.commit_change(made, batch, what="merge")
 
         return Merge(execute, on, self.name)
 
@@ -580,7 +583,7 @@ class Table(VersionedRows[FileSet]):
                 raise
             return change
 
-        return self.commit_change(made, batch)
+        return self.commit_change(made, batch, what="overwrite")
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Writes all rows anew in another format, which new files have from then on.
@@ -600,7 +603,7 @@ class Table(VersionedRows[FileSet]):
         target = replace(target_of(metadata), data_format=data_format, rows_before=0)
         files = write_rows(rows.scan().to_reader(), target, progress=progress)
         change = Conversion(files, self._current_files, metadata, property)
-        done = self._commit(change, begin)
+        done = self._commit(change, begin, "convert")
         if not property.items() <= self._metadata.properties.items():  # there were no rows
             self._set_property(property)
         return done
@@ -615,6 +618,7 @@ class Table(VersionedRows[FileSet]):
             return properties.items() <= metadata.properties.items()
 
         self._move(swapped(self._reload(), self._reload, attempt, is_made))
+        _log.info("%s: properties set: %s", self.name, ", ".join(properties))
 
     def compact(
         self,
@@ -658,7 +662,7 @@ class Table(VersionedRows[FileSet]):
             where_needed=where_needed,
             progress=progress,
         )
-        return compact(wanted, self.commit_change)
+        return compact(wanted, partial(self.commit_change, what="compact"))
 
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
@@ -683,7 +687,8 @@ class Table(VersionedRows[FileSet]):
         most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         if not isinstance(self.layout_by, OTree):
             return self.compact(progress=progress)
-        return optimize(self.commit_change, budget=most, progress=progress)
+        commit = partial(self.commit_change, what="optimize_layout")
+        return optimize(commit, budget=most, progress=progress)
 
     def draw_layout(self, columns: Sequence[ColumnName] | None = None) -> str:
         """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an
@@ -732,7 +737,7 @@ class Table(VersionedRows[FileSet]):
         files = describe_files(given, target_of(metadata), metadata.mapped_names(), defaults)
         change = Append(files, self._current_files, self._new_keys(metadata, files))
         change.owned = False
-        return self._commit(change, begin)
+        return self._commit(change, begin, "add_files")
 
     def write_target(self) -> Target:
         """What files are like that other processes write for this table; it pickles.
@@ -783,7 +788,7 @@ class Table(VersionedRows[FileSet]):
         try:
             metadata = self._newest()
             if files and were_staged(metadata, files):  # they may be gone, as after a compaction
-                return self._nothing_done(metadata, begin)
+                return self._nothing_done(metadata, begin, "commit_files")
             change = staged_change(
                 files,
                 metadata,
@@ -803,7 +808,7 @@ class Table(VersionedRows[FileSet]):
                 known = self._named_files()
                 discard([file for file in files if file.path not in known])
             raise
-        return self._commit(change, begin)
+        return self._commit(change, begin, "commit_files")
 
     def _named_files(self) -> set[str]:
         """Paths of all that the newest metadata names."""
@@ -867,27 +872,33 @@ class Table(VersionedRows[FileSet]):
             ...     amount = tx.get(7)["amount"]
             ...     tx.upsert(pa.table({"id": [7], "amount": [amount - 5]}), update=["amount"])
         """
-        return Transaction(self._newest(), self._current_files, self._commit)
+        commit = partial(self._commit, what="transaction")
+        return Transaction(self._newest(), self._current_files, commit)
 
     def commit_change(
-        self, make: Callable[[ice.Metadata, FilesOf], RowChange], batch: Batch | None = None
+        self,
+        make: Callable[[ice.Metadata, FilesOf], RowChange],
+        batch: Batch | None = None,
+        *,
+        what: str,
     ) -> Commit:
         """Makes a change for the newest metadata, and commits it.
 
         Args:
             make: gets the metadata, and what gives the rows of the newest snapshot of any.
             batch: what it adds; where that is there already, nothing is made.
+            what: what the log calls it.
         """
         begin = time.perf_counter()
         named = None if batch is None else checked_batch(batch)
         metadata = self._newest()
         if named is not None and batch_is_done(metadata, named):
-            return self._nothing_done(metadata, begin)
+            return self._nothing_done(metadata, begin, what)
         change = make(metadata, self._current_files)
         change.batch, change.begun = named, metadata
-        return self._commit(change, begin)
+        return self._commit(change, begin, what)
 
-    def _commit(self, change: RowChange, begin: float) -> Commit:
+    def _commit(self, change: RowChange, begin: float, what: str) -> Commit:
         """Commits a change, planned for what is the newest now: its files may have taken long."""
         try:
             metadata = self._newest()
@@ -901,21 +912,13 @@ class Table(VersionedRows[FileSet]):
             raise
         done = run(change, metadata, self._reload) if something else None
         if done is None:
-            return self._nothing_done(reloaded(self._metadata, self._reload), begin)
+            return self._nothing_done(reloaded(self._metadata, self._reload), begin, what)
         newest, retries = done
         expired = expire_by_default(newest, self._reload)
         self._move(expired)
         if expired is not newest:
             self._close_removed_files()
-        _log.info(
-            "%s: snapshot %s, %d rows inserted, %d updated, %d deleted",
-            self.name,
-            change.commit.snapshot,
-            change.inserted,
-            change.updated,
-            change.deleted,
-        )
-        return Commit(
+        made = Commit(
             snapshot=change.commit.snapshot,
             rows_inserted=change.inserted,
             rows_updated=change.updated,
@@ -926,9 +929,25 @@ class Table(VersionedRows[FileSet]):
             retries=retries,
             seconds=time.perf_counter() - begin,
         )
+        _log.info(
+            "%s: %s: snapshot %s; rows: %d inserted, %d updated, %d deleted; files: %d added, "
+            "%d removed; %d retries, %.3f s",
+            self.name,
+            what,
+            made.snapshot,
+            made.rows_inserted,
+            made.rows_updated,
+            made.rows_deleted,
+            made.files_added,
+            made.files_removed,
+            made.retries,
+            made.seconds,
+        )
+        return made
 
-    def _nothing_done(self, newest: ice.Metadata, begin: float) -> Commit:
+    def _nothing_done(self, newest: ice.Metadata, begin: float, what: str) -> Commit:
         self._move(newest)
+        _log.info("%s: %s: nothing to change", self.name, what)
         return Commit(snapshot=_id_of(newest.head()), seconds=time.perf_counter() - begin)
 
     def _move(self, newest: ice.Metadata) -> None:
@@ -1059,7 +1078,12 @@ class Table(VersionedRows[FileSet]):
             ...     a.rename_column("what", "kind")
             ...     a.add_column("price", pa.float64(), after="kind")
         """
-        return Alter(self._newest(), self._reload, self._move)
+        return Alter(self._newest(), self._reload, self._altered)
+
+    def _altered(self, newest: ice.Metadata) -> None:
+        self._move(newest)
+        columns = len(newest.schema())
+        _log.info("%s: alter: schema %d, %d columns", self.name, newest.schema_id, columns)
 
     # ------------------------------------------------------------------ the past
 
@@ -1175,6 +1199,7 @@ class Table(VersionedRows[FileSet]):
             return known is not None and (known.kind, known.snapshot) == (kind, wanted)
 
         self._learn(swapped(self._newest(), self._reload, change, is_made))
+        _log.info("%s: %s %r names snapshot %s", self.name, kind, name, wanted)
         return self
 
     def drop_reference(self, name: str) -> Table:
@@ -1194,6 +1219,7 @@ class Table(VersionedRows[FileSet]):
             return name not in metadata.references
 
         self._learn(swapped(self._newest(), self._reload, change, is_made))
+        _log.info("%s: tag or branch %r dropped", self.name, name)
         return self
 
     def rollback(self, snapshot: int) -> Table:
@@ -1231,6 +1257,7 @@ class Table(VersionedRows[FileSet]):
             return winner is not None and winner.id == snapshot
 
         self._move(swapped(metadata, self._reload, change, is_made))
+        _log.info("%s: rollback: from snapshot %s to %s", self.name, seen, snapshot)
         return self
 
     # ------------------------------------------------------------------ keeping it small
@@ -1306,6 +1333,7 @@ class Table(VersionedRows[FileSet]):
         """
         newest, done = rewrite_manifests(self._newest(), self._reload, whole=whole)
         self._move(newest)
+        _log.info("%s: rewrite_manifests: %s", self.name, done)
         return done
 
     def health(self) -> Health:
@@ -1345,6 +1373,7 @@ class Table(VersionedRows[FileSet]):
         rows = self._current_files(metadata)
         newest, found = analyze(rows, metadata, self._reload, columns, looking)
         self._move(newest)
+        _log.info("%s: analyze: snapshot %s", self.name, _id_of(newest.head()))
         return found
 
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
@@ -1414,8 +1443,12 @@ class Table(VersionedRows[FileSet]):
         """
         if self._pinned:
             raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
-        self._move(self._reload())
-        self._close_removed_files()
+        newest = self._reload()
+        if newest.metadata_file != self._metadata.metadata_file:
+            self._move(newest)
+            self._close_removed_files()
+        elif not self._at.shows(newest):  # an unpickled handle
+            self._move(newest)
         return self
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Sequence
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.io.location import locate
+from nimblepy.io.location import is_uri, locate
 
 _MOST_NAME = 255
 
@@ -42,11 +42,8 @@ def remove_file(location: str) -> None:
 
 def exist(locations: Sequence[str]) -> list[bool]:
     """Which of some files may exist. Of a store it is not asked, and all of its files may."""
-    found = []
-    for location in locations:
-        place = locate(readable_path(location))
-        found.append(not place.is_local or os.path.exists(place.path))
-    return found
+    paths = map(readable_path, locations)
+    return [is_uri(path) or os.path.exists(path) for path in paths]
 
 
 def parse_name(name: str) -> tuple[str, ...]:

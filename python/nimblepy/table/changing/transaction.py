@@ -132,6 +132,9 @@ class _ReadRows(FixedRows):
         self.rows = rows
         self._reads = reads
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("rows of a transaction do not pickle: it would not note what is read")
+
     # ---- what is noted ----
 
     def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:

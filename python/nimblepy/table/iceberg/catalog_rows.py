@@ -6,6 +6,7 @@ The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and J
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -50,6 +51,20 @@ _TIMEOUT = 60.0
 
 class NameTaken(Exception):
     """There is a row of this name."""
+
+
+# What primary error codes of SQLite mean to the system.
+_SYSTEM_ERRORS = {
+    sqlite3.SQLITE_READONLY: errno.EACCES,
+    sqlite3.SQLITE_PERM: errno.EACCES,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+}
+
+
+def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
+    """What the system would say of a database that cannot be used."""
+    code = _SYSTEM_ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    return OSError(f"{path}: {error}") if code is None else OSError(code, str(error), path)
 
 
 class CatalogRows:
@@ -147,7 +162,7 @@ class CatalogRows:
         except sqlite3.IntegrityError:
             raise NameTaken from None
         except sqlite3.OperationalError as error:
-            raise OSError(f"{self._path}: {error}") from error
+            raise _system_error(self._path, error) from error
         except sqlite3.DatabaseError as error:
             raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
 

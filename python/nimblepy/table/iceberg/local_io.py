@@ -50,13 +50,21 @@ class _Synced(io.BufferedWriter):
         super().close()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if rest:
+            self._name_file(rest[0])
         try:
             super().__exit__(kind, *rest)
-        except BaseException:
+        except BaseException as error:
+            self._name_file(error)
             self._remove()
             raise
         if kind is not None:
             self._remove()
+
+    def _name_file(self, error: BaseException | None) -> None:
+        """Errors of writes, such as a full disk, do not say of which file they are."""
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            error.filename = self._path
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):

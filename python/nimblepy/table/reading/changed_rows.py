@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,9 @@ class ChangedRows(FileSet):
     ) -> None:
         super().__init__(reading, plan, members)
         self._deletions = deletions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("rows of a transaction that has not ended do not pickle")
 
     def part(self, files: Sequence[int]) -> ChangedRows:
         return ChangedRows(self.reading, self.plan, self.members.take(files), self._deletions)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +19,9 @@ from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.source import ColumnEnds
 from nimblepy.rows.plan import DetailValue
+from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import Positions
-from nimblepy.rows.source import Filter
+from nimblepy.rows.source import Filter, Projected
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name
@@ -29,7 +31,8 @@ from nimblepy.table.base.model import PartitionField
 from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
 from nimblepy.table.reading.members import MemberRows, Reading
-from nimblepy.table.reading.plan import Members, SnapshotPlan
+from nimblepy.table.reading.plan import Members, SnapshotPlan, explains_missing_files
+from nimblepy.table.reading.shipped import pickled
 
 # Files of a snapshot whose paths are looked through for those of open files. Paths of more files
 # are not read only for that.
@@ -75,6 +78,9 @@ class FileSet(MemberRows):
             return self._given, self._given_bounds
         return _ordered(self.reading, self._given)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickled(self)
+
     @property
     def is_past(self) -> bool:
         return self.plan.is_past
@@ -87,6 +93,34 @@ class FileSet(MemberRows):
     @property
     def bounds(self) -> FileBounds | None:  # type: ignore[override]
         return self._sorted[1]
+
+    # ------------------------------------------------------------------ missing files
+
+    def missing(self, error: FileNotFoundError) -> OSError:
+        """See :meth:`SnapshotPlan.missing`."""
+        return self.plan.missing(error)
+
+    child = explains_missing_files(MemberRows.child)
+    prepare = explains_missing_files(MemberRows.prepare)
+    # Parquet files are opened anew for each read.
+    read = explains_missing_files(MemberRows.read)
+    find = explains_missing_files(MemberRows.find)
+    find_and_read = explains_missing_files(MemberRows.find_and_read)
+    count_matches = explains_missing_files(MemberRows.count_matches)
+    count_passing = explains_missing_files(MemberRows.count_passing)
+
+    def filtered(
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        found = super().filtered(where, columns, batch_rows=batch_rows, threads=threads)
+        while (batch := self._following(found)) is not None:
+            yield batch
+
+    @explains_missing_files
+    def _following(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        return next(batches, None)
+
+    # ------------------------------------------------------------------ files
 
     def for_filter(self, filter: Filter) -> FileSet:
         if filter is None or self._given is not None or self.plan.is_complete:
@@ -109,6 +143,7 @@ class FileSet(MemberRows):
                 counts[i] -= 0 if gone is None else len(gone)
         return np.concatenate(([0], np.cumsum(counts)))
 
+    @explains_missing_files
     def deleted(self, file: int) -> _core.RowBitmap | None:
         return super().deleted(file) if self.plan.has_deletes else None
 

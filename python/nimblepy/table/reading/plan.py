@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import overload
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.expr.nodes import Node
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import (
@@ -87,8 +90,29 @@ def clear_caches() -> None:
     plan_index.clear_cache()
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def explains_missing_files(method: Method) -> Method:
+    """Has a method raise ``self.missing(error)`` in place of a FileNotFoundError."""
+
+    @functools.wraps(method)
+    def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except FileNotFoundError as error:
+            found = self.missing(error)
+            if found is error:
+                raise
+            raise found from error
+
+    return cast(Method, explained)
+
+
 class SnapshotPlan:
     """The files of one snapshot, read as far as they are asked for.
+
+    If a file is missing since the snapshot has expired, a StaleFileError says so.
 
     Attributes:
         is_past: whether the handle that it is of has moved on.
@@ -98,11 +122,17 @@ class SnapshotPlan:
     """
 
     def __init__(
-        self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int | None
+        self,
+        metadata: ice.Metadata,
+        snapshot: Snapshot | None,
+        schema_id: int | None,
+        reload: Callable[[], ice.Metadata] | None = None,
     ) -> None:
+        """``reload`` gives the newest metadata, by which a missing file is explained."""
         self._metadata = metadata
         self._snapshot = snapshot
         self._schema_id = schema_id
+        self._reload = reload
         self._manifests: list[Manifest] | None = None
         self._all: Members | None = None
         self.is_past = False
@@ -111,9 +141,36 @@ class SnapshotPlan:
     def manifests(self) -> list[Manifest]:
         """Those with live files."""
         if self._manifests is None:
-            found = [] if self._snapshot is None else self._metadata.manifests(self._snapshot)
+            found = [] if self._snapshot is None else self._listed(self._snapshot)
             self._manifests = [item for item in found if item.files]
         return self._manifests
+
+    @explains_missing_files
+    def _listed(self, snapshot: Snapshot) -> list[Manifest]:
+        return self._metadata.manifests(snapshot)
+
+    def missing(self, error: FileNotFoundError) -> OSError:
+        """What a file that is not there means: the snapshot has expired, or the file is lost."""
+        if self._reload is None or self._snapshot is None:
+            return error
+        name, number = ".".join(self._metadata.name), self._snapshot.id
+        try:
+            newest = self._reload()
+        except (InvalidArgumentError, OSError):
+            return error  # the table was dropped, or nothing can be known
+        if newest.uuid != self._metadata.uuid:
+            return error
+        if newest.snapshot(number) is None:
+            return StaleFileError(
+                f"{name}: snapshot {number} has expired, and its files were removed; refresh() "
+                "moves the handle to the newest snapshot"
+            )
+        path = error.filename or str(error)
+        return FileNotFoundError(
+            errno.ENOENT,
+            f"{name}: a file is missing, though snapshot {number} still names it",
+            path,
+        )
 
     @cached_property
     def has_deletes(self) -> bool:
@@ -129,6 +186,7 @@ class SnapshotPlan:
         """All manifests have been read."""
         return self._all is not None
 
+    @explains_missing_files
     def members(self, conjuncts: Sequence[Node] = ()) -> Members:
         """Files that may have rows for which all ``conjuncts`` are true."""
         if self._all is not None:
@@ -199,6 +257,7 @@ class SnapshotPlan:
         """About how many different values columns have, by field id, where statistics say it."""
         return ice.distinct_values(self._metadata, self._snapshot)
 
+    @explains_missing_files
     def delete_files(self) -> list[Entry]:
         """All delete files of the snapshot."""
         name = ".".join(self._metadata.name)

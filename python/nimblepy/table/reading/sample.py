@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.files.mapped import MappedRows
@@ -76,19 +75,6 @@ class Window:
         column = f'"{WEIGHT}"'
         tests = [f"({column} >= {a} AND {column} <= {b - 1})" for a, b in self.ranges]
         return parse_filter(" OR ".join(tests) or "FALSE", schema).node
-
-
-def checked_fraction(fraction: float) -> float:
-    """A fraction from 0 to 1.
-
-    Raises:
-        InvalidArgumentError: it is none.
-    """
-    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
-        raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")
-    if not 0 <= fraction <= 1:
-        raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")
-    return float(fraction)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ its files to the processes that read them. Those need neither the catalog nor th
 from __future__ import annotations
 
 import base64
+import copyreg
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -237,6 +238,14 @@ def rows_of_text(text: str) -> SomeRows:
     except (LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"description of a table's files: {error!r}") from error
     return SomeRows(reading, members, bounds)
+
+
+def pickled(rows: MemberRows) -> tuple[Callable[[str], SomeRows], tuple[str]]:
+    """What ``__reduce__`` gives for rows: they pickle as their description."""
+    return rows_of_text, (rows_as_text(rows),)
+
+
+copyreg.pickle(SomeRows, pickled)
 
 
 def _packed_defaults(defaults: Mapping[int, pa.Scalar]) -> str | None:

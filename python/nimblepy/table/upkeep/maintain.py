@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 import time
@@ -20,7 +21,7 @@ from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
-from nimblepy.table.base.places import readable_path, remove_file
+from nimblepy.table.base.places import exist, readable_path, remove_file
 from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import number_property
@@ -46,6 +47,8 @@ _GIVEN_UP = datetime.timedelta(days=7)
 # Orphans that are removed before the table is asked again whether it has got one of them.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
+# Metadata files of the log that stay if others are removed to make room.
+_KEPT_METADATA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,8 @@ def expire(
     """Forgets snapshots, and removes the files that only they name.
 
     Which these are is written down before the snapshots go, so that the next call can remove what
-    this one did not get to.
+    this one did not get to. If the disk is too full for that, nothing is written down: what a call
+    that is stopped leaves then is for :func:`remove_orphans`.
 
     Raises:
         As :func:`swapped`; OSError: files cannot be removed.
@@ -100,6 +104,7 @@ def expire(
         old = _expired(metadata, keep, older_than)
         return _described(unreachable(metadata, old) if old else (), old)
     ice.check_may_remove(metadata)
+    name = ".".join(metadata.name)
     gone: list[int] = []
     own = ""
     listed: list[str] | None = None
@@ -111,11 +116,11 @@ def expire(
             return newest
         files = unreachable(newest, gone)
         if not own or gone != before:
-            own = _write_list(newest, gone, files)
+            own = _write_list_if_room(newest, gone, files)
         try:
-            after = ice.remove_snapshots(newest, gone)
+            after = _with_room(newest, lambda: ice.remove_snapshots(newest, gone))
         except ice.SwapLost as error:
-            if error.certain:
+            if error.certain and own:
                 remove_file(own)
                 own = ""
             raise
@@ -130,8 +135,8 @@ def expire(
     errors: list[OSError] = []
     if listed is not None:
         # What was committed meanwhile may name files of before, but none of these.
-        done, errors = _removed(listed, gone)
-        if not errors:
+        done, errors = _removed(listed, gone, name)
+        if own and not errors:
             remove_file(own)
     # Where it is not known when the snapshots went, the list is read as those of others are.
     left, more = _removed_of_lists(after, "" if listed is None else own)
@@ -150,6 +155,36 @@ def _write_list(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str
     with metadata.ice.io.new_output(path).create() as sink:
         sink.write(json.dumps(said).encode())
     return path
+
+
+def _write_list_if_room(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str]) -> str:
+    """As :func:`_write_list`; empty if the disk is full."""
+    try:
+        return _write_list(metadata, gone, files)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _log.warning("%s: files are removed without a list: %s", ".".join(metadata.name), error)
+        return ""
+
+
+def _with_room(metadata: ice.Metadata, swap: Callable[[], ice.Metadata]) -> ice.Metadata:
+    """Forgets snapshots, which writes a metadata file, also on a full disk.
+
+    The oldest metadata files of the log are removed there to make room. They only tell what the
+    table was; its snapshots do not need them.
+    """
+    try:
+        return swap()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        old = [path for path in metadata.metadata_files()[1:-_KEPT_METADATA] if exist([path])[0]]
+        if not old:
+            raise
+        _log.warning("%s: old metadata files are removed: %s", ".".join(metadata.name), error)
+        remove_files(old)
+        return swap()
 
 
 def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
@@ -206,8 +241,8 @@ def _removed_of_lists(metadata: ice.Metadata, own: str) -> tuple[Removal, list[O
         named = _Named([(name, 0, 0.0) for name in files])
         named.learn(metadata)
         wanted = [name for name in files if not named.has(name)]
-        # Of files in a store neither their sizes are known, nor which are gone already.
-        sizes = {name: _size(name) for name in wanted}
+        # Of files in a store it is not known which are gone already.
+        sizes = dict(zip(wanted, _sizes(wanted), strict=True))
         sizes = {name: n for name, n in sizes.items() if n is not None or is_uri(name)}
         # What was changed since may have become part of the table again.
         outcomes = _remove_all(wanted, int(changed * 1000))
@@ -317,15 +352,23 @@ def superfluous(metadata: ice.Metadata) -> int:
 
 def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
     files = tuple(map(readable_path, paths))
-    size = sum(_size(path) or 0 for path in files)
+    size = sum(number or 0 for number in _sizes(files))
     return Removal(snapshots=tuple(snapshots), files=files, bytes=size)
 
 
-def _removed(paths: Iterable[str], snapshots: Iterable[int]) -> tuple[Removal, list[OSError]]:
+def _removed(
+    paths: Iterable[str], snapshots: Iterable[int], table: str
+) -> tuple[Removal, list[OSError]]:
     """Removes files, some at a time: what was to go, and why some did not."""
     done = _described(paths, snapshots)
     errors = remove_files(done.files)
-    _log.info("removed %d snapshots, %d files", len(done.snapshots), len(done.files))
+    _log.info(
+        "%s: expire: %d snapshots, %d files, %d bytes removed",
+        table,
+        len(done.snapshots),
+        len(done.files) - len(errors),
+        done.bytes,
+    )
     return done, errors
 
 
@@ -387,10 +430,18 @@ def _remove(path: str, limit_ms: int | None) -> bool | OSError:
     return True
 
 
+def _sizes(paths: Sequence[str]) -> list[int | None]:
+    """Bytes of each file, where they can be known. Cost: in a store a request each."""
+    if not any(map(is_uri, paths)):
+        return list(map(_size, paths))
+    with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
+        return list(pool.map(_size, paths))
+
+
 def _size(path: str) -> int | None:
     place = locate(readable_path(path))
     try:
-        return _facts(place.path).st_size if place.is_local else None
+        return _facts(place.path).st_size if place.is_local else place.open().size()
     except OSError:
         return None
 
@@ -422,6 +473,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         outcomes = _remove_all(some, limit)
         done += [path for path, outcome in zip(some, outcomes, strict=True) if outcome is True]
         errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
+    _log.info("%s: remove_orphans: %d files removed", ".".join(reload().name), len(done))
     _raise_first(errors)
     return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
 
