@@ -233,7 +233,7 @@ def _at(row: Any, path: tuple[str, ...]) -> Any:
     return row
 
 
-_SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))]
+_SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))]
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["as it is", "mapped"])
