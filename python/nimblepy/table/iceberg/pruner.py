@@ -143,7 +143,10 @@ def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
             if outcome == "true" and implies is not None:
                 return _test(implies, "true", schema)
             return Always(True)
-    number = field_id_at(schema, node.column.path)
+    try:
+        number = field_id_at(schema, node.column.path)
+    except LookupError:  # a column that is made of others, or is gone; rows are looked at
+        return Always(True)
     kind = node.column.type
     null, valid = Leaf("is null", number, kind), Leaf("not null", number, kind)
     if isinstance(node, nodes.IsNull | nodes.IsValid):
