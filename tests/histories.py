@@ -28,7 +28,6 @@ from typing import Any
 import pyarrow as pa
 
 import nimblepy as nb
-from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table import distributed
 from nimblepy.table.testing import commit_hooks
 from nimblepy.table.writing import commit
@@ -263,9 +262,9 @@ SCHEMA = pa.schema(
 )
 
 
-def _names(schema: pa.Schema) -> dict[str, str]:
+def _names(table: nb.Table) -> dict[str, str]:
     """What a table calls the columns now; it numbered them when it was made."""
-    now = {field_id_of(field): field.name for field in schema}
+    now = {field.field_id: field.name for field in table.iceberg.schema().fields}
     return {name: now[1 + i] for i, name in enumerate(SCHEMA.names)}
 
 
@@ -316,7 +315,7 @@ class Start:
         for part in self._history["rows"]:
             new = [row for row in part if not keyed or row[0] not in {r[0] for r in rows}]
             if new:
-                table.append(_data(new, _names(table.schema)))
+                table.append(_data(new, _names(table)))
             rows += [tuple(row) for row in new]
         self.rows, self.snapshot = tuple(rows), table.snapshot
         if self._shared:
@@ -360,7 +359,7 @@ class Execution:
             if writer.failed is not None:
                 raise AssertionError(f"unexpected error: {writer.failed!r}") from writer.failed
         newest = self.lake.table(self.name)
-        columns = [_names(newest.schema)[name] for name in COLUMNS]
+        columns = [_names(newest)[name] for name in COLUMNS]
         final = [tuple(row.values()) for row in newest.to_table(columns).to_pylist()]
         assert newest.num_rows == len(final), "num_rows"
         model = Table(history["keyed"], State(rows))
@@ -376,7 +375,7 @@ class Execution:
             self._ticks += 1
             begin = self._ticks
             table.refresh()
-            logical = {now: name for name, now in _names(table.schema).items()}
+            logical = {now: name for name, now in _names(table).items()}
             bound = tuple(logical[name] for name in table.partition_by)
             try:
                 result = _result(table, op, writer, self._first)
@@ -410,7 +409,7 @@ def _how(op: Op, names: Mapping[str, str]) -> dict[str, Any]:
 
 def _result(table: nb.Table, op: Op, writer: Writer, first: int | None) -> Any:
     """Runs an operation: what it gives, as :func:`serial_order.applied` says it."""
-    kind, names = op["op"], _names(table.schema)
+    kind, names = op["op"], _names(table)
     more: dict[str, Any] = {"batch": tuple(op["batch"])} if "batch" in op else {}
     if kind == "append":
         made = table.append(_source(op, writer, names), **more)
@@ -453,7 +452,7 @@ def _kept(table: nb.Table, op: Op, first: int | None) -> None:
         table.rewrite_manifests()
     else:
         with table.alter() as a:
-            names = _names(table.schema)
+            names = _names(table)
             if kind == "alter":
                 a.add_column(op["column"], pa.int32())
             elif kind == "rename":
@@ -486,7 +485,7 @@ def _merged(
 
 def _in_transaction(table: nb.Table, steps: Sequence[Op], writer: Writer) -> list[Any]:
     given: list[Any] = []
-    names = _names(table.schema)
+    names = _names(table)
     with table.transaction() as tx:
         for step in steps:
             try:
