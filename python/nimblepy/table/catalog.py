@@ -130,8 +130,8 @@ def checked_directory(directory: str) -> str:
     wrong = next((c for c in path if c in "#?%" or not c.isprintable()), None)
     if wrong is not None:
         raise InvalidArgumentError(
-            f"connect {directory!r}: Iceberg's metadata has URIs, which end at {wrong!r}; "
-            "choose another directory"
+            f"connect {directory!r}: the path has {wrong!r}, which the URIs in Iceberg's metadata "
+            "cannot have; choose another directory"
         )
     if os.path.exists(path) and not os.path.isdir(path):
         raise InvalidArgumentError(f"connect {directory!r}: it is no directory")

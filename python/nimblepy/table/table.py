@@ -287,9 +287,10 @@ class Table(VersionedRows[FileSet]):
     ) -> pa.Table:
         """Rows drawn at random, without replacement; each is taken with the same probability.
 
-        Rows of an OTree have random weights from when they were written. Without a seed those of
-        the lowest weights are taken, the same ones each time; with a seed those from a weight on
-        that depends on it, in a circle. Other rows are drawn anew, or as the seed says.
+        Rows of an OTree have random weights from when they were written. Without a seed, the rows
+        of the lowest weights are drawn, the same ones each time. A seed chooses the weight at which
+        to begin; beyond the largest weight it continues with the lowest. Rows of other tables are
+        drawn at random in each call, or as the seed says.
 
         Args:
             fraction: the probability, from 0 to 1.
