@@ -1,4 +1,4 @@
-"""Files of pyarrow's and fsspec's file systems."""
+"""Reads files through pyarrow's and fsspec's file systems."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from nimblepy.errors import StaleFileError
 from nimblepy.io.fork import renew_after_fork
 
-# How long a file may have been replaced before a read finds out: these file systems have no
-# conditional reads, so that each look is a request.
+# Maximum age of the check that a file was not replaced. These file systems do not support
+# conditional reads, so each check is a request.
 LOOK_SECONDS = 1.0
 
 
 class ArrowObject:
-    """A :class:`nimblepy.io.remote_file.RangeSource` of a :class:`pyarrow.fs.FileSystem`."""
+    """A :class:`nimblepy.io.remote_file.RangeSource` over a :class:`pyarrow.fs.FileSystem`."""
 
     def __init__(self, filesystem: Any, path: str) -> None:
         self._filesystem = filesystem
@@ -48,7 +48,7 @@ class ArrowObject:
         try:
             return self._file.read_at(size, offset)
         except OSError as error:
-            self._check()  # a replaced file explains most failures better than they do
+            self._check()  # if the file was replaced, report that instead
             raise self._translate_error(error) from error
 
     def _check(self) -> None:

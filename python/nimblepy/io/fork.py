@@ -1,6 +1,7 @@
-"""What a child of ``fork()`` has to make anew, and what a fork had better wait for.
+"""Makes the library safe for ``fork()``: renews locks in the child, and delays forks.
 
-A thread that held a lock at the fork is not in the child, and nobody lets go of its lock.
+A child process has only the forking thread. A lock that another thread held at the fork would never
+be released in the child.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Protocol
 
 
 class Renewable(Protocol):
-    """An object with locks, or with something that only the parent may finish."""
+    """An object with locks, or with work that only the parent process may finish."""
 
     def renew_after_fork(self) -> None: ...
 
@@ -22,46 +23,47 @@ class Renewable(Protocol):
 _all: weakref.WeakSet[Renewable] = weakref.WeakSet()
 
 
-def renew_after_fork(made: Renewable) -> None:
-    """Has a child of ``fork()`` call ``made.renew_after_fork()``, as long as ``made`` lives."""
-    _all.add(made)
+def renew_after_fork(renewable: Renewable) -> None:
+    """Has child processes call ``renew_after_fork()`` of an object, which is held weakly."""
+    _all.add(renewable)
 
 
-# Seconds that a fork waits for other threads; one that has what they wait for would wait for ever.
+# Maximum seconds that a fork waits for other threads. The limit prevents deadlocks if they wait for
+# the forking thread.
 _LONGEST_WAIT = 10.0
 _idle = threading.Condition()
-_busy: list[int] = []  # threads that are not to be left behind by a fork
+_busy: list[int] = []  # threads inside no_fork()
 
 
 @contextlib.contextmanager
 def no_fork() -> Iterator[None]:
-    """Other threads wait with a ``fork()`` until the block ends.
+    """Delays a ``fork()`` by another thread until the block ends.
 
-    It is for locks of libraries that a child cannot let go of.
+    Use it around calls of libraries whose locks a child process could not release.
     """
-    me = threading.get_ident()
+    this_thread = threading.get_ident()
     with _idle:
-        _busy.append(me)
+        _busy.append(this_thread)
     try:
         yield
     finally:
-        with _idle, contextlib.suppress(ValueError):  # a child has forgotten it
-            _busy.remove(me)
+        with _idle, contextlib.suppress(ValueError):  # in a child, the list was cleared
+            _busy.remove(this_thread)
             _idle.notify_all()
 
 
 def _before() -> None:
-    me = threading.get_ident()
-    _idle.acquire()  # until the fork is over
-    _idle.wait_for(lambda: all(thread == me for thread in _busy), timeout=_LONGEST_WAIT)
+    this_thread = threading.get_ident()
+    _idle.acquire()  # released after the fork
+    _idle.wait_for(lambda: all(thread == this_thread for thread in _busy), timeout=_LONGEST_WAIT)
 
 
 def _renew_all() -> None:
     global _idle
     _idle = threading.Condition()
     _busy.clear()
-    for made in list(_all):
-        made.renew_after_fork()
+    for renewable in list(_all):
+        renewable.renew_after_fork()
 
 
 os.register_at_fork(

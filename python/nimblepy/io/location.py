@@ -1,4 +1,4 @@
-"""Where bytes live: local paths, URIs, pyarrow and fsspec file systems."""
+"""Locations of files: local paths, URIs, pyarrow and fsspec file systems, obstore stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FsspecFileSystem(Protocol):
-    """What is asked of a file system of fsspec to know it for one."""
+    """The part of the interface by which fsspec file systems are recognized."""
 
     protocol: Any
 
@@ -33,13 +33,13 @@ FileSystem: TypeAlias = "ArrowFileSystem | FsspecFileSystem | ObjectStore"
 
 
 def is_uri(path: str) -> bool:
-    """``s3://bucket/key`` is one; a Windows drive or a plain name is not."""
+    """Whether a path is a URI, such as ``s3://bucket/key``; Windows drives are not URIs."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.isidentifier()
 
 
 def _as_arrow_filesystem(filesystem: Any) -> Any:
-    """A :class:`pyarrow.fs.FileSystem` for one, or for an fsspec file system."""
+    """Converts a pyarrow or fsspec file system to a :class:`pyarrow.fs.FileSystem`."""
     import pyarrow.fs as pafs
 
     if isinstance(filesystem, pafs.FileSystem):
@@ -64,7 +64,7 @@ def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tup
             return None, text
         if object_store.serves(text):
             return object_store.locate(text)
-        # What comes after these would be left out without a word.
+        # pyarrow would silently ignore the text after these characters.
         ends = "#?" if text.startswith("file:") else "#"
         if any(mark in text for mark in ends):
             raise InvalidArgumentError(
@@ -82,7 +82,7 @@ def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tup
 
 @dataclass(frozen=True)
 class Location:
-    """Where a file or a directory lies."""
+    """The location of a file or directory."""
 
     path: str  # a local path, or the path in `store`
     store: Any = None  # a pyarrow file system or an obstore store; None: local
@@ -93,28 +93,28 @@ class Location:
 
     @property
     def core_path(self) -> str:
-        """The local path, as the core takes it.
+        """The local path, for the core.
 
         Raises:
-            InvalidArgumentError: it is not UTF-8.
+            InvalidArgumentError: the path is not UTF-8.
         """
         try:
             self.path.encode()
         except UnicodeEncodeError:
             raise InvalidArgumentError(
-                f"path: {self.path!r} is not UTF-8, as names of files have to be; rename it"
+                f"path: {self.path!r} is not UTF-8; rename the file or directory"
             ) from None
         return self.path
 
     @property
     def spill_folder(self) -> str:
-        """Where what exceeds a memory budget goes while the file is written."""
+        """The directory for temporary files while the file is written."""
         if not self.is_local:
             return tempfile.gettempdir()
         return os.path.dirname(os.path.abspath(self.path))
 
     def exists(self) -> bool:
-        """Whether a file is there now. Cost: one request."""
+        """Whether the file exists. Cost: one request."""
         if self.is_local:
             return os.path.exists(self.path)
         try:
@@ -124,14 +124,14 @@ class Location:
         return True
 
     def open(self) -> RemoteFile:
-        """Cost: one request (pyarrow file systems: two)."""
+        """Opens a file in a store. Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
             return RemoteFile(StoredObject(self.store, self.path))
         return RemoteFile(ArrowObject(self.store, self.path), self._retries)
 
     @property
     def _retries(self) -> Retries | None:
-        """The clients of obstore and of pyarrow try again themselves; fsspec's may not."""
+        """Retries for fsspec; the clients of obstore and pyarrow retry themselves."""
         return Retries() if self.store.type_name.startswith("py::") else None
 
     def read(self) -> bytes:
@@ -146,7 +146,7 @@ class Location:
         return request() if self._retries is None else self._retries.run(request)
 
     def write(self, data: bytes) -> None:
-        """Makes a file in a store, which is seen whole or not at all.
+        """Creates a file in a store atomically.
 
         Cost: one request (pyarrow file systems: more).
         """
@@ -162,7 +162,7 @@ class Location:
         sink.commit()
 
     def names(self) -> list[str]:
-        """Names in a directory, sorted; none where there is no such directory."""
+        """Names in a directory, sorted; empty if the directory does not exist."""
         if self.is_local:
             try:
                 return sorted(os.listdir(self.path))
@@ -172,13 +172,13 @@ class Location:
             return object_store.names(self.store, self.path)
         import pyarrow.fs as pafs
 
-        found = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
-        return sorted(info.base_name for info in found)
+        infos = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
 
     def files(self) -> list[tuple[str, int, float]]:
-        """(path below this, bytes, seconds since 1970 of the last change) of all files of a store.
+        """All files below a directory of a store: (relative path, bytes, time of last change).
 
-        Cost: a request for each thousand of them.
+        Times are in seconds since 1970. Cost: one request per 1000 files.
         """
         if object_store.is_store(self.store):
             return object_store.files(self.store, self.path)
@@ -193,7 +193,7 @@ class Location:
         ]
 
     def is_directory(self) -> bool:
-        """Whether a directory is there; in an object store, anything below the path."""
+        """Whether a directory exists; in an object store, whether it contains any object."""
         if self.is_local:
             return os.path.isdir(self.path)
         if object_store.is_store(self.store):
@@ -203,7 +203,7 @@ class Location:
         return bool(self.store.get_file_info(self.path).type == pafs.FileType.Directory)
 
     def sink(self) -> Any:
-        """What the core writes to: the path itself where it is local."""
+        """The sink for the core's writer; for local files, the path."""
         if self.is_local:
             return self.core_path
         if object_store.is_store(self.store):
@@ -212,7 +212,7 @@ class Location:
 
 
 def _seconds(nanoseconds: int | None) -> float:
-    """Since 1970; file systems that do not say when a file changed leave it ever young."""
+    """Converts a time to seconds since 1970. Unknown times count as now, so files look new."""
     return time.time() if nanoseconds is None else nanoseconds / 1e9
 
 
@@ -223,10 +223,10 @@ def locate(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -
 
 
 class RemoteSink:
-    """Bytes to a file system, visible under ``path`` only after :meth:`commit`.
+    """Writes a file that becomes visible under ``path`` only after :meth:`commit`.
 
-    They are written under a temporary name beside it and moved, because closing an unfinished
-    output stream publishes what was written so far.
+    The file is written under a temporary name and then moved, because closing an unfinished output
+    stream would publish its content.
     """
 
     def __init__(self, filesystem: Any, path: str) -> None:

@@ -1,6 +1,6 @@
-"""Loggers. Warnings are for what may need somebody, info for what was changed, debug for the rest.
+"""Loggers. Levels: warning for problems, info for changes of data, debug for the rest.
 
-No key and no value of a row is ever logged. A program that sets up no logging sees nothing.
+Keys and values of rows are never logged. Without a logging configuration, nothing is printed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Objects of S3, Google Cloud Storage, Azure and web servers, through obstore.
+"""Reads and writes objects of S3, Google Cloud Storage, Azure and web servers, through obstore.
 
-Every read asks for the version that was opened (``If-Match``), in the request itself, so that an
-object that is replaced under a reader is an error and never a mixture.
+Each read request names the version that was opened (``If-Match``). If an object is replaced while
+it is open, reads fail instead of returning a mixture of versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "http", "https")
 _CLIENT = {"connect_timeout": "5s", "timeout": "60s"}
-_QUEUED = 8  # pieces of 1 MiB that wait for an upload
+_QUEUED = 8  # maximum pieces of 1 MiB in the upload queue
 
 
 def available() -> bool:
@@ -32,7 +32,7 @@ def available() -> bool:
 
 
 def serves(uri: str) -> bool:
-    """Whether such a URI is read here; one with a query is in pyarrow's own way of writing."""
+    """Whether obstore handles this URI. URIs with a query have pyarrow's syntax."""
     parts = urlsplit(uri)
     return parts.scheme in SCHEMES and not parts.query and available()
 
@@ -42,30 +42,30 @@ def is_store(filesystem: Any) -> bool:
 
 
 def locate(uri: str) -> tuple[Any, str]:
-    """(store, path in it) of a URI."""
+    """Splits a URI into (store, path in the store)."""
     parts = urlsplit(uri)
     root = f"{parts.scheme}://{parts.netloc}"
-    # Only of a web server is what comes after `#` no part of the name.
+    # `#` ends the path only in http URIs; in the others it is part of the name.
     path = parts.path if parts.scheme in ("http", "https") else uri[len(root) :]
     return _store(root, os.getpid()), path.lstrip("/")
 
 
 def names(store: ObjectStore, folder: str) -> list[str]:
-    """Names of the objects and folders right below ``folder``, sorted."""
+    """Names of the objects and folders directly in ``folder``, sorted."""
     import obstore
 
     try:
-        found = obstore.list_with_delimiter(store, folder or None)
+        listing = obstore.list_with_delimiter(store, folder or None)
     except Exception as error:
         raise translate_error(error, store, folder) from error
-    paths = [*(item["path"] for item in found["objects"]), *found["common_prefixes"]]
+    paths = [*(item["path"] for item in listing["objects"]), *listing["common_prefixes"]]
     return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
 def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
-    """(path below ``folder``, bytes, seconds since 1970 of the last change) of all objects there.
+    """All objects below ``folder``: (relative path, bytes, time of last change).
 
-    Cost: a request for each thousand of them.
+    Times are in seconds since 1970. Cost: one request per 1000 objects.
     """
     import obstore
 
@@ -101,7 +101,7 @@ def read(store: ObjectStore, path: str) -> bytes:
 
 
 def write(store: ObjectStore, path: str, data: bytes) -> None:
-    """Puts an object of these bytes, in the place of any. Cost: one request."""
+    """Writes an object, replacing an existing one. Cost: one request."""
     import obstore
 
     try:
@@ -112,7 +112,7 @@ def write(store: ObjectStore, path: str, data: bytes) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _store(root: str, process: int) -> Any:
-    """A store and its connections; credentials and region come from the environment."""
+    """A store with its connections. Credentials and region are read from the environment."""
     from obstore import store
 
     retries = {
@@ -128,7 +128,7 @@ def _store(root: str, process: int) -> Any:
     plain = os.environ.get("AWS_ENDPOINT_URL", os.environ.get("AWS_ENDPOINT", ""))
     if root.startswith("http://") or (root.startswith("s3") and plain.startswith("http://")):
         options["allow_http"] = True
-    make: Any = store.from_url  # its overloads do not know a scheme that is read at run time
+    make: Any = store.from_url  # the overloads need a literal scheme
     return make(root, client_options=options, retry_config=retries)
 
 
@@ -153,7 +153,7 @@ def uri_of(store: Any, path: str) -> str:
 
 
 def translate_error(error: Exception, store: Any, path: str) -> Exception:
-    """The error of the standard kind that obstore's stands for, with the object's URI."""
+    """Converts an error of obstore to a standard exception with the URI of the object."""
     from obstore import exceptions
 
     name, text = uri_of(store, path), str(error)
@@ -177,7 +177,7 @@ def _without_xml(text: str) -> str:
 
 
 class StoredObject:
-    """A :class:`nimblepy.io.remote_file.RangeSource` of a store."""
+    """A :class:`nimblepy.io.remote_file.RangeSource` over an obstore store."""
 
     def __init__(self, store: Any, path: str) -> None:
         self._store = store
@@ -206,14 +206,14 @@ class StoredObject:
         try:
             return obstore.get(self._store, self._path, options={"range": {"suffix": size}})
         except (exceptions.GenericError, exceptions.NotSupportedError) as error:
-            # nothing has no last byte, and not every store counts from the end
-            known = obstore.head(self._store, self._path)["size"]
-            if known == 0:
+            # the object is empty, or the store does not support suffix ranges
+            length = obstore.head(self._store, self._path)["size"]
+            if length == 0:
                 return obstore.get(self._store, self._path)
             if not isinstance(error, exceptions.NotSupportedError):
                 raise
-            begin = max(0, known - size)
-            return obstore.get(self._store, self._path, options={"range": (begin, known)})
+            begin = max(0, length - size)
+            return obstore.get(self._store, self._path, options={"range": (begin, length)})
 
     def read(self, offset: int, size: int) -> Any:
         import obstore
@@ -223,11 +223,11 @@ class StoredObject:
             options["if_match"] = self._etag
         try:
             answer = obstore.get(self._store, self._path, options=options)
-            found = _version(answer.meta)
+            version = _version(answer.meta)
             data = memoryview(answer.bytes())
         except Exception as error:
             raise translate_error(error, self._store, self._path) from error
-        if found != self._version:
+        if version != self._version:
             raise StaleFileError(f"{uri_of(self._store, self._path)}: {_REPLACED}")
         return data
 
@@ -237,7 +237,7 @@ def _version(meta: Any) -> tuple[Any, ...]:
 
 
 class ObjectSink:
-    """Bytes to an object that appears, whole, on :meth:`commit`: an upload in parts."""
+    """Writes an object by multipart upload. It becomes visible on :meth:`commit`."""
 
     def __init__(self, store: Any, path: str) -> None:
         self._store = store
@@ -274,7 +274,7 @@ class ObjectSink:
         except Exception as error:
             if not self._aborted:
                 self._error = translate_error(error, self._store, self._path)
-            # who waits for room in the queue must get to see the error
+            # drain the queue, so that a blocked writer continues and sees the error
             while not self._ended and self._pieces.get() is not None:
                 pass
 

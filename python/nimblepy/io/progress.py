@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, or a caller's function."""
+"""Progress of long operations: a bar on a terminal, or calls of a function."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ ProgressArg: TypeAlias = bool | Callable[[int, int | None], object] | None
 
 
 class Progress:
-    """Counts rows, or other things, and shows how many are done.
+    """Counts rows, or other units, and shows how many are done.
 
     Args:
-        target: ``True`` shows a bar on standard error if that is a terminal, and in Jupyter if
-            ipywidgets is installed; a callable gets ``(done, total)``; ``None`` or ``False`` shows
-            nothing.
-        total: how many there will be, ``None`` where that is not known.
-        stage: what is being done, shown beside the bar.
-        unit: what is counted.
+        target: ``True`` shows a bar on standard error if that is a terminal, or in Jupyter if
+            ipywidgets is installed. A callable is called with ``(done, total)``. ``None`` or
+            ``False`` shows nothing.
+        total: the expected total; ``None`` if unknown.
+        stage: name of the current step, shown next to the bar.
+        unit: name of the counted unit.
 
-    The bar appears with the first call of :meth:`advance` or :meth:`stage` and stays until
-    :meth:`finish`: an object that is made and then not used leaves nothing behind.
+    The first call of :meth:`advance` or :meth:`stage` shows the bar, and :meth:`finish` removes it.
+    An unused object shows nothing.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Progress:
         self._show()
 
     def stage(self, name: str) -> None:
-        """Says what is being done from now on."""
+        """Sets the name of the current step."""
         self._stage = name
         self._show()
 
@@ -79,7 +79,7 @@ def _bar(unit: str) -> Any:
 
 
 def _console() -> Any:
-    """Standard error; a console that writes nothing if no bar can be drawn there."""
+    """A console for standard error; it writes nothing if a bar cannot be drawn there."""
     from rich.console import Console
 
     console = Console(stderr=True)

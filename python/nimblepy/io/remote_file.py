@@ -1,4 +1,4 @@
-"""A remote file as the core reads it: rounds of ranges, tried again, all of one version."""
+"""Remote files for the core: parallel range reads with retries, all of the same version."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from nimblepy.io.log import logger
 
 _log = logger(__name__)
 
-# Ranges of a remote file closer than this are one request: a round trip costs more than the bytes.
+# Ranges closer than this are merged: a round trip costs more than reading the gap.
 REMOTE_GAP = 64 * 1024
-# What opening reads in one request: the core's first read is of these bytes.
+# Opening reads this many bytes at the end of the file; they contain the core's first read.
 TAIL_BYTES = 64 * 1024
-# A longer range is fetched as several at once: one connection is slower than the store.
+# Longer ranges are split into parallel requests: one connection is slower than the store.
 PART_BYTES = 8 << 20
 CONNECTIONS = 32
 
@@ -30,17 +30,17 @@ T = TypeVar("T")
 
 
 class RangeSource(Protocol):
-    """One object of a store. Whatever it raises names the object."""
+    """One object of a store. All errors name the object."""
 
     @property
     def name(self) -> str: ...
 
     def tail(self, size: int) -> tuple[int, bytes]:
-        """The object's size and its last bytes, ``size`` or all; they fix the version."""
+        """Opens the object; returns its size and its last ``size`` bytes. Fixes the version."""
         ...
 
     def read(self, offset: int, size: int) -> Any:
-        """These bytes of that version, fewer only if the answer was cut short.
+        """Reads bytes of the opened version. The result is shorter only if the answer was cut off.
 
         Raises:
             StaleFileError: the object has been replaced.
@@ -50,7 +50,7 @@ class RangeSource(Protocol):
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request that failed for a passing reason is made, and how long in all."""
+    """Retries of requests with temporary failures, limited by number and total time."""
 
     attempts: int = 5
     first_delay: float = 0.05
@@ -58,10 +58,10 @@ class Retries:
     seconds: float = 30.0
 
     def run(self, request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-        """Delays double and are shortened at random, so that many readers do not come back at once.
+        """Runs a request with retries. Delays double and are randomized, to spread the load.
 
         Raises:
-            OSError: the last failure, with how often it was tried.
+            OSError: the last failure, with the number of attempts.
         """
         end = time.monotonic() + self.seconds
         delay = self.first_delay
@@ -93,22 +93,22 @@ _PERMANENT = (
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether the same request would fail again: what is missing, forbidden, replaced or wrong."""
+    """Whether a retry would fail again: the object is missing, forbidden or replaced, or a bug."""
     return isinstance(error, _PERMANENT)
 
 
 class ShortReadError(OSError):
-    """An answer ended before the range that was asked for; worth another try."""
+    """An answer was shorter than the requested range. It is worth a retry."""
 
 
 class RemoteFile:
-    """Positioned reads of one object, from any thread.
+    """Positioned reads of one object. Thread-safe.
 
     Args:
-        retries: for a source that does not try again itself.
+        retries: for sources that do not retry themselves.
 
-    Cost: one request to open; a round of reads is one request per range, all at once. The last
-    64 KiB and what was read first, up to 128 KiB, are held.
+    Cost: one request to open. Reads send one request per range, in parallel. The last 64 KiB and
+    the first read, up to 128 KiB, are kept in memory.
     """
 
     def __init__(self, source: RangeSource, retries: Retries | None = None) -> None:
@@ -128,29 +128,31 @@ class RemoteFile:
         parts = [part for offset, size in ranges for part in _parts(offset, size)]
         if len(parts) == 1:
             return [self._read_one(*parts[0])]
-        found = iter(list(connections().map(self._read, parts)))
+        answers = iter(list(connections().map(self._read, parts)))
         joined = []
         for _, size in ranges:
-            pieces = [next(found) for _ in range(_count(size))]
+            pieces = [next(answers) for _ in range(_count(size))]
             joined.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         return joined
 
     def _read_one(self, offset: int, size: int) -> Any:
-        """The first read brings what lies before it: the key chunks of a group lie before its
-        metadata, which is what a search reads first, so that this saves it a round.
+        """Reads one range. The first read also fetches up to 64 KiB before it.
+
+        A search first reads the metadata of a group, then its key chunks, which are stored just
+        before. Fetching both saves a round trip.
         """
-        found = self._held(offset, size)
-        if found is None and len(self._known) == 1 and size <= REMOTE_GAP:
+        held = self._held(offset, size)
+        if held is None and len(self._known) == 1 and size <= REMOTE_GAP:
             begin = max(0, offset - REMOTE_GAP)
             block = self._run(lambda: self._request(begin, offset + size - begin))
             self._known.append((begin, block))
-            found = self._held(offset, size)
-        return self._read((offset, size)) if found is None else found
+            held = self._held(offset, size)
+        return self._read((offset, size)) if held is None else held
 
     def _read(self, part: tuple[int, int]) -> Any:
         offset, size = part
-        found = self._held(offset, size)
-        return self._run(lambda: self._request(offset, size)) if found is None else found
+        held = self._held(offset, size)
+        return self._run(lambda: self._request(offset, size)) if held is None else held
 
     def _held(self, offset: int, size: int) -> memoryview | None:
         for begin, data in self._known:
@@ -162,12 +164,12 @@ class RemoteFile:
         return request() if self.retries is None else self.retries.run(request)
 
     def _request(self, offset: int, size: int) -> Any:
-        found = self._source.read(offset, size)
-        if len(found) != size:
+        answer = self._source.read(offset, size)
+        if len(answer) != size:
             raise ShortReadError(
-                f"{self._source.name}: got {len(found)} of {size} bytes at offset {offset}"
+                f"{self._source.name}: got {len(answer)} of {size} bytes at offset {offset}"
             )
-        return found
+        return answer
 
 
 def _count(size: int) -> int:
@@ -184,7 +186,7 @@ _openers: ThreadPoolExecutor | None = None
 
 
 def connections() -> ThreadPoolExecutor:
-    """The threads that wait for stores, shared by all files of the process."""
+    """The thread pool for requests, shared by all files of the process."""
     global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-remote")
@@ -192,7 +194,7 @@ def connections() -> ThreadPoolExecutor:
 
 
 def openers() -> ThreadPoolExecutor:
-    """The threads that open files of stores; their reads wait for :func:`connections`."""
+    """The thread pool for opening remote files. Their reads use :func:`connections`."""
     global _openers
     if _openers is None:
         _openers = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-open")
@@ -200,29 +202,29 @@ def openers() -> ThreadPoolExecutor:
 
 
 def at_once(ask: Callable[[A], T], items: Sequence[A], threads: ThreadPoolExecutor) -> Iterator[T]:
-    """The answers for some items, in their order; as many as there are connections are under way.
+    """Calls ``ask`` for all items in parallel, and yields the answers in the order of the items.
 
-    The first are asked for before this returns.
+    At most ``CONNECTIONS`` calls run at a time. The first ones start before this returns.
     """
-    left = iter(items)
-    waiting = deque(threads.submit(ask, item) for item in itertools.islice(left, CONNECTIONS))
+    remaining = iter(items)
+    waiting = deque(threads.submit(ask, item) for item in itertools.islice(remaining, CONNECTIONS))
 
     def answers() -> Iterator[T]:
         try:
             while waiting:
-                found = waiting.popleft().result()
-                waiting.extend(threads.submit(ask, item) for item in itertools.islice(left, 1))
-                yield found
+                answer = waiting.popleft().result()
+                waiting.extend(threads.submit(ask, item) for item in itertools.islice(remaining, 1))
+                yield answer
         finally:
-            for asked in waiting:
-                asked.cancel()
+            for future in waiting:
+                future.cancel()
 
     return answers()
 
 
 def _after_fork() -> None:
     global _pool, _openers
-    _pool = _openers = None  # their threads did not come along
+    _pool = _openers = None  # a child process does not have their threads
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -1,4 +1,4 @@
-"""What is still there after a loss of power."""
+"""Durable writes: fsync of files and directories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def sync_path(path: str | os.PathLike[str]) -> None:
-    """Puts a file on the disk, or the names in a directory, which syncing its files does not."""
+    """Syncs a file, or the entries of a directory (syncing files does not sync their names)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
