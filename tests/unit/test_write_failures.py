@@ -127,7 +127,7 @@ def test_core_writer_refuses_everything_after_close(tmp_path: Path) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="closed"):
         core.write(SMALL.to_batches()[0])
     writer.abort()
-    with pytest.raises(nb.InvalidArgumentError, match="given up"):
+    with pytest.raises(nb.InvalidArgumentError, match="was aborted"):
         writer.close()
 
 

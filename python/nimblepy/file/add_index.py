@@ -1,7 +1,7 @@
-"""Indexes of files that exist: :func:`add_index` and :func:`drop_index`.
+"""Changes the indexes of existing files: :func:`add_index` and :func:`drop_index`.
 
-Rows are not encoded again: the new file is made of the old one's bytes, other index sections and
-a new footer, and takes the old one's place in one step.
+Rows are not encoded again: the new file consists of the old file's bytes, the changed index
+sections and a new footer. It replaces the old file atomically.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def add_index(
 ) -> list[IndexInfo]:
     """Adds secondary indexes to a file without encoding its rows again.
 
-    The result is the file that :func:`nimblepy.write` would have made with these indexes. It is
-    complete before it can be seen; a failure leaves what was there before.
+    The result is the file that :func:`nimblepy.write` would write with these indexes. The file is
+    replaced atomically; after a failure, the old file is unchanged.
 
     Args:
         path: an existing file; a URI, or a path in ``filesystem``.
         index: one index or several.
-        output: where the new file goes; ``None`` replaces the old one. Handles that are open
-            on the old file go on reading it.
-        options: of these, those of indexes are used: ``index_memory_bytes``, ``key_chunk_rows``,
-            ``restart_interval``.
+        output: path of the new file; ``None`` replaces the old one. Open handles continue to read
+            the old file.
+        options: only the options for indexes are used: ``index_memory_bytes``,
+            ``key_chunk_rows``, ``restart_interval``.
         progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
@@ -57,8 +57,8 @@ def add_index(
         All indexes of the new file.
 
     Raises:
-        InvalidArgumentError: the file has such an index already, or lacks a column.
-        CorruptFileError: what had to be read of the file is damaged.
+        InvalidArgumentError: the file already has such an index, or does not have a column.
+        CorruptFileError: a part of the file that must be read is damaged.
         OSError: a file cannot be read or written.
 
     Cost: decodes the indexes' columns once and copies the file; memory is bounded by
@@ -68,8 +68,8 @@ def add_index(
         specs = index_specs(file.schema, index)  # type: ignore[arg-type]
         if not specs:
             raise InvalidArgumentError("index: expected at least one")
-        wanted = [index] if isinstance(index, (HashIndex, SortedIndex)) else list(index)
-        for new in wanted:
+        new_indexes = [index] if isinstance(index, (HashIndex, SortedIndex)) else list(index)
+        for new in new_indexes:
             for old in file.handle.indexes:
                 if _is(file, old, new):
                     raise InvalidArgumentError(
@@ -90,27 +90,27 @@ def drop_index(
 
     Args:
         path: an existing file; a URI, or a path in ``filesystem``.
-        index: its columns in order (then every secondary index on just these), or what it was
-            made with, or the entry of :attr:`File.indexes`.
-        output: where the new file goes; ``None`` replaces the old one.
+        index: the columns in order (this drops all secondary indexes on exactly these columns), or
+            a :class:`HashIndex` or :class:`SortedIndex`, or an entry of :attr:`File.indexes`.
+        output: path of the new file; ``None`` replaces the old one.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
     Returns:
-        The indexes that are left.
+        The remaining indexes.
 
     Raises:
-        IndexUnavailableError: there is no such index; the message names those that exist.
-        InvalidArgumentError: it is the cluster index, which is the order of the rows.
+        IndexUnavailableError: the index does not exist; the message lists the existing ones.
+        InvalidArgumentError: it is the cluster index, which cannot be dropped.
         OSError: a file cannot be read or written.
 
     Cost: copies the file.
     """
     with open_file(path, filesystem=filesystem) as file:
-        found = [old for old in file.handle.indexes if _is(file, old, index)]
-        drop = [old.number for old in found if old.number != CLUSTER]
-        if not drop and found:
+        matching = [old for old in file.handle.indexes if _is(file, old, index)]
+        drop = [old.number for old in matching if old.number != CLUSTER]
+        if not drop and matching:
             raise InvalidArgumentError(
-                f"{found[0]} is the order of the rows; it goes by writing them anew"
+                f"{matching[0]} cannot be dropped: it is the order of the rows; rewrite the file"
             )
         if not drop:
             raise IndexUnavailableError(
@@ -123,16 +123,18 @@ def drop_index(
 def _is(
     file: File,
     index: Index,
-    wanted: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
+    requested: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
 ) -> bool:
-    """Whether ``wanted`` means this index of the file."""
-    if isinstance(wanted, (HashIndex, SortedIndex, IndexInfo)):
-        kind = "sorted" if isinstance(wanted, SortedIndex) else getattr(wanted, "kind", "hash")
-        keys, orders = as_sort_keys(wanted.columns), [_order(key) for key in index.keys]
+    """Whether ``requested`` means this index of the file."""
+    if isinstance(requested, (HashIndex, SortedIndex, IndexInfo)):
+        kind = (
+            "sorted" if isinstance(requested, SortedIndex) else getattr(requested, "kind", "hash")
+        )
+        keys, orders = as_sort_keys(requested.columns), [_order(key) for key in index.keys]
         if index.kind != kind or orders != [_order(key) for key in keys]:
             return False
     else:
-        keys = as_sort_keys(wanted)
+        keys = as_sort_keys(requested)
     return index.columns == tuple(resolve_column(file.schema, key.column) for key in keys)
 
 
@@ -150,8 +152,8 @@ def _rewrite(
     progress: ProgressArg,
     filesystem: Any,
 ) -> list[IndexInfo]:
-    goal = path if output is None else output
-    location = locate(goal, filesystem)
+    target = path if output is None else output
+    location = locate(target, filesystem)
     chosen = options or WriteOptions()
     core_options = {
         "indexes": specs,
@@ -161,16 +163,16 @@ def _rewrite(
         "spill_directory": location.spill_folder,
     }
     rewriter = _core.IndexRewriter(file.handle.core, location.sink(), drop, core_options)
-    shown = Progress(progress, file.num_rows)
-    shown.stage("reading keys")
+    bar = Progress(progress, file.num_rows)
+    bar.stage("reading keys")
     try:
         while rows := rewriter.step():
-            shown.advance(rows)
-        shown.stage("building indexes")
+            bar.advance(rows)
+        bar.stage("building indexes")
         rewriter.finish()
     finally:
         rewriter.close()
-        shown.finish()
-    with open_file(goal, filesystem=filesystem) as made:
-        _log.info("wrote %s: its indexes are now %s", goal, names_of(made.handle.indexes))
-        return list(made.indexes)
+        bar.finish()
+    with open_file(target, filesystem=filesystem) as rewritten:
+        _log.info("wrote %s: its indexes are now %s", target, names_of(rewritten.handle.indexes))
+        return list(rewritten.indexes)

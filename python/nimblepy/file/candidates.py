@@ -1,6 +1,6 @@
-"""From a filter's conjuncts to file rows: indexes first, then zone maps and Bloom filters.
+"""Finds candidate rows for a filter: with indexes first, then with zone maps and Bloom filters.
 
-They may only drop rows that provably fail; what is left is evaluated exactly by the scan.
+These only exclude rows that provably fail. The scan evaluates the filter on the remaining rows.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from nimblepy.schema.values import is_nan
 _log = logger(__name__)
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
-# A filter lets about 1 in 100 absent values pass: of more than these, some do in every stripe.
+# A Bloom filter has about 1 % false positives; with more values, some would pass in every stripe.
 MAX_BLOOM_VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows:
-    """Rows that may pass a filter, and what said so.
+    """Rows that may pass a filter, and how they were found.
 
     Attributes:
-        rows: disjoint and ascending; one by one where a secondary index found them, which are few
-            and mostly alone.
+        rows: disjoint and ascending. Rows from a secondary index are listed one by one, since they
+            are few and mostly not adjacent.
         index_used: the conjuncts that the cluster index answered, as text.
-        zones_used: the conjuncts that dropped rows through zone maps, as text.
-        secondary: secondary indexes that were asked, and the conjuncts that each answered.
-        blooms_used: the conjuncts that dropped stripes through Bloom filters, as text.
+        zones_used: the conjuncts that excluded rows through zone maps, as text.
+        secondary: the secondary indexes that were used, and the conjuncts that each answered.
+        blooms_used: the conjuncts that excluded stripes through Bloom filters, as text.
     """
 
     rows: RowSet
@@ -66,23 +66,23 @@ def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
     """Rows that may pass, by indexes, zone maps and Bloom filters."""
     if where.filter is None:
         return CandidateRows(where.rows)
-    found = _candidates(file, where)
+    candidates = _candidates(file, where)
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug(
             "%s: filter on %s leaves %d of %d rows (%s)",
             file.core.name,
             ", ".join(map(show_path, where.filter.columns)),
-            found.rows.num_rows,
+            candidates.rows.num_rows,
             file.num_rows,
             ", ".join(
-                ["cluster index"] * bool(found.index_used)
-                + [str(index) for index, _ in found.secondary]
-                + ["zone maps"] * bool(found.zones_used)
-                + ["Bloom filters"] * bool(found.blooms_used)
+                ["cluster index"] * bool(candidates.index_used)
+                + [str(index) for index, _ in candidates.secondary]
+                + ["zone maps"] * bool(candidates.zones_used)
+                + ["Bloom filters"] * bool(candidates.blooms_used)
             )
             or "all are read",
         )
-    return found
+    return candidates
 
 
 def _candidates(file: FileHandle, where: Where) -> CandidateRows:
@@ -91,10 +91,10 @@ def _candidates(file: FileHandle, where: Where) -> CandidateRows:
         return CandidateRows(RowSet.of_range(0, 0), ("no row can pass",))
     conjuncts = where.filter.conjuncts
     ranges = where.rows.ranges
-    found = _by_index(file, conjuncts)
+    by_key = _by_index(file, conjuncts)
     used: tuple[str, ...] = ()
-    if found is not None:
-        index_ranges, used = found
+    if by_key is not None:
+        index_ranges, used = by_key
         ranges = _core.intersect(ranges, index_ranges)
     secondary = rows_by_indexes(file, conjuncts, _count(ranges))
     if secondary is not None:
@@ -130,20 +130,22 @@ def _count(ranges: Ranges) -> int:
 def _by_index(
     file: FileHandle, conjuncts: tuple[Node, ...]
 ) -> tuple[Ranges, tuple[str, ...]] | None:
-    """Rows by the leading key columns that conjuncts pin down; ``None``: the key is no help."""
+    """Rows by conjuncts on leading key columns; ``None`` if the cluster index does not help."""
     if not file.cluster_by:
         return None
-    found = match_index(file, file.indexes[0], conjuncts)
-    if found is None or found.positions is None:
+    match = match_index(file, file.indexes[0], conjuncts)
+    if match is None or match.positions is None:
         return None
-    return _core.merge(found.positions), found.used  # of the cluster index these are rows
+    return _core.merge(
+        match.positions
+    ), match.used  # positions in the cluster index are row numbers
 
 
 # ------------------------------------------------------------------ zone maps
 
 
 def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
-    """Rows of zones that may satisfy ``node``; ``None`` where zone maps say nothing of it."""
+    """Rows of zones that may satisfy ``node``; ``None`` if zone maps cannot tell."""
     match node:
         case And(args):
             ranges: Ranges | None = None
@@ -174,7 +176,7 @@ def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
                 for value in values
             )
         case In(_, values):
-            # Long lists: what lies between the smallest and the largest value.
+            # Long lists: test only the range from the smallest to the largest value.
             items = sorted(values, key=lambda scalar: (is_nan(scalar), scalar.as_py()))
             ends = (items[0], True), (items[-1], True)
             return _prune(file, node, "range", *ends, nan=is_nan(items[-1]))
@@ -188,7 +190,7 @@ def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
 
 
 def _by_blooms(file: FileHandle, node: Node, ranges: Ranges) -> Ranges:
-    """What is left of ``ranges`` without stripes that have none of the values asked for."""
+    """Removes stripes from ``ranges`` whose Bloom filters exclude all values of ``node``."""
     match node:
         case And(args):
             for arg in args:
@@ -213,10 +215,10 @@ def _prune_equal(
 
 
 def _union(parts: Any) -> Ranges:
-    found = list(parts)
-    if not found:
+    all_ranges = list(parts)
+    if not all_ranges:
         return np.empty((0, 2), dtype=np.uint64)
-    return _core.merge(np.concatenate(found))
+    return _core.merge(np.concatenate(all_ranges))
 
 
 def _prune(

@@ -32,16 +32,16 @@ def convert(
     Args:
         source: a file, a directory, a glob such as ``"data/**/*.parquet"``, or a list of these;
             local, or a URI. A directory with nimble files is one dataset. Directories named
-            ``year=2024`` are columns. Columns that have different types in different files get one
-            that holds all; files that lack a column have nulls in it. Data at hand is taken as
-            :func:`nimblepy.write` takes it.
-        path: the nimble file to make; it appears only when complete.
+            ``year=2024`` become columns. If a column has different types in different files, it
+            gets a common type; missing columns are filled with nulls. In-memory data is accepted
+            as by :func:`nimblepy.write`.
+        path: the nimble file to write; it becomes visible when it is complete.
         format: ``"parquet"``, ``"csv"``, ``"tsv"``, ``"json"`` (one object per line), ``"arrow"``
-            (IPC file or stream, Feather V2) or ``"nimble"``. ``None`` tells from the first bytes
-            and the name of each file.
+            (IPC file or stream, Feather V2) or ``"nimble"``. ``None`` detects it from the first
+            bytes and the name of each file.
         columns: columns to keep, in this order; ``None`` keeps all.
-        progress: ``True`` for a bar, or a function of rows done and rows in all. A CSV file or
-            an Arrow stream does not say how many rows it has, nor do lines of JSON.
+        progress: ``True`` for a bar, or a function of the rows done and the total rows. The total
+            is unknown for CSV, JSON lines and Arrow streams.
 
     The other arguments are those of :func:`nimblepy.write`.
 
@@ -53,7 +53,7 @@ def convert(
     if is_paths(source):
         data = open_files(source, format=format, columns=columns)
     elif format is not None:
-        raise InvalidArgumentError("convert: format is that of files; data at hand has none")
+        raise InvalidArgumentError("convert: format is only allowed for files, not for data")
     else:
         data = source if columns is None else _columns_of(source, columns)
     return write(data, path, progress=progress, **how)

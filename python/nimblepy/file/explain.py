@@ -1,4 +1,4 @@
-"""Plans: what a lookup, range or scan touches in one file, as a printable tree."""
+"""Plans of lookups, ranges and scans in one file, as printable trees."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import Projected
 from nimblepy.schema.names import output_name, show_names
 
-# Stripes that are listed one by one.
+# Maximum number of stripes to list individually.
 _SHOWN = 8
 
 
 def explain_keys(
     file: FileHandle, index: Index, keys: Keys, rows: RowSet, columns: Projected
 ) -> Plan:
-    """A lookup of keys whose rows have been found."""
-    found = int((rows.counts > 0).sum())
-    details = (("keys", len(keys)), ("keys found", found), ("rows", rows.num_rows))
+    """The plan of a lookup of keys, given the rows that were found."""
+    keys_found = int((rows.counts > 0).sum())
+    details = (("keys", len(keys)), ("keys found", keys_found), ("rows", rows.num_rows))
     return _plan(file, index, "lookup", details, rows, columns, probes=len(keys))
 
 
 def explain_ordered(
     file: FileHandle, index: Index, request: Ordered, rows: RowSet, columns: Projected
 ) -> Plan:
-    """A range or prefix whose rows have been found."""
+    """The plan of a range or prefix, given the rows that were found."""
     details: tuple[tuple[str, DetailValue], ...] = (("rows", rows.num_rows),)
     if index.is_cluster:
         begin, end = rows.as_range or (0, 0)
@@ -39,27 +39,32 @@ def explain_ordered(
 
 
 def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
-    """A scan: what indexes and zone maps leave, and what is evaluated on it."""
-    found = candidate_rows(file, where)
+    """The plan of a scan: the rows that indexes and zone maps leave, and the rest of the filter."""
+    candidates = candidate_rows(file, where)
     children: list[Plan] = []
     index = None
-    if found.index_used:
+    if candidates.index_used:
         index = _cluster_name(file)
-        children.append(Plan(text=f"cluster index: {' and '.join(found.index_used)}", index=index))
-    for secondary, used in found.secondary:
+        children.append(
+            Plan(text=f"cluster index: {' and '.join(candidates.index_used)}", index=index)
+        )
+    for secondary, used in candidates.secondary:
         index = index or str(secondary)
         text = f"{secondary.kind} index: {' and '.join(used)}"
         children.append(Plan(text=text, index=str(secondary)))
-    if found.zones_used:
-        children.append(Plan(text=f"zone maps: {' and '.join(found.zones_used)}"))
-    if found.blooms_used:
-        children.append(Plan(text=f"Bloom filters: {' and '.join(found.blooms_used)}"))
+    if candidates.zones_used:
+        children.append(Plan(text=f"zone maps: {' and '.join(candidates.zones_used)}"))
+    if candidates.blooms_used:
+        children.append(Plan(text=f"Bloom filters: {' and '.join(candidates.blooms_used)}"))
     if where.filter is not None:
-        children.append(_evaluation(file, where.filter, found.rows))
-    children.append(_data_plan(file, found.rows, columns))
+        children.append(_evaluation(file, where.filter, candidates.rows))
+    children.append(_data_plan(file, candidates.rows, columns))
     return Plan(
         text="scan",
-        details=(("rows to look at", found.rows.num_rows), ("rows of the file", file.num_rows)),
+        details=(
+            ("rows to look at", candidates.rows.num_rows),
+            ("rows of the file", file.num_rows),
+        ),
         children=tuple(children),
         reads=sum(child.reads for child in children),
         bytes=sum(child.bytes for child in children),
@@ -88,9 +93,9 @@ def _plan(
     if index.is_cluster:
         searched = _cluster_plan(file, rows, probes)
     else:
-        asked = f"{probes} keys" if text == "lookup" else "2 bounds"
+        probe_text = f"{probes} keys" if text == "lookup" else "2 bounds"
         searched = Plan(
-            text=f"{index.kind} index on {', '.join(map(str, index.keys))}: {asked}",
+            text=f"{index.kind} index on {', '.join(map(str, index.keys))}: {probe_text}",
             details=(("rows", rows.num_rows),),
             index=str(index),
         )
@@ -109,7 +114,7 @@ def _cluster_name(file: FileHandle) -> str:
 
 
 def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:
-    """Groups and key chunks that the bounds fall in: one read each where no cache has them."""
+    """The plan of searches in the cluster index: one read per group and key chunk, if uncached."""
     groups = len({int(group) for group, *_ in _stripes(file, rows, ())})
     bloom = "Bloom filter, " if file.core.has_bloom else ""
     return Plan(

@@ -1,8 +1,8 @@
-"""Conditions over a column of few values, such as a category: what the core can ask of them.
+"""Speeds up conditions over a column with few values, such as a category.
 
-``upper(mode) = 'RAIL'`` is computed for the values that the first rows have; those that fail are
-what the core then leaves out, on encoded data. All other rows are asked the condition itself, so
-that values which the first rows do not have cost time and change nothing.
+``upper(mode) = 'RAIL'`` is evaluated for the values in the first rows. The core then excludes the
+failing values on encoded data. The condition itself is evaluated for all other rows, so values that
+do not occur in the first rows cost time but do not change the result.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from nimblepy.file.handle import FileHandle
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.plain import plain_array
 
-# Rows below which a sample does not pay, rows of it, and the values that count as few.
+# Minimum rows for which a sample pays off, rows of the sample, and maximum number of few values.
 _LEAST_ROWS, _SAMPLED, _FEW = 1 << 17, 2048, 64
 
 
 def without_failing(file: FileHandle, node: Node, ranges: np.ndarray[Any, Any]) -> list[Node]:
-    """What is true wherever ``node`` is, in terms of values that fail it.
+    """Weaker conditions that ``node`` implies: columns do not have certain values that fail.
 
     Args:
-        ranges: half-open ranges of rows that will be asked.
+        ranges: half-open ranges of rows on which the filter will be evaluated.
 
-    Cost: decodes the first rows of columns of which ``node`` has a condition of its own.
+    Cost: decodes the first rows of each column that has a separate condition in ``node``.
     """
     if int((ranges[:, 1] - ranges[:, 0]).sum()) < _LEAST_ROWS:
         return []
     begin, end = (int(edge) for edge in ranges[0])
     parts = node.args if isinstance(node, And) else (node,)
-    found = (
+    nodes = (
         _without(file, part, begin, min(end, begin + _SAMPLED))
         for part in parts
         if isinstance(part, Opaque) and not isinstance(part.expression, pc.Expression)
         and len(part.columns) == 1 and len(part.columns[0]) == 1
     )  # fmt: skip
-    return [node for node in found if node is not None]
+    return [node for node in nodes if node is not None]
 
 
 def _without(file: FileHandle, part: Opaque, begin: int, end: int) -> Node | None:
-    """The column has none of the values that fail; ``None`` where that would leave most rows."""
+    """A node that excludes failing values; ``None`` if that would keep most rows."""
     (path,) = part.columns
     column = resolve_column(file.schema, path)
-    # Of floats -0.0 and 0.0 are equal, and may pass and fail.
+    # Not for floats: -0.0 and 0.0 are equal, but one may pass and the other fail.
     if pt.is_floating(column.value_type) or not is_tested(column.type):
         return None
     sample = file.projection((path,)).range_batch(begin, end, 1)
@@ -62,8 +62,8 @@ def _without(file: FileHandle, part: Opaque, begin: int, end: int) -> Node | Non
         if len(counts) > _FEW:
             return None
         distinct = counts.field("values")
-        asked = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
-        passes = passing(part, RowBatch(pa.RecordBatch.from_arrays([asked], [path[0]])))
+        values_and_null = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
+        passes = passing(part, RowBatch(pa.RecordBatch.from_arrays([values_and_null], [path[0]])))
     except (InvalidArgumentError, pa.ArrowException):
         return None
     fails = pc.invert(passes[: len(distinct)])

@@ -1,4 +1,4 @@
-"""File: the reading methods of :class:`nimblepy.rows.rows.Rows` over one open file."""
+"""File: the reading methods of :class:`nimblepy.rows.rows.Rows` for one open file."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 
 class File(FixedRows):
-    """An open file. Any number of threads may use one; it pickles by reopening its source.
+    """An open file. It is thread-safe. Unpickling opens its source again.
 
-    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
-    list of names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
+    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`. ``columns`` is a
+    list of names and dotted paths of struct fields (``location.lat``); ``None`` means all columns.
 
     Attributes:
         handle: the open core file; for other modules of nimblepy.
@@ -45,14 +45,14 @@ class File(FixedRows):
         super().__init__(observer)
         self.handle = FileHandle(core)
         self._reopen = reopen
-        # By columns and `on`.
+        # Cached readers by (columns, on).
         self._range_readers: dict[tuple[Projected, On], tuple[_core.RangeReader, Index]] = {}
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ properties
 
     @property
     def source(self) -> str | None:
-        """Path or URI that the file was opened by; ``None`` for bytes and in a file system."""
+        """The path or URI of the file; ``None`` if it was opened from bytes or a file system."""
         _, source, arguments = self._reopen
         if arguments["filesystem"] is not None or not isinstance(source, (str, os.PathLike)):
             return None
@@ -60,7 +60,7 @@ class File(FixedRows):
 
     @property
     def schema(self) -> pa.Schema:
-        _ = self.handle.core  # says that it is closed
+        _ = self.handle.core  # raises if the file is closed
         return self.handle.schema
 
     @property
@@ -77,7 +77,7 @@ class File(FixedRows):
 
     @property
     def format_version(self) -> tuple[int, int]:
-        """(major, minor) version of the format the file is written in."""
+        """The (major, minor) version of the file's format."""
         major, minor = self.handle.core.version
         return int(major), int(minor)
 
@@ -88,14 +88,14 @@ class File(FixedRows):
 
     @property
     def unique(self) -> bool:
-        """No cluster key occurs twice; verified while the file was written."""
+        """Whether cluster keys are unique, which was verified when the file was written."""
         return bool(self.handle.core.unique)
 
     @property
     def indexes(self) -> list[IndexInfo]:
         core = self.handle.core
         stored = [i for i in self.handle.indexes if not i.is_cluster]
-        found = [
+        infos = [
             IndexInfo(
                 kind=index.kind,
                 columns=index.keys,
@@ -108,16 +108,16 @@ class File(FixedRows):
             )
         ]
         if self.handle.cluster_by:
-            mine = int(core.index_bytes) - sum(info.size_bytes for info in found)
+            cluster_bytes = int(core.index_bytes) - sum(info.size_bytes for info in infos)
             cluster = IndexInfo(
                 kind="cluster",
                 columns=self.handle.cluster_by,
-                size_bytes=mine,
+                size_bytes=cluster_bytes,
                 num_keys=self.num_rows,
                 has_bloom=bool(core.has_bloom),
             )
-            found.insert(0, cluster)
-        return found
+            infos.insert(0, cluster)
+        return infos
 
     @property
     def io_stats(self) -> IoStats:
@@ -177,10 +177,10 @@ class File(FixedRows):
         return self.handle.choose(keys.names)
 
     def _index_in_order(self, request: Ordered) -> Index:
-        """The index whose order the bounds are about."""
+        """The ordered index for the columns of the request."""
         return self.handle.choose(request.keys, ordered=True)
 
-    # ------------------------------------------------------------------ what the core does at once
+    # ------------------------------------------------------------------ fast paths in the core
 
     def core_index(
         self, names: tuple[ColumnName, ...]
@@ -200,8 +200,12 @@ class File(FixedRows):
     ) -> _core.PointReader | None:
         names = self.on_columns(on)
         index = self.handle.choose(names)
-        asked = index.names if names is None else names
-        order = [asked.index(name) for name in index.names] if len(asked) == len(index.keys) else []
+        key_names = index.names if names is None else names
+        order = (
+            [key_names.index(name) for name in index.names]
+            if len(key_names) == len(index.keys)
+            else []
+        )
         core = self.handle.opened(index).core
         if form is None:
             return _core.PointReader(self.handle.projection(columns), core, order, deleted)
@@ -226,25 +230,25 @@ class File(FixedRows):
         if type(on) is list:
             on = tuple(on)
         try:
-            known = self._range_readers.get((columns, on))
-        except TypeError:  # the general way says what is wrong with them
+            entry = self._range_readers.get((columns, on))
+        except TypeError:  # the general path raises the error
             return None
-        if known is None:
-            known = self._range_reader(columns, on)
-            if known is None:
+        if entry is None:
+            entry = self._range_reader(columns, on)
+            if entry is None:
                 return None
-        reader, index = known
+        reader, index = entry
         read: Callable[..., Any] = reader.range if len(bounds) == 3 else reader.prefix
-        found = read(*bounds, limit, reverse)
-        if type(found) is pa.Table:
-            return found
-        if found is NotImplemented:
+        result = read(*bounds, limit, reverse)
+        if type(result) is pa.Table:
+            return result
+        if result is NotImplemented:
             return None
-        rows = self.handle.opened(index).rows_at(found)  # more than are one batch
+        rows = self.handle.opened(index).rows_at(result)  # too many rows for one batch
         return self.read(rows.backwards() if reverse else rows, columns)
 
     def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
-        """What takes plain Python bounds to a table; ``None`` where the arguments are not right."""
+        """Makes a reader for plain Python bounds; ``None`` if an argument is invalid."""
         try:
             keys = self.on_keys(on)
             index = self.handle.choose(keys, ordered=True)
@@ -254,7 +258,7 @@ class File(FixedRows):
                 projection, self.handle.opened(index).core, width, StartsWith
             )
         except (IndexUnavailableError, InvalidArgumentError, TypeError):
-            return None  # the general way says what is wrong
+            return None  # the general path raises the error
         if len(self._range_readers) > MOST_PREPARED:
             self._range_readers.clear()
         self._range_readers[columns, on] = reader, index
@@ -266,15 +270,15 @@ class File(FixedRows):
         index = self._index_for(keys)
         if self.observer is None and keys.between is None and not first:
             opened = self.handle.opened(index)
-            found = opened.core.lookup(
+            result = opened.core.lookup(
                 self.handle.projection(columns),
                 opened.batch(keys),
                 keys.null_equals,
                 keys.impossible,
                 RESULT_ROWS,
             )
-            if found is not None:
-                return batch_table(found[:2]), found[2]
+            if result is not None:
+                return batch_table(result[:2]), result[2]
         return super().find_and_read(keys, columns, first=first)
 
     def count_matches(self, keys: Keys) -> Positions:
@@ -296,7 +300,7 @@ class File(FixedRows):
     # ------------------------------------------------------------------ housekeeping
 
     def close(self) -> None:
-        """Closes the file. Results that were handed out stay valid."""
+        """Closes the file. Existing results remain valid."""
         if self.observer is not None:
             self.observer.flush()
         self.release()

@@ -1,4 +1,4 @@
-"""The rows of a file that pass a filter: candidates from indexes, then exact evaluation."""
+"""Filters the rows of a file: candidate rows from indexes, then exact evaluation."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from nimblepy.rows.source import Projected
 from nimblepy.rows.streams import stream_batches
 from nimblepy.schema.columns import resolve_column
 
-# Rows that are asked at a time where nothing is done with them: fewer calls than for scans.
+# Batch size for counting rows: larger than for scans, so that there are fewer calls.
 _COUNTED_ROWS = 1 << 17
 
 Ranges: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class _Native(NamedTuple):
-    """A filter that the core evaluates on encoded data, and what it leaves to pyarrow."""
+    """The part of a filter that the core evaluates on encoded data, and the residual."""
 
     rows: Any  # _core.RowFilter
     residual: Filter | None
@@ -36,26 +36,26 @@ class _Native(NamedTuple):
 def filtered(
     file: FileHandle, where: Where, columns: Projected, batch_rows: int, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that pass, batch by batch in file order."""
+    """Yields batches of the rows that pass, in file order."""
     projection = file.projection(columns)
     if where.filter is None:
         yield from _all(projection, where.rows, batch_rows, threads)
         return
-    found = candidate_rows(file, where)
-    native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
+    candidates = candidate_rows(file, where)
+    native = None if candidates.secondary else _native(file, where.filter, candidates.rows.ranges)
     if native is not None and native.residual is None:
-        ranges = found.rows.ranges
+        ranges = candidates.rows.ranges
         yield from stream_batches(projection.scan(ranges, batch_rows, threads, native.rows))
         return
     reader = _BatchReader(projection, threads)
-    for rows, mask in _asked(file, where.filter, native, found, batch_rows, threads):
+    for rows, mask in _asked(file, where.filter, native, candidates, batch_rows, threads):
         yield from reader.read(rows.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 def _all(
     projection: _core.Projection, rows: RowSet, batch_rows: int, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """All of these rows. One batch takes half of the time without a stream around it."""
+    """Yields batches of all these rows. A single batch is faster without a stream."""
     begin, end = rows.as_range or (0, 0)
     if 0 < end - begin <= batch_rows:
         batch = projection.stripe_batch(begin, end, threads)
@@ -69,57 +69,57 @@ def _asked(
     file: FileHandle,
     filter: Filter,
     native: _Native | None,
-    found: CandidateRows,
+    candidates: CandidateRows,
     batch_rows: int,
     threads: int,
 ) -> Iterator[tuple[RowSet, pa.BooleanArray]]:
-    """Rows that may pass, and which of them do, in file order."""
+    """Yields candidate rows and a mask of the rows that pass, in file order."""
     residual = filter if native is None or native.residual is None else native.residual
     inputs = FilterColumns(file, residual)
-    if found.secondary:
-        # An index has named the rows: few of any block, so all is asked of just these.
-        for at in range(0, found.rows.num_rows, batch_rows):
-            rows = found.rows.slice(at, at + batch_rows)
+    if candidates.secondary:
+        # An index found the rows, so they are few in each block. Read only these rows.
+        for at in range(0, candidates.rows.num_rows, batch_rows):
+            rows = candidates.rows.slice(at, at + batch_rows)
             yield rows, residual.mask(inputs.read(rows.rows, threads))
     elif native is None:
-        # All rows are asked: their columns are decoded ahead.
+        # Evaluate all rows; decode their columns ahead.
         at = 0
-        for batch in inputs.stream(found.rows.ranges, batch_rows, threads):
-            yield found.rows.slice(at, at + batch.num_rows), residual.mask(batch)
+        for batch in inputs.stream(candidates.rows.ranges, batch_rows, threads):
+            yield candidates.rows.slice(at, at + batch.num_rows), residual.mask(batch)
             at += batch.num_rows
     else:
-        for begin, end in _slices(found.rows.ranges, batch_rows):
+        for begin, end in _slices(candidates.rows.ranges, batch_rows):
             passing = native.rows.rows(np.array([[begin, end]], dtype=np.uint64), threads)
             if len(passing):
                 yield RowSet(passing), residual.mask(inputs.read(passing, threads))
 
 
 def count_passing(file: FileHandle, where: Where, threads: int) -> int:
-    """How many rows pass; decodes as little as it can."""
+    """Counts the rows that pass, decoding as little as possible."""
     assert where.filter is not None
-    found = candidate_rows(file, where)
-    native = None if found.secondary else _native(file, where.filter, found.rows.ranges)
+    candidates = candidate_rows(file, where)
+    native = None if candidates.secondary else _native(file, where.filter, candidates.rows.ranges)
     if native is not None and native.residual is None:
-        return int(native.rows.count(found.rows.ranges, threads))
-    asked = _asked(file, where.filter, native, found, _COUNTED_ROWS, threads)
-    return sum(mask.true_count for _, mask in asked)
+        return int(native.rows.count(candidates.rows.ranges, threads))
+    masks = _asked(file, where.filter, native, candidates, _COUNTED_ROWS, threads)
+    return sum(mask.true_count for _, mask in masks)
 
 
 def _native(file: FileHandle, filter: Filter, ranges: Ranges) -> _Native | None:
-    """What the core evaluates of the filter for these rows; ``None`` where that is nothing."""
+    """Splits the filter for these rows; ``None`` if the core cannot evaluate any part of it."""
     spec, residual = split(filter.node)
     if residual is not None:
         more = [split(node).spec for node in without_failing(file, residual, ranges)]
-        known = [part for part in (spec, *more) if part is not None]
-        spec = ("and", known) if known else None
+        specs = [part for part in (spec, *more) if part is not None]
+        spec = ("and", specs) if specs else None
     if spec is None:
         return None
-    left = None if residual is None else make_filter(residual, file.schema)
-    return _Native(_core.RowFilter(file.core, spec), left)
+    residual_filter = None if residual is None else make_filter(residual, file.schema)
+    return _Native(_core.RowFilter(file.core, spec), residual_filter)
 
 
 class _BatchReader:
-    """Reads some ascending rows as batches, mostly one."""
+    """Reads ascending rows, usually as one batch."""
 
     def __init__(self, projection: Any, threads: int) -> None:
         self._projection = projection
@@ -141,18 +141,18 @@ class _BatchReader:
 
 
 class FilterColumns:
-    """Reads what a filter needs; nested fields come back inside structs of only these fields."""
+    """Reads the columns of a filter. Nested fields are returned in structs of only these fields."""
 
     def __init__(self, file: FileHandle, filter: Filter) -> None:
         self._paths = list(filter.columns)
-        # A whole column makes fields of it that are named as well superfluous.
+        # If a whole column is read, its fields need not be read separately.
         whole = {path[0] for path in self._paths if len(path) == 1}
         self._paths = [p for p in self._paths if len(p) == 1 or p[0] not in whole]
         outputs = [(resolve_column(file.schema, path).steps, path[-1]) for path in self._paths]
         self._projection = _core.Projection(file.core, outputs)
 
     def read(self, rows: np.ndarray[Any, Any], threads: int) -> pa.RecordBatch:
-        """The columns at some ascending rows, at least one."""
+        """Reads the columns of ascending rows. There must be at least one row."""
         begin, end = int(rows[0]), int(rows[-1]) + 1
         whole = end - begin == len(rows)
         flat = pa.RecordBatch._import_from_c_capsule(
@@ -165,12 +165,12 @@ class FilterColumns:
         return self._nested(flat)
 
     def stream(self, ranges: Ranges, batch_rows: int, threads: int) -> Iterator[pa.RecordBatch]:
-        """The columns at all rows of some ranges, decoded ahead."""
+        """Reads the columns of all rows in ranges, decoding ahead."""
         for batch in stream_batches(self._projection.scan(ranges, batch_rows, threads)):
             yield self._nested(batch)
 
     def _nested(self, flat: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns as the filter names them."""
+        """Rebuilds the structs that the filter's paths refer to."""
         if all(len(path) == 1 for path in self._paths):
             return flat
         tree: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""An open core file, and what is prepared to read it: what everything in this folder works on."""
+"""FileHandle: an open core file with its indexes and cached projections."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ RANGE_ROWS = 65536
 
 
 class FileHandle:
-    """A core file with its schema, its indexes and prepared projections.
+    """A core file with its schema, indexes and cached projections.
 
     Attributes:
-        schema: columns, types and metadata as they were written.
-        cluster_by: the cluster key, empty where the file has none.
-        indexes: all of them, the cluster index first.
+        schema: columns, types and metadata that were written.
+        cluster_by: the cluster key; empty if the file does not have one.
+        indexes: all indexes; the cluster index is first.
     """
 
     def __init__(self, core: Any) -> None:
@@ -46,10 +46,10 @@ class FileHandle:
 
     @property
     def core(self) -> Any:
-        """The file of the core.
+        """The core file.
 
         Raises:
-            InvalidArgumentError: it is closed.
+            InvalidArgumentError: the file is closed.
         """
         if self._core is None:
             raise InvalidArgumentError("this file is closed")
@@ -64,7 +64,7 @@ class FileHandle:
         return int(self.core.num_rows)
 
     def all_rows(self) -> RowSet:
-        """Made once, as every scan begins with it."""
+        """All rows of the file. Cached, since every scan needs it."""
         if self._all_rows is None or self.is_closed:
             self._all_rows = RowSet.of_range(0, self.num_rows)
         return self._all_rows
@@ -75,42 +75,39 @@ class FileHandle:
         self._opened.clear()
 
     def opened(self, index: Index) -> OpenIndex:
-        """An index, to be asked."""
-        known = self._opened.get(index.number)
-        if known is None:
-            known = self._opened[index.number] = OpenIndex(index, self.core)
-        return known
+        """Opens an index. Cached."""
+        open_index = self._opened.get(index.number)
+        if open_index is None:
+            open_index = self._opened[index.number] = OpenIndex(index, self.core)
+        return open_index
 
     def choose(self, on: OnKeys, *, ordered: bool = False) -> Index:
-        """The index that answers for the columns ``on``; see :func:`nimblepy.file.indexes.choose`.
-
-        Cost: a dictionary lookup from the second time on.
-        """
-        known = self._chosen.get((on, ordered))
-        if known is None:
-            known = choose(self.indexes, self.schema, on, ordered=ordered)
-            self._chosen[on, ordered] = known
-        return known
+        """The best index on some columns; see :func:`nimblepy.file.indexes.choose`. Cached."""
+        index = self._chosen.get((on, ordered))
+        if index is None:
+            index = choose(self.indexes, self.schema, on, ordered=ordered)
+            self._chosen[on, ordered] = index
+        return index
 
     def projection(self, columns: Projected) -> _core.Projection:
         """The core's reader of some columns."""
         return self._projected(columns)[0]
 
     def projected(self, columns: Projected) -> pa.Schema:
-        """Schema of some columns."""
+        """The schema of some columns."""
         return self._projected(columns)[1]
 
     def _projected(self, columns: Projected) -> tuple[_core.Projection, pa.Schema]:
-        known = self._projections.get(columns)
-        if known is None:
+        entry = self._projections.get(columns)
+        if entry is None:
             if columns is None:
-                made = _core.Projection(self.core, None)
+                projection = _core.Projection(self.core, None)
             else:
-                made = self.renamed(columns, list(map(output_name, columns)))
+                projection = self.renamed(columns, list(map(output_name, columns)))
             if len(self._projections) > MOST_PREPARED:
                 self._projections.clear()
-            known = self._projections[columns] = made, pa.schema(made)
-        return known
+            entry = self._projections[columns] = projection, pa.schema(projection)
+        return entry
 
     def renamed(self, columns: Sequence[ColumnName], names: Sequence[str]) -> _core.Projection:
         """The core's reader of some columns under other names."""
@@ -119,18 +116,18 @@ class FileHandle:
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Some columns of these rows, in their order."""
-        neighbours = rows.as_range
-        if neighbours is None:
+        row_range = rows.as_range
+        if row_range is None:
             return self.take(rows.rows, columns)
-        begin, end = neighbours
+        begin, end = row_range
         projection = self.projection(columns)
         if end - begin <= RANGE_ROWS:
             try:
                 return batch_table(projection.range_batch(begin, end, 1))
             except _core.ArrayTooLargeError:
                 pass
-        wanted = np.array([[begin, end]], dtype=np.uint64)
-        return stream_table(projection.scan(wanted, RANGE_ROWS, 0))
+        ranges = np.array([[begin, end]], dtype=np.uint64)
+        return stream_table(projection.scan(ranges, RANGE_ROWS, 0))
 
     def take(self, rows: RowNumbers, columns: Projected) -> pa.Table:
         """Some columns of these rows, one by one."""

@@ -1,7 +1,7 @@
-"""Filters answered by secondary indexes: which of them, whether it pays, and the rows.
+"""Uses secondary indexes for filters: chooses indexes by cost, and finds the rows.
 
-An index may only say which rows can pass; the scan evaluates the whole filter on them. The cost
-of each way is estimated from what the indexes themselves say, before a row is read.
+An index only finds candidate rows; the scan evaluates the whole filter on them. Costs are estimated
+from the indexes alone, before any row is read.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from nimblepy.schema.names import ColumnName
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
 
-# Key values (of an IN list, or products of several) that are looked up one by one, and prefixes
-# with a range behind them.
+# Maximum number of keys to look up (values of IN lists, and their combinations), and of key
+# prefixes to combine with a range.
 MAX_KEYS = 100_000
 MAX_RANGES = 1_000
-# Sides of an OR that are looked for one by one.
+# Maximum number of alternatives of an OR to search.
 MAX_ALTERNATIVES = 64
-# Costs in units of one row read by its number. A scan pays for every row, an index for every
-# entry that it decodes: a filter that more than about 1.5 % of the rows pass is scanned.
+# Costs, in units of one row read by its number, of one row in a scan and of one decoded index
+# entry. A filter that more than about 1.5 % of the rows pass is scanned.
 SCANNED_ROW = 0.015
 ENTRY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class IndexMatch:
-    """What one index can say about a filter.
+    """The part of a filter that one index answers.
 
     Attributes:
-        used: the conjuncts it answers, as text.
-        positions: of the keys that may pass, for an ordered index.
-        batch: the keys, for a hash index.
-        rows: how many rows these are; an estimate for a hash index.
+        used: the conjuncts that it answers, as text.
+        positions: position ranges of matching keys, for an ordered index.
+        batch: the keys to look up, for a hash index.
+        rows: number of matching rows; an estimate for a hash index.
     """
 
     index: Index
@@ -57,35 +57,34 @@ class IndexMatch:
 
     @property
     def cost(self) -> float:
-        """Of finding the rows, without reading them."""
+        """The cost of finding the rows, without reading them."""
         return self.rows * (ENTRY if self.positions is not None else 1.0)
 
 
 def rows_by_indexes(
     file: FileHandle, conjuncts: Sequence[Node], rows_left: int
 ) -> tuple[Rows, tuple[IndexMatch, ...]] | None:
-    """Ascending rows that may pass, by one or two secondary indexes.
+    """Finds candidate rows, in ascending order, with one or two secondary indexes.
 
-    ``None`` where no index helps, or reading the ``rows_left`` rows that are left without one is
-    cheaper.
+    Returns ``None`` if no index helps, or if scanning the ``rows_left`` rows is cheaper.
     """
     best = rows_left * SCANNED_ROW
     if best < 1:
         return None  # reading a single row through an index would cost more
-    found: list[IndexMatch] = []
+    matches: list[IndexMatch] = []
     most = best
-    # What a hash index would find is known without asking it: these come first, so that a sorted
-    # one is searched only where that alone costs less.
+    # Estimates for hash indexes do not need a search. They are made first, so that a sorted index
+    # is searched only if the search itself is cheaper.
     for index in sorted((i for i in file.indexes if i.number >= 0), key=lambda i: i.ordered):
-        named = match_index(file, index, conjuncts, most)
-        if named is not None:
-            found.append(named)
-            most = min(most, _cost([named], file.num_rows))
+        match = match_index(file, index, conjuncts, most)
+        if match is not None:
+            matches.append(match)
+            most = min(most, _cost([match], file.num_rows))
     chosen: tuple[IndexMatch, ...] = ()
-    for way in [*combinations(found, 1), *combinations(found, 2)]:
-        cost = _cost(way, file.num_rows)
+    for combination in [*combinations(matches, 1), *combinations(matches, 2)]:
+        cost = _cost(combination, file.num_rows)
         if cost < best:
-            chosen, best = way, cost
+            chosen, best = combination, cost
     if not chosen:
         return None
     rows = _rows_of(file, chosen[0])
@@ -94,72 +93,75 @@ def rows_by_indexes(
     return rows, chosen
 
 
-def _cost(way: Sequence[IndexMatch], num_rows: int) -> float:
-    """Of finding the rows and reading those that all indexes name, were they independent."""
+def _cost(matches: Sequence[IndexMatch], num_rows: int) -> float:
+    """The cost of finding the rows with these indexes and of reading the rows in all of them.
+
+    The conditions are assumed to be independent.
+    """
     expected = float(max(num_rows, 1))
-    for found in way:
-        expected *= min(1.0, found.rows / max(num_rows, 1))
-    return sum(found.cost for found in way) + expected
+    for match in matches:
+        expected *= min(1.0, match.rows / max(num_rows, 1))
+    return sum(match.cost for match in matches) + expected
 
 
-def _rows_of(file: FileHandle, found: IndexMatch) -> Rows:
-    core = file.opened(found.index).core
-    if found.positions is not None:
-        return np.unique(core.rows_at(found.positions))
-    return core.candidates(found.batch)
+def _rows_of(file: FileHandle, match: IndexMatch) -> Rows:
+    core = file.opened(match.index).core
+    if match.positions is not None:
+        return np.unique(core.rows_at(match.positions))
+    return core.candidates(match.batch)
 
 
 def match_index(
     file: FileHandle, index: Index, conjuncts: Sequence[Node], most: float = math.inf
 ) -> IndexMatch | None:
-    """What ``index`` says of conjuncts, or of the alternatives of one that is an OR.
+    """Matches an index with conjuncts, or with the alternatives of a conjunct that is an OR.
 
-    ``None`` as well where finding it in an ordered index costs more than ``most``, a unit a search.
+    Returns ``None`` if the index does not help, or if it needs more than ``most`` searches.
     """
-    found = _match_columns(file, index, conjuncts, most)
+    best = _match_columns(file, index, conjuncts, most)
     if not index.ordered:
-        return found
+        return best
     for node in conjuncts:
         if isinstance(node, Or) and len(node.args) <= MAX_ALTERNATIVES:
             rest = [other for other in conjuncts if not isinstance(other, Or)]
             either = _match_either(file, index, node, rest, most)
-            if either is not None and (found is None or either.rows < found.rows):
-                found = either
-    return found
+            if either is not None and (best is None or either.rows < best.rows):
+                best = either
+    return best
 
 
 def _match_either(
     file: FileHandle, index: Index, node: Or, rest: Sequence[Node], most: float
 ) -> IndexMatch | None:
-    """What the index says of each alternative, together; ``None`` where of one it says nothing.
+    """Matches an index with all alternatives of an OR; ``None`` if it does not help for one.
 
-    So ``a < 1 OR (a = 1 AND b < 2)``, which is how a row is below another, is a range of its keys.
+    For example, ``a < 1 OR (a = 1 AND b < 2)``, a comparison of rows, is one range of keys.
     """
     parts: list[Ranges] = []
     for arg in node.args:
         alternative = arg.args if isinstance(arg, And) else (arg,)
-        found = match_index(file, index, [*alternative, *rest], most - len(parts))
-        if found is None or found.positions is None:
+        match = match_index(file, index, [*alternative, *rest], most - len(parts))
+        if match is None or match.positions is None:
             return None
-        parts.append(found.positions.reshape(-1, 2))
+        parts.append(match.positions.reshape(-1, 2))
     return _match(index, (str(node),), _core.merge(np.concatenate(parts)))
 
 
 def _match_columns(
     file: FileHandle, index: Index, conjuncts: Sequence[Node], most: float
 ) -> IndexMatch | None:
-    """Values of its leading columns, then a range of the next one."""
+    """Matches equality conjuncts with the leading columns, then a range with the next column."""
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
     used: list[str] = []
     for column in index.columns:
-        mine = [
+        nodes = [
             node
             for node in conjuncts
             if isinstance(node, (Compare, In, StartsWith, IsNull))
             and node.column.path == column.path
         ]
-        values = values_of(mine)
-        if values is None and index.ordered and any(isinstance(node, IsNull) for node in mine):
+        values = values_of(nodes)
+        if values is None and index.ordered and any(isinstance(node, IsNull) for node in nodes):
             values = [pa.scalar(None, column.value_type)], f"{column} is null"
         if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
             prefixes = [(*prefix, value) for prefix in prefixes for value in values[0]]
@@ -169,7 +171,7 @@ def _match_columns(
             break
         if len(prefixes) > most:
             return None
-        last = _last_column(file, index, mine, prefixes, len(used))
+        last = _last_column(file, index, nodes, prefixes, len(used))
         if last is None:
             break
         return _match(index, (*used, *last[1]), last[0])
@@ -185,7 +187,7 @@ def _match_columns(
     if index.ordered:
         if len(prefixes) > most:
             return None
-        # A null among the prefixes is asked for by IS NULL.
+        # A null in a prefix is from IS NULL.
         positions = file.opened(index).core.places(batch, null_equals=True)
         return _match(index, tuple(used), positions)
     keys = file.core.indexes[index.number][2]
@@ -198,7 +200,7 @@ def _match(index: Index, used: tuple[str, ...], positions: Ranges) -> IndexMatch
 
 
 def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
-    """The values a column must have, from its equality conjuncts."""
+    """The values that a column must have, from its equality conjuncts."""
     for node in nodes:
         if isinstance(node, Compare) and node.op == "==":
             return [node.value], str(node)
@@ -214,7 +216,7 @@ def _last_column(
     prefixes: list[tuple[pa.Scalar, ...]],
     depth: int,
 ) -> tuple[Ranges, tuple[str, ...]] | None:
-    """Positions of a range on the next key column, for each of few prefixes."""
+    """Positions of a range on the next key column, for each prefix."""
     parts: Ranges | None = None
     used: list[str] = []
     names = index.names[: depth + 1]
@@ -223,8 +225,8 @@ def _last_column(
             continue
         if isinstance(node, Compare) and node.op == "!=":
             continue
-        found = [_range_of(file, index, names, prefix, node) for prefix in prefixes]
-        positions = _core.merge(np.array(found, dtype=np.uint64).reshape(-1, 2))
+        ranges = [_range_of(file, index, names, prefix, node) for prefix in prefixes]
+        positions = _core.merge(np.array(ranges, dtype=np.uint64).reshape(-1, 2))
         parts = positions if parts is None else _core.intersect(parts, positions)
         used.append(str(node))
     return None if parts is None else (parts, tuple(used))
@@ -242,7 +244,7 @@ def _range_of(
         value = pa.scalar(node.prefix, node.column.value_type)
         return core.prefix(single_row(names, [*prefix, value]), True)
     (bound,) = ranges_of(node)
-    # An open side still ends where the leading columns change.
+    # An open side is still limited by the values of the leading columns.
     low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
     high = [*prefix] if bound.upper is None else [*prefix, bound.upper]
     return core.range(

@@ -1,4 +1,4 @@
-"""The indexes of an open file: which of them answers a request, and how each is asked."""
+"""The indexes of an open file: choosing an index for a request, and searching it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Index:
     """An index of a file.
 
     Attributes:
-        number: place among the secondary indexes; :data:`CLUSTER` is the cluster index.
+        number: number of the secondary index; :data:`CLUSTER` for the cluster index.
         kind: ``"cluster"``, ``"sorted"`` or ``"hash"``.
-        keys: its sort keys in key order.
-        columns: the columns of these.
-        names: the names of these.
+        keys: the sort keys in key order.
+        columns: the columns of the keys.
+        names: the names of the columns.
     """
 
     number: int
@@ -44,12 +44,12 @@ class Index:
 
     @property
     def is_cluster(self) -> bool:
-        """Its places are the rows themselves, so that the rows of a key are neighbours."""
+        """Whether this is the cluster index: positions are rows, and rows of a key are adjacent."""
         return self.number == CLUSTER
 
     @property
     def ordered(self) -> bool:
-        """It has bounds, prefixes and places; a hash answers whole keys only."""
+        """Whether it supports ranges, prefixes and positions; a hash index does not."""
         return self.kind != "hash"
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ class Index:
 
 
 class OpenIndex:
-    """An index of an open file, to be asked.
+    """An index of an open file.
 
-    An ordered index has its keys at places, which are numbered in key order; a range or prefix is
-    a range of places. In the cluster index a place is a row.
+    The entries of an ordered index have positions in key order, called places; a range or prefix is
+    a range of places. In the cluster index, a place is a row number.
     """
 
     def __init__(self, index: Index, file: Any) -> None:
@@ -69,23 +69,23 @@ class OpenIndex:
         self._num_rows = int(file.num_rows)
 
     def batch(self, keys: Keys) -> pa.RecordBatch:
-        """The keys as the first columns of the index."""
+        """The keys as a batch of the leading columns of the index."""
         return keys.batch(self.index.names[: len(keys.names)])
 
     def find(self, keys: Keys) -> RowSet:
-        """The rows of each key, those of one key ascending."""
+        """The rows of each key; the rows of one key are in ascending order."""
         if keys.between is not None:
             return self._find_between(keys)
         find = self.core.find if self.index.is_cluster else self.core.rows
-        found, probe = find(self.batch(keys), keys.null_equals, keys.impossible)
+        rows, probe = find(self.batch(keys), keys.null_equals, keys.impossible)
         if self.index.is_cluster:
-            return RowSet(found[:, 0], found[:, 1], probe, len(keys))
-        return RowSet(found, None, probe, len(keys))
+            return RowSet(rows[:, 0], rows[:, 1], probe, len(keys))
+        return RowSet(rows, None, probe, len(keys))
 
     def _find_between(self, keys: Keys) -> RowSet:
         low, high = keys.ends(self.index.keys[: len(keys.columns)])
-        # A bound that no row has is an empty range at its place; what equals the upper one ends
-        # where the second range does.
+        # `places` returns the range of rows that equal a bound, which may be empty. The result is
+        # from the begin of the range of `low` to the end of the range of `high`.
         first = self.core.places(low, keys.null_equals)[:, 0]
         ranges = np.stack([first, self.core.places(high, keys.null_equals)[:, 1]], axis=1)
         if keys.usable is not None:
@@ -102,13 +102,13 @@ class OpenIndex:
         return RowSet(rows, None, np.zeros(len(rows), dtype=np.int64), 1)
 
     def count(self, keys: Keys) -> Positions:
-        """How many rows each key has."""
+        """The number of rows of each key."""
         if keys.between is not None:
             return self._find_between(keys).counts
         return self.core.count(self.batch(keys), keys.null_equals, keys.impossible)
 
     def places(self, request: Ordered) -> tuple[int, int]:
-        """Places of the keys in a range or with a prefix."""
+        """The places of the keys in a range, or with a prefix."""
         if request.nothing:
             return 0, 0
         if isinstance(request, KeyRange):
@@ -137,24 +137,24 @@ def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
         )
         return Index(number, kind, keys, columns)
 
-    found = [make(CLUSTER, "cluster", core.key_columns)] if core.key_columns else []
-    found += [make(number, kind, parts) for number, (kind, parts, *_) in enumerate(core.indexes)]
-    return tuple(found)
+    indexes = [make(CLUSTER, "cluster", core.key_columns)] if core.key_columns else []
+    indexes += [make(number, kind, parts) for number, (kind, parts, *_) in enumerate(core.indexes)]
+    return tuple(indexes)
 
 
 def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: bool) -> Index:
-    """The cheapest index on the columns ``on``; ``None`` is the cluster key.
+    """Chooses the cheapest index on the columns ``on``; ``None`` means the cluster key.
 
-    The cluster index comes first, since the rows of its keys are neighbours; then a hash index on
-    just these columns; then the sorted index with the fewest columns that begins with them.
+    The cluster index is preferred, since the rows of a key are adjacent. Next is a hash index on
+    exactly these columns, then the sorted index with the fewest columns that starts with them.
 
     Args:
-        ordered: it must have bounds, and its first columns must be ``on`` in this order, in the
-            directions of those that are sort keys.
+        ordered: require an ordered index whose leading columns are ``on`` in this order, and in the
+            directions of the sort keys in ``on``.
 
     Raises:
-        IndexUnavailableError: there is none; the message names those that exist.
-        InvalidArgumentError: a column that the file does not have.
+        IndexUnavailableError: there is no such index; the message lists the existing ones.
+        InvalidArgumentError: a column does not exist.
     """
     if on is None:
         if indexes and indexes[0].is_cluster:
@@ -189,5 +189,5 @@ def _answers(index: Index, on: tuple[ColumnName, ...]) -> bool:
 
 
 def names_of(indexes: Sequence[Index]) -> str:
-    """The indexes for a message."""
+    """Lists indexes, for messages."""
     return ", ".join(map(str, indexes)) or "none"

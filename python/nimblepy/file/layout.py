@@ -1,4 +1,4 @@
-"""The layout of a file: what `nimble inspect` prints."""
+"""The physical layout of a file, as `nimble inspect` prints it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _group(
     if chunks:
         children.append(LayoutNode(name=f"{chunks} key chunks", kind="index", size_bytes=key_bytes))
     children.append(LayoutNode(name="group metadata", kind="section", size_bytes=metadata))
-    # Segment heads lie in the group's metadata but are counted with their streams.
+    # Segment heads are stored in the group's metadata, but counted with their streams.
     return LayoutNode(
         name=f"stripe group {number}",
         kind="stripe_group",
@@ -117,16 +117,16 @@ def _column(
     below: dict[int, list[int]],
 ) -> LayoutNode:
     name, type_name, _ = nodes[node]
-    mine = streams.get(node, [])
+    own_streams = streams.get(node, [])
     inner = [_column(child, None, nodes, streams, below) for child in below.get(node, [])]
-    values = next((s for s in mine if s.name != "validity"), None)
+    values = next((s for s in own_streams if s.name != "validity"), None)
     return LayoutNode(
         name=f"{name or 'item'}",
         kind="column",
         rows=rows if rows is not None else (values.rows if values else None),
-        size_bytes=sum(part.size_bytes for part in (*mine, *inner)),
+        size_bytes=sum(part.size_bytes for part in (*own_streams, *inner)),
         encoding=f"{type_name}: {values.encoding}" if values else type_name,
-        children=(*mine, *inner) if len(mine) + len(inner) > 1 or inner else (),
+        children=(*own_streams, *inner) if len(own_streams) + len(inner) > 1 or inner else (),
     )
 
 

@@ -1,4 +1,4 @@
-"""Opening files: :func:`open` gives a :class:`nimblepy.File`."""
+"""Opens files: :func:`open` returns a :class:`nimblepy.File`."""
 
 from __future__ import annotations
 
@@ -38,22 +38,23 @@ def open(
             seekable binary file object.
         filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
             ``source``.
-        mmap: map a local file into memory; otherwise it is read with ``pread``. A mapped file must
-            not be truncated in place while it is open (replacing it by renaming is safe).
-        cache_bytes: bound on index groups and on blocks of files that are not mapped.
-        verify: ``"lazy"`` checks the checksum of every part when it is first used; ``"full"``
+        mmap: map a local file into memory; otherwise it is read with ``pread``. Do not truncate a
+            mapped file in place while it is open (replacing it by renaming is safe).
+        cache_bytes: memory limit for cached index groups, and for cached blocks of files that are
+            not mapped.
+        verify: ``"lazy"`` checks the checksum of each part when it is first used; ``"full"``
             checks the whole file now.
         record: a local file to which the shape of every query is appended, for
-            :func:`nimblepy.advise_indexes`: columns, operators and how many rows were found, never
-            a value. It grows to 1 MiB at most; threads and processes may share it.
+            :func:`nimblepy.advise_indexes`: columns, operators and number of rows, but no values.
+            It grows to at most 1 MiB; threads and processes may share it.
 
     Raises:
-        CorruptFileError: not a nimblepy file, or a damaged one.
-        UnsupportedVersionError: written by a newer version.
+        CorruptFileError: the file is not a nimble file, or is damaged.
+        UnsupportedVersionError: a newer version wrote the file.
         OSError: the file is missing or cannot be read.
-        StaleFileError: raised by later reads of a remote file that was replaced since.
+        StaleFileError: raised by later reads if a remote file was replaced.
 
-    Cost: one read of the file's last 64 KiB (footers larger than that: one more).
+    Cost: one read of the file's last 64 KiB; a second read if the footer is larger.
     """
     if verify not in ("lazy", "full"):
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
@@ -134,7 +135,7 @@ def _other_format(source: Any, filesystem: Any) -> str | None:
 
 
 def _check_regular(path: str) -> None:
-    """Refuses a pipe, which would wait for a writer, and other things that have no end to read."""
+    """Raises an error for directories, pipes, devices and sockets; opening a pipe could hang."""
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(
@@ -148,5 +149,5 @@ def _check_regular(path: str) -> None:
 
 
 def _absolute(path: str) -> str:
-    """The path that a pickled file opens again, wherever the process is by then."""
+    """The absolute path, for pickling: the working directory may change."""
     return path if is_uri(path) else os.path.abspath(path)

@@ -1,7 +1,6 @@
-"""What a caller may choose when writing: indexes and :class:`WriteOptions`.
+"""Options for writing: indexes and :class:`WriteOptions`.
 
-Values are checked when they are made, so that a bad one is reported where it was written and not
-in the middle of a long write.
+Values are checked in the constructors, so errors are reported before a long write.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ def _check_number(owner: str, name: str, value: object, least: float, most: floa
 
 
 def _check_bloom(owner: str, name: str, value: object) -> None:
-    # Below 1 bit per key nearly every probe passes; above 64 the filter outgrows the keys.
+    # With less than 1 bit per key nearly every probe passes; over 64, the filter is larger than
+    # the keys.
     if value is not None:
         _check_number(owner, name, value, 1, 64)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class HashIndex:
-    """A secondary index that answers equality on all its columns in O(1).
+    """A secondary index for equality on all its columns, in O(1).
 
     Args:
         columns: one name or a list of names; dotted paths, or tuples of names, reach struct
@@ -48,7 +48,7 @@ class HashIndex:
         bloom_bits_per_key: bits of the Bloom filter per key, 1 to 64; ``None`` stores no filter.
 
     Raises:
-        InvalidArgumentError: an argument is out of range, or a column repeats.
+        InvalidArgumentError: an argument is out of range, or a column is given twice.
     """
 
     columns: tuple[ColumnName, ...]
@@ -80,13 +80,13 @@ class HashIndex:
 
 @dataclass(frozen=True, slots=True, init=False)
 class SortedIndex:
-    """A secondary index that answers equality, prefixes, ranges and order on its columns.
+    """A secondary index for equality, prefixes, ranges and order on its columns.
 
     Args:
         columns: a name or :class:`~nimblepy.schema.types.SortKey`, or a list of them, in key order.
 
     Raises:
-        InvalidArgumentError: no column, or one is given twice.
+        InvalidArgumentError: there is no column, or a column is given twice.
     """
 
     columns: tuple[SortKey, ...]
@@ -100,29 +100,30 @@ class SortedIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """How a file is laid out. The defaults suit most data.
+    """Options for the layout of a file. The defaults suit most data.
 
     Attributes:
-        compression: ``"balanced"``; ``"fast"`` favours lookup and write speed, ``"compact"`` size.
-        stripe_rows: most rows in a stripe, the unit of encoding choice and of memory.
-        stripe_bytes: most Arrow bytes in a stripe; the limit that is reached first ends it.
-        group_rows: most rows that share one index group, loaded as one by a cold lookup.
+        compression: ``"balanced"``, ``"fast"`` (faster lookups and writes) or ``"compact"``
+            (smaller files).
+        stripe_rows: maximum rows of a stripe, the unit of encoding choice and of memory.
+        stripe_bytes: maximum Arrow bytes of a stripe. A stripe ends at the first limit it reaches.
+        group_rows: maximum rows of an index group, which a cold lookup loads as a unit.
         group_bytes: encoded bytes after which a stripe group ends.
-        key_chunk_rows: keys in one key chunk, the unit a cold lookup reads from the index.
+        key_chunk_rows: keys in a key chunk, the unit that a cold lookup reads from the index.
         restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
-        cluster_bloom_bits_per_key: bits of a Bloom filter per cluster key; ``None`` stores none.
-        bloom_columns: columns with a Bloom filter in every stripe: a scan whose filter asks for
-            single values leaves out stripes without them. Dotted paths reach struct fields.
-        bloom_bits_per_key: bits of these filters per different value of a stripe.
-        statistics: zone maps for all columns (True), none (False), or the listed ones.
-        zone_rows: rows that share one zone-map entry.
-        sort_memory_bytes: memory for rows being sorted; more than this spills to disk. Stripes
-            of a sorted file have an eighth of it at most.
-        index_memory_bytes: memory for all secondary indexes being built; more spills to disk.
-        threads: threads that encode; ``None`` is one per core.
+        cluster_bloom_bits_per_key: Bloom filter bits per cluster key; ``None`` for no filter.
+        bloom_columns: columns with a Bloom filter in every stripe. Scans that filter by single
+            values skip stripes without these values. Dotted paths reach struct fields.
+        bloom_bits_per_key: bits of these filters per distinct value of a stripe.
+        statistics: columns with zone maps: all (True), no columns (False), or a list of names.
+        zone_rows: rows per zone-map entry.
+        sort_memory_bytes: memory limit for sorting; more rows spill to disk. Stripes of a sorted
+            file have at most an eighth of this size.
+        index_memory_bytes: memory limit for building secondary indexes; more keys spill to disk.
+        threads: number of encoding threads; ``None`` for one per core.
 
     Raises:
-        InvalidArgumentError: a value is out of range; the message names found and expected.
+        InvalidArgumentError: a value is out of range; the message has the value and the range.
     """
 
     compression: Compression = "balanced"
@@ -153,7 +154,7 @@ class WriteOptions:
         _check_count(owner, "zone_rows", self.zone_rows, 1)
         for name in ("stripe_bytes", "group_bytes"):
             _check_count(owner, name, getattr(self, name), 1024)
-        # Less than 1 MiB would make a spill file of every few rows.
+        # Less than 1 MiB would create a spill file every few rows.
         for name in ("sort_memory_bytes", "index_memory_bytes"):
             _check_count(owner, name, getattr(self, name), 1 << 20)
         if self.threads is not None:
@@ -168,5 +169,5 @@ class WriteOptions:
         listed = not isinstance(names, str) and isinstance(names, Sequence)
         if not listed or not all(isinstance(name, (str, tuple)) for name in names):
             raise InvalidArgumentError(f"WriteOptions: {field} must be {expected}, got {names!r}")
-        # A tuple keeps the value hashable and safe from later changes to the caller's list.
+        # A tuple is hashable, and independent of later changes to the caller's list.
         object.__setattr__(self, field, tuple(names))

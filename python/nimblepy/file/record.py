@@ -1,13 +1,13 @@
-"""A log of what is asked of a file, for :func:`nimblepy.advise_indexes`.
+"""Records the queries of a file in a log, for :func:`nimblepy.advise_indexes`.
 
-``nimblepy.open(path, record="questions.jsonl")`` has a :class:`WorkloadLog` observe the file. A
-line of the log is one shape of question: operation, tested columns and how, columns read, and since
-the last such line how often, with how many keys, and how many rows it found. No value of a key or
-filter is ever written.
+``nimblepy.open(path, record="questions.jsonl")`` makes a :class:`WorkloadLog` observe the file. A
+line of the log describes one shape of query: the operation, the tested columns, the kinds of tests,
+and the columns read. It also has counts since the last line of this shape: queries, keys, and rows
+found. Values of keys and filters are never written.
 
-The log stays small: a shape is written the first, second, fourth, eighth ... time it is asked, and
-when the file is closed; at most :data:`MAX_SHAPES` shapes per file and :data:`MAX_BYTES` in all.
-Any number of threads and processes may append to one log: a line is one write.
+The log remains small. A shape is written at its first, second, fourth, eighth ... occurrence, and
+when the file is closed. There are at most :data:`MAX_SHAPES` shapes per file and :data:`MAX_BYTES`
+in total. Many threads and processes may append to the same log: each line is one write.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from nimblepy.schema.names import output_name
 MAX_BYTES = 1 << 20
 MAX_SHAPES = 1_000
 
-# (column, kind, values): "equal" to one of some values, in a "range", or "starts" with a text.
+# (column, kind, number of values); kind is "equal", "range" or "starts" (a text prefix)
 TestShape = tuple[str, str, int]
-# (operation, tests, columns that are read)
+# (operation, tests, columns read)
 Shape = tuple[str, tuple[TestShape, ...], Names]
 
 
@@ -41,19 +41,19 @@ class WorkloadLog:
         self._path = path
         self._num_rows = num_rows
         self._lock = threading.Lock()
-        # Of each shape: times in all, then since the last line times, keys, rows.
+        # For each shape: total queries; then queries, keys and rows since the last line.
         self._seen: dict[Shape, list[int]] = {}
         self._full = False
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """What was asked before the fork is for the parent to write."""
+        """Resets the counts: the parent process writes the queries from before the fork."""
         self._lock = threading.Lock()
         for counts in self._seen.values():
             counts[1:] = [0, 0, 0]
 
     def found(self, request: Request, columns: Projected, rows: int) -> None:
-        """A request, and how many rows it found or let pass."""
+        """Records a request and the number of rows that it found."""
         if isinstance(request, Keys):
             tests = [(output_name(name), "equal", 1) for name in request.names]
             if request.between is not None:
@@ -65,7 +65,7 @@ class WorkloadLog:
             tests = [(name, "equal", 1) for name in names[:-1]] + [(names[-1], last, 1)]
             self.add((op, tuple(tests), _names(columns)), 1, rows)
         elif request.filter is not None:
-            # Lists of about one length are one shape.
+            # Round the lengths of IN lists, so that similar ones have the same shape.
             tests = [
                 (name, kind, 1 << (values - 1).bit_length())
                 for name, kind, values, _ in filter_tests(request.filter)
@@ -73,11 +73,11 @@ class WorkloadLog:
             self.add(("filter", tuple(tests), _names(columns)), 1, rows)
 
     def taken(self, columns: Projected, rows: int) -> None:
-        """Rows that were read by their numbers, which no index is asked for."""
+        """Records rows that were read by number, without an index."""
         self.add(("take", (), _names(columns)), 1, rows)
 
     def add(self, shape: Shape, keys: int, rows: int) -> None:
-        """One question of a shape, and what it found."""
+        """Records one query of a shape, with its number of keys and rows."""
         if self._full:
             return
         with self._lock:
@@ -96,7 +96,7 @@ class WorkloadLog:
         self._write(line)
 
     def flush(self) -> None:
-        """Writes what has been counted since the last lines."""
+        """Writes the counts since the last lines."""
         with self._lock:
             pending = [self._line(shape, c) for shape, c in self._seen.items() if c[1]]
         for line in pending:
@@ -136,19 +136,19 @@ class WorkloadLog:
 
 
 def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:
-    """What an index may answer of a filter: (column, kind, values, the test itself)."""
-    found: list[tuple[str, str, int, Node]] = []
+    """The tests of a filter that an index may answer: (column, kind, number of values, node)."""
+    tests: list[tuple[str, str, int, Node]] = []
     for node in filter.conjuncts:
         match node:
             case Compare(column, "==", _):
-                found.append((column.name, "equal", 1, node))
+                tests.append((column.name, "equal", 1, node))
             case Compare(column, op, _) if op != "!=":
-                found.append((column.name, "range", 1, node))
+                tests.append((column.name, "range", 1, node))
             case In(column, values):
-                found.append((column.name, "equal", max(1, len(values)), node))
+                tests.append((column.name, "equal", max(1, len(values)), node))
             case StartsWith(column, _):
-                found.append((column.name, "starts", 1, node))
-    return found
+                tests.append((column.name, "starts", 1, node))
+    return tests
 
 
 def _names(columns: Projected) -> Names:

@@ -1,4 +1,4 @@
-"""Writing files: :func:`write` for data at hand, :class:`Writer` for data that arrives."""
+"""Writes files: :func:`write` for complete data, :class:`Writer` for data in batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ClusterBy: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 
 
 class WriteKeywords(TypedDict, total=False):
-    """Keywords of :class:`Writer`, which says what they mean; ``progress`` is not among them."""
+    """Keyword arguments of :class:`Writer`, except ``progress``."""
 
     cluster_by: ClusterBy
     unique: bool
@@ -46,34 +46,34 @@ class WriteKeywords(TypedDict, total=False):
 class Writer:
     """Writes one file, batch by batch. Use it as a context manager.
 
-    Leaving the block finishes the file and makes it visible at ``path`` in one step; leaving it
-    with an exception leaves nothing behind, and an older file at ``path`` stays as it was. A
-    :meth:`write` that fails ends the file as well: some of its rows may have been taken, so further
-    rows and :meth:`close` are refused, and nothing is published.
+    Leaving the block finishes the file and makes it visible at ``path`` atomically. If an exception
+    leaves the block, no file is created, and an existing file at ``path`` is unchanged. If
+    :meth:`write` fails, some of its rows may have been written; the writer then rejects further
+    rows and :meth:`close`, and no file is created.
 
-    Threads may share a writer: their calls wait for each other, and each call's rows stay
-    together. A child of ``fork()`` may not use it, and leaves it alone when it ends.
+    Threads may share a writer: calls are serialized, and the rows of a call remain together. A
+    child of ``fork()`` cannot use the writer, and does not change the file when it exits.
 
     Args:
-        path: where the file goes; a URI, or a path in ``filesystem``.
+        path: path of the file; a URI, or a path in ``filesystem``.
         schema: columns and types; an object with ``__arrow_c_schema__``.
         cluster_by: the cluster key: a column name, a :class:`SortKey`, or a list of them.
-        unique: a cluster key that occurs twice is an error naming the key and both rows, by their
-            places in key order.
-        presorted: rows arrive in key order (verified); otherwise they are sorted, on disk where
-            they exceed ``WriteOptions.sort_memory_bytes``. Equal keys keep their order.
+        unique: whether a duplicate cluster key is an error. The error has the key and the numbers
+            of both rows, in key order.
+        presorted: whether rows are already in key order (this is verified). Otherwise they are
+            sorted, on disk if they exceed ``WriteOptions.sort_memory_bytes``. The sort is stable.
         indexes: secondary indexes.
-        options: how the file is laid out.
-        metadata: key/value pairs kept with the file.
+        options: options for the layout of the file.
+        metadata: key/value pairs to store in the file.
         progress: ``True`` for a progress bar, or called as ``progress(rows_done, None)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``path``.
-        cast: convert columns of other types even where some values might not survive it, and
-            refuse the values that do not; see :meth:`write`.
+        cast: convert columns to the schema's types even if this can fail for some values; such
+            values are an error. See :meth:`write`.
 
     Raises:
-        InvalidArgumentError: unknown column, unsupported type (its path is named), bad argument.
-        KeyOrderError: ``presorted`` rows are not in order; both rows are named.
-        DuplicateKeyError: ``unique`` and a key occurs twice.
+        InvalidArgumentError: unknown column, unsupported type (with its path), bad argument.
+        KeyOrderError: ``presorted`` rows are not in order; the message names both rows.
+        DuplicateKeyError: with ``unique``, a key occurs twice.
         OSError: the file cannot be written.
     """
 
@@ -97,8 +97,8 @@ class Writer:
         self._summary: FileSummary | None = None
         self._process = os.getpid()
         self._lock = threading.RLock()
-        self._busy = False  # a call is under way
-        self._ended = ""  # why no more rows are taken
+        self._busy = False  # whether a call is running
+        self._ended = ""  # why the writer does not accept more rows
         self._progress = Progress(progress, None)
         self._seconds = 0.0
         keys = self._keys = as_sort_keys(cluster_by)
@@ -123,26 +123,30 @@ class Writer:
 
     @property
     def summary(self) -> FileSummary:
-        """What was written; there once the file is finished."""
+        """The summary of the file, available after it is finished."""
         if self._summary is None:
             raise InvalidArgumentError("the file is not finished yet")
         return self._summary
 
     def write(self, data: Tabular, *, cast: bool | None = None) -> None:
-        """Appends a batch, a table, or any other data that :func:`write` takes.
+        """Appends a batch, a table, or any other data that :func:`write` accepts.
 
-        Columns are matched by name. Types that are not the schema's are converted where that keeps
-        every value: integers, floats and decimals to wider ones, ticks of time to finer ones, text,
-        binary and lists to other layouts of them, dictionaries to their values and values to
-        dictionaries, columns of nothing but nulls to anything.
+        Columns are matched by name. Types that differ from the schema are converted if the
+        conversion is lossless:
+
+        * integers, floats and decimals to wider types;
+        * times to finer units;
+        * text, binary and lists to other layouts;
+        * dictionaries to values, and values to dictionaries;
+        * columns of the null type to any type.
 
         Args:
-            cast: convert other types, too, where no value of the batch changes by it; ``None`` is
-                what the writer was made with.
+            cast: also convert other types if no value of the batch changes; the default is the
+                ``cast`` of the writer.
 
         Raises:
-            InvalidArgumentError: a column is missing or too many, or has a type or a value that
-                the schema's does not hold.
+            InvalidArgumentError: a column is missing or unknown, or has a type or value that cannot
+                be converted to the schema's type.
         """
         chosen = self._cast if cast is None else cast
         self._step(lambda core: self._write(core, data, chosen))
@@ -159,7 +163,7 @@ class Writer:
                 self._progress.advance(piece.num_rows)
 
     def _check_data(self, batch: pa.RecordBatch) -> None:
-        """What Arrow's own cheap checks find wrong, and nulls where the schema rules them out."""
+        """Runs Arrow's cheap checks, and checks that columns without nulls have no nulls."""
         for field, column in zip(self._schema, batch.columns, strict=True):
             check_column(field.name, column)
             if not field.nullable and column.null_count:
@@ -171,8 +175,8 @@ class Writer:
         """Finishes the file and makes it visible. Leaving the ``with`` block does this.
 
         Raises:
-            InvalidArgumentError: a :meth:`write` has failed, or :meth:`abort` was called; nothing
-                is published.
+            InvalidArgumentError: a :meth:`write` has failed, or :meth:`abort` was called; no file
+                is created.
         """
         self._check_process()
         with self._lock:
@@ -186,33 +190,33 @@ class Writer:
         done = core.finish()
         self._end("is closed")
         self._seconds += time.perf_counter() - begin
-        made = _summary(self._schema, done, self._seconds)
+        summary = _summary(self._schema, done, self._seconds)
         _log.info(
             "wrote %s: %d rows, %d bytes, %.1f s",
             self._path,
-            made.num_rows,
-            made.size_bytes,
-            made.write_seconds,
+            summary.num_rows,
+            summary.size_bytes,
+            summary.write_seconds,
         )
-        return made
+        return summary
 
     def abort(self) -> None:
-        """Gives the file up: nothing stays behind. In a child of ``fork()`` it does nothing."""
+        """Discards the file. Does nothing in a child of ``fork()``."""
         if os.getpid() != self._process:
             return
         with self._lock:
-            self._end("was given up")
+            self._end("was aborted")
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise InvalidArgumentError(
                 f"the writer of {self._path} belongs to process {self._process}; a child of fork() "
-                "must make one of its own"
+                "must create its own writer"
             )
 
     def _step(self, call: Callable[[Any], _T]) -> _T:
-        """Calls ``call`` with the core; whatever goes wrong in it ends the writer. What the target
-        file or the data calls meanwhile is refused and changes nothing.
+        """Calls ``call`` with the core. An exception ends the writer. Reentrant calls (from the
+        input data or the target file) raise an error without other effects.
         """
         self._check_process()
         with self._lock:
@@ -220,7 +224,8 @@ class Writer:
                 raise InvalidArgumentError(f"the writer of {self._path} {self._ended}")
             if self._busy:
                 raise InvalidArgumentError(
-                    f"the writer of {self._path} is busy: one of its calls made this one"
+                    f"the writer of {self._path} is busy: it cannot be called from its own input "
+                    "or output"
                 )
             self._busy = True
             try:
@@ -273,10 +278,10 @@ def write(
 
     Args:
         data: an object with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, polars,
-            DuckDB, pandas, files and scans of nimblepy), a polars LazyFrame, a dataset or scanner
-            of pyarrow, a dict of columns (numpy arrays of two dimensions are vectors), an iterable
-            of batches, frames or rows as dicts; or where it is: a path, directory, glob or a list
-            of them, as :func:`convert` takes them.
+            DuckDB, pandas, files and scans of nimblepy); a polars LazyFrame; a dataset or scanner
+            of pyarrow; a dict of columns (numpy arrays of two dimensions are vectors); an iterable
+            of batches, frames or rows as dicts; or a path, directory, glob or list of these, as for
+            :func:`convert`.
         progress: ``True`` for a bar on a terminal, and in Jupyter if ipywidgets is installed; or
             called as ``progress(rows_done, rows_total)``; ``rows_total`` is ``None`` if unknown.
 
@@ -286,7 +291,7 @@ def write(
         Rows, size in bytes, size of the indexes, and the encoding and size of every column.
 
     Raises:
-        The errors of :class:`Writer`. After an error ``path`` is what it was before.
+        The errors of :class:`Writer`. After an error, ``path`` is unchanged.
 
     Example:
         >>> import pyarrow as pa
@@ -358,8 +363,8 @@ def _columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[Column]:
 def index_specs(
     schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
 ) -> list[dict[str, Any]]:
-    """What the core is told of each index; refuses two that answer the same."""
-    if isinstance(indexes, (HashIndex, SortedIndex, str)):  # a str is refused whole, below
+    """The index specifications for the core. Raises an error for duplicate indexes."""
+    if isinstance(indexes, (HashIndex, SortedIndex, str)):  # the loop below rejects a str
         indexes = (indexes,)
     seen: set[Any] = set()
     specs = []
