@@ -1,7 +1,8 @@
 """A second reader of the format in plain Python, written from docs/format.
 
-It shares no code with the core: that it reads what the core writes is the proof that the pages
-suffice. It decodes everything, so it is slow; `nimble verify` checks a file at the core's speed.
+It does not share code with the core. Because it can read the files that the core writes, the
+documentation of the format is complete. It decodes everything and is slow; `nimble verify` uses
+the core and is fast.
 """
 
 from __future__ import annotations

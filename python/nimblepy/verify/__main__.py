@@ -1,4 +1,4 @@
-"""`python -m nimblepy.verify FILE ...`: exit status 1 where a file breaks a rule of the format."""
+"""`python -m nimblepy.verify FILE ...`: exit status 1 if a file breaks a rule of the format."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Reads files without the core, by the docs of the format alone, and checks every 
 
 
 def main(paths: list[str]) -> int:
-    asked = bool({"-h", "--help"} & set(paths))
-    if asked or not paths:
-        print(USAGE, file=sys.stdout if asked else sys.stderr)
-        return 0 if asked else 2
+    wants_help = bool({"-h", "--help"} & set(paths))
+    if wants_help or not paths:
+        print(USAGE, file=sys.stdout if wants_help else sys.stderr)
+        return 0 if wants_help else 2
     failed = False
     for path in paths:
         try:

@@ -31,7 +31,7 @@ def key_hash(key: bytes) -> int:
 
 
 class Cursor:
-    """Reads forward; fails where the bytes end."""
+    """Reads forward; raises an error at the end of the bytes."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
@@ -104,7 +104,7 @@ def unpack_stream(data: bytes, count: int, width: int) -> Array:
 
 
 def unpack_block(data: bytes, width: int, word_bits: int) -> Array:
-    """A full block of 1024 values: value i belongs to lane i % lanes and is value i // lanes of
+    """A full block of 1024 values. Value i belongs to lane i % lanes and is value i // lanes of
     that lane's bit stream; word w of lane l is word w * lanes + l of the block.
     """
     if width == 0:

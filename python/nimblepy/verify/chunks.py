@@ -60,7 +60,7 @@ def _prefixed(c: Cursor, prefix: bytes, count: int) -> list[bytes]:
 
 
 def held_keys(raw: bytes, count: int, sampled: bool) -> tuple[list[bytes], int]:
-    """The keys that a chunk of `count` keys holds, and the step from each to the next."""
+    """The keys stored in a chunk of `count` keys, and the step between them (every n-th key)."""
     c = Cursor(raw, "key chunk")
     if c.u64() != checksum(raw[8:]):
         raise CorruptFileError("key chunk: checksum does not match")
@@ -86,7 +86,7 @@ def read_chunk(raw: bytes, count: int) -> list[bytes]:
 
 
 def check_boundaries(chunks: Chunks, keys: list[bytes], what: str) -> None:
-    """No key of a chunk is above its boundary, no key of later chunks below it."""
+    """Checks that keys of a chunk are at most its boundary, and keys of later chunks at least."""
     begin = 0
     for i, (end, boundary) in enumerate(zip(chunks.end_rows, chunks.boundaries, strict=True)):
         if keys[end - 1] > boundary or (end < len(keys) and keys[end] < boundary):
@@ -97,7 +97,7 @@ def check_boundaries(chunks: Chunks, keys: list[bytes], what: str) -> None:
 
 
 def check_order(before: bytes | None, keys: list[bytes], cluster: Cluster, first_row: int) -> None:
-    """Keys ascend, and none is repeated in a unique index."""
+    """Checks that keys ascend, strictly in a unique index."""
     for row, key in enumerate(keys, first_row):
         if before is not None and (key < before or (cluster.unique and key == before)):
             raise CorruptFileError(f"row {row}: key {key.hex()} after {before.hex()}")

@@ -32,7 +32,7 @@ class ColumnBloom:
         self._column = KeyColumn(path, descending=False, nulls_first=False)
 
     def check_stripe(self, row: int, data: StripeData) -> None:
-        """Every value of a stripe passes its filter."""
+        """Checks that every value of a stripe passes the stripe's filter."""
         stripe = self._done
         self._done += 1
         if stripe >= len(self._filters) or self._end_rows[stripe] != row + data.rows:

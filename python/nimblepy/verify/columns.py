@@ -18,7 +18,7 @@ from nimblepy.verify.values import Strings, Values
 
 @dataclass
 class StripeData:
-    """Streams as values (None: the stream has none) and the rows of every node."""
+    """The values of each stream (None if it is absent) and the number of rows of each node."""
 
     plan: Plan
     rows: int
@@ -29,7 +29,7 @@ class StripeData:
         self._measure(self.plan.nodes[0], self.rows)
 
     def array(self, stream: int | None) -> Array:
-        """A stream of fixed-width values; empty where it has none."""
+        """A stream of fixed-width values; empty if the stream is absent."""
         values = None if stream is None else self.streams[stream]
         return np.zeros(0, "<u8") if values is None else cast(Array, values)
 
@@ -37,12 +37,12 @@ class StripeData:
         return self.array(node.ends).astype(np.int64)
 
     def valid(self, node: Node) -> Array | None:
-        """Which rows of a node are not null; None where all are."""
+        """A mask of the rows of a node that are not null; None if there are no nulls."""
         values = None if node.validity is None else self.streams[node.validity]
         return None if values is None else cast(Array, values)
 
     def _measure(self, node: Node, rows: int) -> None:
-        """Checks the number of values of a node's streams; goes on with its children."""
+        """Checks the number of values in the streams of a node and, recursively, its children."""
         self.lengths[node.id] = rows
         self._expect(node, node.validity, rows, may_be_absent=True)
         self._expect(node, node.values, rows)
@@ -80,10 +80,10 @@ class StripeData:
         if stream is None:
             return
         values = self.streams[stream]
-        found = 0 if values is None else len(values)
-        if found != rows and not (may_be_absent and found == 0):
+        num_values = 0 if values is None else len(values)
+        if num_values != rows and not (may_be_absent and num_values == 0):
             raise CorruptFileError(
-                f"column {node.schema.name!r}: stream {stream} has {found} values, not {rows}"
+                f"column {node.schema.name!r}: stream {stream} has {num_values} values, not {rows}"
             )
 
 
@@ -92,7 +92,7 @@ def _bitmap(bits: Array) -> pa.Buffer:
 
 
 def _buffer(values: Array, dtype: str | None = None) -> pa.Buffer:
-    """The values, as `dtype` if given; OverflowError where one does not fit it."""
+    """The values, converted to `dtype` if given. Raises OverflowError if one does not fit."""
     if dtype is not None and len(values):
         if int(values.max()) > np.iinfo(dtype).max:
             raise OverflowError(f"{int(values.max())} does not fit {dtype}")
@@ -120,7 +120,7 @@ def _views(strings: Strings) -> list[pa.Buffer]:
 class Assembler:
     """Makes Arrow arrays of rows [begin, end) of a node.
 
-    Raises OverflowError where the rows are too many for one array of the type: take fewer then.
+    Raises OverflowError if there are too many rows for one array; call it with fewer rows.
     """
 
     def __init__(self, data: StripeData, dictionary_of: Callable[[Node], pa.Array]) -> None:
@@ -147,7 +147,7 @@ class Assembler:
         return pa.Array.from_buffers(type_, count, [*head, *buffers], children=children)
 
     def _parts(self, node: Node, begin: int, end: int) -> tuple[list[pa.Buffer], list[pa.Array]]:
-        """Buffers behind the validity, and children."""
+        """The buffers after the validity bitmap, and the child arrays."""
         data = self._data
         if node.layout == "fixed":
             width = np.zeros((end - begin, 0), np.uint8)

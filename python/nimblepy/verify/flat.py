@@ -111,12 +111,12 @@ class Table:
         return self._at + inside if inside else None
 
     def _target(self, field: str) -> int | None:
-        """Where the offset that is stored in a field leads."""
+        """The target of the offset in a field."""
         at = self._place(field)
         return None if at is None else at + int(self._unpack("<I", at))
 
     def _vector(self, field: str, width: int) -> tuple[int, int]:
-        """Where a vector's elements begin, and how many there are."""
+        """The offset of a vector's elements, and their number."""
         at = self._target(field)
         if at is None:
             return 0, 0
@@ -172,7 +172,7 @@ def root(data: bytes, identifier: bytes, name: str) -> Table:
 
 
 def unnamed_root(data: bytes, name: str) -> Table:
-    """The root table of a buffer that has no identifier."""
+    """The root table of a buffer without an identifier."""
     if len(data) < 16:
         raise CorruptFileError(f"not a FlatBuffer: {data.hex()}")
     return Table(data, struct.unpack_from("<I", data)[0], name)

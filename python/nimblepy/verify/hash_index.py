@@ -43,7 +43,7 @@ def read_hash_root(raw: bytes) -> HashRoot:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry: its place in the partition, and its rows."""
+    """One entry: its position in the partition, and its rows."""
 
     bucket: int
     fingerprint: int
@@ -133,8 +133,8 @@ class HashIndex:
         if partition is None:
             return []
         place = partition.digits(fraction)
-        found = [e.rows for e in partition.entries if (e.bucket, e.fingerprint) == place]
-        return sorted(row for rows in found for row in rows)
+        row_lists = [e.rows for e in partition.entries if (e.bucket, e.fingerprint) == place]
+        return sorted(row for rows in row_lists for row in rows)
 
     def check(self, keys: list[bytes]) -> None:
         """Raises CorruptFileError unless this is the index over the keys of all rows in order."""
@@ -142,11 +142,12 @@ class HashIndex:
         for row, key in enumerate(keys):
             number, fraction = self.place(key)
             expected.setdefault(number, {}).setdefault(fraction, []).append(row)
-        found = (self.root.num_rows, self.root.num_entries, self.root.num_keys)
+        counts = (self.root.num_rows, self.root.num_entries, self.root.num_keys)
         hashes = sum(len(f) for f in expected.values())
-        if found != (len(keys), len(keys), hashes):
+        if counts != (len(keys), len(keys), hashes):
             raise CorruptFileError(
-                f"hash index of {found} rows, entries and keys; {len(keys)} rows have {hashes} keys"
+                f"hash index of {counts} rows, entries and keys; "
+                f"{len(keys)} rows have {hashes} keys"
             )
         for number in range(len(self.root.partitions)):
             self._check_partition(number, expected.get(number, {}))
@@ -160,11 +161,11 @@ class HashIndex:
             if expected:
                 raise CorruptFileError(f"hash partition {number} is missing")
             return
-        wanted = list(_flatten(partition, expected))
+        expected_entries = list(_flatten(partition, expected))
         stored = [(e.bucket, e.fingerprint, row) for e in partition.entries for row in e.rows]
-        if stored != wanted:
-            at = next((i for i, (a, b) in enumerate(zip(stored, wanted, strict=False))
-                       if a != b), min(len(stored), len(wanted)))  # fmt: skip
+        if stored != expected_entries:
+            at = next((i for i, (a, b) in enumerate(zip(stored, expected_entries, strict=False))
+                       if a != b), min(len(stored), len(expected_entries)))  # fmt: skip
             raise CorruptFileError(
                 f"hash partition {number}: row {at} of its entries is not what the columns say"
             )

@@ -27,7 +27,7 @@ class _Sizes:
 
 
 def check_sorted(file: Container, index: SecondaryIndex, keys: list[bytes]) -> None:
-    """Entries are all keys, each with its row behind it, in byte order."""
+    """Checks that the entries are all keys, each followed by its row, in byte order."""
     parts = _Sizes(file, "sorted index")
     t = root(parts.section(index.root, "root"), b"NPYS", "SortedRoot")
     width = t.number("row_width", "<B")
@@ -78,13 +78,13 @@ def _entries(file: Container, chunks: Chunks) -> list[bytes]:
 
 
 def check_hash(file: Container, index: SecondaryIndex, keys: list[bytes]) -> None:
-    """Every row is an entry at the place of its key's hash, and nothing else is."""
+    """Checks that there is exactly one entry per row, at the place of its key's hash."""
     parts = _Sizes(file, "hash index")
     stored = HashIndex(parts.section(index.root, "root"), parts.section)
     stored.check(keys)
-    found = (stored.root.num_keys, parts.total, stored.bloom is not None)
-    if found != (index.num_keys, index.size_bytes, index.has_bloom):
-        raise CorruptFileError(f"the footer says {index}; keys, bytes and filter are {found}")
+    actual = (stored.root.num_keys, parts.total, stored.bloom is not None)
+    if actual != (index.num_keys, index.size_bytes, index.has_bloom):
+        raise CorruptFileError(f"the footer says {index}; keys, bytes and filter are {actual}")
 
 
 CHECKS: dict[int, Callable[[Container, SecondaryIndex, list[bytes]], None]] = {

@@ -21,7 +21,7 @@ _QUIET_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
 
 @dataclass(frozen=True)
 class Leaf:
-    """Values of a column with the nulls of the structs above it; None: no value is null."""
+    """Values of a column, with the nulls of the structs above it. `valid` is None without nulls."""
 
     node: Node  # of the values: for dictionaries that of the dictionary
     valid: Array | None
@@ -67,7 +67,7 @@ def leaf_at(data: StripeData, path: list[int], dictionary_of: Callable[[Node], S
 
 
 def direct_leaf(data: StripeData, node: Node) -> Leaf:
-    """A node's own values, whatever is above it."""
+    """The values of a node, without the nulls of the structs above it."""
     count = data.lengths[node.id]
     values = None if node.values is None else data.streams[node.values]
     if values is None:  # no rows, or values without bytes
@@ -76,7 +76,7 @@ def direct_leaf(data: StripeData, node: Node) -> Leaf:
 
 
 def blank_values(plan: Plan, node: Node, count: int) -> Values:
-    """Values that mean nothing, of the kind that the node has."""
+    """Placeholder values of the node's type."""
     if node.values is None:
         return np.zeros((count, 0), np.uint8)
     type_ = plan.streams[node.values]
@@ -123,7 +123,7 @@ def _value_bytes(leaf: Leaf) -> Array:
 
 
 def escape(value: bytes) -> bytes:
-    """Bytes 00 and 01 get 01 in front, so that 00 can end a value."""
+    """Escapes the bytes 00 and 01 with a preceding 01, so that 00 can end a value."""
     return value.replace(b"\1", b"\1\1").replace(b"\0", b"\1\0")
 
 
@@ -163,6 +163,6 @@ def stripe_keys(
 
 
 def successor(key: bytes) -> bytes | None:
-    """The least byte string above all that begin with `key`; None where there is none."""
+    """The least byte string greater than all strings that start with `key`; None if impossible."""
     stripped = key.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -136,7 +136,7 @@ class ZoneMap:
 
 
 def pieces(data: bytes, ends: Array, what: str) -> list[bytes]:
-    """The byte strings that `ends` cut `data` into."""
+    """Splits `data` into byte strings at the offsets `ends`."""
     edges = [0, *ends.tolist()]
     if any(a > b for a, b in pairwise(edges)) or edges[-1] != len(data):
         raise CorruptFileError(f"{what}: ends {edges[-3:]} of {len(data)} bytes")
@@ -192,7 +192,7 @@ def _cluster(t: Table) -> Cluster:
 
 
 def read_footer(data: bytes) -> Footer:
-    """Follows the postscript to the footer, checking both."""
+    """Reads and checks the postscript and the footer."""
     tail = data[-POSTSCRIPT_SIZE:]
     if len(data) < POSTSCRIPT_SIZE + len(MAGIC) or tail[56:] != MAGIC:
         raise CorruptFileError("not a nimblepy file, or cut short: no magic at the end")

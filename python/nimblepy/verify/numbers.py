@@ -14,14 +14,14 @@ from nimblepy.verify.values import BOOL, BYTES, Strings, Values, ValueType, take
 
 
 def from_bytes(data: bytes, type_: ValueType, count: int) -> Array:
-    """Values as they lie in memory."""
+    """Values in their in-memory representation."""
     if type_.kind == "fixed":
         return np.frombuffer(data, np.uint8).reshape(count, type_.width)
     return np.frombuffer(data, type_.dtype, count)
 
 
 def repeat(value: Array, count: int) -> Array:
-    """One value, given as an array of one, `count` times; writable."""
+    """Repeats an array of one value `count` times; the result is writable."""
     return np.repeat(value, count, axis=0)
 
 
@@ -153,7 +153,7 @@ def _codes(r: Request, count: int) -> Array:
 
 
 def patch_rows(r: Request) -> Array:
-    """The rows of all exceptions, ascending."""
+    """Reads the rows of all exceptions, in ascending order."""
     counts = [r.head.varint() for _ in blocks_of(r.count)]
     if r.head.flag():
         raw = r.head.sized()
@@ -178,7 +178,7 @@ def patch_rows(r: Request) -> Array:
 
 
 def patched(r: Request, values: Array) -> Array:
-    """`values` with the exceptions that the head goes on with put in."""
+    """Replaces values by the exceptions that follow in the head."""
     rows = patch_rows(r)
     exceptions = cast(Array, r.child(r.type, len(rows)))
     out = values.copy()
@@ -273,7 +273,7 @@ def sparse_bits(r: Request) -> Values:
 
 
 def present_values(r: Request) -> Array:
-    """Of encoding 18, for fixed widths; strings.py has the one of strings."""
+    """Encoding 18 for fixed-width values; strings.py has the decoder for strings."""
     if not 1 <= r.type.width <= 32:
         raise r.refuse("present values")
     count = r.head.varint()

@@ -25,7 +25,7 @@ MAX_SHARED_BYTES = 8 << 20  # of the values of a shared dictionary
 
 
 class Container:
-    """A file's bytes, its footer, and what was used of it on the way."""
+    """The bytes of a file, its footer, and a record of the bytes that were used."""
 
     def __init__(self, source: Source) -> None:
         self.data = source if isinstance(source, bytes) else Path(source).read_bytes()
@@ -41,7 +41,7 @@ class Container:
         return arrow_schema(self.footer.schema)
 
     def bytes_at(self, offset: int, size: int, what: str) -> bytes:
-        """Bytes below the footer, noted as used."""
+        """Reads bytes before the footer and records them as used."""
         limit = self.footer.place.offset
         if offset > limit or size > limit - offset:
             raise CorruptFileError(f"{what}: {size} bytes at {offset} reach past {limit}")
@@ -58,7 +58,7 @@ class Container:
 
     @cached_property
     def shared(self) -> dict[int, Shared]:
-        """What segments share, by stream."""
+        """The data that segments share (dictionaries, phrases), by stream."""
         out = {stream: Shared(phrases) for stream, phrases in self._phrases().items()}
         before = -1
         for ref in self.footer.shared_dictionaries:
@@ -114,7 +114,7 @@ class Container:
         bodies: dict[tuple[int, int], Body],
         shared: Shared,
     ) -> Values:
-        """The values of a segment; `bodies` are those of the stripe, which segments may share."""
+        """The values of a segment. Segments may share one of the `bodies` of the stripe."""
         offset, size = stripe.offsets[index], stripe.sizes[index]
         if size and offset % 64:
             raise CorruptFileError(f"segment body at {offset}, not a multiple of 64")
@@ -182,7 +182,7 @@ class Container:
         return maker.assemble(data.plan.nodes[0], 0, data.rows)
 
     def chunks_of(self, data: StripeData, node: Node, type_: pa.DataType) -> list[pa.Array]:
-        """All rows of a top-level column, in pieces that Arrow can hold."""
+        """All rows of a top-level column, as arrays that do not exceed Arrow's limits."""
         maker = Assembler(data, self.dictionary_array)
         out, at, step = [], 0, data.rows
         while at < data.rows:

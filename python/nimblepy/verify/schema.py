@@ -19,7 +19,7 @@ _INTERVAL = {"tiM": 4, "tiD": 8, "tin": 16}
 
 @dataclass
 class Node:
-    """A schema node, its streams' numbers (None: it has no such stream) and its children."""
+    """A schema node, the numbers of its streams (None if absent), and its children."""
 
     id: int
     schema: SchemaNode
@@ -39,14 +39,14 @@ class Node:
 
 @dataclass
 class Plan:
-    """All nodes in pre-order, and what each stream holds."""
+    """All nodes in pre-order, and the type of each stream."""
 
     nodes: list[Node] = field(default_factory=list)
     streams: list[ValueType] = field(default_factory=list)
 
 
 def _fixed(schema: SchemaNode, node: Node) -> bool:
-    """Fills in layouts of fixed-width values; False for all other formats."""
+    """Sets the layout of a fixed-width type; returns False for other formats."""
     f = schema.format
     node.layout = "fixed"
     if f in _SIGNED or f in _TIME or re.fullmatch("ts[smun]:.*", f, re.DOTALL):
@@ -92,13 +92,13 @@ def _layout(schema: SchemaNode, node: Node) -> None:
     elif not _fixed(schema, node):
         raise CorruptFileError(f"schema: column {schema.name!r} has unknown format {f!r}")
     expected = {"list": 1, "fixed_list": 1, "run_end": 2, "union": len(node.type_ids)}
-    wanted = expected.get(node.layout, len(schema.children) if node.layout == "struct" else 0)
-    if len(schema.children) != wanted:
+    num_children = expected.get(node.layout, len(schema.children) if node.layout == "struct" else 0)
+    if len(schema.children) != num_children:
         raise CorruptFileError(f"schema: {f!r} with {len(schema.children)} children")
 
 
 def value_type(node: Node) -> ValueType:
-    """What the stream of a node's values holds."""
+    """The type of the stream of a node's values."""
     if node.layout == "bool":
         return BOOL
     if node.layout == "bytes":

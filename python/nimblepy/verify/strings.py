@@ -20,7 +20,7 @@ from nimblepy.verify.values import BOOL, BYTES, Strings, Values, concat, unsigne
 
 @dataclass(frozen=True)
 class Lengths:
-    """The packed lengths of a segment: W bits each, or all the same where W is 0."""
+    """The packed lengths of a segment: W bits each; if W is 0, all lengths are equal."""
 
     width: int
     fixed: int
@@ -43,7 +43,7 @@ class Lengths:
 
 
 def blocks(r: Request, part: bytes, starts: Array) -> Iterator[bytes]:
-    """The blocks of a part, behind their checksums."""
+    """The blocks of a part, after checking their checksums."""
     edges = [0, *starts.tolist(), len(part)] if r.count else [0]
     for begin, end in pairwise(edges):
         if not begin + 8 <= end <= len(part):
@@ -54,7 +54,7 @@ def blocks(r: Request, part: bytes, starts: Array) -> Iterator[bytes]:
 
 
 def packed_blocks(r: Request) -> Iterator[tuple[Array, bytes]]:
-    """The lengths of each block's strings, and what follows them."""
+    """Yields, for each block, the lengths of its strings and the bytes after them."""
     if r.type != BYTES:
         raise r.refuse("string blocks")
     shift = r.head.u8()
@@ -69,7 +69,7 @@ def packed_blocks(r: Request) -> Iterator[tuple[Array, bytes]]:
 
 
 def string_blocks(r: Request) -> Iterator[Strings]:
-    """The strings of each block, as they are stored."""
+    """Yields the stored strings of each block."""
     for lengths, data in packed_blocks(r):
         strings = Strings.of_lengths(lengths, np.frombuffer(data, np.uint8))
         if int(strings.offsets[-1]) != len(strings.data):
@@ -102,7 +102,7 @@ def read_symbols(head: Cursor) -> tuple[Array, Array]:
 
 
 def expand(strings: Strings, table: Array, sizes: Array) -> Strings:
-    """FSST: every code stands for its symbol, 255 for the byte behind it."""
+    """FSST: every code stands for a symbol; 255 escapes the following byte."""
     codes, raw = strings.data, strings.data.tobytes()
     literal = np.zeros(len(codes), bool)
     at = raw.find(b"\xff")
@@ -290,7 +290,7 @@ def phrases(r: Request) -> Values:
 @encoding(26)
 def shared_phrases(r: Request) -> Values:
     if r.type != BYTES or (r.shared.phrases is None and r.count):
-        raise r.refuse("phrases of a stream that has none")
+        raise r.refuse("phrases in a stream that does not have them")
     return of_codes(r, r.shared.phrases or [])
 
 

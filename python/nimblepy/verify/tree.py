@@ -23,14 +23,14 @@ MAX_PIECES = SEGMENT // BLOCK
 
 @dataclass
 class Body:
-    """The bytes of a segment's body, or of a child's inline body, and which of them are used."""
+    """The bytes of a segment's body, or of a child's inline body, with the parts that were used."""
 
     data: bytes
     tally: Counter[str]
     parts: list[tuple[int, int]] = field(default_factory=list)
 
     def part(self, head: Cursor) -> bytes:
-        """The part that a leaf names: a place and a size, or pieces of it."""
+        """Reads the part of a leaf: an offset and a size, or several pieces."""
         begin = head.varint()
         if begin != IN_PIECES:
             if begin % 8:
@@ -78,7 +78,7 @@ class Body:
 
 @dataclass
 class Shared:
-    """What the segments of a stream share."""
+    """Data that the segments of a stream share."""
 
     phrases: list[bytes] | None = None
     dictionary: Values | None = None
@@ -87,7 +87,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Request:
-    """What a decoder is asked for: `count` values of `type`, `depth` levels down."""
+    """A request to a decoder: `count` values of `type`, at nesting depth `depth`."""
 
     head: Cursor
     body: Body
@@ -97,7 +97,7 @@ class Request:
     shared: Shared = field(default_factory=Shared)
 
     def child(self, type_: ValueType, count: int) -> Values:
-        """The values of the nested encoding that stands next in the head."""
+        """The values of the next nested encoding in the head."""
         if not self.head.flag():
             return decode(self._nested(self.body, type_, count))
         inline = Body(self.head.sized(), self.body.tally)

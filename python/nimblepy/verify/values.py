@@ -15,7 +15,7 @@ from nimblepy.verify.bits import Array
 
 @dataclass(frozen=True)
 class ValueType:
-    """What one stream holds: docs/format/streams.md."""
+    """The type of a stream's values: docs/format/streams.md."""
 
     kind: str  # "bool", "int", "float", "fixed", "bytes"
     width: int = 0

@@ -19,7 +19,7 @@ from nimblepy.verify.zones import check_zones, has_zones
 
 @dataclass
 class Report:
-    """What was looked at, and what is wrong."""
+    """What was checked, and the problems that were found."""
 
     problems: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Report:
 
 
 class _Walk:
-    """One pass over a file. A broken part is noted and the rest still looked at."""
+    """One pass over a file. Problems are recorded, and the other parts are still checked."""
 
     def __init__(self, file: Container, problems: list[str]) -> None:
         self.file = file
@@ -120,7 +120,7 @@ class _Walk:
             try:
                 done += check_zones(zones, column, [(row, data)], done)
             except CorruptFileError as error:
-                del self.zones[node]  # where the next zone begins is not known any more
+                del self.zones[node]  # the start of the next zone is unknown
                 self.problems.append(f"zone map of column {column.schema.name!r}: {error}")
                 continue
             self.zones[node] = (zones, done)
@@ -194,7 +194,7 @@ class _Walk:
                 self.file.dictionary(node)
 
     def coverage(self) -> None:
-        """Every byte belongs to one thing; what lies between two is zero and only aligns."""
+        """Checks that every byte belongs to one part, and that gaps are zero padding."""
         file, place = self.file, self.file.footer.place
         used = [*file.used, (0, 8, "magic")]
         used.append((place.offset, place.offset + place.size, "footer"))

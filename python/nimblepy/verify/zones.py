@@ -22,7 +22,7 @@ def path_of(node: Node) -> list[Node]:
 
 
 def has_zones(node: Node) -> bool:
-    """May this node have a zone map?"""
+    """Whether this node may have a zone map."""
     if not node.key_kind or node.values is None or node.parent is None:
         return False
     return all(n.layout in ("struct", "list", "fixed_list") for n in path_of(node)[:-1])
