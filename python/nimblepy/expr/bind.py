@@ -73,8 +73,8 @@ def bind(
         sides: structs whose fields may be named without them, as :func:`resolve_sql` says.
 
     Raises:
-        InvalidArgumentError: an unknown column, function or parameter, types that do not go
-            together, or what a filter cannot have; the message quotes it.
+        InvalidArgumentError: an unknown column, function or parameter, mismatched types, or a
+            construct that filters do not support; the message quotes it.
     """
     binder = _Binder(text, schema, params, sides)
     term = run(binder.scalar(tree))
