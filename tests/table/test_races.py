@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -770,3 +770,22 @@ def test_records_of_batches_are_not_set_by_hand(lake: nb.Catalog) -> None:
         alter = table.alter()
         with pytest.raises(nb.InvalidArgumentError, match="set by nimblepy itself"):
             alter.set_properties({name: "1"})
+
+
+def test_a_merge_meets_a_renamed_column_while_it_reads(lake: nb.Catalog) -> None:
+    """It was an InvalidArgumentError, though the condition had fit when the merge began."""
+    table = lake.create_table("a.b", rows(1))
+    other = lake.table("a.b")
+
+    def source() -> Iterator[pa.RecordBatch]:
+        with other.alter() as alter:
+            alter.rename_column("v", "w")
+        yield from rows(1).to_batches()
+
+    reader = pa.RecordBatchReader.from_batches(rows(1).schema, source())
+    merge = table.merge(reader, on="k").when_matched(update={"v": "target.v + source.v"})
+    with pytest.raises(nb.ConflictError, match="no longer fits") as caught:
+        merge.execute()
+    assert caught.value.kind == "schema"
+    assert keys(lake) == [1]
+    assert table.refresh().remove_orphans(older_than=dt.timedelta(0)).files == ()

@@ -300,7 +300,15 @@ class Replacement(RowChange):
         rows = self.rows_of(metadata)
         if self.staged:
             self.refuse_again(rows)
-        going = self.gone(rows)
+        try:
+            going = self.gone(rows)
+        except InvalidArgumentError as error:
+            if self.begun is None or self.begun.schema_id == metadata.schema_id:
+                raise
+            raise ConflictError(
+                f"{'.'.join(metadata.name)}: the change no longer fits the table: {error}",
+                kind="schema",
+            ) from error
         repeated = listed_twice(rows, going)
         if repeated:
             going = _of_all_copies(rows, going, repeated)
