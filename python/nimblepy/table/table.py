@@ -881,7 +881,7 @@ class Table(VersionedRows[FileSet]):
         make: Callable[[ice.Metadata, FilesOf], RowChange],
         batch: Batch | None = None,
         *,
-        what: str,
+        what: str = "change",
     ) -> Commit:
         """Makes a change for the newest metadata, and commits it.
 

@@ -41,7 +41,7 @@ class Merge:
         >>> merge.when_matched(update=["v"]).when_not_matched().execute()  # doctest: +SKIP
     """
 
-    def __init__(self, execute: Callable[[Merge], Commit], on: On, name: str) -> None:
+    def __init__(self, execute: Callable[[Merge], Commit], on: On, name: str = "a table") -> None:
         self._execute = execute
         self._on = on
         self._name = name
