@@ -84,11 +84,11 @@ def shared(
             return SharedMerge(plan, parts, locals_[-1], files_of)
 
         try:
-            return table.commit_change(made)
+            return table.commit_change(made, what="merge")
         finally:
             discard(parts)
 
-    return Merge(execute, on), locals_
+    return Merge(execute, on, table.name), locals_
 
 
 ROWS = pa.table({"k": range(60), "v": [10 * i for i in range(60)], "g": [0, 1, 2] * 20})
