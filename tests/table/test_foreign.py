@@ -325,3 +325,29 @@ def test_uuids_of_the_library_at_any_depth(lake: nb.Catalog, tmp_path: Path) -> 
     table.convert("nimble")
     expected = [row | ({"v": 20} if row["v"] == 2 else {}) for row in rows if row["v"] != 4]
     assert sorted(table.to_table().to_pylist(), key=lambda row: row["id"]) == expected
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_a_column_of_an_old_partition_spec_that_the_library_dropped(
+    lake: nb.Catalog, data_format: Any
+) -> None:
+    """Its partition values had no type any more, and no file of the spec could be changed."""
+    data = pa.table({"k": range(6), "p": [1, 1, 2, 2, 3, 3], "q": [0] * 6})
+    table = lake.create_table(
+        "a.b", data, partition_by=["p"], primary_key="k", data_format=data_format
+    )
+    table.append(pa.table({"k": [10, 11], "p": [1, 9], "q": [1, 1]}))
+    with table.alter() as a:
+        a.partition_by("q")
+    with lake.iceberg.load_table("a.b").update_schema() as update:
+        update.delete_column("p")
+    table = lake.table("a.b")
+    table.upsert(pa.table({"k": [0], "q": [7]}))
+    table.delete("k = 1")
+    table.rewrite_manifests()
+    old = [m.file.partition for m in table.current.members if m.file.spec_id == 0]
+    assert sorted(old) == [(1,), (2,), (3,), (9,)]
+    assert table.count_rows("q = 1") == 2
+    assert len(lake.iceberg.load_table("a.b").inspect.files()) > 5
+    table.compact(where_needed=False)
+    assert sorted(table.to_table()["k"].to_pylist()) == [0, 2, 3, 4, 5, 10, 11]

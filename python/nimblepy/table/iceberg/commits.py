@@ -354,7 +354,7 @@ class SnapshotCommit:
         entries: Iterable[ManifestEntry],
         keep: list[str],
     ) -> Manifest:
-        schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
+        schema, spec = metadata.spec_schema(), metadata.ice_spec(spec_id)
         form = manifest_form(metadata, spec_id)
         listed = list(entries)
         octets = container(
@@ -519,7 +519,7 @@ class ManifestsCommit(SnapshotCommit):
             rows: of all files.
             sequence: the least of the files; ``None``: this commit adds them.
         """
-        schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
+        schema, spec = metadata.spec_schema(), metadata.ice_spec(spec_id)
         form = manifest_form(metadata, spec_id)
         octets = container(form.records.schema, {**form.header, "content": "data"}, entries)
         output = self._new_manifest(metadata, self._kept)

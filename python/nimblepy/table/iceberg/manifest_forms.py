@@ -109,8 +109,9 @@ def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 class ManifestForm:
     """How manifests of one schema and partition spec are written."""
 
-    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
-        partition = _partition_type(spec, schema)
+    def __init__(self, schema: Schema, sources: Schema, spec: PartitionSpec) -> None:
+        """``sources`` has the columns of the spec, also those that have been dropped."""
+        partition = _partition_type(spec, sources)
         written, read = (
             manifest_entry_schema_with_data_file(
                 version, data_file_with_partition(partition, version)

@@ -296,7 +296,7 @@ class Metadata:
 
     def spec_types(self, spec_id: int, schema_id: int | None) -> list[pa.DataType | None]:
         """Types of the values of each field of a partition spec; ``None``: its column is gone."""
-        schema = self.ice_schema(schema_id)
+        schema = self.spec_schema(schema_id)
         found: list[pa.DataType | None] = []
         for item in self.ice_spec(spec_id).fields:
             kind = None
@@ -305,6 +305,28 @@ class Metadata:
                 kind = arrow_type(item.transform.result_type(source))
             found.append(kind)
         return found
+
+    def spec_schema(self, schema_id: int | None = None) -> Schema:
+        """A schema with the columns of all partition specs, also those that have been dropped."""
+        schema = self.ice_schema(schema_id)
+        sources = {
+            item.source_id for spec in self.ice.metadata.specs().values() for item in spec.fields
+        }
+        dropped = []
+        for number in sources:
+            if schema.find_column_name(number) is None:
+                field = self._dropped_field(number)
+                if field is not None:
+                    dropped.append(field)
+        return Schema(*schema.fields, *dropped) if dropped else schema
+
+    def _dropped_field(self, number: int) -> NestedField | None:
+        """As the newest schema has it."""
+        for schema in reversed(self.ice.metadata.schemas):
+            if schema.find_column_name(number) is not None:
+                kind = schema.find_field(number).field_type
+                return NestedField(number, f"dropped {number}", kind)
+        return None
 
     def first_cluster_id(self) -> int | None:
         """Field id of the first column of the cluster key."""
@@ -910,6 +932,6 @@ def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
     key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
     form = _forms.get(key)
     if form is None:
-        form = ManifestForm(schema, metadata.ice_spec(spec_id))
+        form = ManifestForm(schema, metadata.spec_schema(), metadata.ice_spec(spec_id))
         _forms.put(key, form)
     return form
