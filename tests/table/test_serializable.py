@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from histories import Runner, explore_seed, stopping_before_swaps
 from serial_order import Done, State, Table, serial_order
 
 QUICK, MANY = range(1, 16), range(16, 200)
+KNOWN = json.loads((Path(__file__).parent / "known_histories.json").read_text())
 MOST = int(os.environ.get("NIMBLEPY_INTERLEAVINGS", "24"))
 
 
@@ -36,6 +38,13 @@ def test_histories_are_serializable(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", MANY)
 def test_many_histories_are_serializable(tmp_path: Path, seed: int) -> None:
     _explore(tmp_path, seed)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_histories_that_were_not_serializable(tmp_path: Path, name: str) -> None:
+    """Each gave rows that no order of its operations gives, or an error of the wrong kind."""
+    case = KNOWN[name]
+    Runner(tmp_path).replay(case["history"], case["schedule"])
 
 
 def test_the_checker_refuses_what_no_order_explains() -> None:
