@@ -348,6 +348,7 @@ def test_a_column_of_an_old_partition_spec_that_the_library_dropped(
     old = [m.file.partition for m in table.current.members if m.file.spec_id == 0]
     assert sorted(old) == [(1,), (2,), (3,), (9,)]
     assert table.count_rows("q = 1") == 2
-    assert len(lake.iceberg.load_table("a.b").inspect.files()) > 5
+    if data_format == "parquet":
+        assert lake.iceberg.load_table("a.b").scan().to_arrow().num_rows == 7
     table.compact(where_needed=False)
     assert sorted(table.to_table()["k"].to_pylist()) == [0, 2, 3, 4, 5, 10, 11]
