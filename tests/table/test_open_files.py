@@ -65,6 +65,18 @@ def test_a_handle_that_follows_a_table_closes_files(lake: nb.Catalog, tmp_path: 
     assert mapped <= 8
 
 
+def test_a_handle_that_follows_by_filtered_scans_closes_files(
+    lake: nb.Catalog, tmp_path: Path
+) -> None:
+    # Such scans never plan all files, by which a handle sees which of them left the table.
+    table = lake.create_table("a.b", rows(*range(10)), primary_key="k")
+    reader = lake.table("a.b")
+    for i in range(100):
+        table.upsert(rows(5, value=i))
+        assert reader.refresh().to_table(filter="k = 5")["v"].to_pylist() == [i]
+    assert held(tmp_path)[1] <= 50
+
+
 def test_a_handle_that_follows_columns_closes_files(lake: nb.Catalog, tmp_path: Path) -> None:
     # The files that were read with an older schema stayed open as long as the handle.
     table = lake.create_table("a.b", rows(*range(10)), primary_key="k")

@@ -15,7 +15,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
+from nimblepy.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    NimbleError,
+    UnsupportedVersionError,
+)
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.log import logger
@@ -974,6 +979,9 @@ class Table(VersionedRows[FileSet]):
             at.rows.plan.is_past = True
         if left:
             self._close_old_readings()
+            # The handle has moved; if metadata cannot be read, the next move looks again.
+            with contextlib.suppress(OSError, NimbleError):
+                self.current.close_left_files()
 
     def _close_old_readings(self) -> None:
         """Closes the files that are read with columns that this handle no longer shows.

@@ -72,11 +72,21 @@ class FileSet(MemberRows):
         if self._given is None:
             members = self.plan.members()
             if not self.is_past and len(members) <= _FEW_PATHS:
-                self.reading.close_unless(members.have)
+                self.reading.close_left(members.have)
             return _ordered(self.reading, members)
         if self._given_bounds is not None:
             return self._given, self._given_bounds
         return _ordered(self.reading, self._given)
+
+    def close_left_files(self) -> None:
+        """Closes files that have left the table, if many files were opened since the last look.
+
+        Without a look, they are closed when all files of a snapshot are planned, which scans with
+        a filter never need.
+        """
+        many = self._given is None and self.reading.has_many_more
+        if many and sum(manifest.files for manifest in self.plan.manifests) <= _FEW_PATHS:
+            self.reading.close_left(self.plan.members().have)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self)

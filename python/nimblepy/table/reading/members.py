@@ -42,6 +42,8 @@ from nimblepy.table.reading.deletes import deleted_rows, positions
 
 # Files of a set that answers from those that it has open without asking for each again.
 _FEW_FILES = 512
+# Files that are opened before it is worth to look which of all open ones have left the table.
+_MANY_MORE = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,7 @@ class Reading:
     def __post_init__(self) -> None:
         self.open_files = OpenFiles("table")
         self._weighted: Reading | None = None
+        self._left_open = 0
 
     def with_weights(self) -> Reading:
         """The same files with the weights that rows of an OTree have as the last column."""
@@ -144,6 +147,16 @@ class Reading:
         self.open_files.close_unless(lambda keys: wanted([path for path, _ in keys]))
         if self._weighted is not None:
             self._weighted.close_unless(wanted)
+
+    def close_left(self, have: Callable[[list[str]], Iterable[bool]]) -> None:
+        """Closes files that have left the table; ``have`` tells which of some paths it has."""
+        self.close_unless(have)
+        self._left_open = len(self.open_files)
+
+    @property
+    def has_many_more(self) -> bool:
+        """Whether many files were opened since the last :meth:`close_left`."""
+        return len(self.open_files) > 2 * self._left_open + _MANY_MORE
 
     def is_open(self, file: DataFile) -> bool:
         return (file.path, None) in self.open_files
