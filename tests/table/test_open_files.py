@@ -183,3 +183,23 @@ t.expire(keep=1)
 assert t.count_rows("v = 1") == 150
 """,
     )
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_datasets_of_more_files_than_descriptors(tmp_path: Path, mapped: bool) -> None:
+    (tmp_path / "lake").mkdir()
+    for i in range(120):
+        nb.write(rows(2 * i, 2 * i + 1), tmp_path / "lake" / f"{i:03}.nimble", cluster_by="k")
+    run(
+        tmp_path / "lake",
+        64,
+        f"""
+for most in (1000, 128):
+    d = nb.open_dataset(sys.argv[1], mmap={mapped}, max_open_files=most)
+    assert d.to_table().num_rows == 240
+    assert all(d.get(k) == {{"k": k, "v": 0}} for k in range(240))
+    assert d.lookup(range(240)).num_rows == 240
+    assert d.take(range(239, 0, -2)).num_rows == 120
+    globals()[f"kept{{most}}"] = d
+""",
+    )

@@ -25,7 +25,7 @@ from nimblepy.files.manifest import (
     manifest_versions,
     read_manifest,
 )
-from nimblepy.files.open_files import OpenFiles
+from nimblepy.files.open_files import OpenFiles, most_together
 from nimblepy.files.pruning import files_for
 from nimblepy.files.source import FilesSource
 from nimblepy.files.versions import Position, VersionedRows
@@ -155,6 +155,10 @@ class DatasetVersion(FilesSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen_version, self._pickled
+
+    @property
+    def keeps_readers(self) -> bool:
+        return not self.open_files.descriptors or self.num_files <= most_together()
 
     @property
     def schema(self) -> pa.Schema:

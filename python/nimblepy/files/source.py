@@ -76,6 +76,11 @@ class FilesSource(FixedRows):
     def child(self, file: int) -> FixedRows:
         """One of the sources; opens it if need be."""
 
+    @property
+    def keeps_readers(self) -> bool:
+        """Whether what reads one row by key may keep files open: at most some hundreds."""
+        return True
+
     def prepare(self, files: Sequence[int]) -> None:
         """Opens sources that are asked next, where it is better to open them together."""
         return
@@ -670,7 +675,7 @@ class FilesSource(FixedRows):
         in_order = tuple(key.column for key in cluster)
         self.index_keys(names, ordered=False)
         asked = in_order if names is None else names
-        if bounds is None or set(asked) != set(in_order):
+        if bounds is None or set(asked) != set(in_order) or not self.keeps_readers:
             return no_getter
 
         types = key_columns(self.schema, cluster).types
