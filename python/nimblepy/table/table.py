@@ -968,6 +968,7 @@ class Table(VersionedRows[FileSet]):
                 return at
             if at.shows(newest):  # then what is planned and open stays so
                 self._reading(newest, newest.schema_id)
+                at.rows.plan.learn(newest)
                 moved = replace(at, metadata=newest, snapshot=newest.head())
             else:
                 moved = self._position_at(newest, newest.head(), newest.schema_id)
@@ -1009,6 +1010,7 @@ class Table(VersionedRows[FileSet]):
             if at.newest.is_newer_than(newest):
                 return at
             if at.shows(newest):
+                at.rows.plan.learn(newest)
                 at = replace(at, metadata=newest, snapshot=newest.head())
             return replace(at, newest=newest)
 

@@ -129,7 +129,7 @@ class SnapshotPlan:
         reload: Callable[[], ice.Metadata] | None = None,
     ) -> None:
         """``reload`` gives the newest metadata, by which a missing file is explained."""
-        self._metadata = metadata
+        self._metadata = self._statistics = metadata
         self._snapshot = snapshot
         self._schema_id = schema_id
         self._reload = reload
@@ -255,7 +255,12 @@ class SnapshotPlan:
     @cached_property
     def distinct_values(self) -> dict[int, Distinct]:
         """About how many different values columns have, by field id, where statistics say it."""
-        return ice.distinct_values(self._metadata, self._snapshot)
+        return ice.distinct_values(self._statistics, self._snapshot)
+
+    def learn(self, newest: ice.Metadata) -> None:
+        """Takes statistics of the same snapshot from newer metadata."""
+        self._statistics = newest
+        self.__dict__.pop("distinct_values", None)
 
     @explains_missing_files
     def delete_files(self) -> list[Entry]:
