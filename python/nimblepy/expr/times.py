@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ def parse_interval(text: str, unit: str | None = None) -> pa.Scalar:
         if parts is None:
             raise ValueError(text)
         for i, size in enumerate(parts):
-            amount = float(match[1]) * size if "." in match[1] else int(match[1]) * size
+            amount = Decimal(match[1]) * size  # exact: 4.1 seconds are 4,100,000 microseconds
             if amount != int(amount):
                 raise ValueError(f"{text}: only whole months, days and microseconds")
             total[i] += int(amount)
