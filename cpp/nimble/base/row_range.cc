@@ -2,9 +2,25 @@
 
 #include <algorithm>
 
+#include "nimble/base/compiler.h"
+
 namespace nimble {
 
+namespace {
+
+bool is_merged(const std::vector<RowRange>& ranges) {
+  bool merged = ranges.empty() || ranges[0].begin < ranges[0].end;
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    merged &= ranges[i - 1].end < ranges[i].begin;
+    merged &= ranges[i].begin < ranges[i].end;
+  }
+  return merged;
+}
+
+}  // namespace
+
 std::vector<RowRange> merge_ranges(std::vector<RowRange> ranges) {
+  if (is_merged(ranges)) return ranges;
   std::erase_if(ranges, [](const RowRange& r) { return r.empty(); });
   const auto is_before = [](const RowRange& a, const RowRange& b) {
     return a.begin < b.begin;
@@ -40,7 +56,7 @@ std::vector<RowRange> intersect_ranges(const std::vector<RowRange>& a,
   return out;
 }
 
-uint64_t count_rows(const std::vector<RowRange>& ranges) {
+NIMBLE_CLONES uint64_t count_rows(std::span<const RowRange> ranges) {
   uint64_t n = 0;
   for (const RowRange& r : ranges) n += r.size();
   return n;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace nimble {
@@ -21,6 +22,6 @@ std::vector<RowRange> merge_ranges(std::vector<RowRange> ranges);
 // Both inputs and the output are in merged form.
 std::vector<RowRange> intersect_ranges(const std::vector<RowRange>& a,
                                        const std::vector<RowRange>& b);
-uint64_t count_rows(const std::vector<RowRange>& ranges);
+uint64_t count_rows(std::span<const RowRange> ranges);
 
 }  // namespace nimble

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "nimble/base/compiler.h"
+
 namespace nimble {
 namespace {
 
@@ -37,6 +39,29 @@ void keep_bits(uint64_t from, std::span<const RowRange> kept, uint64_t length,
   bits->resize((from + at) / 8 + 1);
 }
 
+// Moves n ends from `from` down to `to`, less `by` each.
+template <class End>
+NIMBLE_ALWAYS_INLINE void move_ends_down(const End* from, uint64_t n, End by,
+                                         End* to) {
+  constexpr uint64_t kStep = 16;
+  for (; n >= kStep; n -= kStep, from += kStep, to += kStep) {
+    End some[kStep];  // read before any of them may be overwritten
+    std::memcpy(some, from, sizeof some);
+    for (End& end : some) end -= by;
+    std::memcpy(to, some, sizeof some);
+  }
+  for (uint64_t i = 0; i < n; ++i) to[i] = from[i] - by;
+}
+
+NIMBLE_CLONES void move_ends32(const uint32_t* from, uint64_t n, uint32_t by,
+                               uint32_t* to) {
+  move_ends_down(from, n, by, to);
+}
+NIMBLE_CLONES void move_ends64(const uint64_t* from, uint64_t n, uint64_t by,
+                               uint64_t* to) {
+  move_ends_down(from, n, by, to);
+}
+
 void keep_bytes(uint64_t from, std::span<const RowRange> kept,
                 BytesSink* bytes) {
   uint64_t at = from;
@@ -49,9 +74,18 @@ void keep_bytes(uint64_t from, std::span<const RowRange> kept,
     if (size > 0 && end != begin) {
       move_down(bytes->data.data() + end, bytes->data.data() + begin, size);
     }
-    for (uint64_t i = first; i < from + r.end; ++i) {
-      bytes->set_end(at++, end + (bytes->end_of(i) - begin));
+    const uint64_t n = r.end - r.begin;
+    const uint64_t by = begin - end;
+    if (at != first) {
+      if (bytes->wide) {
+        auto* const ends = bytes->offsets.as<uint64_t>() + 1;
+        move_ends64(ends + first, n, by, ends + at);
+      } else {
+        auto* const ends = bytes->offsets.as<uint32_t>() + 1;
+        move_ends32(ends + first, n, static_cast<uint32_t>(by), ends + at);
+      }
     }
+    at += n;
     end += size;
   }
   bytes->data.resize(end);

@@ -1,6 +1,5 @@
 #include "nimble/encoding/core/decode_ranges.h"
 
-#include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
 
 namespace nimble {
@@ -25,6 +24,24 @@ NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
   std::memcpy(to + (size - kStep), from + (size - kStep), kStep);
 }
 
+// Appends `n` bits of `source`, from bit `from` on, to the `to` bits of
+// `target`. REQUIRES: 8 more bytes of either may be read, and of `target`
+// written.
+void append_bits(const uint8_t* source, uint64_t from, uint64_t n,
+                 uint8_t* target, uint64_t to) {
+  while (n > 0) {
+    const uint64_t some = std::min<uint64_t>(n, 56);
+    const uint64_t bits = load<uint64_t>(source + from / 8) >> (from % 8) &
+                          ((uint64_t{1} << some) - 1);
+    uint8_t* const p = target + to / 8;
+    const uint64_t before = *p & ((1u << (to % 8)) - 1);
+    store(p, before | bits << (to % 8));
+    n -= some;
+    from += some;
+    to += some;
+  }
+}
+
 }  // namespace
 
 Status RangeOutput::decode_block(uint64_t first,
@@ -44,7 +61,7 @@ Status RangeOutput::decode_block(uint64_t first,
     const uint64_t from = mine.begin - first;
     const Output to = next(mine.size());
     if (is_bool) {
-      copy_bits(scratch_.data(), from, mine.size(), to.data, to.bit_offset);
+      append_bits(scratch_.data(), from, mine.size(), to.data, to.bit_offset);
     } else {
       copy_near(to.data, scratch_.data() + from * type.width,
                 mine.size() * type.width);
