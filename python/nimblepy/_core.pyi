@@ -223,11 +223,12 @@ class KeyProbes:
         """
 
 def scan_files(
-    projections: list[Projection], ranges: list[_Ranges], batch_rows: int
+    projections: list[Projection], ranges: list[_Ranges], batch_rows: int, threads: int
 ) -> BatchStream | None:
-    """Rows of many files, file by file, by one thread.
+    """Rows of many files, file by file.
 
-    ``None`` where the columns of the files cannot be one, as for :func:`take_files`.
+    ``None`` if the columns of the files cannot be one, as for :func:`take_files`, or if more than
+    one thread is asked for (0 is one per processor) and a file is not mapped.
     """
 
 def take_files(

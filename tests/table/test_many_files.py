@@ -87,9 +87,55 @@ def test_small_files_are_scanned_by_one_call(
     assert asked == [4]  # no row is left of one of six files, and one is alone
     assert len(found) == 5
     assert table.scan(threads=threads, batch_rows=25).to_table()["k"].to_pylist() == left
-    assert asked == [4, 2, 2]  # as many files as make a batch
+    assert asked == [4, 4]  # the core cuts batches itself
     assert table.scan([], threads=threads).to_table().num_rows == len(left)
     assert table.scan(limit=35, offset=5).to_table()["k"].to_pylist() == left[5:40]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_scans_of_many_files_give_rows_in_order(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: str, threads: int
+) -> None:
+    """Files of all sizes, with deleted rows, in batches that end anywhere."""
+    rng = np.random.default_rng(5)
+    schema = pa.schema(
+        {
+            "k": pa.int64(),
+            "flag": pa.bool_(),
+            "text": pa.string(),
+            "vector": pa.list_(pa.int32(), 3),
+        }
+    )
+    table = lake.create_table("a.b", schema, primary_key="k", data_format=data_format)
+    end = 0
+    for size in [1, 700, 20_000, 3, 140_000, 1, 64, 5_000, 2, 3_000]:
+        keys = np.arange(end, end + size)
+        end += size
+        texts = [None if k % 7 == 0 else f"text {k % 50}" for k in keys.tolist()]
+        vectors = pa.FixedSizeListArray.from_arrays(np.repeat(keys, 3).astype(np.int32), 3)
+        rows = pa.table({"k": keys, "flag": keys % 3 == 0, "text": texts, "vector": vectors})
+        table.append(rows.cast(schema) if data_format == "nimble" else rows)
+    gone = rng.choice(end, end // 90, replace=False)
+    table.delete(keys=[*gone.tolist(), 0])
+    left = np.setdiff1d(np.arange(end), [*gone, 0])
+    monkeypatch.setattr(source, "_PREPARED", 4)
+    monkeypatch.setattr(source, "_SCANNED_TOGETHER", 5)
+    monkeypatch.setattr(source, "_WORTH_VALUES", 1)
+    for columns in (None, ["k", "flag"], ["text", "k"], ["k", "vector"]):
+        for batch_rows in (999, 65_536):
+            batches = list(table.scan(columns, threads=threads, batch_rows=batch_rows).to_batches())
+            assert all(0 < batch.num_rows <= batch_rows for batch in batches)
+            found = pa.Table.from_batches(batches)
+            assert found["k"].to_numpy().tolist() == left.tolist()
+            if "flag" in found.column_names:
+                assert np.array_equal(found["flag"].to_numpy(), left % 3 == 0)
+            if "text" in found.column_names:
+                expected = [None if k % 7 == 0 else f"text {k % 50}" for k in left.tolist()]
+                assert found["text"].to_pylist() == expected
+            if "vector" in found.column_names:
+                vectors = found["vector"].combine_chunks()
+                assert np.array_equal(vectors.flatten().to_numpy(), np.repeat(left, 3))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

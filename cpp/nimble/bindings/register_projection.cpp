@@ -8,6 +8,7 @@
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/scan/batch_scan.h"
+#include "nimble/scan/files_scan.h"
 #include "nimble/stripe/file_rows.h"
 #include "nimble/threads/parallel.h"
 
@@ -91,33 +92,14 @@ class ScanSource final : public BatchSource {
 // Rows of several files of one form, file by file.
 class FilesScanSource final : public BatchSource {
  public:
-  FilesScanSource(std::vector<std::shared_ptr<RowReader>> readers,
-                  std::vector<std::vector<RowRange>> ranges,
-                  uint64_t batch_rows)
-      : readers_(std::move(readers)),
-        ranges_(std::move(ranges)),
-        batch_rows_(batch_rows) {}
-
-  const Field& schema() const override { return readers_.front()->schema(); }
-  Status next(ArrowArray* out) override {
-    *out = ArrowArray{};
-    for (; at_ < readers_.size(); ++at_, scan_.reset()) {
-      if (!scan_) {
-        scan_.emplace(readers_[at_], nullptr, std::move(ranges_[at_]),
-                      batch_rows_, 1);
-      }
-      NIMBLE_RETURN_IF_ERROR(scan_->next(out));
-      if (out->release != nullptr) break;
-    }
-    return Status::ok();
-  }
+  template <class... Args>
+  explicit FilesScanSource(Args&&... args)
+      : scan_(std::forward<Args>(args)...) {}
+  const Field& schema() const override { return scan_.schema(); }
+  Status next(ArrowArray* out) override { return scan_.next(out); }
 
  private:
-  std::vector<std::shared_ptr<RowReader>> readers_;
-  std::vector<std::vector<RowRange>> ranges_;
-  uint64_t batch_rows_;
-  size_t at_ = 0;
-  std::optional<BatchScan> scan_;
+  FilesScan scan_;
 };
 
 uint32_t threads_or_default(uint32_t threads) {
@@ -142,23 +124,25 @@ BatchStream scan(const std::shared_ptr<RowReader>& reader, const Rows& ranges,
       threads_or_default(threads)));
 }
 
-// The same of several files, one after the other, by one thread. None where
-// their columns cannot be one.
+// The same of several files, file by file. None if their columns cannot be one,
+// or if several threads are asked for and a file is not mapped.
 std::optional<BatchStream> scan_files(
-    std::vector<std::shared_ptr<RowReader>> readers,
-    const std::vector<Rows>& ranges, uint64_t batch_rows) {
+    const std::vector<std::shared_ptr<RowReader>>& readers,
+    const std::vector<Rows>& ranges, uint64_t batch_rows, uint32_t threads) {
   if (readers.size() != ranges.size()) {
     raise(Status::invalid_argument("not one array of ranges for each file"));
   }
   std::vector<const RowReader*> of;
-  std::vector<std::vector<RowRange>> rows;
+  std::vector<FileRanges> files;
   for (size_t i = 0; i < readers.size(); ++i) {
+    const OpenFile& file = readers[i]->file();
+    if (threads != 1 && file.file().mapped() == nullptr) return std::nullopt;
     of.push_back(readers[i].get());
-    rows.push_back(rows_of_file(ranges[i], readers[i]->file()));
+    files.push_back({readers[i], rows_of_file(ranges[i], file)});
   }
   if (of.empty() || !have_one_form(of)) return std::nullopt;
   return BatchStream(std::make_shared<FilesScanSource>(
-      std::move(readers), std::move(rows), batch_rows));
+      std::move(files), batch_rows, threads_or_default(threads)));
 }
 
 // (path, name in the result) of each column; none: all of the file.
@@ -326,7 +310,7 @@ void register_projection(py::module_& m) {
   m.def("take_files", &take_files, py::arg("projections"), py::arg("files"),
         py::arg("rows"), py::arg("threads"));
   m.def("scan_files", &scan_files, py::arg("projections"), py::arg("ranges"),
-        py::arg("batch_rows"));
+        py::arg("batch_rows"), py::arg("threads"));
   py::class_<BatchStream>(m, "BatchStream")
       .def(
           "__arrow_c_stream__",

@@ -14,29 +14,6 @@ constexpr uint32_t kWindowsPerTask = 2;
 // The part of the rows that a filter is expected to let pass.
 constexpr double kPassing = 0.1;
 
-// Up to `rows` rows from the front of ranges[*at ...], which are cut off.
-std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
-                                 uint64_t rows) {
-  const auto first = ranges->begin() + static_cast<ptrdiff_t>(*at);
-  auto it = first;
-  for (; it != ranges->end() && it->size() <= rows; ++it) rows -= it->size();
-  std::vector<RowRange> out(first, it);
-  *at += out.size();
-  if (it != ranges->end() && rows > 0) {
-    out.push_back({it->begin, it->begin + rows});
-    it->begin += rows;
-  }
-  return out;
-}
-
-// Rows of the stripe from this one on.
-uint64_t rows_left(const OpenFile& f, uint64_t row) {
-  const auto group = f.groups().get(f.group_of(row));
-  if (!group) return UINT64_MAX;  // reading says what is wrong
-  const StripeView& s = (*group)->view().stripe_of(row);
-  return s.first_row + s.rows - row;
-}
-
 // Of ranges that have rows.
 uint64_t first_row(std::span<const RowRange> ranges) {
   return std::find_if(ranges.begin(), ranges.end(),
@@ -51,19 +28,62 @@ uint32_t threads_for(const OpenFile& file, uint32_t threads) {
 
 }  // namespace
 
-Batches::Batches(Batches&& o) noexcept
-    : status(std::move(o.status)), arrays(std::move(o.arrays)) {
-  o.arrays.clear();
-}
-Batches& Batches::operator=(Batches&& o) noexcept {
-  std::swap(status, o.status);
-  std::swap(arrays, o.arrays);
-  return *this;
-}
-Batches::~Batches() {
-  for (ArrowArray& a : arrays) {
-    if (a.release != nullptr) a.release(&a);
+std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
+                                 uint64_t rows) {
+  const auto first = ranges->begin() + static_cast<ptrdiff_t>(*at);
+  auto it = first;
+  for (; it != ranges->end() && it->size() <= rows; ++it) rows -= it->size();
+  std::vector<RowRange> out(first, it);
+  *at += out.size();
+  if (it != ranges->end() && rows > 0) {
+    out.push_back({it->begin, it->begin + rows});
+    it->begin += rows;
   }
+  return out;
+}
+
+bool has_vectors(const RowReader& reader) {
+  for (size_t i = 0; i < reader.schema().children.size(); ++i) {
+    if (!reader.is_nested(i) && is_vector(reader.file(), reader.node(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+uint64_t rows_in_stripe(const OpenFile& file, uint64_t row, uint64_t rows) {
+  const auto group = file.groups().get(file.group_of(row));
+  if (!group) return rows;  // reading says what is wrong
+  const StripeView& s = (*group)->view().stripe_of(row);
+  return std::min(rows, s.first_row + s.rows - row);
+}
+
+Status read_batches(const RowReader& reader,
+                    const std::vector<RowRange>& ranges, uint32_t threads,
+                    Batches* out) {
+  Status status;
+  {
+    Column column = reader.make_output();
+    // One range inside one stripe may be handed out where it lies.
+    column.set_wants_views(ranges.size() == 1 &&
+                           reader.is_in_one_stripe(ranges[0]));
+    status = reader.read_ranges(ranges, threads, &column);
+    if (status) {
+      ArrowArray array{};
+      status = std::move(column).export_array(&array);
+      if (status) out->arrays.push_back(array);
+    }
+  }
+  if (status) return status;
+  if (status.code() != StatusCode::kTooLarge) return status;
+  const uint64_t rows = count_rows(ranges);
+  if (rows <= 1) return status;
+  std::vector<RowRange> rest = ranges;
+  size_t at = 0;
+  const std::vector<RowRange> front = take_front(&rest, &at, rows / 2);
+  rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(at));
+  NIMBLE_RETURN_IF_ERROR(read_batches(reader, front, threads, out));
+  return read_batches(reader, rest, threads, out);
 }
 
 BatchScan::BatchScan(std::shared_ptr<const RowReader> reader,
@@ -91,86 +111,33 @@ void BatchScan::begin() {
   const uint64_t tasks = div_ceil(rows, step);
   const auto ahead = static_cast<uint32_t>(std::min<uint64_t>(threads, tasks));
   column_threads_ = ahead > 1 ? 1 : threads;
-  for (size_t i = 0; i < reader_->schema().children.size(); ++i) {
-    has_vectors_ =
-        has_vectors_ || (!reader_->is_nested(i) &&
-                         is_vector(reader_->file(), reader_->node(i)));
-  }
+  has_vectors_ = has_vectors(*reader_);
   if (filter_) {
     windows_ = std::make_unique<RowFilter::Windows>(filter_->file(),
                                                     std::move(ranges_));
   }
-  tasks_ = std::make_unique<ReadAhead<Batches>>(
+  tasks_ = std::make_unique<BatchQueue>(
       [this] { return filter_ ? claim_windows() : claim_ranges(); }, ahead);
 }
 
 Status BatchScan::next(ArrowArray* out) {
-  *out = ArrowArray{};
   if (tasks_ == nullptr) begin();
-  while (next_ready_ == ready_.arrays.size()) {
-    if (ended_) return Status::ok();
-    if (tasks_->is_lost()) {
-      return Status::invalid_argument(
-          "a scan with threads that began before fork() ends with it in the "
-          "child: begin it anew");
-    }
-    std::optional<Batches> made = tasks_->next();
-    ended_ = !made.has_value();
-    if (ended_) return Status::ok();
-    ready_ = std::move(*made);
-    next_ready_ = 0;
-    if (!ready_.status) {
-      ended_ = true;
-      next_ready_ = ready_.arrays.size();
-      return std::move(ready_.status);
-    }
-  }
-  ArrowArray& array = ready_.arrays[next_ready_++];
-  *out = array;
-  array.release = nullptr;
-  return Status::ok();
+  return tasks_->next(out);
 }
 
 BatchScan::Task BatchScan::claim_ranges() {
   uint64_t rows = batch_rows_;
   while (at_ < ranges_.size() && ranges_[at_].empty()) ++at_;
   if (has_vectors_ && at_ < ranges_.size()) {
-    // A batch of two stripes is a copy, of vectors a large one.
-    rows = std::min(rows, rows_left(reader_->file(), ranges_[at_].begin));
+    rows = rows_in_stripe(reader_->file(), ranges_[at_].begin, rows);
   }
   std::vector<RowRange> part = take_front(&ranges_, &at_, rows);
   if (part.empty()) return {};
   return [this, part = std::move(part)] {
     Batches out;
-    out.status = read_ranges(part, &out);
+    out.status = read_batches(*reader_, part, column_threads_, &out);
     return out;
   };
-}
-
-Status BatchScan::read_ranges(const std::vector<RowRange>& part,
-                              Batches* out) const {
-  Status status;
-  {
-    Column column = reader_->make_output();
-    // One range inside one stripe may be handed out where it lies.
-    column.set_wants_views(part.size() == 1 &&
-                           reader_->is_in_one_stripe(part[0]));
-    status = reader_->read_ranges(part, column_threads_, &column);
-    if (status) {
-      ArrowArray array{};
-      status = std::move(column).export_array(&array);
-      if (status) out->arrays.push_back(array);
-    }
-  }
-  if (status) return status;
-  const uint64_t rows = count_rows(part);
-  if (rows <= 1 || status.code() != StatusCode::kTooLarge) return status;
-  std::vector<RowRange> rest = part;
-  size_t at = 0;
-  const std::vector<RowRange> front = take_front(&rest, &at, rows / 2);
-  rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(at));
-  NIMBLE_RETURN_IF_ERROR(read_ranges(front, out));
-  return read_ranges(rest, out);
 }
 
 BatchScan::Task BatchScan::claim_windows() {
@@ -194,32 +161,66 @@ BatchScan::Task BatchScan::claim_windows() {
   if (windows.empty()) return {};
   return [this, windows = std::move(windows)] {
     Batches out;
-    std::vector<uint64_t> rows;
-    for (const FilterWindow& w : windows) {
-      out.status = filter_->select(w, &rows);
+    std::vector<PassingRows> passing(windows.size());
+    uint64_t left = 0;
+    for (size_t i = 0; i < windows.size(); ++i) {
+      out.status = filter_->select(windows[i], &passing[i]);
       if (!out.status) return out;
+      left += passing[i].rows().size();
     }
-    for (size_t i = 0; i < rows.size() && out.status; i += batch_rows_) {
-      const size_t n = std::min<size_t>(batch_rows_, rows.size() - i);
-      out.status = read_rows(std::span(rows).subspan(i, n), &out);
+    for (Place at; left > 0 && out.status;) {
+      const uint64_t count = std::min(batch_rows_, left);
+      out.status = read_passing(passing, count, &at, &out);
+      left -= count;
     }
     return out;
   };
 }
 
-Status BatchScan::read_rows(std::span<const uint64_t> rows,
-                            Batches* out) const {
-  Column column = reader_->make_output();
-  NIMBLE_RETURN_IF_ERROR(reader_->take(rows, column_threads_, &column));
-  ArrowArray array{};
-  Status status = std::move(column).export_array(&array);
-  if (status) {
-    out->arrays.push_back(array);
-    return status;
+Status BatchScan::read_passing(std::span<const PassingRows> windows,
+                               uint64_t count, Place* at, Batches* out) const {
+  const Place start = *at;
+  Status status;
+  {
+    Column column = reader_->make_output();
+    NIMBLE_RETURN_IF_ERROR(append_passing(windows, count, at, &column));
+    ArrowArray array{};
+    status = std::move(column).export_array(&array);
+    if (status) out->arrays.push_back(array);
   }
-  if (rows.size() <= 1 || status.code() != StatusCode::kTooLarge) return status;
-  NIMBLE_RETURN_IF_ERROR(read_rows(rows.first(rows.size() / 2), out));
-  return read_rows(rows.subspan(rows.size() / 2), out);
+  if (count <= 1 || status.code() != StatusCode::kTooLarge) return status;
+  *at = start;
+  NIMBLE_RETURN_IF_ERROR(read_passing(windows, count / 2, at, out));
+  return read_passing(windows, count - count / 2, at, out);
+}
+
+Status BatchScan::append_passing(std::span<const PassingRows> windows,
+                                 uint64_t count, Place* at, Column* out) const {
+  reader_->reserve_rows(count, out);
+  const bool is_flat = reader_->has_flat_columns() && !has_vectors_;
+  std::vector<uint64_t> scattered;  // rows that are taken together
+  const auto take_scattered = [&] {
+    if (scattered.empty()) return Status::ok();
+    Status status = reader_->take_ascending(scattered, column_threads_, out);
+    scattered.clear();
+    return status;
+  };
+  while (count > 0) {
+    const PassingRows& window = windows[at->window];
+    const size_t n = std::min<uint64_t>(count, window.rows().size() - at->row);
+    const std::span<const uint32_t> rows = window.rows().subspan(at->row, n);
+    at->row += n;
+    count -= n;
+    if (at->row == window.rows().size()) *at = {at->window + 1, 0};
+    if (is_flat && window.is_dense()) {
+      NIMBLE_RETURN_IF_ERROR(take_scattered());
+      NIMBLE_RETURN_IF_ERROR(reader_->take_of_segment(window.first_row, rows,
+                                                      column_threads_, out));
+      continue;
+    }
+    for (const uint32_t row : rows) scattered.push_back(window.first_row + row);
+  }
+  return take_scattered();
 }
 
 namespace {
@@ -269,15 +270,20 @@ Result<uint64_t> count_rows_that_pass(const RowFilter& filter,
 Result<std::vector<uint64_t>> rows_that_pass(const RowFilter& filter,
                                              std::vector<RowRange> ranges,
                                              uint32_t threads) {
-  std::vector<std::vector<uint64_t>> parts;
+  std::vector<PassingRows> windows;
   NIMBLE_RETURN_IF_ERROR(
-      for_windows(filter, std::move(ranges), threads, &parts,
-                  [&](const FilterWindow& w, std::vector<uint64_t>* rows) {
-                    return filter.select(w, rows);
+      for_windows(filter, std::move(ranges), threads, &windows,
+                  [&](const FilterWindow& w, PassingRows* passing) {
+                    return filter.select(w, passing);
                   }));
+  size_t count = 0;
+  for (const PassingRows& window : windows) count += window.rows().size();
   std::vector<uint64_t> out;
-  for (const std::vector<uint64_t>& part : parts) {
-    out.insert(out.end(), part.begin(), part.end());
+  out.reserve(count);
+  for (const PassingRows& window : windows) {
+    for (const uint32_t row : window.rows()) {
+      out.push_back(window.first_row + row);
+    }
   }
   return out;
 }

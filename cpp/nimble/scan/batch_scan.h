@@ -5,24 +5,30 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "nimble/scan/batch_queue.h"
 #include "nimble/scan/row_filter.h"
 #include "nimble/stripe/row_reader.h"
-#include "nimble/threads/read_ahead.h"
 
 namespace nimble {
 
-// What one task of a scan gives. Owns its arrays until they are taken.
-struct Batches {
-  Status status;
-  std::vector<ArrowArray> arrays;
+// Appends the rows of disjoint ascending ranges to `out` as one batch, or as
+// several if they are too much for one. Up to `threads` threads decode columns.
+Status read_batches(const RowReader& reader,
+                    const std::vector<RowRange>& ranges, uint32_t threads,
+                    Batches* out);
 
-  Batches() = default;
-  Batches(Batches&& o) noexcept;
-  Batches& operator=(Batches&& o) noexcept;
-  ~Batches();
-};
+// Cuts up to `rows` rows off the front of ranges[*at ...], and returns them.
+std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
+                                 uint64_t rows);
+
+// Whether some column has vectors. A batch of them that spans two stripes is a
+// large copy, so scans end batches where stripes end.
+bool has_vectors(const RowReader& reader);
+// How many of the rows from `row` on, at most `rows`, are in its stripe.
+uint64_t rows_in_stripe(const OpenFile& file, uint64_t row, uint64_t rows);
 
 class BatchScan {
  public:
@@ -39,12 +45,21 @@ class BatchScan {
   Status next(ArrowArray* out);
 
  private:
-  using Task = ReadAhead<Batches>::Task;
+  using Task = BatchQueue::Task;
   void begin();
   Task claim_ranges();
   Task claim_windows();
-  Status read_ranges(const std::vector<RowRange>& part, Batches* out) const;
-  Status read_rows(std::span<const uint64_t> rows, Batches* out) const;
+  // A place among the rows of some windows.
+  struct Place {
+    size_t window = 0;
+    size_t row = 0;
+  };
+  // The next `count` rows from a place on, which moves behind them, as one
+  // batch, or as several if they are too much for one.
+  Status read_passing(std::span<const PassingRows> windows, uint64_t count,
+                      Place* at, Batches* out) const;
+  Status append_passing(std::span<const PassingRows> windows, uint64_t count,
+                        Place* at, Column* out) const;
 
   std::shared_ptr<const RowReader> reader_;
   std::shared_ptr<const RowFilter> filter_;
@@ -55,11 +70,8 @@ class BatchScan {
   uint32_t threads_;
   uint32_t column_threads_ = 1;  // of one task
   bool has_vectors_ = false;
-  bool ended_ = false;
-  Batches ready_;
-  size_t next_ready_ = 0;
   // Null until the first batch is wanted. Last: its threads use the rest.
-  std::unique_ptr<ReadAhead<Batches>> tasks_;
+  std::unique_ptr<BatchQueue> tasks_;
 };
 
 // Rows that pass, without reading anything else.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nimble/encoding/core/int_values.h"
+#include "nimble/encoding/core/part.h"
 #include "nimble/format/constants.h"
 
 namespace nimble {
@@ -175,14 +176,17 @@ Result<bool> RowFilter::Windows::next(FilterWindow* out) {
 
 // ------------------------------------------------------------------- applying
 
-Status RowFilter::select(const FilterWindow& window,
-                         std::vector<uint64_t>* rows) const {
+bool PassingRows::is_dense() const {
+  const std::span<const uint32_t> all = rows();
+  return !all.empty() && all.back() - all.front() < all.size() * kRowsApart;
+}
+
+Status RowFilter::select(const FilterWindow& window, PassingRows* out) const {
   std::vector<uint64_t> selection;
   NIMBLE_RETURN_IF_ERROR(narrow(window, &selection));
-  std::vector<uint32_t> local(count_selected(selection.data(), kWords));
-  selected_rows(selection.data(), kWords, 0, local.data());
-  rows->reserve(rows->size() + local.size());
-  for (const uint32_t row : local) rows->push_back(window.first_row + row);
+  out->first_row = window.first_row;
+  selected_rows(selection.data(), kWords, 0,
+                out->resize(count_selected(selection.data(), kWords)));
   return Status::ok();
 }
 

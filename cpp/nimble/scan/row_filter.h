@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,26 @@ struct FilterWindow {
   uint64_t rows() const;
 };
 
+// The rows of one window that pass a filter.
+class PassingRows {
+ public:
+  // Row i is file row `first_row` + rows()[i]; ascending.
+  uint64_t first_row = 0;
+
+  std::span<const uint32_t> rows() const {
+    return {buffer_.as<uint32_t>(), buffer_.size() / sizeof(uint32_t)};
+  }
+  uint32_t* resize(size_t count) {
+    buffer_.resize(count * sizeof(uint32_t));
+    return buffer_.as<uint32_t>();
+  }
+  // Whether so many rows pass that most blocks between them are decoded whole.
+  bool is_dense() const;
+
+ private:
+  AlignedBuffer buffer_;
+};
+
 class RowFilter {
  public:
   // Fails where a column does not exist or its type cannot be tested; reads
@@ -74,8 +95,8 @@ class RowFilter {
   // About how long it takes to ask a row like `row`, one of the file.
   double test_nanos(uint64_t row) const;
 
-  // Appends the file rows of the window that pass, ascending.
-  Status select(const FilterWindow& window, std::vector<uint64_t>* rows) const;
+  // The rows of the window that pass.
+  Status select(const FilterWindow& window, PassingRows* out) const;
   // Adds their number to `count`.
   Status count(const FilterWindow& window, uint64_t* count) const;
 
@@ -83,6 +104,7 @@ class RowFilter {
   RowFilter() = default;
   Status resolve(FilterNode* node);
   Status resolve_dictionary(FilterNode* node) const;
+  // Bit i of `selection` is row `window.first_row` + i.
   Status narrow(const FilterWindow& window,
                 std::vector<uint64_t>* selection) const;
   Status apply(const FilterNode& node, const StripeReader& reader,

@@ -136,16 +136,13 @@ struct Pieces {
 
 // Values are decoded to where they stay: buffers do not grow under them. Rows
 // are only said to be there, so this is for batches of usual size.
-void reserve_values(std::span<const RowRange> ranges, Column* out) {
+void reserve_values(uint64_t rows, Column* out) {
   constexpr uint64_t kMostBytes = 4 << 20;
-  uint64_t rows = 0;
-  for (const RowRange& r : ranges) rows += r.size();
   for (Column& column : out->children) {
     const Layout layout = column.field().layout;
     if (layout != Layout::kFixed && layout != Layout::kDictionary) continue;
     const uint64_t width = column.field().width;
-    // The holes of a piece are decoded as well.
-    const uint64_t room = column.length() + rows + Pieces::kRows;
+    const uint64_t room = column.length() + rows;
     if (width == 0 || room > kMostBytes / width) continue;
     column.values.reserve(room * width);
   }
@@ -197,8 +194,7 @@ Result<std::shared_ptr<const RowReader>> RowReader::create(
     out->schema_.children.push_back(std::move(child));
     out->columns_.push_back({found.node, std::move(found.parents)});
   }
-  out->file_ = std::move(file);
-  return std::shared_ptr<const RowReader>(std::move(out));
+  return finish(std::move(out), std::move(file));
 }
 
 Result<std::shared_ptr<const RowReader>> RowReader::create_all(
@@ -211,8 +207,23 @@ Result<std::shared_ptr<const RowReader>> RowReader::create_all(
         {{static_cast<int>(i)}, out->schema_.children[i].name});
     out->columns_.push_back({node, {}});
   }
-  out->file_ = std::move(file);
-  return std::shared_ptr<const RowReader>(std::move(out));
+  return finish(std::move(out), std::move(file));
+}
+
+std::shared_ptr<const RowReader> RowReader::finish(
+    std::shared_ptr<RowReader> reader, std::shared_ptr<const OpenFile> file) {
+  const auto is_flat = [&](const Projected& p) {
+    const SchemaNode& node = file->plan().node(p.node);
+    const Layout layout = node.field->layout;
+    return p.parents.empty() && node.values != kNoStream &&
+           (layout == Layout::kFixed || layout == Layout::kBool ||
+            layout == Layout::kBytes || layout == Layout::kDictionary);
+  };
+  reader->has_flat_columns_ =
+      file->file().mapped() != nullptr &&
+      std::all_of(reader->columns_.begin(), reader->columns_.end(), is_flat);
+  reader->file_ = std::move(file);
+  return reader;
 }
 
 Status RowReader::read_column(const StripeReader& reader, size_t column,
@@ -362,7 +373,10 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
                               uint32_t threads, Column* out) const {
   // About what beginning to read a range costs, of each column.
   constexpr double kBeginNanos = 120;
-  if (ranges.size() > 1) reserve_values(ranges, out);
+  if (ranges.size() > 1) {
+    // The holes of a piece are decoded as well.
+    reserve_values(count_rows(ranges) + Pieces::kRows, out);
+  }
   Pieces cut;
   cut.ranges = ranges;
   for (uint64_t row = 0; cut.next(&row);) {
@@ -473,6 +487,36 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
   return Status::ok();
 }
 
+void RowReader::reserve_rows(uint64_t count, Column* out) const {
+  reserve_values(count, out);
+}
+
+Status RowReader::take_ascending(std::span<const uint64_t> rows,
+                                 uint32_t threads, Column* out) const {
+  if (rows.size() > 1 && rows.back() - rows.front() == rows.size() - 1) {
+    const RowRange all{rows.front(), rows.back() + 1};
+    return read_ranges({&all, 1}, threads, out);
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> known,
+                          take_wide(rows, {}, {}, threads, out));
+  return read_ascending(rows, known, threads, out);
+}
+
+Status RowReader::take_of_segment(uint64_t first_row,
+                                  std::span<const uint32_t> rows,
+                                  uint32_t threads, Column* out) const {
+  NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group,
+                          file_->groups().get(file_->group_of(first_row)));
+  const StripeView& stripe = group->view().stripe_of(first_row);
+  const auto segment =
+      static_cast<uint32_t>((first_row - stripe.first_row) / kSegmentValues);
+  const StripeReader reader(*file_, file_->plan(), *group, stripe, nullptr);
+  return each_column(reader, rows.size(), true, threads, out, [&](size_t i) {
+    return reader.read_segment_rows(columns_[i].node, segment, rows,
+                                    &out->children[i]);
+  });
+}
+
 Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
                        Column* out) const {
   const PlacedRows wanted = place_rows(rows);
@@ -485,8 +529,8 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
 }
 
 Result<std::vector<uint8_t>> RowReader::take_wide(
-    const PlacedRows& wanted, std::span<const uint8_t> known, uint32_t threads,
-    Column* out) const {
+    std::span<const uint64_t> rows, std::span<const uint64_t> places,
+    std::span<const uint8_t> known, uint32_t threads, Column* out) const {
   std::vector<uint8_t> done(known.begin(), known.end());
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Projected& p = columns_[i];
@@ -494,8 +538,8 @@ Result<std::vector<uint8_t>> RowReader::take_wide(
         !is_vector(*file_, p.node)) {
       continue;
     }
-    auto taken = take_vectors(*file_, p.node, wanted.rows, wanted.places,
-                              threads, &out->children[i]);
+    auto taken =
+        take_vectors(*file_, p.node, rows, places, threads, &out->children[i]);
     if (!taken) return in_column(i, std::move(taken).error());
     if (!*taken) continue;
     done.resize(columns_.size());
@@ -508,14 +552,12 @@ Status RowReader::take_placed(const PlacedRows& wanted,
                               std::span<const uint8_t> known_before,
                               uint32_t threads, Column* out) const {
   const std::span<const uint64_t> places = wanted.places;
-  const std::vector<uint64_t>& rows = wanted.rows;
-  if (known_before.empty() && places.empty() && rows.size() > 1 &&
-      rows.back() - rows.front() == rows.size() - 1) {
-    const RowRange all{rows.front(), rows.back() + 1};
-    return read_ranges({&all, 1}, threads, out);
+  if (known_before.empty() && places.empty()) {
+    return take_ascending(wanted.rows, threads, out);
   }
-  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> known,
-                          take_wide(wanted, known_before, threads, out));
+  NIMBLE_ASSIGN_OR_RETURN(
+      const std::vector<uint8_t> known,
+      take_wide(wanted.rows, places, known_before, threads, out));
   if (places.empty()) return read_ascending(wanted.rows, known, threads, out);
   Column read = make_output();
   NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, known, threads, &read));

@@ -58,6 +58,18 @@ class RowReader {
   // to `threads` threads.
   Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
                      Column* out) const;
+  // Makes room for `count` more rows, as far as columns have one width.
+  void reserve_rows(uint64_t count, Column* out) const;
+  // Appends strictly ascending rows of the file.
+  Status take_ascending(std::span<const uint64_t> rows, uint32_t threads,
+                        Column* out) const;
+  // May take_of_segment() read all columns?
+  bool has_flat_columns() const { return has_flat_columns_; }
+  // Appends rows of one segment of a stripe: `rows` are strictly ascending and
+  // counted from file row `first_row`, where the segment begins.
+  // REQUIRES: has_flat_columns().
+  Status take_of_segment(uint64_t first_row, std::span<const uint32_t> rows,
+                         uint32_t threads, Column* out) const;
   // Appends rows in the given order, repeats included.
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
@@ -77,6 +89,8 @@ class RowReader {
                            std::span<const RowRange>);
 
   RowReader() = default;
+  static std::shared_ptr<const RowReader> finish(
+      std::shared_ptr<RowReader> reader, std::shared_ptr<const OpenFile> file);
   // read(i) -> Status appends `count` rows of the stripe to column i of `out`,
   // one by one where they are `alone`.
   template <class Read>
@@ -98,7 +112,8 @@ class RowReader {
                              std::span<const uint8_t> known) const;
   // Reads the columns whose rows are worth being read one by one, and marks
   // them beside those that are known.
-  Result<std::vector<uint8_t>> take_wide(const PlacedRows& wanted,
+  Result<std::vector<uint8_t>> take_wide(std::span<const uint64_t> rows,
+                                         std::span<const uint64_t> places,
                                          std::span<const uint8_t> known,
                                          uint32_t threads, Column* out) const;
   Status in_column(size_t column, Status status) const;
@@ -111,6 +126,7 @@ class RowReader {
   Field schema_;
   std::vector<OutputColumn> outputs_;
   std::vector<Projected> columns_;
+  bool has_flat_columns_ = false;
 };
 
 // Of a file that is not mapped: reads the bytes that read_ranges() or take() of

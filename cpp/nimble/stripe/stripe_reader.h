@@ -35,6 +35,11 @@ class StripeReader {
                      Column* out) const;
   // Are the values of a node of one width, in a mapped file?
   bool has_flat_values(uint32_t node) const;
+  // Appends rows of one segment of a mapped file: `rows` are strictly ascending
+  // and counted from the first row of the segment.
+  // REQUIRES: has_flat_values(node), or the values are strings.
+  Status read_segment_rows(uint32_t node, uint32_t segment,
+                           std::span<const uint32_t> rows, Column* out) const;
   // Appends strictly ascending rows.
   Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
                    Column* out) const;
@@ -114,6 +119,14 @@ class StripeReader {
                        const Output& out) const;
   Status gather_values(uint32_t stream, const uint64_t* rows, uint64_t count,
                        const Output& out) const;
+  Status gather_segment(uint32_t stream, uint32_t index,
+                        std::span<const uint32_t> rows,
+                        const Output& out) const;
+  // Appends `count` rows; read(stream, to) -> Status puts the values, or the
+  // validity, of all of them.
+  template <class Read>
+  Status append_flat(uint32_t node, uint64_t count, Column* out,
+                     const Read& read) const;
   Status read_validity(uint32_t node, const uint64_t* rows, uint64_t begin,
                        uint64_t count, Column* out) const;
   Status read_leaf(uint32_t node, const uint64_t* rows, uint64_t begin,

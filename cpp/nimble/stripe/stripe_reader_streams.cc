@@ -317,25 +317,29 @@ Status StripeReader::gather_values(uint32_t stream, const uint64_t* rows,
       local[k] = static_cast<uint32_t>(rows[i + k] - base);
     }
     i += local.size();
-    NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
-    const SegmentRef ref = segment_ref(stream, index);
-    SegmentBody body{nullptr, ref.size, true, &file_.stats()->touches};
-    if (const uint8_t* map = file_.file().mapped()) {
-      body.data = map + ref.offset;
-    } else {
-      for (const uint32_t r : local) fetched_->want(ref, *d, r, r + 1);
-      want_shared(stream, *d);
-      NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
-      body = fetched_->body(ref);
-    }
-    if (Status failed = d->gather(body, local.data(), local.size(), to);
-        !failed) {
-      return at_segment(std::move(failed), ref);
-    }
+    NIMBLE_RETURN_IF_ERROR(gather_segment(stream, index, local, to));
     if (to.data != nullptr) to.data += local.size() * width;
     to.bit_offset += local.size();
   }
   return Status::ok();
+}
+
+Status StripeReader::gather_segment(uint32_t stream, uint32_t index,
+                                    std::span<const uint32_t> rows,
+                                    const Output& out) const {
+  NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));
+  const SegmentRef ref = segment_ref(stream, index);
+  SegmentBody body{nullptr, ref.size, true, &file_.stats()->touches};
+  if (const uint8_t* map = file_.file().mapped()) {
+    body.data = map + ref.offset;
+  } else {
+    for (const uint32_t r : rows) fetched_->want(ref, *d, r, r + 1);
+    want_shared(stream, *d);
+    NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
+    body = fetched_->body(ref);
+  }
+  Status status = d->gather(body, rows.data(), rows.size(), out);
+  return status ? Status::ok() : at_segment(std::move(status), ref);
 }
 
 Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
@@ -373,15 +377,10 @@ bool StripeReader::has_flat_values(uint32_t node) const {
           layout == Layout::kBool);
 }
 
-Status StripeReader::read_ranges(uint32_t node,
-                                 std::span<const RowRange> ranges,
-                                 Column* out) const {
-  if (ranges.empty()) return Status::ok();
+template <class Read>
+Status StripeReader::append_flat(uint32_t node, uint64_t count, Column* out,
+                                 const Read& read) const {
   const SchemaNode& n = plan_.node(node);
-  const RowRange last = ranges.back();
-  NIMBLE_RETURN_IF_ERROR(check_node(node, nullptr, last.begin, last.size()));
-  uint64_t count = 0;
-  for (const RowRange& r : ranges) count += r.size();
   const uint64_t at = out->length();
   const bool has_nulls =
       n.validity != kNoStream && stripe_.values[n.validity] != 0;
@@ -392,23 +391,54 @@ Status StripeReader::read_ranges(uint32_t node,
     to.data = out->validity.data();
     to.bit_offset = at;
     if (has_nulls) {
-      NIMBLE_RETURN_IF_ERROR(decode_values(n.validity, ranges, to));
+      NIMBLE_RETURN_IF_ERROR(read(n.validity, to));
       out->add_nulls(count - count_bits(to.data, at, count));
     } else {
       fill_bits(to.data, at, count, true);
     }
   }
   Output to;
-  if (n.field->layout == Layout::kBool) {
-    to.data = out->extend_bits(count);
-    to.bit_offset = at;
-  } else {
-    to.data = out->extend_values(count);
+  switch (n.field->layout) {
+    case Layout::kBool:
+      to.data = out->extend_bits(count);
+      to.bit_offset = at;
+      break;
+    case Layout::kBytes:
+      to.bytes = &out->bytes;
+      to.bytes->reserve_values(count);
+      break;
+    default:
+      to.data = out->extend_values(count);
   }
-  NIMBLE_RETURN_IF_ERROR(decode_values(n.values, ranges, to));
+  NIMBLE_RETURN_IF_ERROR(read(n.values, to));
   out->add_rows(count);
   return out->field().layout == Layout::kDictionary ? check_codes(node, at, out)
                                                     : Status::ok();
+}
+
+Status StripeReader::read_ranges(uint32_t node,
+                                 std::span<const RowRange> ranges,
+                                 Column* out) const {
+  if (ranges.empty()) return Status::ok();
+  const RowRange last = ranges.back();
+  NIMBLE_RETURN_IF_ERROR(check_node(node, nullptr, last.begin, last.size()));
+  uint64_t count = 0;
+  for (const RowRange& r : ranges) count += r.size();
+  return append_flat(node, count, out, [&](uint32_t stream, const Output& to) {
+    return decode_values(stream, ranges, to);
+  });
+}
+
+Status StripeReader::read_segment_rows(uint32_t node, uint32_t segment,
+                                       std::span<const uint32_t> rows,
+                                       Column* out) const {
+  if (rows.empty()) return Status::ok();
+  const uint64_t last = uint64_t{segment} * kSegmentValues + rows.back();
+  NIMBLE_RETURN_IF_ERROR(check_node(node, nullptr, last, 1));
+  return append_flat(node, rows.size(), out,
+                     [&](uint32_t stream, const Output& to) {
+                       return gather_segment(stream, segment, rows, to);
+                     });
 }
 
 bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,

@@ -9,7 +9,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +51,8 @@ _SMALL_VALUES = 4 << 20
 _WORTH_VALUES = 4 << 20
 # Files that are opened ahead.
 _PREPARED = 32
+# Files that one scan decodes at once, which keeps them open.
+_SCANNED_TOGETHER = 128
 # Rows that are gathered from several files at once.
 _GATHERED_ROWS = 1 << 20
 # Pairs of a key and a file whose statistics are looked at.
@@ -580,52 +581,62 @@ class FilesSource(FixedRows):
             return self.child(file).filtered(part, columns, batch_rows=batch_rows, threads=threads)
 
         width = len(self.projected(columns).names)
-        parts = self._parts(where, width, decode)
-        if where.filter is None:
-            parts = self._small_together(where, width, columns, batch_rows, decode)
-        found = self._in_turn(where, width, parts, threads)
+        if where.filter is not None:
+            found = self._in_turn(where, width, self._parts(where, width, decode), threads)
+        else:
+            found = self._unfiltered(where, width, columns, batch_rows, threads, decode)
         yield from (batch for batch in found if batch.num_rows)
 
-    def _small_together(
+    def _unfiltered(
         self,
         where: Where,
         width: int,
         columns: Projected,
         batch_rows: int,
+        threads: int,
         decode: Callable[[int, RowSet, int], Iterable[pa.RecordBatch]],
-    ) -> Iterator[tuple[int | None, Decode[pa.RecordBatch]]]:
-        """Parts of a scan without a filter: files of less than a batch together are one part."""
-        near: list[tuple[int, RowSet]] = []
-        total = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """A scan without a filter. The core decodes some files at once, with all threads.
 
-        def together(near: Sequence[tuple[int, RowSet]], threads: int) -> Iterator[pa.RecordBatch]:
-            projections = [self.child(i).core_projection(columns) for i, _ in near]
-            known = [item for item in projections if item is not None]
+        Files that the core cannot read together are decoded one by one: those whose columns are
+        converted, Parquet files, and with several threads files that are not mapped, whose reads
+        wait.
+        """
+        for files in self._together(where, columns):
             stream = None
-            if len(known) == len(near) > 1:
-                stream = _core.scan_files(known, [rows.ranges for _, rows in near], batch_rows)
-            if stream is None:
-                return chain.from_iterable(decode(i, rows, threads) for i, rows in near)
-            return stream_batches(stream)
+            if len(files) > 1 and all(core is not None for _, _, core in files):
+                stream = _core.scan_files(
+                    [core for _, _, core in files if core is not None],
+                    [rows.ranges for _, rows, _ in files],
+                    batch_rows,
+                    threads,
+                )
+            if stream is not None:
+                yield from stream_batches(stream)
+                continue
+            parts = [(self._values(i, width), partial(decode, i, rows)) for i, rows, _ in files]
+            yield from self._in_turn(where, width, parts, threads)
 
+    def _together(
+        self, where: Where, columns: Projected
+    ) -> Iterator[list[tuple[int, RowSet, _core.Projection | None]]]:
+        """Files that are scanned together, with the rows to read and the core's projection."""
+        together: list[tuple[int, RowSet, _core.Projection | None]] = []
+        most = _PREPARED  # fewer at first: a scan that ends early opens few files
         try:
             for i, rows in self._within(where):
-                values, size = self._values(i, width), self.stored_rows(i)
-                full = values is None or total + size > batch_rows or len(near) == _PREPARED
-                if near and full:
-                    yield total * width, partial(together, near)
-                    near, total = [], 0
-                if values is None:
-                    yield None, partial(decode, i, rows)
-                else:
-                    near.append((i, rows))
-                    total += size
-        except Exception:  # of opening a file, behind those before it
-            if near:
-                yield total * width, partial(together, near)
+                core = self.child(i).core_projection(columns)
+                is_other = bool(together) and (core is None) != (together[-1][2] is None)
+                if is_other or len(together) == most:
+                    yield together
+                    together, most = [], min(_SCANNED_TOGETHER, most_together())
+                together.append((i, rows, core))
+        except Exception:  # raised behind the rows of the files before
+            if together:
+                yield together
             raise
-        if near:
-            yield total * width, partial(together, near)
+        if together:
+            yield together
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         def count(file: int, rows: RowSet, threads: int) -> Iterable[int]:

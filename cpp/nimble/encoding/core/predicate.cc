@@ -333,18 +333,51 @@ void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
   });
 }
 
-uint32_t selected_rows(const uint64_t* selection, uint32_t n, uint32_t first,
-                       uint32_t* rows) {
+namespace {
+
+// The positions of the ones of each byte.
+struct OnesOfByte {
+  uint8_t at[256][8] = {};
+  constexpr OnesOfByte() {
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      uint32_t n = 0;
+      for (uint8_t bit = 0; bit < 8; ++bit) {
+        if ((byte >> bit & 1) != 0) at[byte][n++] = bit;
+      }
+    }
+  }
+};
+constexpr OnesOfByte kOnes;
+
+}  // namespace
+
+NIMBLE_CLONES uint32_t selected_rows(const uint64_t* selection, uint32_t n,
+                                     uint32_t first, uint32_t* rows) {
+  // From so many ones of a word on, eight places are written for each byte.
+  constexpr int kMany = 12;
   uint32_t* out = rows;
-  for (uint32_t w = 0; w < n; ++w) {
-    for (uint64_t left = selection[w]; left != 0; left &= left - 1) {
-      *out++ = first + w * 64 + static_cast<uint32_t>(std::countr_zero(left));
+  uint32_t left = count_selected(selection, n);
+  for (uint32_t w = 0; w < n; ++w, first += 64) {
+    uint64_t word = selection[w];
+    const auto ones = static_cast<uint32_t>(std::popcount(word));
+    left -= ones;
+    // The places that a byte does not need are overwritten by later rows.
+    if (ones < kMany || left < 8) {
+      for (; word != 0; word &= word - 1) {
+        *out++ = first + static_cast<uint32_t>(std::countr_zero(word));
+      }
+      continue;
+    }
+    for (uint32_t at = first; word != 0; word >>= 8, at += 8) {
+      const uint8_t byte = static_cast<uint8_t>(word);
+      for (uint32_t k = 0; k < 8; ++k) out[k] = at + kOnes.at[byte][k];
+      out += std::popcount(byte);
     }
   }
   return static_cast<uint32_t>(out - rows);
 }
 
-uint32_t count_selected(const uint64_t* selection, uint32_t n) {
+NIMBLE_CLONES uint32_t count_selected(const uint64_t* selection, uint32_t n) {
   uint32_t sum = 0;
   for (uint32_t w = 0; w < n; ++w) {
     sum += static_cast<uint32_t>(std::popcount(selection[w]));
