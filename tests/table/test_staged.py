@@ -382,3 +382,22 @@ def test_the_same_files_meet_each_other(lake: nb.Catalog) -> None:
         assert commit_files(table, files).rows_inserted == 0
     assert table.to_table().num_rows == 5
     assert orphans(table) == 0
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+def test_files_of_another_table_are_refused_and_kept(lake: nb.Catalog, mode: Any) -> None:
+    """They became part of both tables, or an error removed them from the table that had them."""
+    schema = pa.schema({"k": pa.int64(), "v": pa.int64()})
+    one = lake.create_table("a.one", schema, primary_key="k")
+    other = lake.create_table("a.other", schema, primary_key="k")
+    one.append({"k": [1], "v": [1]})
+    files = write_rows({"k": [1], "v": [2]}, write_target(other))
+    with pytest.raises(nb.InvalidArgumentError, match="written for another table"):
+        commit_files(one, files, mode=mode)
+    commit_files(other, files)
+    with pytest.raises(nb.InvalidArgumentError, match="written for another table"):
+        commit_files(one, files, mode=mode, batch=("b", 1))
+    assert lake.table("a.other").to_table().to_pylist() == [{"k": 1, "v": 2}]
+    assert lake.table("a.one").to_table().to_pylist() == [{"k": 1, "v": 1}]
+    with pytest.raises(nb.InvalidArgumentError, match=r"expected what write_rows\(\) returned"):
+        commit_files(one, ["x.nimble"])  # type: ignore[list-item]

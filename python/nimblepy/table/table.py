@@ -47,7 +47,7 @@ from nimblepy.table.changing.row_changes import (
     NewKeys,
     RowChange,
 )
-from nimblepy.table.changing.staged import Mode, PartitionOverwrite, staged_change
+from nimblepy.table.changing.staged import Mode, PartitionOverwrite, check_staged, staged_change
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.evolve import Alter
@@ -779,7 +779,8 @@ class Table(VersionedRows[FileSet]):
                 part of the table; the files are removed.
 
         Raises:
-            InvalidArgumentError: the table has some of the files, but not all.
+            InvalidArgumentError: the table has some of the files, but not all; or some were written
+                for another table, and none is removed.
             As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
             files that it does not name are removed.
 
@@ -789,6 +790,7 @@ class Table(VersionedRows[FileSet]):
         """
         begin = time.perf_counter()
         files = list(files)
+        check_staged(files, self._metadata)
         if len({file.path for file in files}) < len(files):
             raise InvalidArgumentError("commit_files: a file is given twice")
         try:

@@ -54,6 +54,26 @@ def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwri
         raise InvalidArgumentError("overwrite: give a filter or partition_overwrite, not both")
 
 
+def check_staged(files: Sequence[object], metadata: ice.Metadata) -> None:
+    """Refuses values that do not describe files which were written for this table.
+
+    Files of another table must not become part of this one: their columns have the field ids of
+    the other, and each of the two would remove files that the other needs.
+    """
+    name = ".".join(metadata.name)
+    for file in files:
+        if not isinstance(file, DataFile):
+            raise InvalidArgumentError(
+                f"commit_files: expected what write_rows() returned, got {file!r}; add_files() "
+                "takes paths"
+            )
+        if not file.path.startswith(f"{metadata.location.rstrip('/')}/"):
+            raise InvalidArgumentError(
+                f"commit_files: {file.path} was written for another table; it is not below "
+                f"{metadata.location}, the location of {name}"
+            )
+
+
 def staged_change(
     files: Sequence[DataFile],
     metadata: ice.Metadata,
