@@ -474,3 +474,29 @@ def test_ids_survive_pandas(lake: nb.Catalog) -> None:
     assert int(frame["parent_id"][1]) == history["parent_id"][1].as_py()
     assert table.at(snapshot=frame["parent_id"][1]).num_rows == 1
     assert history.slice(0, 1).to_pandas()["parent_id"].dtype == "Int64"
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+@pytest.mark.parametrize("partition_by", [[], ["name"]], ids=["unpartitioned", "partitioned"])
+def test_manifests_forget_what_must_be_gone(
+    lake: nb.Catalog, partition_by: list[str], left: int
+) -> None:
+    """A manifest was kept, with an entry that has the values of a removed file."""
+    schema = pa.schema({"no": pa.int64(), "name": pa.string()})
+    table = lake.create_table("s.gone", schema, partition_by=partition_by)
+    for no in range(left):
+        table.append({"no": [no], "name": ["anna"]})
+    table.append({"no": [4711], "name": ["ZZSECRET"]})
+    table.delete("no = 4711")
+    table.compact(filter="no = 4711", where_needed=False)
+    table.rewrite_manifests(whole=True)
+    table.expire(keep=1)
+    io = table.iceberg.io
+    snapshot = table.iceberg.current_snapshot()
+    assert snapshot is not None
+    for manifest in snapshot.manifests(io):
+        entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
+        assert not any("ZZSECRET" in str(entry) for entry in entries)
+        assert not any(b"ZZSECRET" in (entry.data_file.upper_bounds or {}).get(2, b"")
+                       for entry in entries)  # fmt: skip
+    assert table.to_table().num_rows == left

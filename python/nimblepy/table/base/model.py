@@ -134,7 +134,8 @@ class Manifest:
     """A list of files, as the manifest list of a snapshot names it.
 
     Attributes:
-        files, rows: of those that are live; -1 where the manifest list does not say it.
+        files, rows: of those that are live; -1 if the manifest list does not say it.
+        removed: whether it still describes files that were removed.
         bytes: of the manifest itself.
     """
 
@@ -143,6 +144,7 @@ class Manifest:
     spec_id: int
     files: int
     rows: int
+    removed: bool
     sequence: int
     bytes: int
     raw: Any

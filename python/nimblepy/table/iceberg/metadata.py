@@ -632,6 +632,7 @@ def plain_manifest(item: ManifestFile) -> Manifest:
         spec_id=item.partition_spec_id,
         files=_total(item.added_files_count, item.existing_files_count),
         rows=_total(item.added_rows_count, item.existing_rows_count),
+        removed=item.deleted_files_count != 0,
         sequence=item.sequence_number or 0,
         bytes=item.manifest_length,
         raw=item,

@@ -101,11 +101,19 @@ class _Rewrite(Change):
         if head is None:
             return False
         types = metadata.partition_types()
-        manifests = [
-            item for item in metadata.manifests(head) if item.files and not item.deletes
-        ]  # fmt: skip
+        listed = metadata.manifests(head)
+        manifests = [item for item in listed if item.files and not item.deletes]
         self.before = len(manifests)
         bad = _to_rewrite(manifests, metadata)
+        if self._whole and any(item.removed for item in listed):
+            # Entries of removed files have values of their rows. Manifests of nothing else leave
+            # the list with any commit.
+            if not manifests:
+                self._describe(0, 0)
+                return True
+            chosen = {item.path for item in bad}
+            bad += [item for item in manifests if item.removed and item.path not in chosen]
+            bad = bad or manifests[:1]
         parts = plan_index.parts_of(metadata, head)
         current = [item for item in manifests if item.spec_id in types]
         _, beside = plan_index.covered(parts, current)
@@ -138,15 +146,18 @@ class _Rewrite(Change):
         except BaseException:
             self.commit.abandon(metadata)
             raise
+        self._describe(len(bad), len(manifests) - len(bad))
+        self.commit.summary[PLAN_INDEX] = plan_index.summary_of([*left, self._part])
+        return True
+
+    def _describe(self, replaced: int, kept: int) -> None:
         self.commit.summary = {
             "engine-name": "nimblepy",
             "nimblepy.user": ice.who(),
             "manifests-created": str(len(self.commit.made)),
-            "manifests-replaced": str(len(bad)),
-            "manifests-kept": str(len(manifests) - len(bad)),
-            PLAN_INDEX: plan_index.summary_of([*left, self._part]),
+            "manifests-replaced": str(replaced),
+            "manifests-kept": str(kept),
         }
-        return True
 
     def _write_manifests(
         self, metadata: ice.Metadata, layout: Layout, bad: list[Manifest]
