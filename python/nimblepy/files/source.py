@@ -622,7 +622,8 @@ class FilesSource(FixedRows):
     ) -> Iterator[list[tuple[int, RowSet, _core.Projection | None]]]:
         """Files that are scanned together, with the rows to read and the core's projection."""
         together: list[tuple[int, RowSet, _core.Projection | None]] = []
-        most = _PREPARED  # fewer at first: a scan that ends early opens few files
+        # Fewer at first: a scan that ends early opens few files.
+        most = min(_PREPARED, most_together())
         try:
             for i, rows in self._within(where):
                 core = self.child(i).core_projection(columns)
