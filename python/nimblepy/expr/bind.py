@@ -212,9 +212,9 @@ class _Binder:
 
     def _constant(self, tree: Syntax, value: object) -> Term:
         """Converts a Python or Arrow value to a constant."""
-        if isinstance(value, str):
-            return Lit(pa.scalar(value), pa.string(), quoted=True)
         try:
+            if isinstance(value, str):
+                return Lit(pa.scalar(value), pa.string(), quoted=True)
             many = None if isinstance(value, pa.Scalar) else as_many(value)
             if many is not None:
                 value = _as_list(plain_array(_one_column(many)))
@@ -225,7 +225,9 @@ class _Binder:
             ):
                 value = Decimal(value)
             scalar = _decimal(value) if isinstance(value, Decimal) else as_scalar(value)
-        except (InvalidArgumentError, pa.ArrowException, ValueError, TypeError) as error:
+        except (
+            InvalidArgumentError, pa.ArrowException, ValueError, TypeError, OverflowError
+        ) as error:  # fmt: skip
             raise self._refuse(tree, error) from None
         is_uuid = getattr(scalar.type, "extension_name", "") == "arrow.uuid"
         data_type = pa.uuid() if is_uuid else scalar.type

@@ -102,7 +102,7 @@ def _of_pandas(frame: Any) -> pa.Table:
 def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
     try:
         return pa.table({str(name): _column(values) for name, values in columns.items()})
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         single = next((n for n, v in columns.items() if _is_single(v)), None)
         hint = (
             ""
@@ -125,6 +125,8 @@ def _column(values: Any) -> Any:
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf":
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    if isinstance(values, np.ndarray) and values.dtype.kind in "SU":
+        return pa.array(values.tolist())  # pyarrow cuts them at the first NUL
     return values if hasattr(values, "__arrow_c_stream__") else pa.array(values)
 
 
@@ -234,7 +236,7 @@ def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
                 )
         try:
             table = pa.Table.from_pylist([dict.fromkeys(names) | dict(some[0]), *some[1:]], schema)
-        except (pa.ArrowException, TypeError, AttributeError) as error:
+        except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(f"data: rows as dicts: {error}") from error
         schema = table.schema
         yield table

@@ -113,6 +113,8 @@ def _tensor(values: np.ndarray[Any, Any]) -> Any:
 def _stacked(array: pa.Array, nullable: bool) -> Any:
     """Lists of one size; a null is NaN throughout."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
+    if not nullable and not there.all():
+        raise pa.ArrowInvalid("a null inside of a list, or since the dataset was made")
     values = _values(array.flatten(), False)  # those of nulls are left out
     if not isinstance(values, torch.Tensor):
         return array.to_pylist()

@@ -127,6 +127,19 @@ def plan_join(
             ``how``, names that clash even with the suffix.
         IndexUnavailableError: no index on the build side's columns.
     """
+    if between is not None and not (
+        isinstance(between, Mapping)
+        and all(
+            isinstance(ends, (tuple, list))
+            and len(ends) == 2
+            and all(end is None or isinstance(end, str) for end in ends)
+            for ends in between.values()
+        )
+    ):
+        raise InvalidArgumentError(
+            f"between: expected {{build column: (probe column or None, probe column or None)}}, "
+            f"got {between!r}"
+        )
     if how not in HOWS:
         hint = "; swap the sides and ask for left" if how == "right" else ""
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}{hint}")

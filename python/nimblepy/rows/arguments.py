@@ -158,6 +158,8 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
     if many is None:
         raise InvalidArgumentError(f"rows: expected many row numbers, got {show(rows)}")
     rows = many
+    if isinstance(rows, np.ma.MaskedArray) and np.ma.getmaskarray(rows).any():
+        raise InvalidArgumentError("rows: masked values are no row numbers")
     if isinstance(rows, pa.Table) and rows.num_columns == 1:
         rows = rows.column(0)
     if isinstance(rows, (pa.Array, pa.ChunkedArray)):

@@ -141,7 +141,8 @@ def read_keys(keys: Any) -> GivenKeys:
     if isinstance(many, np.ndarray) and many.ndim > 1:
         if many.ndim > 2 or not many.shape[1]:
             raise InvalidArgumentError(f"keys: a numpy array of the shape {many.shape}")
-        return GivenKeys(tuple(np.ascontiguousarray(column) for column in many.T))
+        # A copy of a masked array keeps its mask; np.ascontiguousarray() loses it.
+        return GivenKeys(tuple(column.copy() for column in many.T))
     if not isinstance(many, list) or not many or not isinstance(many[0], (tuple, list, Mapping)):
         return GivenKeys((many,))
     if isinstance(many[0], list) and len(many[0]) == 1:  # a value that no column takes
@@ -162,6 +163,8 @@ def read_keys(keys: Any) -> GivenKeys:
 
 def _of_dicts(rows: Sequence[Any]) -> GivenKeys:
     names = tuple(rows[0])
+    if not names or not all(isinstance(name, (str, tuple)) for name in names):
+        raise InvalidArgumentError(f"key {rows[0]!r}: expected names of columns")
     for row in rows:
         if not isinstance(row, Mapping) or set(row) != set(names):
             raise InvalidArgumentError(f"key {row!r}: expected the columns {', '.join(names)}")

@@ -47,13 +47,11 @@ def _as_many(values: Any) -> Many | None:
         return _of_pandas(values)
     if package == "polars":
         return _of_polars(values)
-    try:
-        if hasattr(values, "__arrow_c_stream__"):
-            return as_many(pa.chunked_array(values))
-        if hasattr(values, "__arrow_c_array__"):
-            return as_many(pa.array(values))
-    except (pa.ArrowException, TypeError):
-        pass
+    # Never iterated over if this fails: a stream that failed halfway looks empty then.
+    if hasattr(values, "__arrow_c_stream__"):
+        return as_many(pa.chunked_array(values))
+    if hasattr(values, "__arrow_c_array__"):
+        return as_many(pa.array(values))
     if isinstance(values, memoryview) and values.format in ("B", "b", "c"):
         return None
     if isinstance(values, (array.array, memoryview)) or hasattr(values, "__array__"):
@@ -112,9 +110,14 @@ def _columns(values: Any) -> pa.Table:
 
 
 def _fields(values: np.ndarray[Any, Any]) -> Many:
-    if values.dtype == object and values.ndim == 1:
+    # pyarrow cuts the strings of numpy at their first NUL.
+    if values.dtype.kind in "OSU" and values.ndim == 1:
         return values.tolist()
     names = values.dtype.names
     if names is None or values.ndim != 1:
         return values
-    return pa.table({name: pa.array(np.ascontiguousarray(values[name])) for name in names})
+    columns = {name: _fields(values[name]) for name in names}
+    # A copy of a masked array keeps its mask; np.ascontiguousarray() loses it.
+    return pa.table(
+        {n: c if isinstance(c, list) else pa.array(c.copy()) for n, c in columns.items()}
+    )
