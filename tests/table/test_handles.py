@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.files import versions
+from nimblepy.files import source, versions
 from nimblepy.table import table as table_module
 from nimblepy.table.reading import plan
 
@@ -357,7 +357,10 @@ def test_a_read_of_an_expired_snapshot_says_so(
 
 
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
-def test_a_reader_says_that_its_snapshot_expired(lake: nb.Catalog, data_format: Any) -> None:
+def test_a_reader_says_that_its_snapshot_expired(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
+) -> None:
+    monkeypatch.setattr(source, "_PREPARED", 2)  # files that are opened together
     table = lake.create_table(
         "a.d", rows(*range(10)), partition_by="k", data_format=data_format
     )  # fmt: skip

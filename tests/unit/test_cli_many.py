@@ -67,7 +67,7 @@ def test_merge_refuses_what_does_not_go_together(old: Path, new: Path, tmp_path:
     target = tmp_path / "all.nimble"
     twice = run("merge", old, new, "-o", target)
     assert twice.exit_code == 1
-    assert "same key" in twice.stderr
+    assert "occurs twice" in twice.stderr
     assert not target.exists()
     assert run("merge", old, new, "-o", target, "--no-unique").exit_code == 0
     assert nb.open(target).num_rows == 8

@@ -59,7 +59,7 @@ def test_commits_of_tables_are_logged(tmp_path: Path, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.INFO, "nimblepy"):
         table = nb.connect(tmp_path / "lake").create_table("a.b", rows.schema)
         table.append(rows)
-    assert any("a.b: snapshot" in text and "2 rows" in text for text in caplog.messages)
+    assert any("a.b: append: snapshot" in t and "rows: 2 inserted" in t for t in caplog.messages)
 
 
 def test_nothing_is_printed_unasked() -> None:
