@@ -385,3 +385,30 @@ def test_it_reads_files_of_a_newer_partitioning(lake: nb.Catalog, data_format: A
     with tx:
         pass
     assert contents(lake.table("a.b")) == {1: 0, 2: 0, 5: 1, 7: 3}
+
+
+@pytest.mark.parametrize("big", [2, 1 << 40], ids=["small value", "large value"])
+@pytest.mark.parametrize("reads", [True, False], ids=["reads", "blind"])
+def test_a_column_is_widened_and_written_meanwhile(lake: nb.Catalog, big: int, reads: bool) -> None:
+    """New bounds were compared as the old type: a healthy table was called corrupt."""
+    schema = pa.schema({"id": pa.int64(), "v": pa.int32()})
+    table = lake.create_table("a.wide", schema, primary_key="id")
+    table.append({"id": [1], "v": pa.array([1], pa.int32())})
+    other = lake.table("a.wide")
+
+    def change() -> None:
+        with table.transaction() as tx:
+            if reads:
+                assert tx.count_rows(filter="v = 7") == 0
+            with other.alter() as alter:
+                alter.widen("v", pa.int64())
+            other.append({"id": [3], "v": [big]})
+            tx.upsert({"id": [9], "v": pa.array([0], pa.int32())})
+
+    if reads:
+        with pytest.raises(nb.ConflictError, match="'v' was widened") as error:
+            change()
+        assert error.value.kind == "schema"
+    else:
+        change()
+    assert lake.table("a.wide").num_rows == (2 if reads else 3)

@@ -81,6 +81,9 @@ class _Reads:
     def add_everything(self) -> None:
         self._everything = True
 
+    def __bool__(self) -> bool:
+        return bool(self._keys or self._ordered or self._filters or self._everything)
+
     def changed(self, gone: FileSet, come: FileSet) -> pa.Table | None:
         """Rows that were read, of those that went and came; ``None``: they are the same."""
         for request in self._requests():
@@ -538,6 +541,16 @@ class _TransactionChange(Replacement):
         base, winner = self._begun.head(), newest.head()
         name = self._base.reading.name
         gone, come = differences(self._base, FileSet(self._base.reading, plan))
+        widened = newest.widened_since(self._begun.schema_id) if come.num_files else []
+        if widened and self._reads:
+            # The new rows may have values that the columns could not hold when they were read.
+            raise ConflictError(
+                f"{name}: the column {widened[0]!r} was widened, and rows were written, since a "
+                "transaction read rows; begin it again",
+                kind="schema",
+                base=None if base is None else base.id,
+                winner=None if winner is None else winner.id,
+            )
         try:
             changed = self._reads.changed(gone, come)
         except (FileNotFoundError, IndexUnavailableError) as error:

@@ -195,6 +195,17 @@ class Metadata:
         wanted = metadata.current_schema_id if schema_id is None else schema_id
         return next(schema for schema in metadata.schemas if schema.schema_id == wanted)
 
+    def widened_since(self, schema_id: int) -> list[str]:
+        """Columns, at any depth, that have another primitive type than in an earlier schema."""
+        before, now = self.ice_schema(schema_id), self.ice_schema(None)
+        numbers = set(before.field_ids) & set(now.field_ids)
+        return sorted(
+            str(now.find_column_name(number))
+            for number in numbers
+            if now.find_type(number).is_primitive
+            and now.find_type(number) != before.find_type(number)
+        )
+
     def column_name(self, number: int, schema_id: int | None = None) -> str | None:
         """The dotted name of a column of a schema, the current one by default."""
         return self.ice_schema(schema_id).find_column_name(number)
