@@ -139,7 +139,7 @@ def test_keys_that_are_used_up(source: Any) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (7, "expected many keys, got 7; for one key use get()"),
+        (7, "expected many keys, got 7; put one key in a list"),
         ("abc", "expected many keys"),
         (b"abc", "expected many keys"),
         ({"user": 1}, "expected many keys"),

@@ -194,7 +194,9 @@ def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
     """Data one after another, with the schema of the first."""
     first = next(items, None)
     if first is None:
-        raise InvalidArgumentError("data: an iterable that gives nothing, of no known columns")
+        raise InvalidArgumentError(
+            "data: an empty iterable has no columns; give an empty table, schema.empty_table()"
+        )
     if isinstance(first, Mapping):
         items = _rows_as_tables(chain([first], items))
         first = next(items)

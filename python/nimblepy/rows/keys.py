@@ -131,7 +131,7 @@ def read_keys(keys: Any) -> GivenKeys:
     many = as_many(keys)
     if many is None:
         raise InvalidArgumentError(
-            f"keys: expected many keys, got {show(keys)}; for one key use get()"
+            f"keys: expected many keys, got {show(keys)}; put one key in a list: [{show(keys)}]"
         )
     if isinstance(many, pa.Table):
         names = tuple(many.column_names)

@@ -748,7 +748,7 @@ class Table(VersionedRows[FileSet]):
     def write_target(self) -> Target:
         """What files are like that other processes write for this table; it pickles.
 
-        They write them with :func:`nimblepy.table.writing.write.write_rows`, describe them, and
+        They write them with :func:`nimblepy.table.distributed.write_rows`, describe them, and
         :meth:`commit_files` makes them part of the table.
         """
         return target_of(self._newest())
@@ -770,7 +770,7 @@ class Table(VersionedRows[FileSet]):
         files. After a rollback to before their commit they can be committed again.
 
         Args:
-            files: what :func:`nimblepy.table.writing.write.write_rows` gave there.
+            files: what :func:`nimblepy.table.distributed.write_rows` gave there.
             mode: ``"append"``; ``"overwrite"``, of the rows that pass ``filter``, or of all;
                 ``"upsert"``, by the primary key.
             partition_overwrite: ``"dynamic"`` overwrites the partitions that the files have rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -18,9 +19,13 @@ def checked_batch(batch: object) -> Batch:
     if not isinstance(batch, tuple) or len(batch) != 2 or not isinstance(batch[0], str):
         raise InvalidArgumentError(f"batch: expected (name, number), got {batch!r}")
     name, number = batch
-    if not name or isinstance(number, bool) or not isinstance(number, int):
+    try:  # integers of numpy too
+        whole = None if isinstance(number, bool) else operator.index(number)
+    except TypeError:
+        whole = None
+    if not name or whole is None:
         raise InvalidArgumentError(f"batch: expected (name, number), got {batch!r}")
-    return name, number
+    return name, whole
 
 
 def batch_record(batch: Batch, snapshot: int) -> dict[str, str]:
