@@ -189,7 +189,7 @@ class Nimble:
         mine = mine.sort_by([(name, "ascending") for name in self._names])
         found = []
         for turn in range(4):
-            ids = key_ids(self.table.schema, self._names)
+            ids = key_ids(self.table.current.schema, self._names)
             positions = KeyPositions(ids, lambda: iter([(0, mine)]))
             positions.find(self.table.current)
             for i in range(5):
