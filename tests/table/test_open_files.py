@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.files import open_files
+from nimblepy.files.open_files import OpenFiles
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks Linux")
 
@@ -203,3 +209,110 @@ for most in (1000, 128):
     globals()[f"kept{{most}}"] = d
 """,
     )
+
+
+class Steps:
+    """Calls a function before one line of the pool of open files, in what a block does."""
+
+    def __init__(self, line: int, call: Callable[[], None]) -> None:
+        self._left = line
+        self._call = call
+        self.called = False
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != open_files.__file__:
+            return None
+        # A signal cannot come between the last line of a block and the release of its lock.
+        code = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and not code.strip().startswith("with "):
+            self._left -= 1
+            if self._left < 0:
+                sys.settrace(None)
+                self.called = True
+                self._call()
+        return self._trace
+
+    def __enter__(self) -> Steps:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+
+class Few:
+    """Six files, of which the process may keep three open, for two owners."""
+
+    def __init__(self, directory: Path, use_descriptors: bool) -> None:
+        self.paths = [str(directory / f"{i}.nimble") for i in range(6)]
+        for i, path in enumerate(self.paths):
+            nb.write(rows(i), path)
+        self.owners = [OpenFiles(use_descriptors=use_descriptors) for _ in range(2)]
+
+    def read(self) -> None:
+        for i, path in enumerate(self.paths):
+            for owner in self.owners:
+                assert owner.get(path, None, lambda path=path: nb.open(path)).num_rows == 1, i
+
+    def check(self) -> None:
+        self.read()
+        self.read()
+        assert sum(map(len, self.owners)) == 3
+
+
+@pytest.fixture(params=[False, True])
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Few:
+    made = Few(tmp_path, request.param)
+    if request.param:
+        monkeypatch.setattr(open_files, "most_descriptors", lambda: 3)
+    else:
+        monkeypatch.setattr(open_files, "MOST_OPEN_FILES", 3)
+    made.check()
+    return made
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_pool_goes_on_after_an_interrupt_at_any_line(few: Few) -> None:
+    # A file that the pool had forgotten and its owner still had raised KeyError from then on.
+    for line in range(1000):
+        steps = Steps(line, interrupt)
+        try:
+            with steps:
+                few.owners[line % 2].get(few.paths[5], None, lambda: nb.open(few.paths[5]))
+                few.owners[line % 2].get(few.paths[0], None, lambda: nb.open(few.paths[0]))
+        except KeyboardInterrupt:
+            pass
+        few.check()
+        if not steps.called:
+            break
+    assert 20 < line < 999
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_pool_goes_on_in_a_child_forked_at_any_line(few: Few) -> None:
+    # A child had the half of what another thread was changing.
+    failed: list[int] = []
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                few.check()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            failed.append(line)
+
+    for line in range(1000):
+        with Steps(line, fork) as steps:
+            few.owners[line % 2].get(few.paths[5], None, lambda: nb.open(few.paths[5]))
+            few.owners[line % 2].get(few.paths[0], None, lambda: nb.open(few.paths[0]))
+        few.check()
+        if not steps.called:
+            break
+    assert failed == []
+    assert 20 < line < 999

@@ -158,7 +158,7 @@ class DatasetVersion(FilesSource):
 
     @property
     def keeps_readers(self) -> bool:
-        return not self.open_files.descriptors or self.num_files <= most_together()
+        return not self.open_files.use_descriptors or self.num_files <= most_together()
 
     @property
     def schema(self) -> pa.Schema:
@@ -258,7 +258,7 @@ class Dataset(VersionedRows[DatasetVersion]):
         self._open_file = open_file
         mapped = options["mmap"] or filesystem is not None
         self._open_files: OpenFiles[File] = OpenFiles(
-            most=options["max_open_files"], descriptors=0 if mapped else 1
+            most=options["max_open_files"], use_descriptors=not mapped
         )
         self._open_files.holders.add(self)
         super().__init__(Position(self._version(manifest)))

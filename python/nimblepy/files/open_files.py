@@ -63,29 +63,33 @@ class _Entry(Generic[Opened]):
 
     Attributes:
         owner: the OpenFiles that keeps it.
-        descriptors: of the operating system that it uses.
+        uses_descriptor: whether it uses a descriptor of the operating system.
     """
 
-    __slots__ = ("__weakref__", "descriptors", "file", "key", "number", "owner")
+    __slots__ = ("__weakref__", "file", "key", "number", "owner", "uses_descriptor")
 
     def __init__(self, owner: OpenFiles[Opened], key: Key, file: Opened, number: int) -> None:
         self.owner = weakref.ref(owner)
         self.key = key
         self.file = file
         self.number = number
-        self.descriptors = owner.descriptors
+        self.uses_descriptor = owner.use_descriptors
 
 
 class _Pool:
-    """Which files of all owners were used when. Owners keep the files; the pool tells them which
-    to close. ``lock`` guards the pool and the files of all owners.
+    """Which files of all owners were used when. Owners keep the files; the pool has them close the
+    least recently used ones. ``lock`` guards the pool and the files of all owners.
+
+    An exception, such as KeyboardInterrupt, or a fork can come between any two steps. So a file
+    leaves its owner before it leaves the pool, and what the pool does not know is added again.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        # By number, the least recently used first: the entry, and its descriptors.
-        self._used: OrderedDict[int, tuple[weakref.ref[_Entry[Any]], int]] = OrderedDict()
-        self._descriptors = 0
+        # By number, the least recently used first.
+        self._used: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
+        # Those of them that use a descriptor.
+        self._using: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
         # Numbers of entries that owners have closed. Appended to at any time, without the lock.
         self._closed: deque[int] = deque()
         self.renew_after_fork()
@@ -96,44 +100,58 @@ class _Pool:
 
     def new(self, owner: OpenFiles[Opened], key: Key, file: Opened) -> _Entry[Opened]:
         entry = _Entry(owner, key, file, next(self._numbers))
-        number, closed = entry.number, self._closed
-        ref = weakref.ref(entry, lambda _: closed.append(number))
-        self._used[number] = ref, entry.descriptors
-        self._descriptors += entry.descriptors
+        self._add(entry)
         return entry
 
+    def _add(self, entry: _Entry[Any]) -> None:
+        number, closed = entry.number, self._closed
+        ref = weakref.ref(entry, lambda _: closed.append(number))
+        self._used[number] = ref
+        if entry.uses_descriptor:
+            self._using[number] = ref
+
     def touch(self, entry: _Entry[Any]) -> None:
-        self._used.move_to_end(entry.number)
+        try:
+            self._used.move_to_end(entry.number)
+            if entry.uses_descriptor:
+                self._using.move_to_end(entry.number)
+        except KeyError:
+            self._add(entry)
 
-    def excess(self) -> list[_Entry[Any]]:
-        """Entries that are to be closed, so that the process keeps to its limits."""
+    def close_excess(self) -> list[_Entry[Any]]:
+        """Closes entries until the process keeps to its limits: the entries."""
         self._forget_closed()
-        found: list[_Entry[Any]] = []
-        if len(self._used) <= MOST_OPEN_FILES and not self._descriptors:
-            return found
-        limit = most_descriptors()
-        while self._used and (len(self._used) > MOST_OPEN_FILES or self._descriptors > limit):
-            found += self._taken(next(iter(self._used)))
-        return found
+        closed: list[_Entry[Any]] = []
+        while len(self._used) > MOST_OPEN_FILES:
+            closed += self._close(next(iter(self._used)))
+        if self._using:
+            limit = most_descriptors()
+            while len(self._using) > limit:
+                closed += self._close(next(iter(self._using)))
+        return closed
 
-    def half(self) -> list[_Entry[Any]]:
-        """The less recently used half of the entries that use descriptors."""
+    def close_half(self) -> list[_Entry[Any]]:
+        """Closes the less recently used half of the entries that use descriptors."""
         self._forget_closed()
-        using = [number for number, (_, descriptors) in self._used.items() if descriptors]
-        taken = (self._taken(number) for number in using[: (len(using) + 1) // 2])
-        return list(itertools.chain.from_iterable(taken))
+        numbers = list(itertools.islice(self._using, (len(self._using) + 1) // 2))
+        return list(itertools.chain.from_iterable(map(self._close, numbers)))
 
-    def _taken(self, number: int) -> list[_Entry[Any]]:
-        ref, descriptors = self._used.pop(number)
-        self._descriptors -= descriptors
+    def _close(self, number: int) -> list[_Entry[Any]]:
+        ref = self._used.get(number) or self._using[number]
         entry = ref()
+        if entry is not None and (owner := entry.owner()) is not None:
+            owner.close_entry(entry)
+        self._forget(number)
         return [] if entry is None else [entry]
+
+    def _forget(self, number: int) -> None:
+        self._used.pop(number, None)
+        self._using.pop(number, None)
 
     def _forget_closed(self) -> None:
         while self._closed:
-            number = self._closed.popleft()
-            if number in self._used:
-                self._taken(number)
+            self._forget(self._closed[0])
+            self._closed.popleft()
 
 
 _pool = _Pool()
@@ -150,17 +168,17 @@ class OpenFiles(Generic[Opened]):
     """
 
     def __init__(
-        self, what: str = "dataset", *, most: int | None = None, descriptors: int = 0
+        self, what: str = "dataset", *, most: int | None = None, use_descriptors: bool = False
     ) -> None:
         """
         Args:
             what: has the files, for messages.
             most: files that are kept open; ``None``: as many as the process may.
-            descriptors: that each open file uses. A mapped file uses none.
+            use_descriptors: whether each open file uses one. A mapped file uses none.
         """
         self._what = what
         self._most = None if most is None else max(1, most)
-        self.descriptors = descriptors
+        self.use_descriptors = use_descriptors
         self._files: OrderedDict[Key, _Entry[Opened]] = OrderedDict()
         self._closed = False
         self.holders: weakref.WeakSet[Holder] = weakref.WeakSet()
@@ -210,7 +228,7 @@ class OpenFiles(Generic[Opened]):
                 return file
             self._files[key] = _pool.new(self, key, file)
             own = self._excess()
-            foreign = [item for item in _pool.excess() if _close(item) is not self]
+            foreign = [item for item in _pool.close_excess() if item.owner() is not self]
         _relieve(foreign)
         del own
         return file
@@ -282,22 +300,12 @@ def _opened(open_file: Callable[[], Opened]) -> Opened:
         if error.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         with _pool.lock:
-            chosen = _pool.half()
-            for entry in chosen:
-                _close(entry)
+            chosen = _pool.close_half()
         if not chosen:
             raise
     _relieve(chosen)
-    del chosen, entry
+    del chosen
     return open_file()
-
-
-def _close(entry: _Entry[Any]) -> OpenFiles[Any] | None:
-    """Has the owner of an entry close it: the owner."""
-    owner: OpenFiles[Any] | None = entry.owner()
-    if owner is not None:
-        owner.close_entry(entry)
-    return owner
 
 
 def _relieve(closed: Iterable[_Entry[Any]]) -> None:
