@@ -69,10 +69,9 @@ class Members(Sequence[Member]):
     def have(self, paths: Sequence[str]) -> Mask:
         """Which of some paths are those of files in here."""
         asked = pa.array(paths, pa.string())
-        found = np.zeros(len(paths), dtype=np.bool_)
-        for part in self.files.parts:
-            found |= pc.is_in(asked, value_set=part.paths).to_numpy(zero_copy_only=False)
-        return found
+        parts = [part.paths for part in self.files.parts if len(part.paths)]
+        found = pc.is_in(asked, value_set=pa.chunked_array(parts, pa.string()))
+        return np.asarray(found.to_numpy(zero_copy_only=False))
 
     def take(self, order: Numbers | Sequence[int]) -> Members:
         """Some of them, by place."""
