@@ -401,3 +401,139 @@ def test_files_of_another_table_are_refused_and_kept(lake: nb.Catalog, mode: Any
     assert lake.table("a.one").to_table().to_pylist() == [{"k": 1, "v": 1}]
     with pytest.raises(nb.InvalidArgumentError, match=r"expected what write_rows\(\) returned"):
         commit_files(one, ["x.nimble"])  # type: ignore[list-item]
+
+
+KEPT: dict[str, Callable[[nb.Table], Any]] = {
+    "tag": lambda t: t.tag("audit"),
+    "branch": lambda t: t.branch("audit"),
+}
+GAPS: dict[str, Callable[[nb.Catalog], Any]] = {
+    **LATER,
+    "delete": lambda lake: lake.table("a.b").delete("k = 7"),
+    "foreign expire": lambda lake: _expired_by_another(lake, 1),
+}
+
+
+def _expired_by_another(lake: nb.Catalog, back: int) -> None:
+    """Another engine forgets the snapshot that many before the newest."""
+    theirs = lake.iceberg.load_table("a.b")
+    number = sorted(theirs.snapshots(), key=lambda s: s.sequence_number)[-1 - back].snapshot_id
+    theirs.maintenance.expire_snapshots().by_id(number).commit()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["compact", "own", "expire"],
+        ["delete", "own", "own", "expire"],
+        ["foreign", "foreign", "expire"],
+        ["foreign", "foreign", "foreign expire"],
+        ["compact", "foreign", "foreign expire", "expire", "own", "expire"],
+    ],
+    ids=", ".join,
+)
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("what", ["batch", "files"])
+def test_what_a_tag_keeps_is_not_undone(
+    lake: nb.Catalog, what: str, kept: str, steps: list[str]
+) -> None:
+    """Expiry of what came after the tag cut the history: the rows counted as rolled back."""
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+
+    def change() -> nb.Commit:
+        if what == "batch":
+            return lake.table("a.b").append(pa.table({"k": [7]}), batch=("x", 7))
+        return commit_files(lake.table("a.b"), files)
+
+    assert change().rows_inserted == 1
+    KEPT[kept](table.refresh())
+    for step in steps:
+        GAPS[step](lake)
+    before = sorted(lake.table("a.b").to_table()["k"].to_pylist())
+    assert change().rows_inserted == 0
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == before
+
+
+@pytest.mark.parametrize("by", ["own", "other engine"])
+@pytest.mark.parametrize("what", ["batch", "files"])
+def test_what_was_rolled_back_stays_undone(lake: nb.Catalog, what: str, by: str) -> None:
+    """Another engine forgot the undone snapshot: the files counted as applied, and were lost."""
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+    _foreign(lake)
+    before = table.refresh().snapshot
+    assert before is not None
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+
+    def change() -> nb.Commit:
+        if what == "batch":
+            return lake.table("a.b").append(pa.table({"k": [7]}), batch=("x", 7))
+        return commit_files(lake.table("a.b"), files)
+
+    assert change().rows_inserted == 1
+    if by == "own":
+        table.refresh().rollback(before)
+    else:
+        theirs = lake.iceberg.load_table("a.b")
+        theirs.manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
+    _expired_by_another(lake, 0)
+    assert change().rows_inserted == 1
+    assert change().rows_inserted == 0
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == [1, 7, 90]
+
+
+def test_a_rollback_to_before_what_expired_undoes_it(lake: nb.Catalog) -> None:
+    """The snapshot of the files had expired, so that nothing said that they were undone."""
+    table = lake.create_table("a.b", pa.table({"k": [1]}), data_format="parquet")
+    before = table.snapshot
+    assert before is not None
+    table.tag("before")
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+    commit_files(table, files, batch=("x", 7))
+    table.append(pa.table({"k": [8]}))
+    table.append(pa.table({"k": [9]}))
+    table.expire(keep=1)
+    table.rollback(before)
+    assert not table.has_batch(("x", 7))
+    assert commit_files(table, files, batch=("x", 7)).rows_inserted == 1
+    assert sorted(table.to_table()["k"].to_pylist()) == [1, 7]
+
+
+def test_files_count_again_after_a_rollback_to_them(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1]}))
+    before = table.snapshot
+    assert before is not None
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+    commit_files(table, files)
+    table.compact(where_needed=False)  # the rows are in another file now
+    after = table.snapshot
+    assert after is not None
+    table.rollback(before)
+    commit_files(table, write_rows(pa.table({"k": [8]}), write_target(table)))
+    table.rollback(after)
+    assert commit_files(table, files).rows_inserted == 0
+    assert sorted(table.to_table()["k"].to_pylist()) == [1, 7]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+@pytest.mark.parametrize("key", ["k", None])
+def test_files_that_are_gone_are_refused(lake: nb.Catalog, mode: Any, key: Any) -> None:
+    """They became part of the table, and no row of it could be read any more."""
+    if mode == "upsert" and key is None:
+        return
+    table = lake.create_table("a.b", pa.table({"k": [1]}), primary_key=key)
+    before = table.snapshot
+    assert before is not None
+    files = write_rows(pa.table({"k": [7]}), write_target(table))
+    commit_files(table, files, mode=mode)
+    table.rollback(before)
+    table.append(pa.table({"k": [2]}))
+    table.expire(older_than=dt.timedelta(0))
+    more = write_rows(pa.table({"k": [8]}), write_target(table))
+    now = table.snapshot
+    with pytest.raises(FileNotFoundError, match=r"a\.b: 1 of 2 .*write their rows again"):
+        commit_files(table, [*files, *more], mode=mode, batch=("x", 1))
+    assert lake.table("a.b").snapshot == now
+    assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == [1, 2]
+    assert not table.has_batch(("x", 1))
+    assert orphans(table) == 0

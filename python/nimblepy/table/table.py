@@ -47,7 +47,13 @@ from nimblepy.table.changing.row_changes import (
     NewKeys,
     RowChange,
 )
-from nimblepy.table.changing.staged import Mode, PartitionOverwrite, check_staged, staged_change
+from nimblepy.table.changing.staged import (
+    Mode,
+    PartitionOverwrite,
+    check_present,
+    check_staged,
+    staged_change,
+)
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.evolve import Alter
@@ -781,11 +787,14 @@ class Table(VersionedRows[FileSet]):
         Raises:
             InvalidArgumentError: the table has some of the files, but not all; or some were written
                 for another table, and none is removed.
+            FileNotFoundError: a file does not exist any more, as after a rollback and an expiry:
+                write its rows again.
             As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
             files that it does not name are removed.
 
         Cost: three files of metadata, and the paths of the table's files are looked at; with a
-            primary key, the keys of the files are read. If nothing is committed, all manifests are
+            primary key, the keys of the files are read. Of files in a store, a request each tells
+            whether they exist. If nothing is committed, all manifests are
             read before files are removed.
         """
         begin = time.perf_counter()
@@ -797,6 +806,9 @@ class Table(VersionedRows[FileSet]):
             metadata = self._newest()
             if files and were_staged(metadata, files):  # they may be gone, as after a compaction
                 return self._nothing_done(metadata, begin, "commit_files")
+            named = None if batch is None else checked_batch(batch)
+            if named is None or not batch_is_done(metadata, named):
+                check_present(files, metadata)
             change = staged_change(
                 files,
                 metadata,
@@ -807,8 +819,7 @@ class Table(VersionedRows[FileSet]):
                 filter,
                 partition_overwrite,
             )
-            change.batch = None if batch is None else checked_batch(batch)
-            change.begun = metadata
+            change.batch, change.begun = named, metadata
             change.staged, change.named = files, self._named_files
         except BaseException:
             # If the table is gone, it may have been renamed, and have the files.

@@ -6,11 +6,14 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri, locate
 
 _MOST_NAME = 255
+# Files of a store that it is asked for at the same time.
+_ASKED_AT_ONCE = 16
 
 
 def readable_path(location: str) -> str:
@@ -44,6 +47,23 @@ def exist(locations: Sequence[str]) -> list[bool]:
     """Which of some files may exist. Of a store it is not asked, and all of its files may."""
     paths = map(readable_path, locations)
     return [is_uri(path) or os.path.exists(path) for path in paths]
+
+
+def missing(locations: Sequence[str]) -> list[str]:
+    """Those of some files that certainly do not exist. Cost: in a store a request each."""
+    if not any(is_uri(readable_path(location)) for location in locations):
+        there = list(map(_may_exist, locations))
+    else:
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            there = list(pool.map(_may_exist, locations))
+    return [location for location, found in zip(locations, there, strict=True) if not found]
+
+
+def _may_exist(location: str) -> bool:
+    try:
+        return locate(readable_path(location)).exists()
+    except Exception:  # a store that is not to be asked, or does not answer
+        return True
 
 
 def parse_name(name: str) -> tuple[str, ...]:

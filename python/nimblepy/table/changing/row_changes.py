@@ -119,7 +119,7 @@ class RowChange(Change):
             "nimblepy.rows-deleted": str(self.deleted),
         }
         if self.batch is not None:
-            batch = batch_record(self.batch, self.commit.snapshot)
+            batch = batch_record(metadata, self.batch, self.commit.snapshot)
             self.commit.summary |= batch
             self.commit.properties |= batch
         if self.staged:

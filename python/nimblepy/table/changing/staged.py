@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
@@ -14,6 +15,7 @@ from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
+from nimblepy.table.base.places import missing, readable_path
 from nimblepy.table.changing.key_positions import key_ids
 from nimblepy.table.changing.keyed_change import Found
 from nimblepy.table.changing.keyed_rows import KeyedRows
@@ -72,6 +74,22 @@ def check_staged(files: Sequence[object], metadata: ice.Metadata) -> None:
                 f"commit_files: {file.path} was written for another table; it is not below "
                 f"{metadata.location}, the location of {name}"
             )
+
+
+def check_present(files: Sequence[DataFile], metadata: ice.Metadata) -> None:
+    """Refuses files that were removed, as expiry does after their commit was rolled back.
+
+    Raises:
+        FileNotFoundError: one does not exist.
+    """
+    gone = missing([file.path for file in files])
+    if gone:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            f"{'.'.join(metadata.name)}: {len(gone)} of {len(files)} files to be committed no "
+            "longer exist; write their rows again",
+            readable_path(gone[0]),
+        )
 
 
 def staged_change(

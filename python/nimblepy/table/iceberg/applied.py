@@ -1,14 +1,24 @@
 """Which batches and files were applied to a table, so that none is applied twice.
 
-Each is a record ``VALUE@SNAPSHOT`` in a property of the table, written by the swap that adds the
-rows. Neither expiry nor the commits of other engines remove properties. A rollback removes a batch
-together with its rows: the summary of each of our snapshots repeats the records of batches, and
-these are what counts as long as there is one in the history of the newest snapshot.
+Each is a record ``VALUE@SNAPSHOT/SEQUENCE`` in a property of the table, written by the swap that
+adds the rows: the id and the sequence number of their snapshot. Neither expiry nor the commits of
+other engines remove properties.
+
+A rollback undoes a record together with its rows. It is undone only if the history of the newest
+snapshot proves that: if it goes back to a snapshot that is not younger than that of the record, and
+does not have that of the record. Expiry removes snapshots from the middle of a history if tags or
+branches keep older ones, and pyiceberg then says that the next one has no parent; what is missing
+beyond such a gap proves nothing. So our rollbacks and expiries write down what is undone while the
+history still tells it.
+
+For batches, the summary of each of our snapshots repeats the records, and these are what counts as
+long as there is one in the history of the newest snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from nimblepy.table.base.model import BATCH_PREFIX, Snapshot
 from nimblepy.table.iceberg.metadata import Metadata
@@ -16,10 +26,13 @@ from nimblepy.table.iceberg.metadata import Metadata
 # Hashes of sets of files that were committed, newest first.
 STAGED_FILES = "nimblepy.staged-files"
 _MOST_STAGED = 32
+# Before a record of files that was undone. It counts again if its snapshot is rolled back to.
+_UNDONE = "undone:"
 
 
-def record(value: str, snapshot: int) -> str:
-    return f"{value}@{snapshot}"
+def record(metadata: Metadata, value: str, snapshot: int) -> str:
+    """The record of what the next snapshot after ``metadata`` adds."""
+    return f"{value}@{snapshot}/{metadata.ice.metadata.last_sequence_number + 1}"
 
 
 def value_of(text: str) -> str:
@@ -29,46 +42,46 @@ def value_of(text: str) -> str:
 
 def batch_records(metadata: Metadata, head: Snapshot | None) -> dict[str, str]:
     """The records of batches whose rows are part of a snapshot, by property name."""
-    known: set[int] = set()
+    history = _History()
     for snapshot in metadata.ancestors(head):
         if snapshot.summary.get("engine-name") == "nimblepy":
             return _batches(snapshot.summary)
-        known.add(snapshot.id)
+        history.add(snapshot)
     records = _batches(metadata.properties)
-    return {k: text for k, text in records.items() if not _is_undone(metadata, known, text)}
+    return {k: text for k, text in records.items() if not history.is_without(metadata, text)}
 
 
 def staged_records(metadata: Metadata, head: Snapshot | None) -> list[str]:
     """The records of files that are part of the history of a snapshot, newest first."""
-    records = metadata.properties.get(STAGED_FILES, "").split()
-    if not records:
-        return []
-    known = {snapshot.id for snapshot in metadata.ancestors(head)}
-    return [text for text in records if not _is_undone(metadata, known, text)]
+    return [text for text in _staged(metadata, head) if not text.startswith(_UNDONE)]
 
 
-def with_staged(records: list[str], value: str, snapshot: int) -> dict[str, str]:
-    """The property after one more commit of files."""
-    return {STAGED_FILES: " ".join([record(value, snapshot), *records][:_MOST_STAGED])}
+def with_staged(
+    metadata: Metadata, head: Snapshot | None, value: str, snapshot: int
+) -> dict[str, str]:
+    """The property after one more commit of files, on top of ``head``."""
+    records = [record(metadata, value, snapshot), *_staged(metadata, head)]
+    return {STAGED_FILES: " ".join(records[:_MOST_STAGED])}
 
 
 def settled(
-    metadata: Metadata, head: Snapshot | None, *, staged: bool
+    metadata: Metadata, head: Snapshot | None, gone: Collection[int] = ()
 ) -> tuple[dict[str, str], list[str]]:
     """Properties to set and to remove, so that they are right for ``head`` without any history.
 
     Args:
-        staged: also forgets files that are no longer part of the history. They may be again as
-            long as their snapshot is kept.
+        gone: snapshots that are forgotten now. Undone records of files go with their snapshots.
     """
-    wanted = batch_records(metadata, head)
-    if staged and STAGED_FILES in metadata.properties:
-        left = " ".join(staged_records(metadata, head))
-        wanted |= {STAGED_FILES: left} if left else {}
+    left = [
+        text
+        for text in _staged(metadata, head)
+        if not text.startswith(_UNDONE) or _is_kept(metadata, text, gone)
+    ]
+    wanted = batch_records(metadata, head) | ({STAGED_FILES: " ".join(left)} if left else {})
     now = {
         name: text
         for name, text in metadata.properties.items()
-        if name.startswith(BATCH_PREFIX) or (staged and name == STAGED_FILES)
+        if name.startswith(BATCH_PREFIX) or name == STAGED_FILES
     }
     changed = {name: text for name, text in wanted.items() if now.get(name) != text}
     return changed, [name for name in now if name not in wanted]
@@ -78,9 +91,61 @@ def _batches(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if name.startswith(BATCH_PREFIX)}
 
 
-def _is_undone(metadata: Metadata, history: Container[int], text: str) -> bool:
-    """Whether the snapshot of a record is kept, but was rolled back."""
-    number = text.rpartition("@")[2]
-    if not number.isdecimal():
-        return False
-    return metadata.snapshot(int(number)) is not None and int(number) not in history
+def _staged(metadata: Metadata, head: Snapshot | None) -> list[str]:
+    """All records of files, marked where they are undone in the history of a snapshot."""
+    records = metadata.properties.get(STAGED_FILES, "").split()
+    if not records:
+        return []
+    history = _History()
+    for snapshot in metadata.ancestors(head):
+        history.add(snapshot)
+    made = []
+    for marked in records:
+        text = marked.removeprefix(_UNDONE)
+        known = history.has(text)
+        undone = not known and (marked != text or history.is_without(metadata, text))
+        made.append(f"{_UNDONE}{text}" if undone else text)
+    return made
+
+
+@dataclass
+class _History:
+    """The snapshots before one, as far as they are known, and the sequence number of the oldest."""
+
+    ids: set[int] = field(default_factory=set)
+    sequence: int = 0
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Adds the one before those that are there."""
+        self.ids.add(snapshot.id)
+        if snapshot.parent is not None:  # which may have expired
+            self.ids.add(snapshot.parent)
+        self.sequence = snapshot.sequence
+
+    def has(self, text: str) -> bool:
+        """Whether the snapshot of a record is part of it."""
+        return _numbers(text)[0] in self.ids
+
+    def is_without(self, metadata: Metadata, text: str) -> bool:
+        """Whether the snapshot of a record is certainly not part of it."""
+        number, sequence = _numbers(text)
+        if number is None or number in self.ids:
+            return False
+        snapshot = metadata.snapshot(number)
+        if snapshot is not None:
+            sequence = snapshot.sequence
+        return sequence is not None and self.sequence <= sequence
+
+
+def _is_kept(metadata: Metadata, text: str, gone: Collection[int]) -> bool:
+    number, _ = _numbers(text)
+    return number is not None and number not in gone and metadata.snapshot(number) is not None
+
+
+def _numbers(text: str) -> tuple[int | None, int | None]:
+    """(id, sequence number) of the snapshot of a record, as far as it has them."""
+    number, _, sequence = text.rpartition("@")[2].partition("/")
+    return (
+        int(number) if number.isdecimal() else None,
+        int(sequence) if sequence.isdecimal() else None,
+    )

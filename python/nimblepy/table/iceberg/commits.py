@@ -675,8 +675,8 @@ def set_reference(
 ) -> Metadata:
     """Points a tag or branch to a snapshot; ``expected`` is where it points now."""
     updates: list[Any] = [_reference_at(metadata, name, snapshot, SnapshotRefType(kind))]
-    if name == MAIN:  # a batch is undone with its rows
-        updates += _settling(metadata, metadata.snapshot(snapshot), staged=False)
+    if name == MAIN:  # batches and files are undone with their rows
+        updates += _settling(metadata, metadata.snapshot(snapshot))
     return swap(
         metadata,
         (
@@ -687,9 +687,9 @@ def set_reference(
     )
 
 
-def _settling(metadata: Metadata, head: Snapshot | None, *, staged: bool) -> list[Any]:
+def _settling(metadata: Metadata, head: Snapshot | None, gone: Sequence[int] = ()) -> list[Any]:
     """Updates of the records of batches and files, see :func:`settled`."""
-    changed, removed = settled(metadata, head, staged=staged)
+    changed, removed = settled(metadata, head, gone)
     updates: list[Any] = [SetPropertiesUpdate(updates=changed)] if changed else []
     return [*updates, RemovePropertiesUpdate(removals=removed)] if removed else updates
 
@@ -781,8 +781,8 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
     else:  # a server is told of each; of new ones there is no requirement
         for name, reference in metadata.references.items():
             checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
-    # While the history still tells which batches were rolled back.
-    updates: list[Any] = _settling(metadata, metadata.head(), staged=True)
+    # While the history still tells which batches and files were rolled back.
+    updates: list[Any] = _settling(metadata, metadata.head(), numbers)
     updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(numbers)))
     moved = moved_statistics(metadata, set(numbers))
     if moved is not None:

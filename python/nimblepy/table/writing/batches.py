@@ -28,9 +28,9 @@ def checked_batch(batch: object) -> Batch:
     return name, whole
 
 
-def batch_record(batch: Batch, snapshot: int) -> dict[str, str]:
+def batch_record(metadata: ice.Metadata, batch: Batch, snapshot: int) -> dict[str, str]:
     """The record of a batch that a snapshot adds: for the table's properties and its summary."""
-    return {BATCH_PREFIX + batch[0]: ice.record(str(batch[1]), snapshot)}
+    return {BATCH_PREFIX + batch[0]: ice.record(metadata, str(batch[1]), snapshot)}
 
 
 def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
@@ -43,7 +43,7 @@ def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
     except ValueError:
         raise CorruptFileError(
             f"{'.'.join(metadata.name)}: the property {BATCH_PREFIX}{batch[0]} is {found!r}; "
-            "expected NUMBER@SNAPSHOT"
+            "expected NUMBER@SNAPSHOT/SEQUENCE"
         ) from None
 
 
@@ -51,8 +51,7 @@ def staged_record(
     metadata: ice.Metadata, files: Iterable[DataFile], snapshot: int
 ) -> dict[str, str]:
     """The property of the table after a snapshot adds files that others wrote."""
-    before = ice.staged_records(metadata, metadata.head())
-    return ice.with_staged(before, _hash(files), snapshot)
+    return ice.with_staged(metadata, metadata.head(), _hash(files), snapshot)
 
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
