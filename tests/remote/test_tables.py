@@ -22,6 +22,7 @@ pytest.importorskip("pyiceberg")
 
 import nimblepy as nb
 from nimblepy.io.location import locate
+from nimblepy.table.distributed import write_rows
 from nimblepy.table.reading.plan import clear_caches
 from nimblepy.table.upkeep import maintain
 
@@ -252,3 +253,20 @@ def test_a_location_by_another_scheme(connected: Callable[[], nb.Catalog]) -> No
     ]
     census = moved.census().to_pylist()
     assert len(census) == len({row["path"].partition("://")[2] for row in census})
+
+
+def test_files_that_are_gone_are_not_committed(connected: Callable[[], nb.Catalog]) -> None:
+    """They became part of the table, and no row of it could be read any more."""
+    table = connected().create_table("a.b", rows(0, 10))
+    before = table.snapshot
+    assert before is not None
+    files = write_rows(rows(20, 5), table.write_target())
+    assert table.commit_files(files).rows_inserted == 5
+    table.rollback(before)
+    assert table.commit_files(files).rows_inserted == 5
+    table.rollback(before)
+    table.append(rows(30, 1))
+    table.expire(older_than=timedelta(0))
+    with pytest.raises(FileNotFoundError, match="write their rows again"):
+        table.commit_files(files)
+    assert table.to_table().num_rows == 11
