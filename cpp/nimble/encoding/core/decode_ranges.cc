@@ -31,11 +31,12 @@ void append_bits(const uint8_t* source, uint64_t from, uint64_t n,
                  uint8_t* target, uint64_t to) {
   while (n > 0) {
     const uint64_t some = std::min<uint64_t>(n, 56);
-    const uint64_t bits = load<uint64_t>(source + from / 8) >> (from % 8) &
-                          ((uint64_t{1} << some) - 1);
+    const uint64_t mask = (uint64_t{1} << some) - 1;
+    const uint64_t bits =
+        load<uint64_t>(source + from / 8) >> (from % 8) & mask;
     uint8_t* const p = target + to / 8;
-    const uint64_t before = *p & ((1u << (to % 8)) - 1);
-    store(p, before | bits << (to % 8));
+    const uint64_t others = load<uint64_t>(p) & ~(mask << (to % 8));
+    store(p, others | bits << (to % 8));
     n -= some;
     from += some;
     to += some;
@@ -61,7 +62,8 @@ Status RangeOutput::decode_block(uint64_t first,
     const uint64_t from = mine.begin - first;
     const Output to = next(mine.size());
     if (is_bool) {
-      append_bits(scratch_.data(), from, mine.size(), to.data, to.bit_offset);
+      copy_bits_near(scratch_.data(), from, mine.size(), to.data,
+                     to.bit_offset);
     } else {
       copy_near(to.data, scratch_.data() + from * type.width,
                 mine.size() * type.width);
