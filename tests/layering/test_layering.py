@@ -72,8 +72,9 @@ CPP_RESERVED = {
 
 PYTHON_STANDS_ON: dict[str, set[str]] = {
     "errors": set(),
-    "verify": {"errors"},  # the second reader of the format shares no code with the first
-    "schema": {"errors"},
+    "cached": set(),
+    "verify": {"errors", "cached"},  # the second reader of the format shares no code with the first
+    "schema": {"errors", "cached"},
     "_core": {"errors"},
     "expr": {"schema", "_core"},
     "rows": {"expr"},
@@ -363,6 +364,16 @@ def test_python_modules_form_no_cycle() -> None:
 def test_python_modules_use_no_underscore_names_of_others() -> None:
     found = {(m.name, name) for m in python_modules() for name in m.foreign_private()}
     assert found == set()
+
+
+def test_python_modules_use_cached_properties_without_locks() -> None:
+    """Those of functools can block a forked child: see nimblepy.cached."""
+    found = {
+        m.name
+        for m in python_modules()
+        if any((base, name) == ("functools", "cached_property") for base, name, _ in m.imports())
+    }
+    assert found == {"nimblepy.cached"}
 
 
 # ---- the rules can fail ----

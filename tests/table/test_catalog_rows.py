@@ -10,8 +10,10 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -201,6 +203,44 @@ def test_a_fork_waits_for_the_turn_of_another_thread(tmp_path: Path) -> None:
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
     assert rows.swap("a", "b", "1", "2")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("call", ["location", "swap", "add_namespace", "original"])
+def test_a_fork_waits_for_the_connection_of_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    # A child that was forked meanwhile waited for ever for a mutex of SQLite.
+    rows = CatalogRows(f"sqlite:///{tmp_path}/c.db", "x")
+    rows.add("a", "b", "0")
+    assert rows.original() is None
+    (tmp_path / "d.db").write_bytes((tmp_path / "c.db").read_bytes())
+    copy = CatalogRows(f"sqlite:///{tmp_path}/d.db", "x")
+    calls: dict[str, Callable[[], object]] = {
+        "location": lambda: copy.location("a", "b"),
+        "swap": lambda: copy.swap("a", "b", "0", "1"),
+        "add_namespace": lambda: copy.add_namespace("c", {"d": "e"}),
+        "original": copy.original,
+    }
+    connect, connected, over = sqlite3.connect, threading.Event(), threading.Event()
+
+    def slow(path: str, **options: Any) -> sqlite3.Connection:
+        made = connect(path, **options)
+        if threading.current_thread() is thread and (call == "original") == ("c.db" in path):
+            connected.set()
+            time.sleep(0.2)
+            over.set()
+        return made
+
+    thread = threading.Thread(target=calls[call])
+    monkeypatch.setattr(sqlite3, "connect", slow)
+    thread.start()
+    assert connected.wait(20)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if over.is_set() and copy.catalogs() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    thread.join()
 
 
 def test_connecting_loads_no_more_than_it_needs(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import nimblepy as nb
 from nimblepy.table.changing.row_changes import Append
 from nimblepy.table.iceberg.catalog_rows import CatalogRows
+from nimblepy.table.testing import commit_hooks
 from nimblepy.table.writing import commit
 
 ROWS = pa.table({"k": [1, 2]})
@@ -109,6 +110,27 @@ def test_a_long_attempt_has_no_turn(
         table.append(ROWS)
     assert made == [True] * 3
     assert table.refresh().num_rows == 2 * len(table.snapshots()) == 2 * 5
+
+
+def test_hooks_may_wait_for_commits_of_other_threads(table: nb.Table, tmp_path: Path) -> None:
+    # The third attempt had its turn when it called the hook, which then waited for a thread that
+    # waited for the turn: a minute, until SQLite gave up.
+    committing = threading.get_ident()
+    retries: list[int] = []
+
+    def append() -> None:
+        retries.append(nb.connect(tmp_path / "lake").table("a.t").append(ROWS).retries)
+
+    def win() -> None:
+        if threading.get_ident() == committing and len(retries) < 4:
+            thread = threading.Thread(target=append)
+            thread.start()
+            thread.join(20)
+            assert not thread.is_alive()
+
+    with commit_hooks(before_swap=win):
+        assert table.append(ROWS).retries == 4
+    assert retries == [0] * 4
 
 
 def test_others_read_and_wait_meanwhile(table: nb.Table, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.cached import cached_property
+from nimblepy.io import fork
 
 # A sanitizer sees one process; and a child inherits the locks of ASan's allocator (gcc 12) as
 # another thread held them.
@@ -201,6 +203,62 @@ def test_child_forked_in_the_middle_of_a_read_does_not_wait_for_it(written: str)
         source.go_on.set()
         reader.join()
         ask(file, 3, 5)
+
+
+class Waiting:
+    """Its value is computed once it may be."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    @cached_property
+    def value(self) -> object:
+        self.begun.set()
+        assert self.go_on.wait(20)
+        return object()
+
+
+def test_cached_properties_of_a_child_do_not_wait_for_those_of_the_parent() -> None:
+    # Up to Python 3.11 all objects share a lock in functools, and a thread had it at the fork.
+    waiting, other = Waiting(), Waiting()
+    thread = threading.Thread(target=lambda: waiting.value)
+    thread.start()
+    assert waiting.begun.wait(20)
+    other.go_on.set()
+    assert in_child(lambda: setattr(other, "seen", other.value), seconds=5) == 0
+    waiting.go_on.set()
+    thread.join()
+    assert waiting.value is waiting.value
+
+
+def test_threads_get_the_same_value_of_a_cached_property() -> None:
+    waiting, found = Waiting(), []
+    threads = [threading.Thread(target=lambda: found.append(waiting.value)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    waiting.go_on.set()
+    for thread in threads:
+        thread.join()
+    assert found == [waiting.value] * 3
+
+
+def test_a_fork_is_made_beside_threads_that_delay_it_in_turns() -> None:
+    # At any time one of them was inside, so the fork waited until it no longer did, and was made
+    # in the middle of a block.
+    inside = threading.Event()
+
+    def work(_: int) -> None:
+        with fork.no_fork():
+            inside.set()
+            with fork.no_fork():  # does not wait for a fork that waits for it
+                time.sleep(0.02)
+
+    begun = time.monotonic()
+    with running(work, threads=4):
+        assert inside.wait(20)
+        assert in_child(lambda: None) == 0
+    assert time.monotonic() - begun < 5
 
 
 def test_first_use_of_everything_in_a_child_forked_while_the_parent_opens_it(written: str) -> None:

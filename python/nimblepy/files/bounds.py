@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 

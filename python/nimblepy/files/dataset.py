@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.file import File

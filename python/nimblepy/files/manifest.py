@@ -11,12 +11,12 @@ import json
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, IndexUnavailableError
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.join.joinable import FixedRows

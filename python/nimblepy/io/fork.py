@@ -32,40 +32,55 @@ def renew_after_fork(renewable: Renewable) -> None:
 # the forking thread.
 _LONGEST_WAIT = 10.0
 _idle = threading.Condition()
-_busy: list[int] = []  # threads inside no_fork()
+_busy: dict[object, int] = {}  # threads inside no_fork(), by block
+_forking: list[int] = []  # threads that are about to fork
 
 
 @contextlib.contextmanager
 def no_fork() -> Iterator[None]:
     """Delays a ``fork()`` by another thread until the block ends.
 
-    Use it around calls of libraries whose locks a child process could not release.
+    Use it around calls of libraries whose locks a child process could not release. Blocks may be
+    nested. A block waits for a fork that is waiting for others, or busy threads would keep it from
+    ever being made.
     """
     this_thread = threading.get_ident()
-    with _idle:
-        _busy.append(this_thread)
+    block = object()
     try:
+        with _idle:
+            if _forking and this_thread not in _busy.values():
+                _idle.wait_for(lambda: not _forking, timeout=_LONGEST_WAIT)
+            _busy[block] = this_thread
         yield
     finally:
-        with _idle, contextlib.suppress(ValueError):  # in a child, the list was cleared
-            _busy.remove(this_thread)
-            _idle.notify_all()
+        with _idle:
+            _busy.pop(block, None)  # in a child, it was cleared
+            if _forking:
+                _idle.notify_all()
 
 
 def _before() -> None:
     this_thread = threading.get_ident()
     _idle.acquire()  # released after the fork
-    _idle.wait_for(lambda: all(thread == this_thread for thread in _busy), timeout=_LONGEST_WAIT)
+    _forking.append(this_thread)
+    _idle.wait_for(
+        lambda: all(thread == this_thread for thread in _busy.values()), timeout=_LONGEST_WAIT
+    )
+
+
+def _after() -> None:
+    _forking.remove(threading.get_ident())
+    _idle.notify_all()
+    _idle.release()
 
 
 def _renew_all() -> None:
     global _idle
     _idle = threading.Condition()
     _busy.clear()
+    _forking.clear()
     for renewable in list(_all):
         renewable.renew_after_fork()
 
 
-os.register_at_fork(
-    before=_before, after_in_parent=lambda: _idle.release(), after_in_child=_renew_all
-)
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_renew_all)

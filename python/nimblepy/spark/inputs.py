@@ -9,9 +9,10 @@ import posixpath
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, DatasetVersion, manifest_of_files, open_dataset

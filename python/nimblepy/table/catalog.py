@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri
 from nimblepy.schema.protocols import Tabular

@@ -18,7 +18,9 @@ def commit_hooks(
     A test that commits in ``before_swap`` makes the surrounding commit lose its race, so that it
     is planned again. Swaps of all tables and threads of this process call the functions, also
     those that change columns, tags or properties and those that expire snapshots. Swaps that a
-    hook makes itself do not.
+    hook makes itself do not. With ``before_swap`` a commit that has lost several times does not
+    keep others from being first, as it does otherwise; so other threads and programs can commit in
+    each call.
 
     Args:
         before_swap: called without arguments in the committing thread, when everything is written

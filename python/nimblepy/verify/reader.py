@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError
 from nimblepy.verify import numbers  # noqa: F401  (it registers decoders, as strings do)
 from nimblepy.verify.arrow_types import arrow_schema, as_type

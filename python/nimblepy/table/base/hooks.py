@@ -31,6 +31,11 @@ def installed_hooks(before: Hook | None, after: Hook | None) -> Iterator[None]:
         _installed.remove(item)
 
 
+def swaps_may_lose() -> bool:
+    """Whether a hook is to be called before swaps, which may commit in any thread."""
+    return any(before is not None for before, _ in _installed)
+
+
 @contextlib.contextmanager
 def around_swap() -> Iterator[None]:
     """Surrounds one compare-and-swap."""

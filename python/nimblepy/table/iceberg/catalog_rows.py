@@ -13,10 +13,10 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import cast
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.io.fork import no_fork, renew_after_fork
 
@@ -71,8 +71,9 @@ class CatalogRows:
     """The tables and namespaces of one catalog. Thread-safe.
 
     A connection is opened for each call: that costs less than the call does, and none is shared by
-    threads or carried over a fork. Every change is one transaction. Within :meth:`turn` all calls
-    of the thread have one connection.
+    threads or carried over a fork: a fork waits until the other threads have closed theirs, as it
+    does for locks of SQLite. Every change is one transaction. Within :meth:`turn` all calls of the
+    thread have one connection.
     """
 
     def __init__(
@@ -153,11 +154,10 @@ class CatalogRows:
                 yield self._turn.database
                 return
             if self._memory is not None:
-                with self._lock:
+                with no_fork(), self._lock:
                     yield self._memory
                 return
-            made = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None)
-            with contextlib.closing(made) as database:
+            with _connection(self._path, self._timeout) as database:
                 yield database
         except sqlite3.IntegrityError:
             raise NameTaken from None
@@ -178,8 +178,6 @@ class CatalogRows:
             try:
                 database = stack.enter_context(self._connected())
                 database.execute("BEGIN IMMEDIATE")
-                # SQLite would take the lock for one of the child's own, and wait for it for ever.
-                stack.enter_context(no_fork())
             except (OSError, sqlite3.OperationalError):
                 stack.close()
                 yield
@@ -253,7 +251,7 @@ class CatalogRows:
             found = None
         else:
             try:
-                with contextlib.closing(sqlite3.connect(first, timeout=self._timeout)) as database:
+                with _connection(first, self._timeout) as database:
                     found = database.execute(_NOTE, (_MARK, "", "mark")).fetchone()
             except sqlite3.Error as error:
                 if error.sqlite_errorcode not in _NO_CATALOG:
@@ -453,6 +451,19 @@ def chosen_name(names: Sequence[str], uri: str) -> str:
             f"connect {uri!r}: the database has the catalogs {shown}; choose one with name="
         )
     return names[0]
+
+
+@contextlib.contextmanager
+def _connection(path: str, timeout: float) -> Iterator[sqlite3.Connection]:
+    """A connection to a database until the block ends.
+
+    A child that was forked meanwhile would wait for ever: for a mutex of SQLite that the thread
+    had, or for a lock of the database, which SQLite would take for one of the child's own.
+    """
+    with no_fork():
+        made = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        with contextlib.closing(made) as database:
+            yield database
 
 
 class _Turn(threading.local):

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any, cast
 
 import pyarrow as pa
@@ -44,6 +43,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import EMPTY_DICT
 from pyiceberg.utils.config import Config
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.log import logger
 from nimblepy.io.sync import sync_path

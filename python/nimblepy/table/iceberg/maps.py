@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.table.iceberg.avro import Reader, Source, map_items, reader_of, without_null
 
 _Numbers = np.ndarray[Any, np.dtype[np.int64]]

@@ -10,13 +10,13 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.cached import cached_property
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin

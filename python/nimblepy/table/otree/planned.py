@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from nimblepy.cached import cached_property
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import Path
 from nimblepy.table.base.model import DataFile

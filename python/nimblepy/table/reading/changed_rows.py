@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Reading

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds

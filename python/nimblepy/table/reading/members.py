@@ -10,12 +10,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file

@@ -6,13 +6,13 @@ import errno
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.expr.nodes import Node
 from nimblepy.table import iceberg as ice

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.hooks import swaps_may_lose
 
 _log = logger(__name__)
 
@@ -201,7 +202,8 @@ class _Attempts:
         self.lost += 1
         longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** min(self.lost, 10))
         time.sleep(random.uniform(0, longest))
-        if self.lost >= _PATIENCE and took < _LONGEST_TURN:
+        others_may_wait = took < _LONGEST_TURN and not swaps_may_lose()
+        if self.lost >= _PATIENCE and others_may_wait:
             self._turn.enter_context(ice.turn(metadata))
         self._begun = time.monotonic()
 
