@@ -24,11 +24,11 @@ NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
   std::memcpy(to + (size - kStep), from + (size - kStep), kStep);
 }
 
-// Appends `n` bits of `source`, from bit `from` on, to the `to` bits of
-// `target`. REQUIRES: 8 more bytes of either may be read, and of `target`
-// written.
-void append_bits(const uint8_t* source, uint64_t from, uint64_t n,
-                 uint8_t* target, uint64_t to) {
+// Copies `n` bits of `source`, from bit `from` on, to bit `to` of `target`.
+// Other bits of `target` stay.
+// REQUIRES: 8 bytes behind the bits may be read, and those of `target` written.
+void copy_bits_near(const uint8_t* source, uint64_t from, uint64_t n,
+                    uint8_t* target, uint64_t to) {
   while (n > 0) {
     const uint64_t some = std::min<uint64_t>(n, 56);
     const uint64_t mask = (uint64_t{1} << some) - 1;
