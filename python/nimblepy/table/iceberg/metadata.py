@@ -940,10 +940,11 @@ def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
 
 
 def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
-    schema = metadata.ice_schema(None)
+    schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
     key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
     form = _forms.get(key)
-    if form is None:
-        form = ManifestForm(schema, metadata.spec_schema(), metadata.ice_spec(spec_id))
+    # Copies of a catalog have tables of the same id, which may get other specs.
+    if form is None or form.spec != spec:
+        form = ManifestForm(schema, metadata.spec_schema(), spec)
         _forms.put(key, form)
     return form
