@@ -96,3 +96,14 @@ def test_ranges_of_a_join_are_names(three: nb.File, between: object) -> None:
     probe = pa.table({"a": [1], "x": [1]})
     with pytest.raises(nb.InvalidArgumentError, match="between: expected"):
         three.index_join(probe, on="a", between=between)  # type: ignore[arg-type]
+
+
+def test_periods_are_no_integers(three: nb.File) -> None:
+    frame = pd.DataFrame({"a": pd.PeriodIndex(["1970-01-02"], freq="D")})
+    for ask in (
+        lambda: three.lookup(frame),
+        lambda: three.take(frame),
+        lambda: three.to_table(filter="a IN $p", params={"p": frame}),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match="cannot be compared"):
+            ask()

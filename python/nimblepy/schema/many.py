@@ -83,7 +83,14 @@ def _of_pandas(values: Any) -> Many | None:
     if hasattr(values, "columns") and hasattr(values, "index"):
         named = any(name is not None for name in values.index.names)
         try:
-            return pa.Table.from_pandas(values, preserve_index=named)
+            table = pa.Table.from_pandas(values, preserve_index=named)
+            # Periods and intervals are not the integers that they are stored as.
+            for field in table.schema:
+                if getattr(field.type, "extension_name", "").startswith("pandas."):
+                    raise InvalidArgumentError(
+                        f"column {field.name!r}: values of {field.type} cannot be compared"
+                    )
+            return table
         except pa.ArrowException:
             raise
         except ValueError as error:  # a name given twice
