@@ -163,7 +163,7 @@ class OpenFiles(Generic[Opened]):
     A file that is closed in here stays usable for those who hold it.
 
     Attributes:
-        holders: whoever keeps files that were asked for here.
+        holders: objects that keep files of this one; release() lets them close.
         opened: how many files were opened.
     """
 
