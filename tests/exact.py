@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types as pat
 
 import nimblepy as nb
-from nimblepy.verify import verify_file
+from second_reader import verify_file
 
 _BITS = {16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 

@@ -16,8 +16,8 @@ import forge
 import nimblepy as nb
 import small_file
 from exact import assert_same_table
-from nimblepy.verify.bits import checksum
-from nimblepy.verify.reader import Container
+from second_reader.bits import checksum
+from second_reader.reader import Container
 
 N = 72
 IDS = sorted(hashlib.sha256(bytes([i])).hexdigest()[:20] for i in range(N))

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nimblepy.verify.keys import Leaf, encode_column
-from nimblepy.verify.metadata import SchemaNode
-from nimblepy.verify.schema import make_plan
-from nimblepy.verify.values import Strings, Values
+from second_reader.keys import Leaf, encode_column
+from second_reader.metadata import SchemaNode
+from second_reader.schema import make_plan
+from second_reader.values import Strings, Values
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -29,12 +29,12 @@ from doc_examples import (
     varint,
 )
 
-from nimblepy.verify import numbers, strings  # noqa: F401  (they register the decoders)
-from nimblepy.verify.bits import Cursor, checksum, key_hash
-from nimblepy.verify.chunks import BloomFilter, read_chunk
-from nimblepy.verify.flat import FIELDS
-from nimblepy.verify.tree import Body, Request, decode
-from nimblepy.verify.values import BYTES, Strings, ValueType
+from second_reader import numbers, strings  # noqa: F401  (they register the decoders)
+from second_reader.bits import Cursor, checksum, key_hash
+from second_reader.chunks import BloomFilter, read_chunk
+from second_reader.flat import FIELDS
+from second_reader.tree import Body, Request, decode
+from second_reader.values import BYTES, Strings, ValueType
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -213,7 +213,12 @@ def _glossary() -> list[str]:
 
 def test_glossary_has_only_words_that_are_used() -> None:
     places = [p for p in PAGES if p.name != "glossary.md"]
-    for folder, pattern in (("cpp", "*.h"), ("schemas", "*.fbs"), ("python", "*.py")):
+    for folder, pattern in (
+        ("cpp", "*.h"),
+        ("schemas", "*.fbs"),
+        ("python", "*.py"),
+        ("tests", "*.py"),
+    ):
         places += sorted((ROOT / folder).rglob(pattern))
     text = "\n".join(p.read_text("utf-8") for p in places).lower()
     unused = [t for t in _glossary() if not re.search(rf"\b{re.escape(t.lower())}", text)]

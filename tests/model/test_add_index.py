@@ -15,7 +15,7 @@ from exact import assert_same_table
 
 pytest.importorskip("xxhash")
 
-from nimblepy.verify import verify_file
+from second_reader import verify_file
 
 N = 3_000
 

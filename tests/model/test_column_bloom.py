@@ -17,9 +17,9 @@ from key_cases import KEY_TYPES, KeyType
 
 pytest.importorskip("xxhash")
 
-from nimblepy.verify import verify_file
-from nimblepy.verify.column_bloom import read_column_blooms
-from nimblepy.verify.reader import Container
+from second_reader import verify_file
+from second_reader.column_bloom import read_column_blooms
+from second_reader.reader import Container
 
 N, STRIPE = 10_000, 1_000
 

@@ -16,7 +16,7 @@ import pytest
 
 import forge
 import nimblepy as nb
-from nimblepy.verify import verify_file
+from second_reader import verify_file
 
 PIECES = 32  # required feature bit of parts that lie side by side
 ROWS = 6_000

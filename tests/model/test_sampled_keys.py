@@ -15,7 +15,7 @@ import pytest
 
 import forge
 import nimblepy as nb
-from nimblepy.verify import verify_file
+from second_reader import verify_file
 
 ROWS = 3_000
 

@@ -20,8 +20,8 @@ import nimblepy as nb
 import small_file
 import strategies
 from exact import assert_same_table
-from nimblepy.verify import read_table, verify_file
-from nimblepy.verify.__main__ import main
+from second_reader import read_table, verify_file
+from second_reader.__main__ import main
 
 COMPRESSIONS = ["fast", "balanced", "compact"]
 

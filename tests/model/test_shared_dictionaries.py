@@ -20,9 +20,9 @@ import forge
 import nimblepy as nb
 from exact import assert_stays_when_indexes_change
 from nimblepy import _core
-from nimblepy.verify import verify_file
-from nimblepy.verify.bits import checksum
-from nimblepy.verify.metadata import read_footer
+from second_reader import verify_file
+from second_reader.bits import checksum
+from second_reader.metadata import read_footer
 
 ROWS = 12_000
 STRIPE = 3_000

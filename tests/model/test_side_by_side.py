@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import nimblepy as nb
 from exact import assert_same_table, assert_stays_when_indexes_change
-from nimblepy.verify import read_table, verify_file
-from nimblepy.verify.metadata import read_footer
+from second_reader import read_table, verify_file
+from second_reader.metadata import read_footer
 
 PIECES = 32  # required feature bit, as in docs/format/versioning.md
 COMPRESSIONS = ("fast", "balanced", "compact")

@@ -14,7 +14,7 @@ import pytest
 
 import forge
 import nimblepy as nb
-from nimblepy.verify import verify_file
+from second_reader import verify_file
 
 ROWS = 6_000
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]

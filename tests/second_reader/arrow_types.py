@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from nimblepy.verify.metadata import SchemaNode
+from second_reader.metadata import SchemaNode
 
 
 class _ArrowSchema(ctypes.Structure):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array
-from nimblepy.verify.columns import StripeData
-from nimblepy.verify.keys import Leaf, both, direct_leaf, encode_column, successor
-from nimblepy.verify.metadata import ZoneMap
-from nimblepy.verify.schema import Node
-from nimblepy.verify.values import slice_of
+from second_reader.bits import Array
+from second_reader.columns import StripeData
+from second_reader.keys import Leaf, both, direct_leaf, encode_column, successor
+from second_reader.metadata import ZoneMap
+from second_reader.schema import Node
+from second_reader.values import slice_of
 
 MAX_BOUND = 64
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
-from nimblepy.verify.bits import Array, checksum
-from nimblepy.verify.flat import Table, root
+from second_reader.bits import Array, checksum
+from second_reader.flat import Table, root
 
 MAGIC = b"NIMBLPY1"
 POSTSCRIPT_SIZE = 64

@@ -7,15 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
-from nimblepy.errors import CorruptFileError, MissingExtraError
-
-try:
-    import xxhash
-except ImportError as error:  # the extra that holds it is named, nothing else needs it
-    raise MissingExtraError(
-        "nimblepy.verify needs the package xxhash: pip install 'nimblepy[verify]'"
-    ) from error
+from nimblepy.errors import CorruptFileError
 
 Array = npt.NDArray[Any]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.chunks import BloomFilter
-from nimblepy.verify.columns import StripeData
-from nimblepy.verify.flat import root
-from nimblepy.verify.keys import stripe_keys
-from nimblepy.verify.metadata import KeyColumn, Section
-from nimblepy.verify.reader import Container
-from nimblepy.verify.schema import Node
+from second_reader.chunks import BloomFilter
+from second_reader.columns import StripeData
+from second_reader.flat import root
+from second_reader.keys import stripe_keys
+from second_reader.metadata import KeyColumn, Section
+from second_reader.reader import Container
+from second_reader.schema import Node
 
 SECTION = "nimble.column_bloom"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.chunks import BloomFilter, check_boundaries, check_order, held_keys
-from nimblepy.verify.column_bloom import SECTION, ColumnBloom, read_column_blooms
-from nimblepy.verify.columns import StripeData
-from nimblepy.verify.indexes import CHECKS
-from nimblepy.verify.keys import stripe_keys
-from nimblepy.verify.metadata import MAGIC, SAMPLED_KEYS, Group, ZoneMap, read_zone_map
-from nimblepy.verify.reader import Container, Source
-from nimblepy.verify.zones import check_zones, has_zones
+from second_reader.chunks import BloomFilter, check_boundaries, check_order, held_keys
+from second_reader.column_bloom import SECTION, ColumnBloom, read_column_blooms
+from second_reader.columns import StripeData
+from second_reader.indexes import CHECKS
+from second_reader.keys import stripe_keys
+from second_reader.metadata import MAGIC, SAMPLED_KEYS, Group, ZoneMap, read_zone_map
+from second_reader.reader import Container, Source
+from second_reader.zones import check_zones, has_zones
 
 
 @dataclass

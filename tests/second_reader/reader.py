@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 
 import pyarrow as pa
 
-from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify import numbers  # noqa: F401  (it registers decoders, as strings do)
-from nimblepy.verify.arrow_types import arrow_schema, as_type
-from nimblepy.verify.bits import Cursor, checksum
-from nimblepy.verify.columns import Assembler, StripeData
-from nimblepy.verify.metadata import Footer, Group, Section, Stripe, read_footer, read_group
-from nimblepy.verify.schema import Node, Plan, make_plan
-from nimblepy.verify.strings import read_phrases
-from nimblepy.verify.tree import SEGMENT, Body, Request, Shared, decode
-from nimblepy.verify.values import BYTES, Values, ValueType, byte_size, concat
+from second_reader import numbers  # noqa: F401  (it registers decoders, as strings do)
+from second_reader.arrow_types import arrow_schema, as_type
+from second_reader.bits import Cursor, checksum
+from second_reader.columns import Assembler, StripeData
+from second_reader.metadata import Footer, Group, Section, Stripe, read_footer, read_group
+from second_reader.schema import Node, Plan, make_plan
+from second_reader.strings import read_phrases
+from second_reader.tree import SEGMENT, Body, Request, Shared, decode
+from second_reader.values import BYTES, Values, ValueType, byte_size, concat
 
 Source = str | PathLike[str] | bytes
 MAX_SHARED_BYTES = 8 << 20  # of the values of a shared dictionary

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nimblepy.verify.bits import Array
+from second_reader.bits import Array
 
 
 @dataclass(frozen=True)

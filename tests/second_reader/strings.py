@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array, Cursor, packed_offsets, unpack_stream
-from nimblepy.verify.numbers import from_bytes, present_values
-from nimblepy.verify.tree import BLOCK, Request, blocks_of, encoding
-from nimblepy.verify.values import BOOL, BYTES, Strings, Values, concat, unsigned
+from second_reader.bits import Array, Cursor, packed_offsets, unpack_stream
+from second_reader.numbers import from_bytes, present_values
+from second_reader.tree import BLOCK, Request, blocks_of, encoding
+from second_reader.values import BOOL, BYTES, Strings, Values, concat, unsigned
 
 
 @dataclass(frozen=True)

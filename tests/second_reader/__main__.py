@@ -1,13 +1,16 @@
-"""`python -m nimblepy.verify FILE ...`: exit status 1 if a file breaks a rule of the format."""
+"""The second reader as a command: exit status 1 if a file breaks a rule of the format.
+
+PYTHONPATH=tests python -m second_reader FILE ...
+"""
 
 from __future__ import annotations
 
 import sys
 
 from nimblepy.errors import NimbleError
-from nimblepy.verify.walk import verify_file
+from second_reader.walk import verify_file
 
-USAGE = """usage: python -m nimblepy.verify FILE ...
+USAGE = """usage: PYTHONPATH=tests python -m second_reader FILE ...
 
 Reads files without the core, by the docs of the format alone, and checks every byte."""
 

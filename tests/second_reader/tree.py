@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Cursor, checksum
-from nimblepy.verify.values import Values, ValueType
+from second_reader.bits import Cursor, checksum
+from second_reader.values import Values, ValueType
 
 BLOCK = 1024
 SEGMENT = 131072

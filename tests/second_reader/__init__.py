@@ -7,7 +7,7 @@ the core and is fast.
 
 from __future__ import annotations
 
-from nimblepy.verify.reader import read_table
-from nimblepy.verify.walk import Report, verify_file
+from second_reader.reader import read_table
+from second_reader.walk import Report, verify_file
 
 __all__ = ["Report", "read_table", "verify_file"]

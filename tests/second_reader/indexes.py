@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.chunks import check_boundaries, read_chunk
-from nimblepy.verify.flat import root, unnamed_root
-from nimblepy.verify.hash_index import HashIndex
-from nimblepy.verify.metadata import Chunks, SecondaryIndex, Section, pieces, read_chunks
-from nimblepy.verify.reader import Container
+from second_reader.chunks import check_boundaries, read_chunk
+from second_reader.flat import root, unnamed_root
+from second_reader.hash_index import HashIndex
+from second_reader.metadata import Chunks, SecondaryIndex, Section, pieces, read_chunks
+from second_reader.reader import Container
 
 
 @dataclass

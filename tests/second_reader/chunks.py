@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array, Cursor, checksum, key_hash, unpack_stream
-from nimblepy.verify.metadata import Chunks, Cluster
+from second_reader.bits import Array, Cursor, checksum, key_hash, unpack_stream
+from second_reader.metadata import Chunks, Cluster
 
 
 def _fixed(c: Cursor, prefix: bytes, count: int) -> list[bytes]:

@@ -8,9 +8,9 @@ from typing import cast
 import numpy as np
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array, packed_offsets, unpack_block, unpack_stream
-from nimblepy.verify.tree import BLOCK, Request, blocks_of, encoding
-from nimblepy.verify.values import BOOL, BYTES, Strings, Values, ValueType, take, unsigned
+from second_reader.bits import Array, packed_offsets, unpack_block, unpack_stream
+from second_reader.tree import BLOCK, Request, blocks_of, encoding
+from second_reader.values import BOOL, BYTES, Strings, Values, ValueType, take, unsigned
 
 
 def from_bytes(data: bytes, type_: ValueType, count: int) -> Array:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.metadata import SchemaNode
-from nimblepy.verify.values import BOOL, BYTES, ValueType, unsigned
+from second_reader.metadata import SchemaNode
+from second_reader.values import BOOL, BYTES, ValueType, unsigned
 
 _SIGNED = {"c": 1, "s": 2, "i": 4, "l": 8}
 _UNSIGNED = {"C": 1, "S": 2, "I": 4, "L": 8}

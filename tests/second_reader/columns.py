@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.arrow_types import storage_type
-from nimblepy.verify.bits import Array
-from nimblepy.verify.schema import Node, Plan
-from nimblepy.verify.values import Strings, Values
+from second_reader.arrow_types import storage_type
+from second_reader.bits import Array
+from second_reader.schema import Node, Plan
+from second_reader.values import Strings, Values
 
 
 @dataclass

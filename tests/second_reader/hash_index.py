@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Cursor, key_hash, unpack_stream
-from nimblepy.verify.chunks import BloomFilter
-from nimblepy.verify.flat import root
-from nimblepy.verify.metadata import Section
+from second_reader.bits import Cursor, key_hash, unpack_stream
+from second_reader.chunks import BloomFilter
+from second_reader.flat import root
+from second_reader.metadata import Section
 
 PART_BLOCKS = 8192
 _ONE = 1 << 64

@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 
 from nimblepy.errors import CorruptFileError
-from nimblepy.verify.bits import Array
-from nimblepy.verify.columns import StripeData
-from nimblepy.verify.metadata import KeyColumn
-from nimblepy.verify.schema import Node, Plan
-from nimblepy.verify.values import Strings, Values
+from second_reader.bits import Array
+from second_reader.columns import StripeData
+from second_reader.metadata import KeyColumn
+from second_reader.schema import Node, Plan
+from second_reader.values import Strings, Values
 
 _INFINITY = {2: 0x7C00, 4: 0x7F800000, 8: 0x7FF0000000000000}
 _QUIET_NAN = {2: 0x7E00, 4: 0x7FC00000, 8: 0x7FF8000000000000}
