@@ -1,4 +1,4 @@
-"""Draws docs/charts/layout-*.svg, and prints the tables beside them in docs/layouts.md.
+"""Draws docs/internals/charts/layout-*.svg and prints the tables for docs/reference/layouts.md.
 
 python -m bench.layout_charts
 
@@ -22,7 +22,7 @@ import nimblepy as nb
 from bench.layouts import BOXES, boxes, read, skewed
 from nimblepy.expr.filter import parse_filter
 
-CHARTS = Path(__file__).parent.parent / "docs" / "charts"
+CHARTS = Path(__file__).parent.parent / "docs" / "internals" / "charts"
 FLIGHTS = ["distance", "dep_delay", "time_hour"]
 CUBE = 6_000
 ASKED = {

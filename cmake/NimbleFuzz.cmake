@@ -1,4 +1,4 @@
-# Fuzz targets (tests/fuzz, docs/fuzzing.md): a library of objects that nimble_tests
+# Fuzz targets (tests/fuzz, docs/internals/fuzzing.md): a library of objects that nimble_tests
 # replays, and under clang (NIMBLEPY_FUZZ) the libFuzzer program nimble_fuzz.
 file(GLOB _fuzz CONFIGURE_DEPENDS tests/fuzz/*.cc)
 list(FILTER _fuzz EXCLUDE REGEX "(fuzzer|replay_test|damage_main)\\.cc$")

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (400_000, 20_000, 1 << 20, "mapped", 0),
         pytest.param(4_000_000, 1_000_000, 4 << 20, "mapped", 0, marks=pytest.mark.slow),
         pytest.param(4_000_000, 1_000_000, 4 << 20, "read, one arena", 0, marks=pytest.mark.slow),
-        # what glibc keeps of eight arenas: docs/concurrency.md
+        # what glibc keeps of eight arenas: docs/reference/concurrency.md
         pytest.param(4_000_000, 1_000_000, 4 << 20, "read", 20 << 20, marks=pytest.mark.slow),
     ],
 )

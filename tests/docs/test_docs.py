@@ -207,7 +207,9 @@ def test_numeric_segment_examples_decode_to_the_values(name: str, expected: list
 
 
 def _glossary() -> list[str]:
-    rows = re.findall(r"^\| ([^|]+) \| ", (DOCS / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([^|]+) \| ", (DOCS / "reference" / "glossary.md").read_text("utf-8"), re.MULTILINE
+    )
     return [term.strip() for row in rows if row != "Term" for term in row.split(",")]
 
 

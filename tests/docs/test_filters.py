@@ -1,4 +1,4 @@
-"""Every line of docs/filters.md, here and in DuckDB."""
+"""Every line of docs/reference/filters.md, here and in DuckDB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # doc_examples, under every impo
 
 from doc_examples import DOCS, fences
 
-PAGE = DOCS / "filters.md"
+PAGE = DOCS / "reference" / "filters.md"
 LINES = [line for block in fences("sql") if block.page == PAGE and block.info == "sql filter"
          for line in block.lines]  # fmt: skip
 (TABLE,) = (block for block in fences("sql") if block.page == PAGE and block.info == "sql table")
@@ -62,4 +62,4 @@ def test_line(line: str, file: nb.File, connection: duckdb.DuckDBPyConnection) -
 
 
 def test_the_docs_lead_to_the_page() -> None:
-    assert "(filters.md)" in (DOCS / "index.md").read_text("utf-8")
+    assert "(filters.md)" in (DOCS / "reference" / "index.md").read_text("utf-8")

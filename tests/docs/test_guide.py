@@ -28,7 +28,7 @@ NEEDS = {
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
-    "stores.md": ["obstore"],
+    "object-stores.md": ["obstore"],
 }
 KINDS = {"python", "python no-run", "sh", "sh no-run", "text", "text drawing"}
 

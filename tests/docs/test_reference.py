@@ -12,7 +12,7 @@ from doc_examples import DOCS
 
 import nimblepy as nb
 
-API = DOCS / "api"
+API = DOCS / "reference" / "api"
 ENTRIES = [
     name
     for page in sorted(API.glob("*.md"))
@@ -21,7 +21,7 @@ ENTRIES = [
 
 
 def test_every_public_name_has_one_entry() -> None:
-    """A new public name goes to one of the pages of docs/api, as `::: nimblepy.name`."""
+    """A new public name goes to one of the pages of docs/reference/api, as `::: nimblepy.name`."""
     assert len(set(ENTRIES)) == len(ENTRIES)
     assert [name for name in nb.__all__ if f"nimblepy.{name}" not in ENTRIES] == []
 

@@ -125,7 +125,7 @@ def test_rollback_takes_back_only_what_its_handle_shows(lake: nb.Catalog, table:
 
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
 def test_nothing_is_left_of_rows_that_must_be_gone(lake: nb.Catalog, data_format: Any) -> None:
-    """As docs/maintenance.md says, in "Rows that must be gone"."""
+    """As docs/reference/maintenance.md says, in "Rows that must be gone"."""
     people = pa.table({"no": range(3000), "mail": [f"person{i}@b" for i in range(3000)]})
     table = lake.create_table("s.p", people, primary_key="no", data_format=data_format)
     table.upsert(pa.table({"no": [1, 2], "mail": ["AAERASEME", "zz"]}))

@@ -382,8 +382,8 @@ class Rows(_core.PointBase, Described):
             filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
                 DuckDB's dialect, in which NaN equals itself and is above all numbers. Answered
                 by indexes, then zone maps, then exact evaluation of what is left. In SQL ``a.b``
-                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name. docs/filters.md
-                is the whole language.
+                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name.
+                docs/reference/filters.md describes the whole language.
             params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
             row_range: half-open row numbers to look at.
             batch_rows: most rows of a batch.

@@ -6,7 +6,7 @@
     ns.write(df, "dim/", cluster_by="k")
     ns.index_join(facts, "dim/", on="k", how="left")
 
-See docs/spark.md for features, costs, and the problems of Spark that this package works around.
+See docs/reference/spark.md for features, costs, and workarounds for problems of Spark.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class OTree:
     """Groups rows in a tree of cubes. Dense cubes are split; inner cubes hold samples of their box.
 
     Filters on any of the columns read fewer files, as with :class:`ZOrder`. ``table.sample`` reads
-    little more than the rows that it returns. See docs/layouts.md.
+    little more than the rows that it returns. See docs/reference/layouts.md.
 
     Args:
         columns: one to eight names.
