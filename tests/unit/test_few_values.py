@@ -13,7 +13,7 @@ import pytest
 import nimblepy as nb
 from nimblepy.expr import strings
 from nimblepy.expr.filter import parse_filter
-from nimblepy.file import few_values, filtered
+from nimblepy.file import few_values, scan
 
 SCHEMA = pa.schema(
     {"d": pa.date32(), "i": pa.int64(), "j": pa.int32(), "s": pa.string(), "b": pa.bool_()}
@@ -133,14 +133,14 @@ def test_few_values_are_known_to_the_core_alone(
 ) -> None:
     """The condition is asked of no row that the core leaves out."""
     asked: list[int] = []
-    plain = filtered.FilterColumns.read
+    plain = scan.FilterColumns.read
 
-    def read(self: filtered.FilterColumns, rows: object, threads: int) -> pa.RecordBatch:
+    def read(self: scan.FilterColumns, rows: object, threads: int) -> pa.RecordBatch:
         batch = plain(self, rows, threads)  # type: ignore[arg-type]
         asked.append(batch.num_rows)
         return batch
 
-    monkeypatch.setattr(filtered.FilterColumns, "read", read)
+    monkeypatch.setattr(scan.FilterColumns, "read", read)
     nb.write({"mode": ["AIR", "RAIL", "SHIP", "FOB"] * 1000}, tmp_path / "a.nimble")
     with nb.open(tmp_path / "a.nimble") as file:
         assert file.count_rows("lower(mode) = 'rail'") == 1000

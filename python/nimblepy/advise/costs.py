@@ -22,10 +22,10 @@ from nimblepy.expr.filter import make_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.file import File
-from nimblepy.file.filtered import FilterColumns
 from nimblepy.file.index_match import ENTRY, SCANNED_ROW
 from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.scan import FilterColumns
 from nimblepy.file.write import index_specs
 from nimblepy.rows.request import Where
 from nimblepy.schema.columns import resolve_column

@@ -12,10 +12,10 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
-from nimblepy.file.filtered import count_passing, filtered
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
 from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
+from nimblepy.file.scan import count_passing, scan_file
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
@@ -146,10 +146,10 @@ class File(FixedRows):
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         return self.handle.read(rows, columns)
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        return filtered(self.handle, where, columns, batch_rows, threads)
+        return scan_file(self.handle, where, columns, batch_rows, threads)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         return count_passing(self.handle, where, threads)

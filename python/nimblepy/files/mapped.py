@@ -449,14 +449,16 @@ class MappedRows(FixedRows):
         batches = [self._batch(batch, outputs, schema) for batch in found.to_batches()]
         return pa.Table.from_batches(batches, schema=schema)
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         outputs, schema = self._output(columns)
         asked = self._where(where)
         if asked is not None:
             wanted = self._child_columns(outputs)
-            for batch in self.child.filtered(asked, wanted, batch_rows=batch_rows, threads=threads):
+            for batch in self.child.scan_batches(
+                asked, wanted, batch_rows=batch_rows, threads=threads
+            ):
                 yield self._batch(batch, outputs, schema)
             return
         assert where.filter is not None

@@ -179,7 +179,7 @@ class ParquetRows(FixedRows):
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         schema = self.projected(columns)

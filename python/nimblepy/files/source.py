@@ -574,12 +574,14 @@ class FilesSource(FixedRows):
         arrays = [gather_array(column.combine_chunks(), positions) for column in table.columns]
         return pa.Table.from_arrays(arrays, schema=table.schema)
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         def decode(file: int, rows: RowSet, threads: int) -> Iterable[pa.RecordBatch]:
             part = Where(where.filter, rows)
-            return self.child(file).filtered(part, columns, batch_rows=batch_rows, threads=threads)
+            return self.child(file).scan_batches(
+                part, columns, batch_rows=batch_rows, threads=threads
+            )
 
         width = len(self.projected(columns).names)
         if where.filter is not None:

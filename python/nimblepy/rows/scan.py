@@ -1,4 +1,4 @@
-"""Scans: rows in file order, filtered, some columns, in batches."""
+"""Scans read rows in file order and return batches of some columns."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Scan:
         return f"<nimblepy.Scan of {columns} of {self._source!r}{where}>"
 
     def _batches(self, columns: Projected) -> Iterator[pa.RecordBatch]:
-        batches = self._source.filtered(
+        batches = self._source.scan_batches(
             self._where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
         # Of all rows no batch is empty, and nobody counts them.

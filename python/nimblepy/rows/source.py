@@ -214,7 +214,7 @@ class RowSource(Described):
         """Some columns of these rows, in their order."""
 
     @abstractmethod
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
@@ -399,7 +399,7 @@ class RowSource(Described):
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         """How many rows pass a filter."""
-        batches = self.filtered(where, (), batch_rows=1 << 16, threads=threads)
+        batches = self.scan_batches(where, (), batch_rows=1 << 16, threads=threads)
         return sum(batch.num_rows for batch in batches)
 
 

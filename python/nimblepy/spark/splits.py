@@ -123,7 +123,7 @@ def read_slice(
     parsed = None if spec.filter is None else parse_filter(spec.filter, dataset.schema)
     if row_slice.rows is None:
         rows = RowSet.of_range(row_slice.begin, row_slice.end).in_file(row_slice.file)
-        yield from dataset.filtered(
+        yield from dataset.scan_batches(
             Where(parsed, rows), spec.columns, batch_rows=LEAST_ROWS, threads=1
         )
         return

@@ -115,7 +115,7 @@ def _answer(rows: FileSet, request: Request) -> pa.Table:
         return rows.schema.empty_table()
     if isinstance(request, Where):
         where = Where(request.filter, rows.all_rows())
-        batches = rows.filtered(where, None, batch_rows=_BATCH_ROWS, threads=0)
+        batches = rows.scan_batches(where, None, batch_rows=_BATCH_ROWS, threads=0)
         return pa.Table.from_batches(batches, rows.schema)
     return rows.read(rows.find(request), None)
 
@@ -167,10 +167,10 @@ class _ReadRows(FixedRows):
 
     # ---- what is passed on ----
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        return self.rows.filtered(where, columns, batch_rows=batch_rows, threads=threads)
+        return self.rows.scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         return self.rows.count_passing(where, threads=threads)
@@ -439,7 +439,7 @@ class Transaction(VersionedRows[_ReadRows]):
         part = files_of_no_manifest(self._own, self._target.spec_id)
         members = self._base.members.take([]).beside(part)
         rows = ChangedRows(self._base.reading, self._base.plan, members, self._deletions)
-        batches = rows.filtered(
+        batches = rows.scan_batches(
             Where(None, rows.all_rows()), None, batch_rows=_BATCH_ROWS, threads=1
         )
         made = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches), self._target)

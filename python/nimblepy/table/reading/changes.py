@@ -209,7 +209,7 @@ class _Step:
             if part.rows is not None:
                 rows = rows.intersect(RowSet(part.rows))
             where = Where(None, rows)
-            for batch in child.filtered(where, columns, batch_rows=_BATCH_ROWS, threads=1):
+            for batch in child.scan_batches(where, columns, batch_rows=_BATCH_ROWS, threads=1):
                 if batch.num_rows:
                     yield kind, batch
 

@@ -119,10 +119,10 @@ class FileSet(MemberRows):
     count_matches = explains_missing_files(MemberRows.count_matches)
     count_passing = explains_missing_files(MemberRows.count_passing)
 
-    def filtered(
+    def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        found = super().filtered(where, columns, batch_rows=batch_rows, threads=threads)
+        found = super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
         while (batch := self._following(found)) is not None:
             yield batch
 

@@ -124,7 +124,7 @@ class SamplePlan:
         rows = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
         if taking == "draws":
             rows = rows.pick(self._drawn(member, rows.num_rows))
-        yield from child.filtered(
+        yield from child.scan_batches(
             Where(parsed, rows), wanted, batch_rows=_BATCH_ROWS, threads=threads
         )
 

@@ -51,7 +51,7 @@ def look(rows: MemberRows, paths: Sequence[Path], threads: int = 0) -> tuple[lis
     """Makes sketches of some columns, over all live rows."""
     sketches, count = [Sketch() for _ in paths], 0
     where = Where(None, rows.all_rows())
-    for batch in rows.filtered(where, tuple(paths), batch_rows=_BATCH_ROWS, threads=threads):
+    for batch in rows.scan_batches(where, tuple(paths), batch_rows=_BATCH_ROWS, threads=threads):
         count += batch.num_rows
         pairs = zip(sketches, batch.columns, strict=True)
         sketches = [sketch.with_values(column) for sketch, column in pairs]

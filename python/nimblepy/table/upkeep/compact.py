@@ -336,7 +336,7 @@ def _live(
     live = child.all_rows() if gone is None else child.all_rows().minus(gone)
     where = Where(None, live)
     generator = np.random.default_rng()
-    for batch in child.filtered(where, None, batch_rows=batch_rows, threads=1):
+    for batch in child.scan_batches(where, None, batch_rows=batch_rows, threads=1):
         progress.advance(batch.num_rows)
         columns = batch.columns
         if target.weighted and columns[-1].null_count:

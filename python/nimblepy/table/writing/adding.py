@@ -143,7 +143,7 @@ def _describe(
         metrics = MetricsCollector(target.schema)
         partitions = set()
         everything = Where(None, rows.all_rows())
-        for batch in rows.filtered(everything, None, batch_rows=_BATCH_ROWS, threads=0):
+        for batch in rows.scan_batches(everything, None, batch_rows=_BATCH_ROWS, threads=0):
             metrics.add(batch)
             partitions |= partition_of(pa.Table.from_batches([batch]), target)
             for item, column in zip(target.schema, batch.columns, strict=True):

@@ -37,7 +37,7 @@ def join_pieces(pieces: Sequence[DataFile], target: Target) -> list[DataFile]:
         for file in pieces:
             child = reading.child(file)
             where = Where(None, child.all_rows())
-            for batch in child.filtered(where, None, batch_rows=_BATCH_ROWS, threads=1):
+            for batch in child.scan_batches(where, None, batch_rows=_BATCH_ROWS, threads=1):
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=target.file_schema)
 
     try:

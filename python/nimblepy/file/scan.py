@@ -33,7 +33,7 @@ class _Native(NamedTuple):
     residual: Filter | None
 
 
-def filtered(
+def scan_file(
     file: FileHandle, where: Where, columns: Projected, batch_rows: int, threads: int
 ) -> Iterator[pa.RecordBatch]:
     """Yields batches of the rows that pass, in file order."""
