@@ -46,9 +46,9 @@ from pyiceberg.utils.config import Config
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.log import logger
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
-from nimblepy.table.base.recent import Recent
 from nimblepy.table.base.transforms import free_name
 from nimblepy.table.iceberg.catalog_rows import (
     DEFAULT_NAME,
@@ -86,7 +86,7 @@ class SqliteCatalog(MetastoreCatalog):
     def __init__(self, rows: CatalogRows, **properties: str) -> None:
         super().__init__(rows.catalog, uri=rows.uri, **properties)
         self._rows = rows
-        self._known: Recent[Any] = Recent(KEPT_METADATA)
+        self._known: LruCache[Any] = LruCache(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
         self._objects = SnapshotObjects(KEPT_METADATA)
 
@@ -713,4 +713,4 @@ def create_table(
 
 
 # Tables of metadata files that were opened without a catalog.
-_opened: Recent[IceTable] = Recent(KEPT_METADATA)
+_opened: LruCache[IceTable] = LruCache(KEPT_METADATA)

@@ -46,6 +46,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import Record
 
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.table.base.hooks import around_swap
 from nimblepy.table.base.model import (
@@ -54,7 +55,6 @@ from nimblepy.table.base.model import (
     Manifest,
     Snapshot,
 )
-from nimblepy.table.base.recent import Recent
 from nimblepy.table.iceberg.applied import batch_records, settled
 from nimblepy.table.iceberg.avro import (
     container,
@@ -92,7 +92,7 @@ _SHORT_MANIFEST = 64
 
 
 # What a list says of a manifest, by the path of the manifest.
-_encoded: Recent[bytes] = Recent(_KEPT_RECORDS)
+_encoded: LruCache[bytes] = LruCache(_KEPT_RECORDS)
 
 
 _list_records = Records(

@@ -57,11 +57,13 @@ from pyiceberg.types import (
 )
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.remote_file import at_once, connections
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.damage import BAD_BYTES
+from nimblepy.table.base.made_of import MadeOf
 from nimblepy.table.base.model import (
     DataFile,
     Entry,
@@ -71,7 +73,6 @@ from nimblepy.table.base.model import (
     Reference,
     Snapshot,
 )
-from nimblepy.table.base.recent import MadeOf, Recent
 from nimblepy.table.base.values import constant
 from nimblepy.table.iceberg.avro import (
     Source,
@@ -628,7 +629,7 @@ def _defaults(fields: Iterable[NestedField]) -> dict[int, pa.Scalar]:
     return found
 
 
-kept_lists: Recent[list[Manifest]] = Recent(KEPT_METADATA)
+kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
 
 
 def forget_lists() -> None:
@@ -918,7 +919,7 @@ def _plain_file(item: IceDataFile) -> DataFile:
     )
 
 
-_forms: Recent[ManifestForm] = Recent(KEPT_METADATA)
+_forms: LruCache[ManifestForm] = LruCache(KEPT_METADATA)
 
 
 def entry_schema(metadata: Metadata, spec_id: int) -> str:

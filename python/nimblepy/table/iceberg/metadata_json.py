@@ -7,14 +7,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nimblepy.table.base.recent import Recent
-
 
 class SnapshotTexts:
     """The JSON of the snapshots of tables, as it was made for the metadata file before."""
 
     def __init__(self, most_tables: int) -> None:
-        self._tables: Recent[dict[int, tuple[Any, str]]] = Recent(most_tables)
+        self._tables: LruCache[dict[int, tuple[Any, str]]] = LruCache(most_tables)
 
     def of(self, table: str, snapshots: Sequence[Any], dump: Callable[[Any], str]) -> list[str]:
         """The JSON of each snapshot.
@@ -41,7 +39,7 @@ class SnapshotObjects:
     """
 
     def __init__(self, most_tables: int) -> None:
-        self._tables: Recent[dict[str, tuple[dict[str, Any], Any]]] = Recent(most_tables)
+        self._tables: LruCache[dict[str, tuple[dict[str, Any], Any]]] = LruCache(most_tables)
 
     def metadata(self, text: str, parse: Callable[[dict[str, Any]], Any]) -> Any:
         """The metadata in a file; ``None``: it is not of a form whose snapshots are told apart.

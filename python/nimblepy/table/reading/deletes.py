@@ -18,11 +18,11 @@ from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.rows.rowset import RowNumbers, ascending_once
 from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
 from nimblepy.table.base.places import readable_path
-from nimblepy.table.base.recent import Recent
 
 # A path is stored once, however many rows of its file are named. Parquet has such columns as text.
 SCHEMA = pa.schema(
@@ -187,7 +187,7 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
 
 
 # By data file: paths of delete files, and the rows of it that they name.
-_deleted: Recent[tuple[frozenset[str], _core.RowBitmap | None]] = Recent(_KEPT_FILES)
+_deleted: LruCache[tuple[frozenset[str], _core.RowBitmap | None]] = LruCache(_KEPT_FILES)
 
 
 def deleted_rows(
