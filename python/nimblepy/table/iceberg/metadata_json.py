@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nimblepy.io.lru_cache import LruCache
+
 
 class SnapshotTexts:
     """The JSON of the snapshots of tables, as it was made for the metadata file before."""
