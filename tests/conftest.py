@@ -10,16 +10,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-TESTS = str(Path(__file__).resolve().parent)
-if TESTS not in sys.path:  # oracle, strategies, ... are importable under every pytest import mode
-    sys.path.insert(0, TESTS)
+if TYPE_CHECKING:
+    from bench.s3_server import Server
+
+    import nimblepy as nb
+
+TESTS = Path(__file__).resolve().parent
+for folder in (TESTS, TESTS / "support"):  # importable under every import mode of pytest
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 # Files of tests go to memory where there is room: thousands of small writes wait for no disk.
 _SHM = Path("/dev/shm")
@@ -78,3 +84,29 @@ def store(path: str) -> Callable[..., Any]:
         return nb.open(path, **(open_with or {}))
 
     return write_and_open
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> nb.Catalog:
+    """The catalog of an empty directory."""
+    pytest.importorskip("pyiceberg")
+    import nimblepy as nb
+
+    return nb.connect(tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def running_server() -> Iterator[Server]:
+    pytest.importorskip("moto.server")
+    pytest.importorskip("obstore")
+    from bench.s3_server import serve
+
+    with serve() as started:
+        yield started
+
+
+@pytest.fixture
+def server(running_server: Server) -> Server:
+    """A server that speaks S3's protocol; tests may tell it to fail."""
+    running_server.faults.reset()
+    return running_server

@@ -1,6 +1,6 @@
 """Run a module or script with the extension of another build tree.
 
-    python tools/with_build.py BUILD_DIR -m pytest tests/unit
+    python tools/with_build.py BUILD_DIR -m pytest tests/format
     python tools/with_build.py BUILD_DIR bench/run.py --list
 
 The import hook of an editable install outranks PYTHONPATH, so a sanitizer run

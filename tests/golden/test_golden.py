@@ -21,6 +21,8 @@ from make_golden import expectation, rows_wanted, write  # noqa: E402
 
 import nimblepy as nb  # noqa: E402
 
+pytestmark = pytest.mark.sanitizer
+
 
 def _version(directory: Path) -> tuple[int, ...]:
     return tuple(int(part) for part in directory.name[1:].split("."))

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from comes_back import assert_same
 
 import nimblepy as nb
-from foreign.conftest import assert_same
 
 QUERY = """
 SELECT

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import nimblepy as nb
-
 pytest.importorskip("pyiceberg")
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> nb.Catalog:
-    return nb.connect(tmp_path / "lake")
 
 
 Between = Callable[[Callable[[], Any]], None]

@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import histories
 import pytest
-
 from histories import Runner, explore_seed, stopping_before_swaps
 from serial_order import Done, State, Table, serial_order
 
 QUICK, MANY = range(1, 16), range(16, 200)
-KNOWN = json.loads((Path(__file__).parent / "known_histories.json").read_text())
+KNOWN = json.loads((Path(histories.__file__).parent / "known_histories.json").read_text())
 MOST = int(os.environ.get("NIMBLEPY_INTERLEAVINGS", "24"))
 
 

@@ -1,5 +1,5 @@
 // Bits of Bloom filters in Parquet files written by Arrow C++, as hex.
-// tests/model/test_bloom_filter.py checks that they are current.
+// tests/index/test_bloom_filter.py checks that they are current.
 #pragma once
 
 namespace nimble::testing {

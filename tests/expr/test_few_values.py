@@ -1,0 +1,149 @@
+"""Conditions that are turned into values of a column, for the core to test on encoded data."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import nimblepy as nb
+from nimblepy.expr import strings
+from nimblepy.expr.filter import parse_filter
+from nimblepy.file import few_values, scan
+
+pytestmark = pytest.mark.sanitizer
+
+SCHEMA = pa.schema(
+    {"d": pa.date32(), "i": pa.int64(), "j": pa.int32(), "s": pa.string(), "b": pa.bool_()}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        (
+            "year(d) = 1995 AND month(d) = 3",
+            "d >= 1995-03-01 and d <= 1995-03-31",
+        ),
+        ("i BETWEEN 1 AND 9 AND i % 4 = 1", "i in (1, 5, 9)"),
+        ("i IN (1, 2, 3, 9) AND i * i > 5", "i in (3, 9)"),
+        ("i BETWEEN 1 AND 9 AND i * i < 0 AND b", "b == True and i in ()"),
+        (
+            "CASE WHEN s = 'x' THEN j ELSE 50 - j END > 48",
+            "(s is not null and s == x and j > 48) or ((s is null or s != x) and j < 2)",
+        ),
+        ("coalesce(s, 'x') = 'x'", "(s is not null and s == x) or s is null"),
+    ],
+)
+def test_what_is_known_of_a_condition(text: str, node: str) -> None:
+    shown = str(parse_filter(text, SCHEMA)).replace("'", "").replace('"', "")
+    assert shown.startswith(node), shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i > 5 AND i % 4 = 1",  # no end
+        "i BETWEEN 1 AND 9 AND 10 // (i - 3) = CAST(s AS BIGINT)",  # of two columns
+        "CASE WHEN s <> '' THEN CAST(s AS BIGINT) ELSE 0 END > 3",  # may fail
+    ],
+)
+def test_what_is_not_known_is_asked_of_rows(text: str) -> None:
+    assert not parse_filter(text, SCHEMA).exact
+
+
+def test_a_condition_that_fails_for_a_value_that_is_not_there(tmp_path: Path) -> None:
+    nb.write({"d": [1, 2, 5]}, tmp_path / "a.nimble")
+    text = "d BETWEEN 1 AND 5 AND CAST(CASE d WHEN 3 THEN 'x' ELSE '7' END AS INTEGER) = 7"
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert file.count_rows(text) == 3
+
+
+@pytest.fixture
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few_values, "_LEAST_ROWS", 1)
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_values_that_the_first_rows_do_not_have_are_asked(tmp_path: Path) -> None:
+    first, last = ["AIR", "rail", None, "SHIP"] * 2000, ["Rail", "x", "RAIL", None] * 50
+    table = pa.table({"mode": first + last, "n": range(len(first) + len(last))})
+    nb.write(table, tmp_path / "a.nimble")
+    with nb.open(tmp_path / "a.nimble") as file:
+        node = parse_filter("upper(mode) = 'RAIL'", file.schema).node
+        (known,) = few_values.without_failing(file.handle, node, file.current.all_rows().ranges)
+        assert str(known) == "not (mode in ('AIR', 'SHIP'))"
+        for text in (
+            "upper(mode) = 'RAIL'",
+            "length(mode) = 1",
+            "upper(mode) = 'RAIL' AND n % 2 = 1",
+            "mode || 'x' IS NULL",
+            "(mode || 'x' = 'xx') IS NOT FALSE",
+        ):
+            mask = parse_filter(text, table.schema).mask(table.combine_chunks().to_batches()[0])
+            assert file.to_table(filter=text)["n"].equals(table.filter(mask)["n"]), text
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_zeros_of_either_sign_are_told_apart(tmp_path: Path) -> None:
+    nb.write({"x": [0.0] * 3000 + [-0.0, 1.0]}, tmp_path / "a.nimble")
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert file.count_rows("x::VARCHAR = '-0.0'") == 1
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_columns_of_many_values_and_of_other_types(tmp_path: Path) -> None:
+    day = dt.date(2024, 1, 1)
+    table = pa.table(
+        {
+            "many": [f"v{i}" for i in range(3000)],
+            "day": pa.array([day + dt.timedelta(i % 3) for i in range(3000)], pa.date64()),
+            "cat": pa.array([f"c{i % 4}" for i in range(3000)]).dictionary_encode(),
+            "raw": pa.array([b"ab", b"cd", None] * 1000, pa.binary(2)),
+        }
+    )
+    nb.write(table, tmp_path / "a.nimble")
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert file.count_rows("upper(many) = 'V7'") == 1
+        assert file.count_rows("dow(day) = 1") == 1000
+        assert file.count_rows("upper(cat) = 'C1' AND length(many) = 2") == 3
+        assert file.count_rows("raw || raw = 'abab'::BLOB") == 1000
+
+
+def test_texts_that_have_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(1)
+    pieces = [None, "", "a", "ab", "aab", "éa", "ba", "aaab", "xyzab", "q" * 40, "r" * 9]
+    for _ in range(40):
+        monkeypatch.setattr(strings, "_CACHED", chance.choice([64, 1 << 16]))
+        kind = chance.choice([pa.string(), pa.large_string()])
+        few = chance.sample(pieces, 5)
+        texts = pa.array([chance.choice(few) for _ in range(3000)], kind).slice(
+            chance.randint(0, 9)
+        )
+        part = chance.choice(["ab", "aa", "ba", "é", "yz", "zab", "qr", "xyz", "éa"])
+        expected = pc.greater_equal(pc.find_substring(texts, part), 0)
+        assert strings.holds(texts, part).equals(expected), part
+
+
+@pytest.mark.usefixtures("of_any_size")
+def test_few_values_are_known_to_the_core_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The condition is asked of no row that the core leaves out."""
+    asked: list[int] = []
+    plain = scan.FilterColumns.read
+
+    def read(self: scan.FilterColumns, rows: object, threads: int) -> pa.RecordBatch:
+        batch = plain(self, rows, threads)  # type: ignore[arg-type]
+        asked.append(batch.num_rows)
+        return batch
+
+    monkeypatch.setattr(scan.FilterColumns, "read", read)
+    nb.write({"mode": ["AIR", "RAIL", "SHIP", "FOB"] * 1000}, tmp_path / "a.nimble")
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert file.count_rows("lower(mode) = 'rail'") == 1000
+    assert sum(asked) == 1000
