@@ -99,7 +99,7 @@ def main() -> None:
     for files in options.files:
         print(f"\n{files:,} files\n")
         heads = " | ".join(f"at {ms} ms" for ms in _LATENCIES_MS)
-        print(f"| | requests | one after another | {heads} |\n|---|---:|---:|---:|---:|")
+        print(f"| | requests | rounds | {heads} |\n|---|---:|---:|---:|---:|")
         for way in ways(files, reads):
             seconds = " | ".join(f"{way.waits * ms / 1e3:,.2f} s" for ms in _LATENCIES_MS)
             print(f"| {way.name} | {way.requests:,} | {way.waits:,} | {seconds} |")

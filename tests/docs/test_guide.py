@@ -28,6 +28,7 @@ NEEDS = {
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
+    "maintenance.md": ["pyiceberg"],
     "object-stores.md": ["obstore"],
 }
 KINDS = {"python", "python no-run", "sh", "sh no-run", "text", "text drawing"}
