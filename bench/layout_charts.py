@@ -1,4 +1,4 @@
-"""Draws docs/internals/charts/layout-*.svg and prints the tables for docs/reference/layouts.md.
+"""Draws docs/internals/charts/layout-*.svg and prints the tables for docs/benchmarks.md.
 
 python -m bench.layout_charts
 
