@@ -11,6 +11,7 @@ import sys
 import tempfile
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -30,24 +31,24 @@ def day_of_sales(spark: Any, number: int, rows: int) -> Any:
     )
 
 
-def main(spark: Any, folder: str, days: int = 5, rows: int = 20_000) -> nb.Dataset:
-    """Loads some days and looks at the dataset after each."""
-    sales = f"{folder}/sales"
+def main(spark: Any, folder: str, days: int = 5, rows: int = 20_000) -> nb.Table:
+    """Loads some days and looks at the table after each."""
+    lake = nb.connect(folder)
+    schema = pa.schema([("day", pa.date32()), ("product", pa.int64()), ("price", pa.float64())])
+    sales = lake.create_table("shop.sales", schema, cluster_by=["day", "product"])
     for number in [*range(days), days - 1]:  # the last day is loaded twice by accident
         ns.write(
             day_of_sales(spark, number, rows),
             sales,
-            cluster_by=["day", "product"],
             mode="append",
             batch=("daily", number),
         )
-        ds = nb.open_dataset(sales)
-        print(f"day {number}: version {ds.version}, {ds.num_files} files, {ds.num_rows:,} rows")
+        print(f"day {number}: snapshot {sales.snapshot}, {sales.num_rows:,} rows")
     last = START + dt.timedelta(days=days - 1)
-    print(ds.explain([(last, 7)]))  # one file can have the key
-    print(ds.lookup([(last, 7)]).num_rows, "sales of product 7 on the last day")
+    print(sales.explain([(last, 7)]))  # one file can have the key
+    print(sales.lookup([(last, 7)]).num_rows, "sales of product 7 on the last day")
     print(ns.scan(spark, sales, filter=f"day = DATE '{last}'").count(), "sales on the last day")
-    return ds
+    return sales
 
 
 if __name__ == "__main__":

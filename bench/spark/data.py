@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nimblepy as nb
-from nimblepy.files.commit import publish, staging_folder
-from nimblepy.files.manifest import describe
 
 BATCH = 1_000_000
 ROWS_PER_FILE = 100
@@ -91,18 +88,12 @@ class Data:
             return str(directory)
         new = str(directory) + ".new"
         shutil.rmtree(new, ignore_errors=True)
-        job = uuid.uuid4().hex
-        os.makedirs(staging_folder(new, job))
-        entries = []
+        os.makedirs(new)
         for i in range(files):
             keys = np.arange(i * ROWS_PER_FILE, (i + 1) * ROWS_PER_FILE)
             table = pa.table({"k": keys, "v": keys * 3})
-            name = f"{i:05d}.nimble"
-            path = os.path.join(staging_folder(new, job), name)
+            path = os.path.join(new, f"{i:05d}.nimble")
             nb.write(table, path, cluster_by="k", presorted=True)
-            with nb.open(path) as file:
-                entries.append(describe(file, name))
-        publish(new, job, entries, schema=table.schema, cluster_by=(nb.SortKey("k"),))
         os.replace(new, directory)
         return str(directory)
 

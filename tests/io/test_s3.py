@@ -88,7 +88,7 @@ def test_a_directory_is_opened_through_the_store_of_its_files(
     for i in range(2):
         put(server.obstore(), f"many/{i}.nimble", data.slice(i * 1000, 1000))
     with nb.open_dataset("many", filesystem=store) as dataset:
-        assert (dataset.num_files, dataset.num_rows) == (2, 2000)
+        assert (len(dataset.paths), dataset.num_rows) == (2, 2000)
         assert dataset.get(3000) == data.slice(1000, 1).to_pylist()[0]
     with pytest.raises(FileNotFoundError):
         nb.open_dataset("none", filesystem=store)
@@ -99,7 +99,8 @@ def test_a_directory_is_opened_through_the_store_of_its_files(
         assert dataset.get(3000)["id"] == 3000
         put(server.obstore(), "many/1.nimble", data.slice(0, 500))
         again = pickle.loads(pickle.dumps(dataset))
-        assert again.num_rows == 1500
+        assert again.num_rows == 2000
+        assert again.refresh().num_rows == 1500
 
 
 def test_requests_are_tried_again_in_one_place(server: Server, data: pa.Table) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,9 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.files.commit import publish, staging_folder
-from nimblepy.files.manifest import describe
 from nimblepy.rows.rowset import RowSet
 
 pytestmark = pytest.mark.sanitizer
-
-
-def _commit(directory: Path, job: str, table: pa.Table, **keywords: Any) -> int:
-    staged = Path(staging_folder(str(directory), job))
-    staged.mkdir(parents=True)
-    nb.write(table, staged / "0.nimble", cluster_by="k")
-    with nb.open(staged / "0.nimble") as file:
-        entry = describe(file, "0.nimble")
-        return publish(
-            str(directory),
-            job,
-            [entry],
-            schema=file.schema,
-            cluster_by=file.cluster_by,
-            **keywords,
-        )
 
 
 def test_columns_and_on_are_no_key_of_the_same_getter(path: str) -> None:
@@ -53,29 +34,6 @@ def test_rows_past_the_end_are_refused(path: str) -> None:
     nb.write(pa.table({"k": [1]}), path, cluster_by="k")
     with pytest.raises(nb.InvalidArgumentError, match="of a file of 1 rows"):
         nb.open(path).read(RowSet.of_range(5, 10), None)
-
-
-def test_append_to_files_without_a_manifest_keeps_them(tmp_path: Path) -> None:
-    """They were no part of the first version, so that an old one was removed with its rows."""
-    nb.write(pa.table({"k": [1, 2, 3]}), tmp_path / "old.nimble", cluster_by="k")
-    os.utime(tmp_path / "old.nimble", (1, 1))
-    _commit(tmp_path, "job", pa.table({"k": [7]}))
-    assert (tmp_path / "old.nimble").exists()
-    with nb.open_dataset(tmp_path) as dataset:
-        assert dataset.to_table()["k"].to_pylist() == [1, 2, 3, 7]
-
-
-def test_what_fails_after_a_commit_does_not_fail_it(tmp_path: Path) -> None:
-    """A caller that is told of a failure commits its rows once more."""
-    for i in range(3):
-        _commit(tmp_path, f"job{i}", pa.table({"k": [i]}))
-    first = sorted((tmp_path / "_manifest").iterdir())[0]
-    first.write_bytes(b"no manifest")
-    (tmp_path / "stray.nimble").write_bytes(b"")
-    os.utime(tmp_path / "stray.nimble", (1, 1))
-    assert _commit(tmp_path, "last", pa.table({"k": [9]})) == 4
-    with nb.open_dataset(tmp_path) as dataset:
-        assert dataset.count_rows() == 4
 
 
 def test_bounds_on_a_secondary_index_of_the_columns_in_another_order(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
 def test_options_of_a_query_are_not_unpickled(path: Path, tmp_path: Path) -> None:
     # CREATE TEMP VIEW v USING nimble OPTIONS (nimblescan '...') ran code in the driver's Python.
     hostile = base64.b64encode(pickle.dumps(Runs(tmp_path / "ran"))).decode()
-    for text in (hostile, json.dumps({"directory": "/", "version": 0, "keys": hostile})):
+    for text in (hostile, json.dumps({"directory": "/", "files": hostile})):
         with pytest.raises(nb.InvalidArgumentError, match="nimblescan"):
             NimbleReader(SCHEMA, {"path": str(path), "nimblescan": text})
     with pytest.raises(nb.InvalidArgumentError, match="nimbleindexes"):

@@ -201,7 +201,7 @@ def test_faults_are_named_on_the_driver(spark: Any, tmp_path: Path, numbers: str
     with pytest.raises(PySparkException, match="no file matches"):
         load(spark, str(tmp_path / "*.nothing"))
     nb.write(pa.table({"other": [1]}), tmp_path / "other.nimble")
-    with pytest.raises(PySparkException, match="do not belong together"):
+    with pytest.raises(PySparkException, match="have different columns"):
         load(spark, str(tmp_path))
     damaged = tmp_path / "damaged.nimble"
     damaged.write_bytes(Path(numbers).read_bytes()[:-20])

@@ -1,4 +1,4 @@
-"""Datasets for tests: tables staged as files and published together."""
+"""Datasets for tests: tables written as files of a directory."""
 
 from __future__ import annotations
 
@@ -11,29 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 import nimblepy as nb
-from nimblepy.files.commit import publish, staging_folder
-from nimblepy.files.manifest import FileEntry, describe
-from nimblepy.files.statistics import Collector
-from nimblepy.schema.types import as_sort_keys
-
-
-def stage(
-    directory: str | Path, tables: Sequence[pa.Table], cluster_by: Any, **keywords: Any
-) -> tuple[str, list[FileEntry]]:
-    """Writes one staged file a table; returns the job and its entries."""
-    job = uuid.uuid4().hex[:8]
-    folder = staging_folder(str(directory), job)
-    os.makedirs(folder)
-    entries = []
-    for i, table in enumerate(tables):
-        name = f"{i:05d}.nimble"
-        nb.write(table, os.path.join(folder, name), cluster_by=cluster_by, **keywords)
-        statistics = Collector(table.schema)
-        for batch in table.to_batches():
-            statistics.add(batch)
-        with nb.open(os.path.join(folder, name)) as file:
-            entries.append(describe(file, name, statistics.result()))
-    return job, entries
 
 
 def make_dataset(
@@ -42,18 +19,15 @@ def make_dataset(
     cluster_by: Any,
     *,
     overwrite: bool = False,
-    batch: tuple[str, int] | None = None,
     **keywords: Any,
 ) -> nb.Dataset:
-    """Publishes the tables as files and opens the dataset."""
-    job, entries = stage(directory, tables, cluster_by, **keywords)
-    publish(
-        str(directory),
-        job,
-        entries,
-        schema=tables[0].schema,
-        cluster_by=as_sort_keys(cluster_by),
-        overwrite=overwrite,
-        batch=batch,
-    )
+    """Adds one file per table to the directory and opens it as a dataset."""
+    os.makedirs(directory, exist_ok=True)
+    old = os.listdir(directory) if overwrite else []
+    job = uuid.uuid4().hex[:8]
+    for i, table in enumerate(tables):
+        path = os.path.join(directory, f"{job}-{i:05d}.nimble")
+        nb.write(table, path, cluster_by=cluster_by, **keywords)
+    for name in old:
+        os.remove(os.path.join(directory, name))
     return nb.open_dataset(directory)

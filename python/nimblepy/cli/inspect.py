@@ -30,7 +30,7 @@ def _facts(rows: Joinable) -> dict[str, object]:
     if isinstance(rows, nb.File):
         of_kind = {"format_version": ".".join(map(str, rows.format_version))}
     elif isinstance(rows, nb.Dataset):
-        of_kind = {"files": rows.num_files, "version": rows.version}
+        of_kind = {"files": len(rows.paths)}
     return {
         "rows": rows.num_rows,
         "size_bytes": rows.size_bytes,
@@ -50,8 +50,7 @@ def _print_facts(path: str, rows: Joinable) -> None:
     if isinstance(rows, nb.File):
         of_kind = f", format {'.'.join(map(str, rows.format_version))}"
     elif isinstance(rows, nb.Dataset):
-        version = f", version {rows.version}" if rows.version else ", no manifest"
-        of_kind = f", {rows.num_files:,} files{version}"
+        of_kind = f", {len(rows.paths):,} files"
     size = format_bytes(rows.size_bytes)
     typer.echo(f"{path}: {rows.num_rows:,} rows, {size}{per_row}{of_kind}")
     if rows.cluster_by:

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import os
+import posixpath
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.file import File
-from nimblepy.files.directory import (
-    is_directory,
-    list_directory,
-    open_in,
-    resolve_directory,
-)
-from nimblepy.files.manifest import (
-    Manifest,
-    describe,
-    entries_table,
-    manifest_versions,
-    read_manifest,
-)
+from nimblepy.file.open import open as open_file
+from nimblepy.files.listing import FileEntry, FileList, Footers
 from nimblepy.files.open_files import OpenFiles, most_together
-from nimblepy.files.pruning import files_for
 from nimblepy.files.source import FilesSource
 from nimblepy.files.versions import Position, VersionedRows
-from nimblepy.io.location import FileSystem
+from nimblepy.io.location import FileSystem, Location, locate
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
 
@@ -38,103 +27,70 @@ from nimblepy.schema.types import IoStats, SortKey
 def open_dataset(
     directory: str | os.PathLike[str],
     *,
-    version: int | None = None,
     filesystem: FileSystem | None = None,
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
     max_open_files: int = 128,
 ) -> Dataset:
-    """Opens a directory of files as one.
+    """Opens the ``*.nimble`` files of a directory as one read-only union.
+
+    All files must have the same columns and the same cluster key. Names that begin with ``.`` or
+    ``_`` are ignored.
 
     Args:
-        directory: path or URI. With a manifest, the files are those it lists; without, all
-            ``*.nimble`` in it, each of which is opened now.
-        version: a version of the manifest; the default is the newest.
+        directory: path or URI.
         filesystem, mmap, cache_bytes: see :func:`nimblepy.open`; ``cache_bytes`` bounds the cache
             of each open file.
         max_open_files: files kept open; the least recently used is closed first.
 
     Raises:
         OSError: no such directory.
-        InvalidArgumentError: no files, files of different schemas or keys, or no such version.
-        CorruptFileError: a damaged manifest or file; the message names it.
+        InvalidArgumentError: no files, or files of different schemas or keys.
+        CorruptFileError: a damaged file; the message names it.
 
-    Cost: with a manifest one file is read, however many files there are.
+    Cost: lists the directory and reads the footer, the first and the last key of each file. The
+        process caches these, so opening the directory again reads only new files.
     """
-    remote, path = resolve_directory(directory, filesystem)
-    if not is_directory(path, remote):
-        raise FileNotFoundError(f"{path}: no such directory; nb.open opens a file")
+    location = resolve_directory(directory, filesystem)
+    if not location.is_directory():
+        raise FileNotFoundError(f"{location.path}: no such directory; nb.open opens a file")
     options = {
         "filesystem": filesystem,
         "mmap": mmap,
         "cache_bytes": cache_bytes,
         "max_open_files": max_open_files,
     }
-    return Dataset(path, _find_manifest(path, version, remote), remote, options, source=directory)
+    return Dataset(directory, None, options)
 
 
-def _find_manifest(path: str, version: int | None, remote: Any) -> Manifest:
-    """A version of the dataset in a directory; ``None`` is the newest."""
-    versions = manifest_versions(path, remote)
-    if not versions:
-        if version is not None:
-            raise InvalidArgumentError(f"{path}: no manifest, so no version {version}")
-        names = [name for name in list_directory(path, remote) if name.endswith(".nimble")]
-        if not names:
-            raise InvalidArgumentError(f"{path}: no manifest and no *.nimble files")
-        return manifest_of_files(path, names, remote)
-    chosen = versions[-1] if version is None else version
-    if chosen not in versions:
-        raise InvalidArgumentError(
-            f"{path}: no version {chosen}; there are {', '.join(map(str, versions))}"
-        )
-    return read_manifest(path, chosen, remote)
+def resolve_directory(
+    directory: str | os.PathLike[str], filesystem: FileSystem | None = None
+) -> Location:
+    """The location of a directory: an absolute local path, or a path in a store."""
+    location = locate(directory, filesystem)
+    path = os.path.abspath(location.path) if location.is_local else location.path.rstrip("/")
+    return Location(path, location.store)
 
 
-def manifest_of_files(directory: str, names: Sequence[str], filesystem: Any) -> Manifest:
-    """The manifest that files have which nobody committed; opens each of them."""
-    entries = []
-    first: Any = None
-    for name in names:
-        with open_in(directory, name, filesystem, mmap=False, cache_bytes=1 << 20) as file:
-            if first is None:
-                first = (name, file.schema, file.cluster_by)
-            for what, found, wanted in (
-                ("columns", file.schema, first[1]),
-                ("cluster key", file.cluster_by, first[2]),
-            ):
-                if found != wanted:
-                    raise InvalidArgumentError(
-                        f"{directory}: files do not belong together: {first[0]} and {name} have "
-                        f"different {what}: {_shown(wanted)} and {_shown(found)}"
-                    )
-            entries.append(describe(file, name))
-    if first is None:
-        raise InvalidArgumentError(f"{directory}: no files")
-    return Manifest(
-        version=0, schema=first[1], cluster_by=tuple(first[2]), table=entries_table(entries)
-    )
+def open_child(directory: Location, name: str, *, mmap: bool, cache_bytes: int) -> File:
+    """Opens a file of a directory."""
+    path = posixpath.join(directory.path, name)
+    return open_file(path, filesystem=directory.store, mmap=mmap, cache_bytes=cache_bytes)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, pa.Schema):
-        return ", ".join(f"{field.name} {field.type}" for field in value)
-    return ", ".join(map(str, value)) or "none"
-
-
-class DatasetVersion(FilesSource):
-    """One version of a dataset, which does not change.
+class DatasetSource(FilesSource):
+    """The files that a dataset had at one time. It does not change.
 
     Attributes:
-        manifest: the files of this version.
-        open_files: shared with other versions of the same handle.
+        directory: where the files are.
+        files: the list of files.
+        open_files: open files, shared with other sources of the same handle.
     """
 
     def __init__(
         self,
-        directory: str,
-        manifest: Manifest,
-        filesystem: Any,
+        directory: Location,
+        files: FileList,
         open_files: OpenFiles[File],
         open_file: Callable[[str], File],
         pickled: tuple[Any, ...],
@@ -142,20 +98,19 @@ class DatasetVersion(FilesSource):
         """
         Args:
             open_file: opens a file by its name in the directory.
-            pickled: what another process opens the version by.
+            pickled: arguments of :class:`Dataset` for another process.
         """
         super().__init__()
-        self._directory = directory
-        self._remote = filesystem
-        self.manifest = manifest
-        self.num_files = manifest.num_files
-        self.bounds = manifest.bounds if manifest.cluster_by else None
+        self.directory = directory
+        self.files = files
+        self.num_files = files.num_files
+        self.bounds = files.bounds if files.cluster_by else None
         self.open_files = open_files
         self._open_file = open_file
         self._pickled = pickled
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen_version, self._pickled
+        return _reopen_source, self._pickled
 
     @property
     def keeps_readers(self) -> bool:
@@ -164,16 +119,16 @@ class DatasetVersion(FilesSource):
     @property
     def schema(self) -> pa.Schema:
         """Columns and types of every file."""
-        return self.manifest.schema
+        return self.files.schema
 
     @property
     def size_bytes(self) -> int:
-        return int(self.manifest.table.column("size_bytes").to_numpy().sum())
+        return int(self.files.table.column("size_bytes").to_numpy().sum())
 
     @property
     def cluster_by(self) -> list[SortKey]:
-        """The cluster key of every file, empty where they have none."""
-        return list(self.manifest.cluster_by)
+        """The cluster key of every file; empty if they do not have one."""
+        return list(self.files.cluster_by)
 
     @property
     def io_stats(self) -> IoStats:
@@ -184,40 +139,29 @@ class DatasetVersion(FilesSource):
 
     @property
     def first_rows(self) -> Positions:
-        return self.manifest.first_rows
+        return self.files.first_rows
 
     def child(self, file: int) -> File:
-        manifest = self.manifest
-        name, identity = manifest.names[file], manifest.identities[file]
-        found = self.open_files.get(name, identity, partial(self._open_file, name))
-        rows = int(manifest.first_rows[file + 1] - manifest.first_rows[file])
-        if found.num_rows != rows:
+        files = self.files
+        name = files.names[file]
+        opened = self.open_files.get(name, files.identities[file], partial(self._open_file, name))
+        rows = int(files.first_rows[file + 1] - files.first_rows[file])
+        if opened.num_rows != rows:
             raise CorruptFileError(
-                f"{self._directory}: {manifest.names[file]} has {found.num_rows} rows, the "
-                f"manifest of version {manifest.version} says {rows}"
+                f"{self.path_of(file)}: the file has {opened.num_rows} rows; expected {rows}"
             )
-        return found
+        return opened
 
     def name_of(self, file: int) -> str:
-        return self.manifest.names[file]
+        return self.files.names[file]
+
+    def path_of(self, file: int) -> str:
+        """The path of a file, in its file system."""
+        return posixpath.join(self.directory.path, self.files.names[file])
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files that may pass, by their keys and the statistics of other columns.
-
-        Cost: reads the statistics once, if ``conjuncts`` name other columns than the first of the
-            key.
-        """
-        left = files_for(self.manifest, conjuncts, lambda: self._statistics)
-        return range(self.num_files) if left is None else sorted(left)
-
-    @cached_property
-    def _statistics(self) -> pa.ChunkedArray | None:
-        """Of every file; ``None`` where the manifest has none. Read when first asked for."""
-        version = self.manifest.version
-        if not version:
-            return None
-        table = read_manifest(self._directory, version, self._remote, statistics=True).table
-        return table.column("statistics") if "statistics" in table.column_names else None
+        """Files that may pass, by their keys."""
+        return self.files.files_for(conjuncts)
 
     def close(self) -> None:
         self.release()
@@ -226,113 +170,96 @@ class DatasetVersion(FilesSource):
     def __repr__(self) -> str:
         key = f", cluster by {', '.join(map(str, self.cluster_by))}" if self.cluster_by else ""
         return (
-            f"<nimblepy.Dataset {self._directory!r}: {self.num_files:,} files, "
+            f"<nimblepy.Dataset {self.directory.path!r}: {self.num_files:,} files, "
             f"{self.num_rows:,} rows, {len(self.schema)} columns{key}>"
         )
 
 
-class Dataset(VersionedRows[DatasetVersion]):
-    """Many files with one schema. Thread-safe; it pickles as directory and version.
+class Dataset(VersionedRows[DatasetSource]):
+    """Many files with one schema, read-only. Thread-safe.
 
-    Rows are numbered over all files, in the order of the files' first keys. A handle stays at its
-    version until :meth:`refresh`.
+    Rows are numbered over all files, in the order of the files' first keys. A handle keeps the
+    files that it found until :meth:`refresh`. It pickles as the directory and its list of files. A
+    table (:meth:`nimblepy.Catalog.create_table`) adds commits, snapshots and deletes.
     """
 
     def __init__(
         self,
-        directory: str,
-        manifest: Manifest,
-        filesystem: Any,
+        directory: str | os.PathLike[str],
+        files: FileList | None,
         options: dict[str, Any],
-        *,
-        source: Any,
     ) -> None:
-        self._directory = directory
-        self._remote = filesystem
+        filesystem = options["filesystem"]
+        location = resolve_directory(directory, filesystem)
+        self._directory = location
         self._options = options
-        self._source = source
-
-        def open_file(name: str) -> File:
-            how = {name: options[name] for name in ("mmap", "cache_bytes")}
-            return open_in(directory, name, filesystem, **how)
-
-        self._open_file = open_file
-        mapped = options["mmap"] or filesystem is not None
+        # Path or URI of the directory; None in a file system without a name.
+        self._root: str | None = None
+        if location.is_local:
+            self._root = location.path
+        elif filesystem is None:
+            self._root = os.fspath(directory).rstrip("/")
+        self._open_file = partial(
+            open_child, location, mmap=options["mmap"], cache_bytes=options["cache_bytes"]
+        )
+        mapped = options["mmap"] or not location.is_local
         self._open_files: OpenFiles[File] = OpenFiles(
             most=options["max_open_files"], use_descriptors=not mapped
         )
+        self._footers = Footers(location, self._root, self._open_file, self._keep_open)
+        self._refreshing = threading.Lock()
         self._open_files.holders.add(self)
-        super().__init__(Position(self._version(manifest)))
+        super().__init__(Position(self._source_of(files or self._footers.listed())))
 
-    def _version(self, manifest: Manifest) -> DatasetVersion:
-        return DatasetVersion(
-            self._directory,
-            manifest,
-            self._remote,
-            self._open_files,
-            self._open_file,
-            self._pickled(manifest),
-        )
+    def _keep_open(self, file: File, entry: FileEntry) -> None:
+        self._open_files.get(entry.file, entry.identity, lambda: file)
 
-    def _pickled(self, manifest: Manifest) -> tuple[Any, ...]:
-        source = self._source if self._remote is not None else self._directory
-        return source, manifest.version or None, self._options
+    def renew_after_fork(self) -> None:
+        super().renew_after_fork()
+        self._refreshing = threading.Lock()
+
+    def _source_of(self, files: FileList) -> DatasetSource:
+        directory = self._directory.path if self._root is None else self._root
+        pickled = directory, files, self._options
+        return DatasetSource(self._directory, files, self._open_files, self._open_file, pickled)
 
     @property
-    def current(self) -> DatasetVersion:
+    def current(self) -> DatasetSource:
         self._open_files.check_open()
         return super().current
 
     @property
     def source(self) -> str | None:
         """Path or URI of the directory; ``None`` in a file system that was passed."""
-        if self._options["filesystem"] is not None:
-            return None
-        return self._directory if self._remote is None else os.fspath(self._source)
+        return self._root if self._options["filesystem"] is None else None
 
     @property
-    def num_files(self) -> int:
-        """Number of data files."""
-        return self.current.num_files
-
-    @property
-    def files(self) -> list[str]:
-        """Paths of the data files relative to the directory, by first key."""
-        return list(self.current.manifest.names)
-
-    @property
-    def version(self) -> int:
-        """Version of the manifest; 0 where there is none."""
-        return self.current.manifest.version
+    def paths(self) -> list[str]:
+        """Paths or URIs of the files, in the order of their rows."""
+        directory = self._directory.path if self._root is None else self._root
+        return [posixpath.join(directory, name) for name in self.current.files.names]
 
     def refresh(self) -> Dataset:
-        """Moves this handle to the newest version, and returns it.
+        """Moves this handle to the files that are in the directory now, and returns it.
 
-        Other threads may use the handle meanwhile: each of their calls is answered by one version,
-        the one that was current when it began. Scans keep the version that they were made of.
+        Other threads may use the handle meanwhile: each of their calls is answered from the files
+        of one time. Scans keep the files that they were made with.
 
         Raises:
-            OSError, CorruptFileError: the newest manifest cannot be read; the handle stays as it
-                was.
+            OSError, CorruptFileError, InvalidArgumentError: as :func:`nimblepy.open_dataset`; the
+                handle is unchanged.
 
-        Cost: lists the manifests and reads the newest; files that it still names stay open.
+        Cost: lists the directory and reads the footers of new files. Other files stay open.
         """
-        was = self.current
-        manifest = _find_manifest(self._directory, None, self._remote)
-
-        def following(position: Position[DatasetVersion]) -> Position[DatasetVersion]:
-            there = position.rows.manifest.version
-            # Another thread may have moved the handle further after this one found the manifest.
-            if manifest.version and (
-                manifest.version == there or (position.rows is not was and manifest.version < there)
-            ):
-                return position
-            return Position(self._version(manifest))
-
-        self.move(following)
-        now = self.current.manifest
-        named = {*zip(now.names, now.identities, strict=True)}
-        self._open_files.close_unless(lambda keys: [key in named for key in keys])
+        with self._refreshing:
+            before = self.current.files
+            files = self._footers.listed()
+            if (files.names, files.identities) == (before.names, before.identities):
+                return self
+            source = self._source_of(files)
+            self.move(lambda _: Position(source))
+        kept = {*zip(files.names, files.identities, strict=True)}
+        self._open_files.close_unless(lambda keys: [key in kept for key in keys])
         return self
 
     def close(self) -> None:
@@ -341,7 +268,8 @@ class Dataset(VersionedRows[DatasetVersion]):
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, self._pickled(self.current.manifest)
+        _, arguments = self.current.__reduce__()
+        return Dataset, arguments
 
     def __repr__(self) -> str:
         try:
@@ -350,9 +278,5 @@ class Dataset(VersionedRows[DatasetVersion]):
             return "<nimblepy.Dataset, closed>"
 
 
-def _reopen(directory: Any, version: int | None, options: dict[str, Any]) -> Dataset:
-    return open_dataset(directory, version=version, **options)
-
-
-def _reopen_version(directory: Any, version: int | None, options: dict[str, Any]) -> DatasetVersion:
-    return _reopen(directory, version, options).current
+def _reopen_source(directory: str, files: FileList, options: dict[str, Any]) -> DatasetSource:
+    return Dataset(directory, files, options).current

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.open import open as open_file
-from nimblepy.files.dataset import open_dataset
-from nimblepy.files.directory import is_directory, resolve_directory
+from nimblepy.files.dataset import open_dataset, resolve_directory
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import JoinKeywords
@@ -37,8 +36,7 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
     text = os.fspath(source)
     if text.endswith(".nimble"):
         return open_file(source, filesystem=filesystem)
-    remote, path = resolve_directory(source, filesystem)
-    if is_directory(path, remote):
+    if resolve_directory(source, filesystem).is_directory():
         return open_dataset(source, filesystem=filesystem)
     return open_file(source, filesystem=filesystem)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import tempfile
 import time
 import uuid
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -175,6 +177,24 @@ class Location:
         infos = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
+    def versions(self) -> list[tuple[str, Hashable]]:
+        """Files directly in a directory: (name, version). The version of a replaced file differs.
+
+        Cost: one request per 1000 files; local files: one ``stat`` each.
+        """
+        if self.is_local:
+            with os.scandir(self.path) as entries:
+                return [(e.name, _local_version(e)) for e in entries if e.is_file()]
+        if object_store.is_store(self.store):
+            return object_store.versions(self.store, self.path)
+        import pyarrow.fs as pafs
+
+        return [
+            (info.base_name, (info.size, info.mtime_ns))
+            for info in self.store.get_file_info(pafs.FileSelector(self.path))
+            if info.type == pafs.FileType.File
+        ]
+
     def files(self) -> list[tuple[str, int, float]]:
         """All files below a directory of a store: (relative path, bytes, time of last change).
 
@@ -191,6 +211,28 @@ class Location:
             for info in self.store.get_file_info(selector)
             if info.type == pafs.FileType.File
         ]
+
+    def move(self, target: Location) -> None:
+        """Gives a file another path in the same file system, replacing a file of that name.
+
+        Cost: object stores copy the file themselves; other file systems rename it.
+        """
+        if self.is_local:
+            os.replace(self.path, target.path)
+        elif object_store.is_store(self.store):
+            object_store.move(self.store, self.path, target.path)
+        else:
+            self.store.move(self.path, target.path)
+
+    def remove(self) -> None:
+        """Removes a file. Does nothing if the file does not exist."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if self.is_local:
+                os.remove(self.path)
+            elif object_store.is_store(self.store):
+                self.store.delete(self.path)
+            else:
+                self.store.delete_file(self.path)
 
     def is_directory(self) -> bool:
         """Whether a directory exists; in an object store, whether it contains any object."""
@@ -209,6 +251,11 @@ class Location:
         if object_store.is_store(self.store):
             return ObjectSink(self.store, self.path)
         return RemoteSink(self.store, self.path)
+
+
+def _local_version(entry: os.DirEntry[str]) -> Hashable:
+    status = entry.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _seconds(nanoseconds: int | None) -> float:

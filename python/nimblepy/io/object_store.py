@@ -12,7 +12,7 @@ import os
 import queue
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -52,14 +52,24 @@ def locate(uri: str) -> tuple[Any, str]:
 
 def names(store: ObjectStore, folder: str) -> list[str]:
     """Names of the objects and folders directly in ``folder``, sorted."""
+    listing = _listing(store, folder)
+    paths = [*(item["path"] for item in listing["objects"]), *listing["common_prefixes"]]
+    return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
+
+def versions(store: ObjectStore, folder: str) -> list[tuple[str, Hashable]]:
+    """Objects directly in ``folder``: (name, version)."""
+    objects = _listing(store, folder)["objects"]
+    return [(item["path"].rpartition("/")[2], _version(item)) for item in objects]
+
+
+def _listing(store: ObjectStore, folder: str) -> Any:
     import obstore
 
     try:
-        listing = obstore.list_with_delimiter(store, folder or None)
+        return obstore.list_with_delimiter(store, folder or None)
     except Exception as error:
         raise translate_error(error, store, folder) from error
-    paths = [*(item["path"] for item in listing["objects"]), *listing["common_prefixes"]]
-    return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
 def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
@@ -106,6 +116,16 @@ def write(store: ObjectStore, path: str, data: bytes) -> None:
 
     try:
         obstore.put(store, path, data, use_multipart=False)
+    except Exception as error:
+        raise translate_error(error, store, path) from error
+
+
+def move(store: ObjectStore, path: str, target: str) -> None:
+    """Copies an object within the store, and then removes it. Cost: two requests."""
+    import obstore
+
+    try:
+        obstore.rename(store, path, target)
     except Exception as error:
         raise translate_error(error, store, path) from error
 

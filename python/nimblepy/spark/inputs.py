@@ -9,15 +9,20 @@ import posixpath
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
-from nimblepy.files.dataset import Dataset, DatasetVersion, manifest_of_files, open_dataset
-from nimblepy.files.directory import is_directory, resolve_directory
-from nimblepy.files.manifest import Manifest
+from nimblepy.files.dataset import (
+    Dataset,
+    DatasetSource,
+    open_child,
+    open_dataset,
+    resolve_directory,
+)
+from nimblepy.files.listing import FileList, Footers
 from nimblepy.files.source import FilesSource
 from nimblepy.io.location import is_uri
 from nimblepy.rows.source import Filter
@@ -45,30 +50,23 @@ class InputFiles:
 
     Attributes:
         directory: path or URI; the names of the files are relative to it.
-        version: version of the directory's manifest; 0 if the directory does not have one, and then
-            ``manifest`` is sent.
+        files: the list of files.
     """
 
     directory: str
-    version: int
-    manifest: Manifest | None
+    files: FileList
 
     @cached_property
-    def dataset(self) -> DatasetVersion:
-        """The files in the version that the driver found. Opened once per process."""
-        if self.manifest is None:
-            return open_dataset(self.directory, version=self.version, **_OPTIONS).current
-        remote, path = resolve_directory(self.directory, None)
-        return Dataset(path, self.manifest, remote, dict(_OPTIONS), source=self.directory).current
+    def dataset(self) -> DatasetSource:
+        """The files that the driver found. Opened once per process."""
+        return Dataset(self.directory, self.files, dict(_OPTIONS)).current
 
     @cached_property
     def key(self) -> tuple[str, str]:
         """Identifies these files, and distinguishes them from later files of the same names."""
-        if self.manifest is None:
-            return self.directory, str(self.version)
         digest = hashlib.sha256()
-        for entry in self.manifest.entries():
-            digest.update(f"{entry.file}\0{entry.identity}\0".encode())
+        for name, identity in zip(self.files.names, self.files.identities, strict=True):
+            digest.update(f"{name}\0{identity}\0".encode())
         return self.directory, digest.hexdigest()
 
     def __eq__(self, other: object) -> bool:
@@ -78,10 +76,10 @@ class InputFiles:
         return hash(self.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return InputFiles, (self.directory, self.version, self.manifest)
+        return InputFiles, (self.directory, self.files)
 
     def for_filter(self, filter: Filter) -> InputFiles:
-        """Returns ``self``: files are pruned when the manifest is read."""
+        """Returns ``self``: the list of files is pruned when it is read."""
         return self
 
 
@@ -162,14 +160,14 @@ def find_input(path: InputPath) -> SparkInput:
     """Resolves a path or handle to files.
 
     Args:
-        path: a file, a directory (with or without a manifest), a glob, or a list of files. A
+        path: a file, a directory, a glob, or a list of files. A
             :class:`File` or :class:`Dataset` that was opened by path is allowed. A
             :class:`Table` stands for its current snapshot.
 
     Raises:
         FileNotFoundError: the path does not exist; the message names it.
         InvalidArgumentError: files have different columns or keys; the message names two of them.
-        CorruptFileError: a file or manifest is damaged; the message names it.
+        CorruptFileError: a file is damaged; the message names it.
     """
     if is_table(path):
         table = cast("Table", path)
@@ -180,7 +178,7 @@ def find_input(path: InputPath) -> SparkInput:
                 f"{path!r} was not opened by path or URI, so executors cannot open it; pass a path"
             )
         if isinstance(path, Dataset):
-            return _input_of(path.source, path.current)
+            return InputFiles(path.source, path.current.files)
         path = path.source
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(cast("Sequence[Any]", path))
     texts = [local_path(os.fspath(item)) for item in paths]
@@ -189,8 +187,7 @@ def find_input(path: InputPath) -> SparkInput:
     files: list[str] = []
     for text in texts:
         if is_uri(text):
-            remote, inside = resolve_directory(text, None)
-            if is_directory(inside, remote):
+            if resolve_directory(text).is_directory():
                 return _directory_input(text, len(texts))
             files.append(text)
         elif os.path.isdir(text):
@@ -229,14 +226,9 @@ def _directory_input(directory: str, given: int) -> InputFiles:
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
     dataset = open_dataset(directory, **_OPTIONS).current
-    files = _input_of(directory, dataset)
+    files = InputFiles(directory, dataset.files)
     files.__dict__["dataset"] = dataset  # reuse the open dataset
     return files
-
-
-def _input_of(directory: str, dataset: DatasetVersion) -> InputFiles:
-    manifest = dataset.manifest
-    return InputFiles(directory, manifest.version, None if manifest.version else manifest)
 
 
 def _file_input(files: list[str]) -> InputFiles:
@@ -247,5 +239,8 @@ def _file_input(files: list[str]) -> InputFiles:
     else:
         directory = os.path.commonpath([os.path.dirname(name) for name in files])
     names = [posixpath.relpath(name, directory) for name in dict.fromkeys(files)]
-    remote, path = resolve_directory(directory, None)
-    return InputFiles(directory, 0, manifest_of_files(path, names, remote))
+    location = resolve_directory(directory)
+    footers = Footers(
+        location, directory, partial(open_child, location, mmap=False, cache_bytes=1 << 20)
+    )
+    return InputFiles(directory, footers.of_files(names))

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import BoundText
 from nimblepy.file.options import HashIndex, SortedIndex
-from nimblepy.files.manifest import parse_manifest
+from nimblepy.files.listing import FileList
 from nimblepy.rows.arguments import at_least
 from nimblepy.schema.types import SortKey, pack_sort_keys, parse_sort_keys, unpack_sort_keys
 from nimblepy.schema.values import show
@@ -27,8 +27,7 @@ from nimblepy.spark.inputs import InputFiles, InputTable, SparkInput
 # Internal options: `scan` and `write` of this package use them for arguments that are not text.
 SCAN_OPTION = "nimblescan"
 INDEXES_OPTION = "nimbleindexes"
-BATCH_OPTION = "nimblebatch"
-_INTERNAL = (SCAN_OPTION, INDEXES_OPTION, BATCH_OPTION)
+_INTERNAL = (SCAN_OPTION, INDEXES_OPTION)
 
 
 def pack_scan(
@@ -42,10 +41,7 @@ def pack_scan(
     if isinstance(files, InputTable):
         packed = {"table": files.name, "files": files.text}
     else:
-        packed = {"directory": files.directory, "version": files.version}
-    if isinstance(files, InputFiles) and files.manifest is not None:
-        table = files.manifest.table.replace_schema_metadata(files.manifest.metadata())
-        packed["manifest"] = _from_table(table)
+        packed = {"directory": files.directory, "files": _from_table(files.files.to_arrow())}
     if isinstance(filter, pc.Expression):
         packed["expression"] = _from_bytes(filter.__reduce__()[1][0])
     elif isinstance(filter, BoundText):
@@ -111,13 +107,7 @@ def unpack_scan(text: str) -> dict[str, Any]:
 def _unpacked_input(packed: Mapping[str, Any]) -> SparkInput:
     if "table" in packed:
         return InputTable(str(packed["table"]), text=str(packed["files"]))
-    version = int(packed["version"])
-    manifest = None
-    if "manifest" in packed:
-        table = _to_table(packed["manifest"])
-        metadata = {k.decode(): v for k, v in (table.schema.metadata or {}).items()}
-        manifest = parse_manifest(metadata, table, version, f"option {SCAN_OPTION}")
-    return InputFiles(str(packed["directory"]), version, manifest)
+    return InputFiles(str(packed["directory"]), FileList.from_arrow(_to_table(packed["files"])))
 
 
 def pack_indexes(indexes: Sequence[HashIndex | SortedIndex]) -> str:

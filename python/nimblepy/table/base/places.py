@@ -30,17 +30,7 @@ def remove_file(location: str) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    path = readable_path(location)
-    place = locate(path)
-    try:
-        if place.is_local:
-            os.remove(place.path)
-        elif hasattr(place.store, "delete_file"):
-            place.store.delete_file(place.path)
-        else:
-            place.store.delete(place.path)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+    locate(readable_path(location)).remove()
 
 
 def exist(locations: Sequence[str]) -> list[bool]:

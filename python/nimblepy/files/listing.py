@@ -1,0 +1,285 @@
+"""FileList: the files of a directory, with the number of rows and the bounds of each.
+
+All of it is read from the files' footers and first and last rows. A process caches it, so a file
+that did not change is described once, however often its directory is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.cached import cached_property
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.nodes import Compare, In, Node
+from nimblepy.file.file import File
+from nimblepy.files.bounds import EncodedKeys, FileBounds
+from nimblepy.io.location import Location
+from nimblepy.io.lru_cache import LruCache
+from nimblepy.io.remote_file import at_once, openers
+from nimblepy.rows.keys import key_batch
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.types import SortKey, pack_sort_keys, unpack_sort_keys
+
+_COLUMNS = pa.schema(
+    [
+        pa.field("lower_key", pa.binary()),
+        pa.field("upper_key", pa.binary()),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("num_rows", pa.int64(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("identity", pa.uint64(), nullable=False),
+    ]
+)
+# Number of files whose descriptions a process caches.
+_CACHED_FILES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One file of a directory.
+
+    Attributes:
+        file: path relative to the directory.
+        identity: checksum of the footer, which contains the checksums of everything else.
+        lower_key, upper_key: encoded keys of the first and last row; ``None`` without a cluster
+            key, or without rows.
+    """
+
+    file: str
+    num_rows: int
+    size_bytes: int
+    identity: int
+    lower_key: bytes | None = None
+    upper_key: bytes | None = None
+
+
+# The description of a file: its schema, its cluster key, and its entry.
+_Description = tuple[pa.Schema, tuple[SortKey, ...], FileEntry]
+
+
+@dataclass(frozen=True, eq=False)
+class FileList:
+    """The files of a directory at one time.
+
+    Attributes:
+        schema: columns and types of every file.
+        cluster_by: the cluster key of every file.
+        table: one row per file with the fields of :class:`FileEntry`, ordered by first key; files
+            without a key are last.
+    """
+
+    schema: pa.Schema
+    cluster_by: tuple[SortKey, ...]
+    table: pa.Table
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileList, (self.schema, self.cluster_by, self.table)
+
+    @property
+    def num_files(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Paths of the files, relative to the directory."""
+        return list(self.table.column("file").to_pylist())
+
+    @cached_property
+    def identities(self) -> list[int]:
+        """Checksums of the files' footers."""
+        return list(self.table.column("identity").to_pylist())
+
+    @cached_property
+    def first_rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The number of rows before each file, and in all files."""
+        counts = self.table.column("num_rows").to_numpy()
+        return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+
+    @cached_property
+    def bounds(self) -> FileBounds:
+        """Bounds of the files that have keys; these are the first ones."""
+        lower, upper = (self.table.column(name).combine_chunks() for name in _COLUMNS.names[:2])
+        keyed = len(lower) - lower.null_count
+        return FileBounds(lower.slice(0, keyed), upper.slice(0, keyed))
+
+    def files_for(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        """Files, ascending, whose keys allow rows for which all ``conjuncts`` are true."""
+        files: set[int] | None = None
+        first = self.cluster_by and resolve_column(self.schema, self.cluster_by[0].column).path
+        for node in conjuncts:
+            if isinstance(node, (Compare, In)) and node.column.path == first:
+                possible = self._files_with(node)
+                files = possible if files is None else files & possible
+        return range(self.num_files) if files is None else sorted(files)
+
+    def _files_with(self, node: Compare | In) -> set[int]:
+        """Files that may have a first key column for which ``node`` is true."""
+        if isinstance(node, In):
+            keys = [self._encoded(value) for value in node.values]
+            return {i for key in keys for i in self.bounds.between(key, key)}
+        if node.op == "!=":
+            return set(range(self.num_files))
+        key = self._encoded(node.value)
+        # With a descending key, small values are in the last files.
+        descending = self.cluster_by[0].descending
+        is_upper_bound = node.op in (">", ">=") if descending else node.op in ("<", "<=")
+        low = None if is_upper_bound and node.op != "==" else key
+        high = None if not is_upper_bound and node.op != "==" else key
+        return set(self.bounds.between(low, high))
+
+    def _encoded(self, value: pa.Scalar) -> bytes:
+        """The value as the first column of a key."""
+        batch = pa.RecordBatch.from_arrays([pa.array([value], value.type)], names=["k"])
+        return EncodedKeys(batch, self.cluster_by).to_list()[0]
+
+    def to_arrow(self) -> pa.Table:
+        """The list as one table, which :meth:`from_arrow` reads."""
+        return self.table.replace_schema_metadata(
+            {
+                "nimble.schema": self.schema.serialize().to_pybytes(),
+                "nimble.cluster_by": pack_sort_keys(self.cluster_by),
+            }
+        )
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> FileList:
+        """The list that :meth:`to_arrow` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError, pa.ArrowException: the table is not such a list.
+        """
+        metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
+        return cls(
+            pa.ipc.read_schema(pa.py_buffer(metadata[b"nimble.schema"])),
+            unpack_sort_keys(metadata[b"nimble.cluster_by"]),
+            table.replace_schema_metadata(None).cast(_COLUMNS),
+        )
+
+
+_descriptions: LruCache[_Description] = LruCache(_CACHED_FILES)
+
+
+class Footers:
+    """Describes files of one directory.
+
+    Args:
+        directory: where the files are.
+        root: tells this directory apart from all others in the cache of the process; ``None`` if
+            it is in a file system without a name. The cache then belongs to this object.
+        open_file: opens a file by its name in the directory.
+        opened: called with each opened file and its entry; without it, the file is closed.
+    """
+
+    def __init__(
+        self,
+        directory: Location,
+        root: str | None,
+        open_file: Callable[[str], File],
+        opened: Callable[[File, FileEntry], None] | None = None,
+    ) -> None:
+        self._directory = directory
+        self._root = root
+        self._open_file = open_file
+        self._opened = opened
+        self._cache = LruCache(_CACHED_FILES) if root is None else _descriptions
+
+    def listed(self) -> FileList:
+        """The ``*.nimble`` files that are in the directory now.
+
+        Raises:
+            InvalidArgumentError: there is no file, or two files have different columns or keys.
+            CorruptFileError: a file is damaged.
+        """
+        versions = {
+            name: version
+            for name, version in self._directory.versions()
+            if name.endswith(".nimble") and not name.startswith((".", "_"))
+        }
+        if not versions:
+            raise InvalidArgumentError(f"{self._directory.path}: no *.nimble files")
+        return self.of_files(sorted(versions), versions)
+
+    def of_files(
+        self, names: Sequence[str], versions: Mapping[str, Hashable] | None = None
+    ) -> FileList:
+        """Some files of the directory.
+
+        Args:
+            versions: a value per file that changes if the file is replaced; without it, nothing
+                is cached.
+
+        Cost: one open of every file that is not cached; files of stores are opened in parallel.
+        """
+        keys = {} if versions is None else {name: (name, versions[name]) for name in names}
+        cached = {
+            name: description
+            for name, key in keys.items()
+            if (description := self._cache.get((self._root, *key))) is not None
+        }
+        missing = [name for name in names if name not in cached]
+        for name, description in zip(missing, self._described(missing), strict=True):
+            cached[name] = description
+            if versions is not None:
+                self._cache.put((self._root, *keys[name]), description)
+        return self._combined([cached[name] for name in names])
+
+    def _described(self, names: Sequence[str]) -> Iterator[_Description]:
+        if self._directory.is_local or len(names) < 2:
+            return map(self._describe, names)
+        return at_once(self._describe, names, openers())
+
+    def _describe(self, name: str) -> _Description:
+        file = self._open_file(name)
+        entry = _entry(file, name)
+        description = file.schema, tuple(file.cluster_by), entry
+        if self._opened is None:
+            file.close()
+        else:
+            self._opened(file, entry)
+        return description
+
+    def _combined(self, descriptions: Sequence[_Description]) -> FileList:
+        schema, cluster_by, first = descriptions[0]
+        for other_schema, other_key, entry in descriptions:
+            for what, expected, actual in (
+                ("columns", schema, other_schema),
+                ("cluster keys", cluster_by, other_key),
+            ):
+                if actual is not expected and actual != expected:
+                    raise InvalidArgumentError(
+                        f"{self._directory.path}: {first.file} and {entry.file} have different "
+                        f"{what}: {_shown(expected)}; {_shown(actual)}"
+                    )
+        entries = [entry for _, _, entry in descriptions]
+        entries.sort(key=lambda e: (e.lower_key is None, e.lower_key, e.upper_key))
+        columns = [[getattr(entry, name) for entry in entries] for name in _COLUMNS.names]
+        return FileList(schema, cluster_by, pa.table(columns, schema=_COLUMNS))
+
+
+def _entry(file: File, name: str) -> FileEntry:
+    """The entry of an open file. Cost: reads the keys of the first and of the last row."""
+    lower = upper = None
+    if file.cluster_by and file.num_rows:
+        columns = [key.column for key in file.cluster_by]
+        ends = file.take([0, file.num_rows - 1], columns)
+        arrays = [column.combine_chunks() for column in ends.columns]
+        lower, upper = EncodedKeys(key_batch(columns, arrays), file.cluster_by).to_list()
+    return FileEntry(
+        file=name,
+        num_rows=file.num_rows,
+        size_bytes=file.size_bytes,
+        identity=int(file.handle.core.identity),
+        lower_key=lower,
+        upper_key=upper,
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, pa.Schema):
+        return ", ".join(f"{field.name} {field.type}" for field in value)
+    return ", ".join(map(str, value)) or "no cluster key"
