@@ -14,8 +14,9 @@ import pytest
 import nimblepy as nb
 
 pytest.importorskip("pyspark")
-import nimblepy.spark as ns
 from dataset_files import make_dataset
+
+import nimblepy.spark as ns
 from nimblepy.spark import splits
 from nimblepy.spark.source import NimbleReader
 from nimblepy.spark.splits import ScanSpec, plan_parts

@@ -15,6 +15,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 from dataset_files import make_dataset
+
 from nimblepy.spark.inputs import find_input, open_cached
 
 
