@@ -126,7 +126,7 @@ def test_rolled_back(lake: nb.Catalog) -> None:
     table.rollback(first)
     third = table.append(rows([3])).snapshot
     assert [(r["k"], r["_snapshot"]) for r in changed(table, first)] == [(3, third)]
-    with pytest.raises(nb.InvalidArgumentError, match="no ancestor"):
+    with pytest.raises(nb.InvalidArgumentError, match="not an ancestor"):
         table.changes(second)
     with pytest.raises(nb.InvalidArgumentError, match="comes after it"):
         table.changes(third, first)
@@ -137,21 +137,21 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
     first = table.append(rows([1])).snapshot
     table.append(rows([2]))
     table.append(rows([3]))
-    with pytest.raises(nb.InvalidArgumentError, match="since: there is no snapshot 7"):
+    with pytest.raises(nb.InvalidArgumentError, match="since: snapshot 7 not found"):
         table.changes(7)
-    with pytest.raises(nb.InvalidArgumentError, match="since: there is no tag 'v2'; tags: none"):
+    with pytest.raises(nb.InvalidArgumentError, match="since: tag 'v2' not found; tags: none"):
         table.changes("v2")
-    with pytest.raises(nb.InvalidArgumentError, match="until: there is no snapshot 7"):
+    with pytest.raises(nb.InvalidArgumentError, match="until: snapshot 7 not found"):
         table.changes(first, 7)
     with pytest.raises(nb.InvalidArgumentError, match="nowhere"):
         table.changes(first, columns=["nowhere"])
     table.expire(keep=1)
-    with pytest.raises(nb.InvalidArgumentError, match="has expired"):
+    with pytest.raises(nb.InvalidArgumentError, match="expired or never existed"):
         table.changes(first)
     with pytest.raises(nb.InvalidArgumentError, match="have expired"):
         table.changes(None)
     other = lake.create_table("a.c", pa.table({"_change": [1], "x": [2]}))
-    with pytest.raises(nb.InvalidArgumentError, match="'_change' itself"):
+    with pytest.raises(nb.InvalidArgumentError, match="a column '_change'"):
         other.changes(None)
     assert changed(other, None, columns=["x"])[0]["_change"] == "insert"
 

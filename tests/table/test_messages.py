@@ -118,7 +118,7 @@ def test_changes_since_a_snapshot_of_another_line(lake: nb.Catalog) -> None:
     table.rollback(first)
     table.append(ROWS)
     said = _message(lambda: table.changes(left))
-    assert "no ancestor" in said
+    assert "not an ancestor" in said
     assert "expired" not in said
 
 

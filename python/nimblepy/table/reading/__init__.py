@@ -1,1 +1,1 @@
-"""From a snapshot to its rows: plans, the files of one, their deleted rows, changes, samples."""
+"""From a snapshot to its rows: plans, data files, deleted rows, changes and samples."""

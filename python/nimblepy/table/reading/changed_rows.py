@@ -1,4 +1,4 @@
-"""Rows of a snapshot with changes that are not committed, and what has changed between two."""
+"""Rows of a snapshot with uncommitted changes, and the difference between two such states."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nimblepy.table.reading.plan import Members, SnapshotPlan
 
 
 class ChangedRows(FileSet):
-    """Files of a snapshot, and maybe others, of which other rows are deleted than it says.
+    """The files of a snapshot, optionally with additional files and with other deleted rows.
 
     Args:
-        deletions: by path, all rows that are deleted of a file.
+        deletions: all deleted rows of a file, by path.
     """
 
     def __init__(
@@ -33,21 +33,21 @@ class ChangedRows(FileSet):
         self._deletions = deletions
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("rows of a transaction that has not ended do not pickle")
+        raise TypeError("rows of an open transaction cannot be pickled")
 
     def part(self, files: Sequence[int]) -> ChangedRows:
         return ChangedRows(self.reading, self.plan, self.members.take(files), self._deletions)
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
-        found = self._deletions.get(self.name_of(file)) if self._deletions else None
-        return super().deleted(file) if found is None else found
+        deletion = self._deletions.get(self.name_of(file)) if self._deletions else None
+        return super().deleted(file) if deletion is None else deletion
 
     @cached_property
     def _before(self) -> Positions:
         counts = self.members.files.rows
         for i in range(len(counts)):
-            gone = self.deleted(i)
-            counts[i] -= 0 if gone is None else len(gone)
+            deleted = self.deleted(i)
+            counts[i] -= 0 if deleted is None else len(deleted)
         return np.concatenate(([0], np.cumsum(counts)))
 
     @property
@@ -55,42 +55,42 @@ class ChangedRows(FileSet):
         return self._before
 
 
-def with_rows(gone: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
-    """Deleted rows, and some more."""
-    return _core.RowBitmap(rows if gone is None else np.concatenate((gone.rows(), rows)))
+def with_rows(deleted: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
+    """Returns the union of some deleted rows and ``rows``."""
+    return _core.RowBitmap(rows if deleted is None else np.concatenate((deleted.rows(), rows)))
 
 
 def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
-    """(rows that are only in the first, rows that are only in the second) of two states.
+    """Compares two states: (rows only in the first, rows only in the second).
 
-    A row that was written anew, as by a compaction, is in both.
+    A row that was rewritten, as by a compaction, is in both.
     """
     old, new = _numbers(before), _numbers(after)
-    gone: dict[str, tuple[int, RowSet]] = {}
-    come: dict[str, tuple[int, RowSet]] = {}
+    only_before: dict[str, tuple[int, RowSet]] = {}
+    only_after: dict[str, tuple[int, RowSet]] = {}
     for path, number in old.items():
         other = new.get(path)
         if other is None:
-            gone[path] = number, _live(before, number)
+            only_before[path] = number, _live(before, number)
         elif before.members[number].delete_paths != after.members[other].delete_paths:
-            here, there = _live(before, number), _live(after, other)
-            if (left := here.minus(there)).num_rows:
-                gone[path] = number, left
-            if (left := there.minus(here)).num_rows:
-                come[path] = other, left
+            old_rows, new_rows = _live(before, number), _live(after, other)
+            if (difference := old_rows.minus(new_rows)).num_rows:
+                only_before[path] = number, difference
+            if (difference := new_rows.minus(old_rows)).num_rows:
+                only_after[path] = other, difference
     for path, number in new.items():
         if path not in old:
-            come[path] = number, _live(after, number)
-    return _only(before, gone), _only(after, come)
+            only_after[path] = number, _live(after, number)
+    return _only(before, only_before), _only(after, only_after)
 
 
 def _numbers(rows: FileSet) -> dict[str, int]:
-    """Of the files, by path."""
+    """Positions of the files, by path."""
     return {path: number for number, path in enumerate(rows.members.files.paths.to_pylist())}
 
 
 def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows:
-    """Some rows of some files, and no others."""
+    """Some rows of some files, without all others."""
     members = rows.members.take(sorted(number for number, _ in shown.values()))
     deletions = {
         path: _core.RowBitmap(RowSet.of_range(0, rows.stored_rows(number)).minus(left).rows)
@@ -100,5 +100,5 @@ def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows
 
 
 def _live(rows: FileSet, number: int) -> RowSet:
-    everything, gone = RowSet.of_range(0, rows.stored_rows(number)), rows.deleted(number)
-    return everything if gone is None else everything.minus(gone)
+    all_rows, deleted = RowSet.of_range(0, rows.stored_rows(number)), rows.deleted(number)
+    return all_rows if deleted is None else all_rows.minus(deleted)

@@ -1,4 +1,6 @@
-"""Changes: rows that commits inserted, updated and deleted, from the files that they touched."""
+"""Changes: the rows that commits inserted, updated and deleted, read
+from the files they touched.
+"""
 
 from __future__ import annotations
 
@@ -31,67 +33,71 @@ _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 def steps(
     metadata: ice.Metadata, since: int | str | None, until: int | str | None
 ) -> list[Snapshot]:
-    """The snapshots after ``since``, up to and with ``until``, oldest first.
+    """The snapshots after ``since``, up to and including ``until``, oldest first.
 
     Args:
-        since: an id or a tag; ``None`` is before the first one.
-        until: an id or a tag; ``None`` is before the first one, too: a table that never had rows.
+        since: an id or a tag; ``None`` is before the first snapshot.
+        until: an id or a tag; ``None`` means a table without snapshots.
 
     Raises:
-        InvalidArgumentError: one of them is not known, or does not come before the other.
+        InvalidArgumentError: one of them does not exist, or ``since`` is not an ancestor of
+            ``until``.
     """
     start = _known(metadata, "since", since)
     last = _known(metadata, "until", until)
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for snapshot in metadata.ancestors(last):
         if start is not None and snapshot.id == start.id:
-            return found[::-1]
-        found.append(snapshot)
-    # The oldest that is left may have had a parent, which the metadata does not say any more.
-    if start is None and (not found or _is_first(found[-1])):
-        return found[::-1]
+            return snapshots[::-1]
+        snapshots.append(snapshot)
+    # The oldest remaining snapshot may have had a parent that the metadata no longer names.
+    if start is None and (not snapshots or _is_first(snapshots[-1])):
+        return snapshots[::-1]
     if start is None:
         raise InvalidArgumentError(
-            f"changes: the snapshots before {found[-1].id} have expired; give since="
+            f"changes: the snapshots before {snapshots[-1].id} have expired; give since="
         )
     reverse = last is not None and any(
         snapshot.id == last.id for snapshot in metadata.ancestors(start)
     )
-    # The line back from ``until`` ends after ``since``, where snapshots are missing.
-    broken = bool(found) and not reverse and not _is_first(found[-1])
-    if broken and start.timestamp_ms <= found[-1].timestamp_ms:
+    # If snapshots are missing, the ancestors of ``until`` end at a snapshot after ``since``.
+    broken = bool(snapshots) and not reverse and not _is_first(snapshots[-1])
+    if broken and start.timestamp_ms <= snapshots[-1].timestamp_ms:
         raise InvalidArgumentError(
-            f"changes: snapshots between {since} and {found[-1].id} have expired; a tag keeps its "
-            f"own alone. The properties {MIN_SNAPSHOTS!r} and {MAX_AGE!r} of a table keep more"
+            f"changes: snapshots between {since} and {snapshots[-1].id} have expired; a tag keeps "
+            f"only its own snapshot. Set {MIN_SNAPSHOTS!r} or {MAX_AGE!r} to keep more"
         )
     raise InvalidArgumentError(
-        f"changes: snapshot {since} is no ancestor of {until}"
+        f"changes: snapshot {since} is not an ancestor of {until}"
         + (", but comes after it" if reverse else "")
     )
 
 
 def _is_first(snapshot: Snapshot) -> bool:
-    """Whether none came before; those of version 1 have no numbers, so their figures must tell."""
+    """Whether a snapshot has no predecessor.
+
+    Snapshots of format version 1 have no sequence numbers, so their row counts decide.
+    """
     if snapshot.sequence:
         return snapshot.sequence == 1
-    said = snapshot.summary
-    added = said.get("added-records")
-    gone = {"deleted-records", "deleted-data-files"} & set(said)
-    return added is not None and added == said.get("total-records") and not gone
+    summary = snapshot.summary
+    added = summary.get("added-records")
+    removals = {"deleted-records", "deleted-data-files"} & set(summary)
+    return added is not None and added == summary.get("total-records") and not removals
 
 
 def _known(metadata: ice.Metadata, name: str, given: int | str | None) -> Snapshot | None:
-    found = None if given is None else metadata.named(given)
-    if found is not None or given is None:
-        return found
+    snapshot = None if given is None else metadata.named(given)
+    if snapshot is not None or given is None:
+        return snapshot
     if not isinstance(given, str):
         raise InvalidArgumentError(
-            f"changes: {name}: there is no snapshot {given!r}: it has expired, or never was; "
-            "snapshots() lists the ids"
+            f"changes: {name}: snapshot {given!r} not found (expired or never existed); "
+            "see snapshots()"
         )
     tags = (tag for tag, reference in metadata.references.items() if reference.kind == "tag")
     raise InvalidArgumentError(
-        f"changes: {name}: there is no tag {given!r}; tags: {', '.join(sorted(tags)) or 'none'}"
+        f"changes: {name}: tag {given!r} not found; tags: {', '.join(sorted(tags)) or 'none'}"
     )
 
 
@@ -99,12 +105,12 @@ def changes_schema(reading: Reading, columns: pa.Schema) -> pa.Schema:
     """The columns of changes.
 
     Raises:
-        InvalidArgumentError: the table has a column of one of their names.
+        InvalidArgumentError: the table has a column with the name of an added column.
     """
     taken = {CHANGE, SNAPSHOT} & set(columns.names)
     if taken:
         raise InvalidArgumentError(
-            f"changes: {reading.name} has a column {taken.pop()!r} itself; leave it out by columns="
+            f"changes: {reading.name} has a column {taken.pop()!r}; exclude it with columns="
         )
     fields = [
         pa.field(CHANGE, pa.string(), nullable=False),
@@ -121,18 +127,18 @@ def changes(
     schema: pa.Schema,
     share: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that some snapshots changed, one after another.
+    """Yields the rows that some snapshots changed, one snapshot after another.
 
     Args:
         share: (i, n): only the i-th of n shares of the files of each snapshot.
 
-    Cost: of each snapshot, the manifests that it added; the files that it added or removed; of
-        files that it deleted rows of, these rows, for which the manifests before it are read. With
-        a primary key, the keys of its rows are held in memory if there are both old and new ones.
+    Cost: for each snapshot, the manifests and files that it added or removed. If it deleted rows of
+    other files, also these rows and the manifests before it. If a table with a primary key has old
+    and new rows, the keys are held in memory.
     """
     for snapshot in snapshots:
         if snapshot.operation == "replace":
-            continue  # the same rows in other files
+            continue  # moves rows to other files
         step = _Step(metadata, reading, snapshot)
         for kind, batch in step.changes(columns, *share):
             count = batch.num_rows
@@ -146,7 +152,7 @@ def changes(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some rows of one file, ascending; ``None``: all."""
+    """Some rows of one file, ascending; ``None`` means all rows."""
 
     file: DataFile
     rows: RowNumbers | None
@@ -162,7 +168,7 @@ class _Part:
 
 
 class _Step:
-    """What one snapshot changed."""
+    """The changes of one snapshot."""
 
     def __init__(self, metadata: ice.Metadata, reading: Reading, snapshot: Snapshot) -> None:
         self._reading = reading
@@ -173,20 +179,20 @@ class _Step:
             for entry in added
             if entry.file.content == "data"
         ]
-        gone = [entry for entry in removed if entry.file.content == "data"]
+        removed_files = [entry for entry in removed if entry.file.content == "data"]
         self.deleted: list[_Part] = []
-        if gone or named:
+        if removed_files or named:
             parent = None if snapshot.parent is None else metadata.snapshot(snapshot.parent)
             before = SnapshotPlan(metadata, parent, None)
-            self.deleted = list(_deleted(before, gone, named))
+            self.deleted = list(_deleted(before, removed_files, named))
         self.inserted = [part for part in self.inserted if part.num_rows]
 
     def changes(
         self, columns: Projected, number: int = 0, shares: int = 1
     ) -> Iterator[tuple[str | pa.Array, pa.RecordBatch]]:
-        """(what happened to each row or all of them, rows).
+        """Yields (the kind of change of each row or of all rows, the rows).
 
-        Rows that are looked for among each other are all in the first share.
+        Old and new rows that must be matched are all in the first share.
         """
         inserted, deleted = self.inserted, self.deleted
         if self._reading.primary_key and inserted and deleted:
@@ -214,25 +220,25 @@ class _Step:
                     yield kind, batch
 
     def _matched(self) -> tuple[Positions, Positions]:
-        """Places, over all parts, of the old and the new rows that have one key."""
+        """Positions, over all parts, of the old and the new rows with equal keys."""
         old, new = self._keys(self.deleted), self._keys(self.inserted)
-        found = pc.index_in(new, value_set=old)
-        matched = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
-        places = found.drop_null().to_numpy().astype(np.int64)
+        old_places = pc.index_in(new, value_set=old)
+        matched = np.flatnonzero(old_places.is_valid().to_numpy(zero_copy_only=False))
+        places = old_places.drop_null().to_numpy().astype(np.int64)
         return places, matched
 
     def _keys(self, parts: Sequence[_Part]) -> pa.Array:
         """The encoded primary key of each row."""
         keys = [SortKey(name) for name in self._reading.primary_key]
-        found = []
+        encoded = []
         for _, batch in self._rows("", parts, self._reading.primary_key):
-            found += EncodedKeys(batch, keys).to_list()
-        return pa.array(found, pa.large_binary())
+            encoded += EncodedKeys(batch, keys).to_list()
+        return pa.array(encoded, pa.large_binary())
 
     def _updates(
         self, old: Positions, new: Positions, columns: Projected
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-        """Each row as it was, and then as it is."""
+        """Each updated row: the old version, then the new version."""
         before, after = _Places(self._reading, self.deleted), _Places(self._reading, self.inserted)
         for begin in range(0, len(old), _BATCH_ROWS // 2):
             chunk = slice(begin, begin + _BATCH_ROWS // 2)
@@ -248,7 +254,7 @@ class _Step:
 
 
 class _Places:
-    """Rows by their place over all rows of some parts."""
+    """Reads rows by their position over all rows of some parts."""
 
     def __init__(self, reading: Reading, parts: Sequence[_Part]) -> None:
         members = [Member(Entry(part.file, 0, "")) for part in parts]
@@ -263,28 +269,30 @@ class _Places:
 
 
 def _named(files: Sequence[DataFile], table: str) -> dict[str, RowNumbers]:
-    """The rows of each data file that delete files name."""
-    found: dict[str, list[RowNumbers]] = {}
+    """The rows of each data file that delete files list."""
+    rows_by_path: dict[str, list[RowNumbers]] = {}
     for file in files:
         if file.content == "data":
             continue
         check_readable(file, table)
         for path, rows in positions(file).items():
-            found.setdefault(path, []).append(rows)
-    return {path: merged(parts) for path, parts in found.items()}
+            rows_by_path.setdefault(path, []).append(rows)
+    return {path: merged(parts) for path, parts in rows_by_path.items()}
 
 
-def _without(file: DataFile, gone: RowNumbers | None) -> RowNumbers | None:
-    """The rows of a file without some of them; ``None``: all."""
-    if gone is None or not len(gone):
+def _without(file: DataFile, deleted: RowNumbers | None) -> RowNumbers | None:
+    """The rows of a file except ``deleted``; ``None`` means all rows."""
+    if deleted is None or not len(deleted):
         return None
-    return np.setdiff1d(np.arange(file.rows, dtype=np.uint64), gone, assume_unique=True)
+    return np.setdiff1d(np.arange(file.rows, dtype=np.uint64), deleted, assume_unique=True)
 
 
 def _deleted(
     before: SnapshotPlan, removed: Sequence[Entry], named: dict[str, RowNumbers]
 ) -> Iterator[_Part]:
-    """Rows that were live in the snapshot before: all of files that went, and those named."""
+    """Rows that were live in the previous snapshot: all rows of removed files, and rows that delete
+    files list.
+    """
     for entry in removed:
         named.pop(entry.file.path, None)
         member = Member(entry, before.deletes_of(entry))
@@ -297,25 +305,30 @@ def _deleted(
     places = pc.index_in(pa.array(list(named), pa.string()), value_set=members.files.paths)
     for path, place in zip(named, places.to_pylist(), strict=True):
         if place is None:
-            continue  # a file that was gone before
+            continue  # The file was already removed.
         member = members[place]
-        known = member.deleted()
-        rows = named[path] if known is None else np.setdiff1d(named[path], known)
+        deleted_before = member.deleted()
+        rows = named[path] if deleted_before is None else np.setdiff1d(named[path], deleted_before)
         if len(rows):
             yield _Part(member.file, rows)
 
 
 def _left(parts: Sequence[_Part], taken: Positions) -> list[_Part]:
-    """The parts without the rows at some places over all of them."""
-    found: list[_Part] = []
-    gone = np.sort(taken)
+    """The parts without the rows at some positions over all of them."""
+    remaining: list[_Part] = []
+    sorted_places = np.sort(taken)
     first = 0
     for part in parts:
         end = first + part.num_rows
-        mine = gone[np.searchsorted(gone, first) : np.searchsorted(gone, end)] - first
+        places = (
+            sorted_places[
+                np.searchsorted(sorted_places, first) : np.searchsorted(sorted_places, end)
+            ]
+            - first
+        )
         first = end
-        if not len(mine):
-            found.append(part)
-        elif len(mine) < part.num_rows:
-            found.append(_Part(part.file, np.delete(part.row_numbers(), mine)))
-    return found
+        if not len(places):
+            remaining.append(part)
+        elif len(places) < part.num_rows:
+            remaining.append(_Part(part.file, np.delete(part.row_numbers(), places)))
+    return remaining

@@ -1,7 +1,7 @@
-"""Position deletes: which rows of which data files are gone, written and read.
+"""Position deletes: writes and reads the deleted rows of data files.
 
 A delete file has the columns ``file_path`` and ``pos``, ordered by both. It belongs to one
-partition, and applies to the data files that it names and that are not younger than it is.
+partition, and applies to the data files that it names unless they are newer than it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
 from nimblepy.table.base.places import readable_path
 
-# A path is stored once, however many rows of its file are named. Parquet has such columns as text.
+# Stores each path once, however many of its rows are listed. In Parquet the column is text.
 SCHEMA = pa.schema(
     [
         pa.field(
@@ -37,9 +37,9 @@ SCHEMA = pa.schema(
     ]
 )
 _NONE: RowNumbers = np.empty(0, dtype=np.uint64)
-# Data files whose deleted rows a process keeps.
+# Number of data files whose deleted rows a process caches.
 _KEPT_FILES = 256
-# Bytes of positions that a process keeps, of delete files that are read again and again.
+# Bytes of positions from delete files that a process caches.
 _KEPT_BYTES = 256 << 20
 
 
@@ -52,13 +52,13 @@ def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
     paths = sorted(path for path, positions in rows.items() if len(positions))
     codes = np.repeat(np.arange(len(paths), dtype=np.int32), [len(rows[path]) for path in paths])
     names = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(paths, pa.string()))
-    found = [rows[path].astype(np.int64) for path in paths]
-    positions = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    row_arrays = [rows[path].astype(np.int64) for path in paths]
+    positions = np.concatenate(row_arrays) if row_arrays else np.empty(0, dtype=np.int64)
     return pa.Table.from_arrays([names, pa.array(positions)], schema=SCHEMA)
 
 
 class _Cache:
-    """Positions by delete file: they never change. Thread-safe."""
+    """Caches positions by delete file, which never change. Thread-safe."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[str, Mapping[str, RowNumbers]] = OrderedDict()
@@ -71,19 +71,19 @@ class _Cache:
 
     def get(self, file: DataFile) -> Mapping[str, RowNumbers]:
         with self._lock:
-            known = self._files.get(file.path)
-            if known is not None:
+            cached = self._files.get(file.path)
+            if cached is not None:
                 self._files.move_to_end(file.path)
-                return known
-        found = _read(file)
-        self.put(file.path, found)
-        return found
+                return cached
+        positions = _read(file)
+        self.put(file.path, positions)
+        return positions
 
-    def put(self, path: str, found: Mapping[str, RowNumbers]) -> None:
+    def put(self, path: str, positions: Mapping[str, RowNumbers]) -> None:
         with self._lock:
             if path not in self._files:
-                self._files[path] = found
-                self._bytes += _size(found)
+                self._files[path] = positions
+                self._bytes += _size(positions)
             while self._bytes > _KEPT_BYTES and len(self._files) > 1:
                 self._bytes -= _size(self._files.popitem(last=False)[1])
 
@@ -104,30 +104,31 @@ def positions(file: DataFile) -> Mapping[str, RowNumbers]:
     """Ascending rows of each data file that a delete file names.
 
     Raises:
-        UnsupportedVersionError: it is of a kind that nimblepy does not read.
+        UnsupportedVersionError: nimblepy does not support this kind of delete file.
 
-    Cost: the file is read once in a process, and not by the one that wrote it.
+    Cost: a process reads the file once. The process that wrote it does not read it.
     """
     return _cache.get(file)
 
 
 def keep_positions(path: str, rows: Mapping[str, RowNumbers]) -> None:
-    """Keeps what a delete file that was written says, so that it is not read."""
+    """Caches the positions of a delete file that this process wrote."""
     _cache.put(path, {name: some for name, some in rows.items() if len(some)})
 
 
 def forget_deletes() -> None:
-    """Forgets what delete files say, so that they are read again."""
+    """Clears the cache of delete files."""
     _cache.clear()
     _deleted.clear()
 
 
 def check_readable(file: DataFile, table: str) -> None:
-    """Refuses a delete file of a kind that nimblepy does not read."""
+    """Raises if nimblepy does not support this kind of delete file."""
     if file.content != "position deletes" or file.format not in ("NIMBLEPY", "PARQUET"):
         raise UnsupportedVersionError(
             f"{table}: {file.content} in {file.format} ({file.path}); nimblepy reads "
-            "position deletes in NIMBLEPY and PARQUET; compact the table with what wrote them"
+            "position deletes in NIMBLEPY and PARQUET; compact the table with the engine that "
+            "wrote them"
         )
 
 
@@ -137,12 +138,12 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
         kinds = {field.name: field.type for field in rows.schema}
         if "file_path" not in kinds or not pa.types.is_integer(kinds.get("pos", pa.null())):
             raise CorruptFileError(
-                f"{path}: a delete file without file_path, or without numbers pos"
+                f"{path}: a delete file needs the columns file_path and pos (integers)"
             )
         table = rows.to_table(["file_path", "pos"])
     if table.num_rows != file.rows:
         raise CorruptFileError(
-            f"{path}: {table.num_rows} deletes, the table's metadata says {file.rows}"
+            f"{path}: {table.num_rows} deletes; the table's metadata says {file.rows}"
         )
     try:
         names = _with_codes(table.column("file_path"))
@@ -151,13 +152,13 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
         raise CorruptFileError(f"{path}: not a file of position deletes: {error}") from error
     if names.null_count or numbers.null_count:
         raise CorruptFileError(f"{path}: a delete without a path or a position")
-    codes = names.indices.to_numpy().astype(np.int64)  # differences of unsigned ones wrap around
+    codes = names.indices.to_numpy().astype(np.int64)  # unsigned differences wrap around
     rows_of = numbers.to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
-        raise CorruptFileError(f"{path}: position {int(rows_of.min())}, which is below 0")
+        raise CorruptFileError(f"{path}: position {int(rows_of.min())} is negative")
     files_apart, rows_apart = np.diff(codes), np.diff(rows_of)
     if not ((files_apart > 0) | ((files_apart == 0) & (rows_apart > 0))).all():
-        # Not in the order that writers have to keep, or a row twice.
+        # The writer broke the required order or listed a row twice.
         order = np.lexsort((rows_of, codes))
         codes, rows_of = codes[order], rows_of[order]
         once = np.ones(len(order), dtype=np.bool_)
@@ -170,49 +171,50 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
 
 
 def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The paths of deletes with a code for each, the same wherever the path is."""
+    """The paths of deletes as codes, one code per distinct path."""
     whole = names.combine_chunks()
     if pa.types.is_dictionary(whole.type):
-        known = whole.dictionary
-        if known.null_count == 0 and len(known.unique()) == len(known):
+        dictionary = whole.dictionary
+        if dictionary.null_count == 0 and len(dictionary.unique()) == len(dictionary):
             return whole
     return whole.cast(pa.string()).dictionary_encode()
 
 
 def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
-    """The rows of several delete files, each once and ascending."""
+    """The rows of several delete files, without duplicates and ascending."""
     if len(parts) == 1:
-        return parts[0].copy()  # of a view, which would keep the whole delete file
+        return parts[0].copy()  # Copy: a view would keep the whole delete file in memory.
     return ascending_once(np.concatenate(parts))
 
 
-# By data file: paths of delete files, and the rows of it that they name.
+# By data file: paths of delete files, and the rows that they delete.
 _deleted: LruCache[tuple[frozenset[str], _core.RowBitmap | None]] = LruCache(_KEPT_FILES)
 
 
 def deleted_rows(
     path: str, deletes: Sequence[DataFile], names: frozenset[str]
 ) -> _core.RowBitmap | None:
-    """The rows of a data file that delete files name; ``None``: they name none.
+    """The rows of a data file that delete files list, or ``None``.
 
     Args:
         names: paths of the delete files.
 
-    Cost: delete files are read once in a process; what an earlier snapshot had is not merged again.
+    Cost: a process reads each delete file once, and merges only the files that are new since its
+    last call.
     """
     if not deletes:
         return None
-    known, gone = _deleted.get(path) or (frozenset(), None)
-    if known == names:
-        return gone
-    if not known <= names:
-        known, gone = frozenset(), None
-    new = [rows for d in deletes if d.path not in known and len(rows := _rows_of(d, path))]
+    merged_paths, deleted = _deleted.get(path) or (frozenset(), None)
+    if merged_paths == names:
+        return deleted
+    if not merged_paths <= names:
+        merged_paths, deleted = frozenset(), None
+    new = [rows for d in deletes if d.path not in merged_paths and len(rows := _rows_of(d, path))]
     if new:
         rows = new[0] if len(new) == 1 else np.concatenate(new)
-        gone = _core.RowBitmap(rows) if gone is None else gone.plus(rows)
-    _deleted.put(path, (names, gone))
-    return gone
+        deleted = _core.RowBitmap(rows) if deleted is None else deleted.plus(rows)
+    _deleted.put(path, (names, deleted))
+    return deleted
 
 
 def _rows_of(file: DataFile, path: str) -> RowNumbers:

@@ -1,4 +1,4 @@
-"""The files of a snapshot as one source of rows, read by the engine that reads datasets."""
+"""The data files of a snapshot as one source of rows."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from nimblepy.table.reading.members import MemberRows, Reading
 from nimblepy.table.reading.plan import Members, SnapshotPlan, explains_missing_files
 from nimblepy.table.reading.shipped import pickled
 
-# Files of a snapshot whose paths are looked through for those of open files. Paths of more files
-# are not read only for that.
+# Up to this many files, the paths of a snapshot are compared with the open files.
 _FEW_PATHS = 20_000
-# Below and above every encoded key, which begins with 00 or 01.
+# Below and above every encoded key, because encoded keys begin with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
 
 
 class FileSet(MemberRows):
-    """Some data files of a snapshot, without the rows that are deleted of them."""
+    """Some data files of a snapshot, without their deleted rows."""
 
     def __init__(
         self,
@@ -51,9 +50,11 @@ class FileSet(MemberRows):
         members: Members | None = None,
         bounds: FileBounds | None = None,
     ) -> None:
-        """``members`` of ``None`` is all files of the snapshot, planned when first needed.
+        """Makes a source of some files.
 
-        With ``bounds``, those of their keys, they are in the order in which they are read.
+        Args:
+            members: the files; ``None`` means all files of the snapshot, planned when first needed.
+            bounds: bounds of the keys of each file. If given, the files are in reading order.
         """
         super().__init__(reading)
         self.plan = plan
@@ -79,10 +80,10 @@ class FileSet(MemberRows):
         return _ordered(self.reading, self._given)
 
     def close_left_files(self) -> None:
-        """Closes files that have left the table, if many files were opened since the last look.
+        """Closes files that left the table, if many files were opened since the last check.
 
-        Without a look, they are closed when all files of a snapshot are planned, which scans with
-        a filter never need.
+        Otherwise they are closed when all files of a snapshot are planned. Scans with a filter do
+        not plan all files.
         """
         many = self._given is None and self.reading.has_many_more
         if many and sum(manifest.files for manifest in self.plan.manifests) <= _FEW_PATHS:
@@ -97,7 +98,7 @@ class FileSet(MemberRows):
 
     @property
     def members(self) -> Members:
-        """The files in the order in which they are read."""
+        """The files in reading order."""
         return self._sorted[0]
 
     @property
@@ -112,7 +113,7 @@ class FileSet(MemberRows):
 
     child = explains_missing_files(MemberRows.child)
     prepare = explains_missing_files(MemberRows.prepare)
-    # Parquet files are opened anew for each read.
+    # Parquet files are opened again for each read.
     read = explains_missing_files(MemberRows.read)
     find = explains_missing_files(MemberRows.find)
     find_and_read = explains_missing_files(MemberRows.find_and_read)
@@ -122,8 +123,8 @@ class FileSet(MemberRows):
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        found = super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
-        while (batch := self._following(found)) is not None:
+        batches = super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
+        while (batch := self._following(batches)) is not None:
             yield batch
 
     @explains_missing_files
@@ -149,8 +150,8 @@ class FileSet(MemberRows):
         counts = self.members.files.rows
         if self.plan.has_deletes:
             for i in range(len(counts)):
-                gone = self.deleted(i)
-                counts[i] -= 0 if gone is None else len(gone)
+                deleted = self.deleted(i)
+                counts[i] -= 0 if deleted is None else len(deleted)
         return np.concatenate(([0], np.cumsum(counts)))
 
     @explains_missing_files
@@ -161,7 +162,7 @@ class FileSet(MemberRows):
         if name not in self._known_ends:
             column = resolve_column(self.schema, name)
             kept = storage(column.type)
-            found = None
+            column_ends = None
             if pt.is_signed_integer(kept):
                 number = field_id_at(self.schema, column.path)
                 least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -169,8 +170,8 @@ class FileSet(MemberRows):
                     self._filled(("lower", number, column.type), least),
                     self._filled(("upper", number, column.type), most),
                 ]
-                found = column.type, ends[0], ends[1]
-            self._known_ends[name] = found
+                column_ends = column.type, ends[0], ends[1]
+            self._known_ends[name] = column_ends
         return self._known_ends[name]
 
     def _filled(self, what: tuple[End, int, pa.DataType], missing: int) -> Numbers:
@@ -181,23 +182,23 @@ class FileSet(MemberRows):
                 columns.append(np.full(part.num_files, missing))
             else:
                 columns.append(pc.fill_null(bound.cast(pa.int64()), missing).to_numpy())
-        found: Numbers = self.members.files.gather(columns, np.int64)
-        return found
+        filled: Numbers = self.members.files.gather(columns, np.int64)
+        return filled
 
     def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
-        """Of several columns, as if their values had nothing to do with each other."""
+        """For several columns, assumes that their values are independent."""
         exactly = super().distinct_keys(names)
         if exactly is not None:
             return exactly
-        known = self.plan.distinct_values
+        counts = self.plan.distinct_values
         columns = (resolve_column(self.schema, name) for name in names)
-        found = [known.get(field_id_at(self.schema, column.path)) for column in columns]
-        if None in found or not found:
+        column_counts = [counts.get(field_id_at(self.schema, column.path)) for column in columns]
+        if None in column_counts or not column_counts:
             return None
-        return float(min(math.prod(item.values for item in found if item), self.num_rows))
+        return float(min(math.prod(item.values for item in column_counts if item), self.num_rows))
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """See above; and the metadata files that were read for this version of the table so far."""
+        """Adds the number of metadata files that were read for this version of the table."""
         return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
@@ -207,7 +208,7 @@ class FileSet(MemberRows):
 
 
 def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
-    """Members by the first key that they can have, with the bounds of their keys."""
+    """Members by their lower key bound, with the bounds of their keys."""
     if not reading.cluster_by or not len(members):
         return members.take(_order([members.files.paths])), None
     lower, upper = key_ends(reading, members)
@@ -224,12 +225,12 @@ def _order(columns: list[pa.Array]) -> Positions:
     names = [str(i) for i in range(len(columns))]
     table = pa.table(columns, names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
-    found: Positions = order.to_numpy().astype(np.int64)
-    return found
+    places: Positions = order.to_numpy().astype(np.int64)
+    return places
 
 
 def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: Members) -> None:
-    """Puts files with the same keys in the order of their paths, which few are asked for so."""
+    """Sorts files with equal bounds by path. Reads only the paths of these files."""
     same = _truth(
         pc.and_(pc.equal(lower[1:], lower[:-1]), pc.equal(upper[1:], upper[:-1]))
     )  # fmt: skip
@@ -242,14 +243,14 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
 
 
 class Specs:
-    """The partition specs of a table by number: they never change, and their number only grows."""
+    """The partition specs of a table by number. Specs never change."""
 
     def __init__(self, metadata: ice.Metadata) -> None:
         self._known: dict[int, list[PartitionField]] = {}
         self.learn(metadata)
 
     def learn(self, metadata: ice.Metadata) -> None:
-        """Adds those that a version of the table has, which may be an older one."""
+        """Adds the specs of a version of the table, which may be an older version."""
         for number in metadata.spec_ids:
             if number not in self._known:
                 self._known[number] = metadata.spec(number)
@@ -259,7 +260,7 @@ class Specs:
 
 
 def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = None) -> Reading:
-    """How files are read with one of the schemas of a table."""
+    """The settings to read files with one of the schemas of a table."""
     return Reading(
         name=".".join(metadata.name),
         schema=metadata.schema(schema_id),
@@ -275,7 +276,7 @@ _Fields = Sequence[tuple[SortKey, pa.DataType, int]]
 
 
 def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """Encoded keys that no key of each file comes before, and after."""
+    """A lower and an upper bound for the encoded keys of each file."""
     columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
     fields = [
         (key, column.type, field_id_at(reading.schema, column.path))
@@ -287,40 +288,42 @@ def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.Bin
 
 
 def _part_ends(part: FileColumns, fields: _Fields) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    what = (_part_ends, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
-    known: tuple[pa.BinaryArray, pa.BinaryArray] | None = part.derived.get(what)
-    if known is None:
-        known = _all_ends(part, fields, first=True), _all_ends(part, fields, first=False)
+    cache_key = (_part_ends, *(((k.descending, k.nulls_first), t, n) for k, t, n in fields))
+    ends: tuple[pa.BinaryArray, pa.BinaryArray] | None = part.derived.get(cache_key)
+    if ends is None:
+        ends = _all_ends(part, fields, first=True), _all_ends(part, fields, first=False)
         if part.num_files <= MANY:
-            part.derived[what] = known
-    return known
+            part.derived[cache_key] = ends
+    return ends
 
 
 def _all_ends(part: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
-    found = [_encoded(piece, fields, first=first) for piece in part.pieces()]
-    return found[0] if len(found) == 1 else pa.concat_arrays(found)
+    keys = [_encoded(piece, fields, first=first) for piece in part.pieces()]
+    return keys[0] if len(keys) == 1 else pa.concat_arrays(keys)
 
 
 def _encoded(files: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
-    """An encoded key that no key of each file comes before, or after."""
-    known = np.ones(files.num_files, dtype=np.bool_)
+    """A lower or an upper bound for the encoded keys of each file."""
+    is_known = np.ones(files.num_files, dtype=np.bool_)
     arrays = []
     for key, kind, number in fields:
         values, mask = _ends(files, key, kind, number, first)
         arrays.append(values)
-        known &= mask
+        is_known &= mask
     keys = [key for key, _, _ in fields]
     batch = pa.RecordBatch.from_arrays(arrays, names=[output_name(key.column) for key in keys])
     encoded = EncodedKeys(batch, keys).to_array()
-    if known.all():
+    if is_known.all():
         return encoded
-    return pc.if_else(pa.array(known), encoded, pa.scalar(_BELOW if first else _ABOVE))
+    return pc.if_else(pa.array(is_known), encoded, pa.scalar(_BELOW if first else _ABOVE))
 
 
 def _ends(
     files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
 ) -> tuple[pa.Array, Mask]:
-    """The values of a key column that files begin or end with at most, and which are known."""
+    """The first or last value that a key column can have in each file,
+    and a mask of known values.
+    """
     count = files.num_files
     nothing = np.zeros(count, dtype=np.bool_)
     nulls = files.counts("nulls", number)
@@ -335,30 +338,30 @@ def _ends(
     if plain and not nulls.to_numpy().any():
         return original(bound, kind, end), np.ones(count, dtype=np.bool_)
     has_bound = ~_truth(bound.is_null())
-    known = has_bound.copy()
+    is_known = has_bound.copy()
     values = files.counts("values", number)
     all_null = nothing if values is None else _truth(pc.equal(nulls, values))
-    known |= all_null & ~has_bound
+    is_known |= all_null & ~has_bound
     if pt.is_floating(kind):
         nans = files.counts("nans", number)
         some_nan = nothing if nans is None else _truth(pc.greater(nans, 0))
         if wants_least:
             all_nan = some_nan & ~has_bound & ~all_null
-            known |= all_nan
+            is_known |= all_nan
             bound = pc.if_else(pa.array(all_nan), float("nan"), bound)
         else:
-            known = known | some_nan
-            known &= nothing if nans is None else _truth(nans.is_valid())
+            is_known = is_known | some_nan
+            is_known &= nothing if nans is None else _truth(nans.is_valid())
             bound = pc.if_else(pa.array(some_nan), float("nan"), bound)
     if key.nulls_first == first:
         some_null = _truth(pc.greater(nulls, 0))
-        known |= some_null
+        is_known |= some_null
         bound = pc.if_else(pa.array(some_null), pa.scalar(None, bound.type), bound)
-    known &= _truth(nulls.is_valid())
-    bound = pc.if_else(pa.array(known), bound, pa.scalar(None, bound.type))
-    return original(bound, kind, end), known
+    is_known &= _truth(nulls.is_valid())
+    bound = pc.if_else(pa.array(is_known), bound, pa.scalar(None, bound.type))
+    return original(bound, kind, end), is_known
 
 
 def _truth(array: pa.Array) -> Mask:
-    found: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,6 +1,6 @@
-"""Which files of a table can hold keys, as a function of some of its manifests.
+"""Finds the files that can hold some keys, from manifests or the plan index.
 
-One machine calls it for all of them; :mod:`nimblepy.spark.metadata` calls it in tasks.
+One machine calls it for all manifests; :mod:`nimblepy.spark.metadata` calls it in tasks.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ HOLDING = pa.schema(
 
 @dataclass(frozen=True)
 class KeysOf:
-    """Keys that are looked for in the statistics of files.
+    """Keys to compare with the statistics of files.
 
     Attributes:
         number: field id of the column.
-        values: ascending, each once.
+        values: distinct and ascending.
     """
 
     number: int
@@ -50,25 +50,27 @@ class KeysOf:
 
 
 def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
-    """Keys as they are looked for.
+    """Converts keys for the comparison with statistics.
 
     Raises:
-        InvalidArgumentError: there is no such column, or the keys are not of its type, or null.
+        InvalidArgumentError: the column does not exist, or a key is null or has the wrong type.
     """
-    found = resolve_column(schema, column)
-    if pa.types.is_nested(found.type):
-        raise InvalidArgumentError(f"files_for_keys: {column!r} is {found.type}, not one value")
+    key_column = resolve_column(schema, column)
+    if pa.types.is_nested(key_column.type):
+        raise InvalidArgumentError(
+            f"files_for_keys: {column!r} is {key_column.type}; expected single values"
+        )
     (given,) = read_keys(keys).columns_of([output_name(column)])
-    values, beyond = exact_keys(output_name(column), found.type, given)
-    if beyond is not None:  # what the type does not have is in no file
+    values, beyond = exact_keys(output_name(column), key_column.type, given)
+    if beyond is not None:  # A key that the type cannot represent is in no file.
         values = values.filter(pa.array(~beyond))
     if values.null_count:
         raise InvalidArgumentError(f"files_for_keys: {values.null_count} keys are null")
-    return KeysOf(field_id_at(schema, found.path), found.type, pc.unique(values))
+    return KeysOf(field_id_at(schema, key_column.path), key_column.type, pc.unique(values))
 
 
 def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:
-    """Of files those that can hold one of the keys, and how many of them."""
+    """The files that can hold at least one key, with the number of keys that each can hold."""
     values = SortedValues(keys.kind, keys.values)
     for part in parts:
         hits = key_hits(part, keys.number, values)
@@ -79,36 +81,36 @@ def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:
 
 
 def files_for_keys(metadata: ice.Metadata, manifests: Sequence[Manifest], keys: KeysOf) -> pa.Table:
-    """Of the files of some manifests those that can hold a key, ordered by path."""
+    """The files of some manifests that can hold a key, ordered by path."""
     parts, rest = indexed_files(metadata, metadata.head(), manifests)
-    found = [HOLDING.empty_table(), *holding(parts, keys)]
-    found += holding(ice.decoded(metadata, rest), keys)
-    return pa.concat_tables(found).sort_by("path").combine_chunks()
+    tables = [HOLDING.empty_table(), *holding(parts, keys)]
+    tables += holding(ice.decoded(metadata, rest), keys)
+    return pa.concat_tables(tables).sort_by("path").combine_chunks()
 
 
 def uncovered(metadata: ice.Metadata, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Those of some manifests that no part of the plan index covers."""
+    """The manifests that no part of the plan index covers."""
     return covered(parts_of(metadata, metadata.head()), manifests)[1]
 
 
 @dataclass(frozen=True)
 class MetadataFile:
-    """A version of a table's metadata, for processes that have no catalog. It pickles.
+    """A version of a table's metadata, for processes without a catalog. It can be pickled.
 
     Attributes:
-        properties: how its files are read.
+        properties: settings to read its files.
     """
 
     path: str
     properties: dict[str, str]
 
     def open(self) -> ice.Metadata:
-        """Cost: one read, unless the process has it."""
+        """Opens the metadata. Cost: one read, unless the process has it in memory."""
         return ice.metadata_at(self.path, self.properties)
 
 
 def data_manifests(metadata: ice.Metadata) -> list[Manifest]:
-    """Those of the newest snapshot that list files with rows."""
+    """The manifests of the newest snapshot that list data files."""
     head = metadata.head()
-    found = [] if head is None else metadata.manifests(head)
-    return [item for item in found if item.files and not item.deletes]
+    manifests = [] if head is None else metadata.manifests(head)
+    return [item for item in manifests if item.files and not item.deletes]

@@ -1,8 +1,7 @@
-"""The data files of a table and the rows that are deleted of them, as one source of rows.
+"""The data files of a table and their deleted rows, as one source of rows.
 
-Nothing in here knows how the files were found: a snapshot that was planned has them
-(:mod:`nimblepy.table.reading.fileset`), or a description that was sent
-(:mod:`nimblepy.table.reading.shipped`).
+The files come from the plan of a snapshot (:mod:`nimblepy.table.reading.fileset`) or from a
+description that another process sent (:mod:`nimblepy.table.reading.shipped`).
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.reading.deletes import deleted_rows, positions
 
-# Files of a set that answers from those that it has open without asking for each again.
+# Up to this many files, a set keeps references to its open files.
 _FEW_FILES = 512
-# Files that are opened before it is worth to look which of all open ones have left the table.
+# Files to open before it is worth checking which open files have left the table.
 _MANY_MORE = 32
 
 
@@ -52,7 +51,7 @@ class Member:
     """A data file of a snapshot.
 
     Attributes:
-        deletes: delete files that may name rows of it.
+        deletes: delete files that may list rows of this file.
     """
 
     entry: Entry
@@ -60,7 +59,7 @@ class Member:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Tells listings apart: other engines may list a path again, in a later snapshot."""
+        """Identifies a listing: another engine may list the same path again in a later snapshot."""
         return self.entry.file.path, self.entry.sequence
 
     @cached_property
@@ -73,32 +72,32 @@ class Member:
         return self.entry.file
 
     def gone(self) -> _core.RowBitmap | None:
-        """The rows that are gone; ``None``: none is. Cost: delete files are read once."""
+        """The deleted rows; ``None`` if no row is deleted. Cost: each delete file is read once."""
         return deleted_rows(self.file.path, self.deletes, self.delete_paths)
 
     def deleted(self) -> RowNumbers | None:
-        """The same rows, ascending."""
-        gone = self.gone()
-        return None if gone is None else gone.rows()
+        """The deleted rows, ascending."""
+        bitmap = self.gone()
+        return None if bitmap is None else bitmap.rows()
 
 
 def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
-    """A file that no manifest lists."""
+    """A member for a file that no manifest lists."""
     return Member(Entry(file=file, sequence=0, manifest="", raw=None), tuple(deletes))
 
 
 @dataclass(eq=False)
 class Reading:
-    """How the files of a table are read: what all its snapshots with one schema share.
+    """Settings to read the files of a table, shared by all snapshots with one schema.
 
     Attributes:
         schema: columns as they are read, with field ids.
         cluster_by: the order of rows in each file.
         primary_key: names of its columns.
-        defaults: what columns are read as in files that do not have them, by field id.
+        defaults: values of columns that a file does not have, by field id.
         specs: partition specs by number.
-        names: field ids by path, for files that have none.
-        indexes: what new files have, without keys.
+        names: field ids by path, for files without field ids.
+        indexes: the indexes of new files, without keys.
     """
 
     name: str
@@ -117,16 +116,16 @@ class Reading:
         self._left_open = 0
 
     def with_weights(self) -> Reading:
-        """The same files with the weights that rows of an OTree have as the last column."""
+        """The same settings with the weight of rows of an OTree as the last column."""
         if self._weighted is None:
             self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
         return self._weighted
 
     @property
     def io_stats(self) -> IoStats:
-        """What has been read of all files."""
-        found = self.open_files.io_stats
-        return found if self._weighted is None else found + self._weighted.io_stats
+        """Counts of all reads of files."""
+        stats = self.open_files.io_stats
+        return stats if self._weighted is None else stats + self._weighted.io_stats
 
     def reset_io_stats(self) -> None:
         self.open_files.reset_io_stats()
@@ -134,23 +133,23 @@ class Reading:
             self._weighted.reset_io_stats()
 
     def close(self) -> None:
-        """Lets go of open files."""
+        """Closes all files."""
         self.open_files.close()
         if self._weighted is not None:
             self._weighted.close()
 
     def child(self, file: DataFile, *, keep: bool = True) -> FixedRows:
-        """The rows of a file; with ``keep`` the file stays open for the next one who asks."""
+        """Opens the rows of a file. With ``keep``, later calls use the same open file."""
         return self.open_files.get(file.path, None, partial(self._open, file), keep=keep)
 
-    def close_unless(self, wanted: Callable[[list[str]], Iterable[bool]]) -> None:
-        """Closes files that are no longer wanted; ``wanted`` tells which of some paths are."""
-        self.open_files.close_unless(lambda keys: wanted([path for path, _ in keys]))
+    def close_unless(self, is_wanted: Callable[[list[str]], Iterable[bool]]) -> None:
+        """Closes all files except those for which ``is_wanted`` is true."""
+        self.open_files.close_unless(lambda keys: is_wanted([path for path, _ in keys]))
         if self._weighted is not None:
-            self._weighted.close_unless(wanted)
+            self._weighted.close_unless(is_wanted)
 
     def close_left(self, have: Callable[[list[str]], Iterable[bool]]) -> None:
-        """Closes files that have left the table; ``have`` tells which of some paths it has."""
+        """Closes files that have left the table. ``have`` tells which paths the table has."""
         self.close_unless(have)
         self._left_open = len(self.open_files)
 
@@ -176,21 +175,21 @@ class Reading:
             )
         if opened.num_rows != file.rows:
             raise CorruptFileError(
-                f"{path}: {opened.num_rows} rows, the table's metadata says {file.rows}"
+                f"{path}: {opened.num_rows} rows; the table's metadata says {file.rows}"
             )
         as_it_is = isinstance(opened, File) and fits_as_it_is(opened.schema, self.schema)
         if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
-        # Not of `self`, which keeps the file open: the two would keep each other alive.
+        # Must not refer to `self`, which keeps the file open: that would be a reference cycle.
         constants, defaults = self._constants(file), self.defaults
 
         def missing(column: pa.Field, place: str) -> pa.Scalar:
             number = field_id_of(column)
-            known = constants.get(number) if number is not None else None
-            if known is None and number is not None:
-                known = defaults.get(number)
-            return pa.scalar(None, column.type) if known is None else known
+            value = constants.get(number) if number is not None else None
+            if value is None and number is not None:
+                value = defaults.get(number)
+            return pa.scalar(None, column.type) if value is None else value
 
         have = opened.schema
         if self.names and not has_field_ids(have):
@@ -198,27 +197,27 @@ class Reading:
         return MappedRows(opened, self.schema, keys, missing, have)
 
     def _finds_key(self, opened: FixedRows) -> bool:
-        """Whether the file has an index that answers for the primary key."""
-        wanted = list(self.primary_key)
-        return not wanted or any(
-            set(wanted) == {k.column for k in info.columns[: len(wanted)]}
-            and (info.kind != "hash" or len(info.columns) == len(wanted))
+        """Whether the file has an index that answers lookups by primary key."""
+        key = list(self.primary_key)
+        return not key or any(
+            set(key) == {k.column for k in info.columns[: len(key)]}
+            and (info.kind != "hash" or len(info.columns) == len(key))
             for info in opened.indexes
         )
 
     def _constants(self, file: DataFile) -> dict[int, pa.Scalar]:
-        """Values of columns that are the same in the whole file, by field id."""
-        found = {}
+        """Partition values that hold for all rows of the file, by field id."""
+        values = {}
         by_id = {field_id_of(item): item.type for item in self.schema}
         for item, value in zip(self.specs(file.spec_id), file.partition, strict=True):
             kind = by_id.get(item.source_id)
             if item.transform == "identity" and kind is not None:
-                found[item.source_id] = constant(kind, value)
-        return found
+                values[item.source_id] = constant(kind, value)
+        return values
 
 
 class MemberRows(FilesSource):
-    """The rows of some data files of a table, without those that are deleted of them."""
+    """The rows of some data files of a table, without their deleted rows."""
 
     kind = "table"
 
@@ -231,7 +230,7 @@ class MemberRows(FilesSource):
     @property
     @abstractmethod
     def members(self) -> Sequence[Member]:
-        """The files in the order in which they are read."""
+        """The files in reading order."""
 
     @abstractmethod
     def part(self, files: Sequence[int]) -> MemberRows:
@@ -269,8 +268,8 @@ class MemberRows(FilesSource):
         before = np.zeros(len(self.members) + 1, dtype=np.int64)
         counts = []
         for i, member in enumerate(self.members):
-            gone = self.deleted(i)
-            counts.append(member.file.rows - (0 if gone is None else len(gone)))
+            deleted = self.deleted(i)
+            counts.append(member.file.rows - (0 if deleted is None else len(deleted)))
         np.cumsum(counts, out=before[1:])
         return before
 
@@ -279,20 +278,20 @@ class MemberRows(FilesSource):
         return self._live_rows
 
     def child(self, file: int) -> FixedRows:
-        known = self._children.get(file)
-        if known is None:
-            known = self.reading.child(self.members[file].file, keep=not self.is_past)
-            if self.num_files <= _FEW_FILES:  # they stay open as long as this does
+        rows = self._children.get(file)
+        if rows is None:
+            rows = self.reading.child(self.members[file].file, keep=not self.is_past)
+            if self.num_files <= _FEW_FILES:  # Keeps the files open as long as this object exists.
                 if not self._children:
                     self.reading.open_files.holders.add(self)
-                self._children[file] = known
-            return known
+                self._children[file] = rows
+            return rows
         self.reading.open_files.check_open()
-        return known
+        return rows
 
     @property
     def is_past(self) -> bool:
-        """Whether the handle that these rows are of has moved on: then no file is kept open."""
+        """Whether the handle has moved to another version. Then no file is kept open."""
         return False
 
     def release(self) -> None:
@@ -302,17 +301,17 @@ class MemberRows(FilesSource):
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:
             member = self.members[file]
-            gone = member.gone()
-            if gone is not None and gone.last >= member.file.rows:
+            deleted = member.gone()
+            if deleted is not None and deleted.last >= member.file.rows:
                 raise CorruptFileError(
-                    f"{member.file.path}: row {gone.last} is deleted, but there are "
-                    f"{member.file.rows}"
+                    f"{member.file.path}: row {deleted.last} is deleted, but the file has "
+                    f"{member.file.rows} rows"
                 )
-            self._deleted[file] = gone
+            self._deleted[file] = deleted
         return self._deleted[file]
 
     def prepare(self, files: Sequence[int]) -> None:
-        """Opens files of a store, and reads what is deleted of them, all at once."""
+        """Opens files of a store and reads their delete files, all at once."""
         if not self._distant:
             return
         unknown = [self.members[i] for i in files if i not in self._deleted]
@@ -326,7 +325,7 @@ class MemberRows(FilesSource):
 
     @cached_property
     def _distant(self) -> bool:
-        """Whether the files lie in a store; those of a table lie in one place."""
+        """Whether the files are in a store. All files of a table are in one place."""
         return bool(len(self.members)) and is_uri(readable_path(self.members[0].file.path))
 
     def stored_rows(self, file: int) -> int:
@@ -336,19 +335,19 @@ class MemberRows(FilesSource):
         return self.members[file].file.path
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """The files that are asked: path, rows, bytes and deleted rows of each."""
-        found: list[dict[str, str | int]] = []
+        """Path, rows, bytes and deleted rows of each file that is read."""
+        details: list[dict[str, str | int]] = []
         for number in files:
-            file, gone = self.members[number].file, self.deleted(number)
-            found.append(
+            file, deleted = self.members[number].file, self.deleted(number)
+            details.append(
                 {
                     "path": file.path,
                     "rows": file.rows,
                     "bytes": file.bytes,
-                    "deleted_rows": 0 if gone is None else len(gone),
+                    "deleted_rows": 0 if deleted is None else len(deleted),
                 }
             )
-        return ("files", tuple(found)), ("files opened", len(found))
+        return ("files", tuple(details)), ("files opened", len(details))
 
     def for_filter(self, filter: Filter) -> MemberRows:
         return self
@@ -377,7 +376,7 @@ class MemberRows(FilesSource):
 
 
 class SomeRows(MemberRows):
-    """Rows of files that were named, or that another process has planned."""
+    """Rows of given files, or of files that another process planned."""
 
     def __init__(
         self, reading: Reading, members: Sequence[Member], bounds: FileBounds | None = None

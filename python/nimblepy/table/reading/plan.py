@@ -1,4 +1,4 @@
-"""From a snapshot to the files that have its rows, and what is deleted of each."""
+"""Plans a snapshot: finds its data files and the delete files of each."""
 
 from __future__ import annotations
 
@@ -30,15 +30,19 @@ from nimblepy.table.reading import plan_index
 from nimblepy.table.reading.deletes import check_readable, forget_deletes
 from nimblepy.table.reading.members import Member
 
-# Descriptions of files that a list of them keeps.
+# Number of file descriptions that a list of files caches.
 _KEPT_MEMBERS = 4096
 
 
 class Members(Sequence[Member]):
-    """Data files of a snapshot; each is described when it is asked for. Thread-safe."""
+    """Data files of a snapshot, described on access. Thread-safe."""
 
     def __init__(self, files: Selection, deletes: Callable[[Entry], tuple[DataFile, ...]]) -> None:
-        """``deletes`` gives the delete files that may name rows of a file."""
+        """Makes a list of data files.
+
+        Args:
+            deletes: returns the delete files that may list rows of a file.
+        """
         self.files = files
         self._deletes = deletes
         self._known: dict[int, Member] = {}
@@ -58,32 +62,32 @@ class Members(Sequence[Member]):
         if not -len(self) <= at < len(self):
             raise IndexError(at)
         at = int(at) % len(self)
-        known = self._known.get(at)
-        if known is None:
+        member = self._known.get(at)
+        if member is None:
             if len(self._known) >= _KEPT_MEMBERS:
                 self._known.clear()
             entry = self.files.entry(at)
-            known = self._known[at] = Member(entry, self._deletes(entry))
-        return known
+            member = self._known[at] = Member(entry, self._deletes(entry))
+        return member
 
     def have(self, paths: Sequence[str]) -> Mask:
-        """Which of some paths are those of files in here."""
-        asked = pa.array(paths, pa.string())
+        """Which of some paths are paths of these files."""
+        given = pa.array(paths, pa.string())
         parts = [part.paths for part in self.files.parts if len(part.paths)]
-        found = pc.is_in(asked, value_set=pa.chunked_array(parts, pa.string()))
-        return np.asarray(found.to_numpy(zero_copy_only=False))
+        is_member = pc.is_in(given, value_set=pa.chunked_array(parts, pa.string()))
+        return np.asarray(is_member.to_numpy(zero_copy_only=False))
 
     def take(self, order: Numbers | Sequence[int]) -> Members:
-        """Some of them, by place."""
+        """The files at some positions."""
         return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
 
     def beside(self, part: FileColumns) -> Members:
-        """These, then files that no snapshot has yet."""
+        """These files, followed by files that no snapshot has yet."""
         return Members(self.files.beside(part), self._deletes)
 
 
 def clear_caches() -> None:
-    """Forgets what was read of manifests and delete files, so that it is read again."""
+    """Clears the caches of manifests and delete files."""
     ice.forget_manifests()
     forget_deletes()
     plan_index.clear_cache()
@@ -93,31 +97,31 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def explains_missing_files(method: Method) -> Method:
-    """Has a method raise ``self.missing(error)`` in place of a FileNotFoundError."""
+    """Makes a method raise ``self.missing(error)`` instead of FileNotFoundError."""
 
     @functools.wraps(method)
     def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         except FileNotFoundError as error:
-            found = self.missing(error)
-            if found is error:
+            explanation = self.missing(error)
+            if explanation is error:
                 raise
-            raise found from error
+            raise explanation from error
 
     return cast(Method, explained)
 
 
 class SnapshotPlan:
-    """The files of one snapshot, read as far as they are asked for.
+    """The files of one snapshot, read on demand.
 
-    If a file is missing since the snapshot has expired, a StaleFileError says so.
+    If a file is missing because the snapshot has expired, methods raise StaleFileError.
 
     Attributes:
-        is_past: whether the handle that it is of has moved on.
+        is_past: whether the handle has moved to another snapshot.
 
-    Cost: the manifest list when it is first needed, then each manifest once in a process, of
-        those whose partitions may match.
+    Cost: one read of the manifest list, then one read per process of each manifest whose partitions
+    can match.
     """
 
     def __init__(
@@ -127,7 +131,11 @@ class SnapshotPlan:
         schema_id: int | None,
         reload: Callable[[], ice.Metadata] | None = None,
     ) -> None:
-        """``reload`` gives the newest metadata, by which a missing file is explained."""
+        """Makes a plan that reads nothing yet.
+
+        Args:
+            reload: returns the newest metadata, which explains missing files.
+        """
         self._metadata = self._statistics = metadata
         self._snapshot = snapshot
         self._schema_id = schema_id
@@ -138,10 +146,10 @@ class SnapshotPlan:
 
     @property
     def manifests(self) -> list[Manifest]:
-        """Those with live files."""
+        """Manifests with live files."""
         if self._manifests is None:
-            found = [] if self._snapshot is None else self._listed(self._snapshot)
-            self._manifests = [item for item in found if item.files]
+            manifests = [] if self._snapshot is None else self._listed(self._snapshot)
+            self._manifests = [item for item in manifests if item.files]
         return self._manifests
 
     @explains_missing_files
@@ -149,14 +157,14 @@ class SnapshotPlan:
         return self._metadata.manifests(snapshot)
 
     def missing(self, error: FileNotFoundError) -> OSError:
-        """What a file that is not there means: the snapshot has expired, or the file is lost."""
+        """Explains a missing file: the snapshot has expired, or the file is lost."""
         if self._reload is None or self._snapshot is None:
             return error
         name, number = ".".join(self._metadata.name), self._snapshot.id
         try:
             newest = self._reload()
         except (InvalidArgumentError, OSError):
-            return error  # the table was dropped, or nothing can be known
+            return error  # The table was dropped, or the catalog cannot be reached.
         if newest.uuid != self._metadata.uuid:
             return error
         if newest.snapshot(number) is None:
@@ -177,12 +185,12 @@ class SnapshotPlan:
 
     @property
     def metadata_reads(self) -> int:
-        """Metadata files that were read for this version of the table so far."""
+        """Number of metadata files that were read for this version of the table."""
         return self._metadata.reads
 
     @property
     def is_complete(self) -> bool:
-        """All manifests have been read."""
+        """Whether all manifests have been read."""
         return self._all is not None
 
     @explains_missing_files
@@ -194,10 +202,10 @@ class SnapshotPlan:
             return self._all.take(np.flatnonzero(self.matches(self._all, conjuncts)))
         pruner = ice.Pruner(self._metadata, conjuncts, self._schema_id) if conjuncts else None
         files = self._selected(pruner)
-        found = Members(files, self._deletes_of if len(files) else lambda _: ())
+        members = Members(files, self._deletes_of if len(files) else lambda _: ())
         if pruner is None:
-            self._all = found
-        return found
+            self._all = members
+        return members
 
     def _selected(self, pruner: ice.Pruner | None) -> Selection:
         parts: list[FileColumns] = []
@@ -208,52 +216,52 @@ class SnapshotPlan:
         answering, others = plan_index.answered(self._metadata, index, waiting)
         if pruner is not None:
             others = pruner.manifests(others)
-        # They are wanted next, where there are files; waiting for them then would cost a round.
+        # Start to load the delete manifests now: waiting for them later would cost a round.
         beside = (others or any(answering)) and self._metadata.distant
         deletes = [item for item in self.manifests if item.deletes] if beside else []
-        found = ice.decoded(self._metadata, [*others, *deletes])
+        decoded = ice.decoded(self._metadata, [*others, *deletes])
         indexed, unread = plan_index.files_of(self._metadata, index, answering, pruner)
         parts += indexed
         rows += [np.arange(part.num_files, dtype=np.int32) for part in indexed]
         if unread:
-            found = itertools.chain(ice.decoded(self._metadata, unread), found)
-        for part in itertools.islice(found, len(unread) + len(others)):
+            decoded = itertools.chain(ice.decoded(self._metadata, unread), decoded)
+        for part in itertools.islice(decoded, len(unread) + len(others)):
             left = np.arange(part.num_files) if pruner is None else _left(part, pruner)
             if len(left):
                 parts.append(part)
                 rows.append(left)
         if parts:
-            for _ in found:  # those of deletes are kept for when they are asked for
+            for _ in decoded:  # Keeps the delete manifests for later.
                 pass
         return Selection.of(parts, rows)
 
     def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
-        """Which of some files may have rows for which all ``conjuncts`` are true."""
+        """Which files may have rows for which all ``conjuncts`` are true."""
         pruner = ice.Pruner(self._metadata, conjuncts, self._schema_id)
         masks = [_mask(part, pruner) for part in members.files.parts]
-        found: Mask = members.files.gather(masks, np.bool_)
-        return found
+        mask: Mask = members.files.gather(masks, np.bool_)
+        return mask
 
     @cached_property
     def _deletes_of(self) -> Callable[[Entry], tuple[DataFile, ...]]:
         return _Deletes(self.delete_files()).of
 
     def deletes_of(self, entry: Entry) -> tuple[DataFile, ...]:
-        """The delete files of the snapshot that may name rows of a file."""
+        """The delete files of the snapshot that may list rows of a file."""
         return self._deletes_of(entry)
 
     def whole(self, members: Members, filter: Node) -> Mask:
-        """Of which of some files all rows pass, as their statistics prove."""
+        """Which files have only passing rows, as their statistics prove."""
         proof = ice.Proof(self._metadata, filter, self._schema_id)
         if not proof.possible:
             return np.zeros(len(members), dtype=np.bool_)
         masks = [proof.whole(part) for part in members.files.parts]
-        found: Mask = members.files.gather(masks, np.bool_)
-        return found
+        mask: Mask = members.files.gather(masks, np.bool_)
+        return mask
 
     @cached_property
     def distinct_values(self) -> dict[int, Distinct]:
-        """About how many different values columns have, by field id, where statistics say it."""
+        """Estimated distinct counts of columns, by field id, if the table has statistics."""
         return ice.distinct_values(self._statistics, self._snapshot)
 
     def learn(self, newest: ice.Metadata) -> None:
@@ -265,18 +273,18 @@ class SnapshotPlan:
     def delete_files(self) -> list[Entry]:
         """All delete files of the snapshot."""
         name = ".".join(self._metadata.name)
-        found = []
+        entries = []
         manifests = [manifest for manifest in self.manifests if manifest.deletes]
         for part in ice.decoded(self._metadata, manifests):
-            found += [part.entry(i) for i in range(part.num_files)]
-        for entry in found:
+            entries += [part.entry(i) for i in range(part.num_files)]
+        for entry in entries:
             check_readable(entry.file, name)
-        return found
+        return entries
 
 
 def _mask(part: FileColumns, pruner: ice.Pruner) -> Mask:
-    found = partition_passes(part, pruner.partition_test(part.spec_id))
-    return found & may_match(part, pruner.metrics_test) if found.any() else found
+    mask = partition_passes(part, pruner.partition_test(part.spec_id))
+    return mask & may_match(part, pruner.metrics_test) if mask.any() else mask
 
 
 def _left(part: FileColumns, pruner: ice.Pruner) -> Numbers:
@@ -284,7 +292,7 @@ def _left(part: FileColumns, pruner: ice.Pruner) -> Numbers:
 
 
 class _Deletes:
-    """Which delete files may name rows of a data file."""
+    """Finds the delete files that may list rows of a data file."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._one: dict[bytes, list[Entry]] = {}
@@ -299,8 +307,8 @@ class _Deletes:
 
     def of(self, entry: Entry) -> tuple[DataFile, ...]:
         path, sequence = entry.file.path.encode(), entry.sequence
-        found = [item.file for item in self._one.get(path, ()) if item.sequence >= sequence]
+        deletes = [item.file for item in self._one.get(path, ()) if item.sequence >= sequence]
         for lower, upper, deleted_at, file in self._many:
             if deleted_at >= sequence and lower <= path and (upper is None or path <= upper):
-                found.append(file)
-        return tuple(found)
+                deletes.append(file)
+        return tuple(deletes)

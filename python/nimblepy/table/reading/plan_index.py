@@ -1,10 +1,12 @@
-"""The plan index: what the manifests of a snapshot say of its data files, as nimble files.
+"""The plan index: the content of manifests about data files, stored in nimble files.
 
-It is derived, and may be missing, damaged or old: which files are live is what the manifest list
-says. A row counts if its manifest is in the list; manifests that no part of the index covers are
-read themselves. The newest snapshot's summary names the parts, and so does that of every later
-commit. Each part describes other manifests, and is several times as large as the next, so that a
-file that is added is written a few times, however many there are.
+It is derived data, and may be missing, damaged or old. The manifest list decides which files are
+live: a row counts if its manifest is in the list. Manifests that no part of the index covers are
+read themselves.
+
+The summary of a snapshot names the parts of the index, and later commits copy it. Each part
+describes other manifests, and is several times larger than the next part. So an entry is rewritten
+only a few times, whatever the number of files.
 """
 
 from __future__ import annotations
@@ -58,14 +60,14 @@ from nimblepy.table.iceberg.pruning import (
 
 _HEADER = "nimblepy.plan-index"
 _VERSION = 1
-# Indexes that a process keeps open.
+# Number of parts that a process keeps open.
 _KEPT = 16
-# Files that are described together.
+# Number of files that are described together.
 _WINDOW = 64
-# A part is at least so many times as large as the next one; and there are at most so many.
+# A part has at least this many times the files of the next part, and this many parts may exist.
 _RATIO = 4
 _MOST_PARTS = 4
-# Snapshots before one that are asked for an index, where another engine has committed since.
+# Snapshots before the current one that are searched for an index, if another engine committed.
 _MOST_BEFORE = 100
 _BASE = ("path", "format", "rows", "bytes", "sequence", "sort_order")
 _SHORT: dict[str, str] = {"lower": "l", "upper": "u", "values": "v", "nulls": "n", "nans": "a"}
@@ -76,10 +78,10 @@ _SHORT: dict[str, str] = {"lower": "l", "upper": "u", "values": "v", "nulls": "n
 
 @dataclass(frozen=True)
 class Layout:
-    """What is kept of the files of a table.
+    """The columns of a plan index.
 
     Attributes:
-        columns: field ids of its columns that have statistics, with their types.
+        columns: field ids of the table's columns with statistics, with their types.
         partitions: fields of each partition spec: field ids and types of their values.
         order: field id of the first column of the cluster key.
     """
@@ -90,13 +92,13 @@ class Layout:
 
 
 def layout_of(metadata: ice.Metadata) -> Layout:
-    """Of the columns that a table has now."""
+    """The layout for the current columns of a table."""
     columns = metadata.leaf_types()
     return Layout(columns, metadata.partition_types(), metadata.first_cluster_id())
 
 
 def index_rows(files: FileColumns, layout: Layout) -> pa.Table:
-    """A row for each of some files, with all of the layout's columns."""
+    """A row for each file, with all columns of the layout."""
     count = files.num_files
     made: dict[str, pa.Array] = {"spec": pa.array(np.full(count, files.spec_id, np.int32))}
     places = {number: i for i, (number, _) in enumerate(layout.partitions[files.spec_id])}
@@ -138,10 +140,10 @@ def clustered(rows: pa.Table, layout: Layout) -> pa.Array:
 def write_index(
     metadata: ice.Metadata, layout: Layout, rows: pa.Table, manifests: Sequence[Manifest]
 ) -> str:
-    """Writes an index, and returns where it lies.
+    """Writes a part of the index and returns its path.
 
     Args:
-        rows: as :func:`index_rows` makes them, with ``manifest``, which counts ``manifests``.
+        rows: rows from :func:`index_rows`, with a column ``manifest``, an index into ``manifests``.
     """
     path = metadata.blob_path(f"plan-{uuid.uuid4()}.nimble")
     complete = [name for name in rows.column_names if not _has_gaps(rows.column(name))]
@@ -171,7 +173,7 @@ def write_index(
 
 
 def _per_manifest(numbers: Numbers, rows: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """Files of each manifest, and rows of these."""
+    """Number of files, and of rows in them, of each manifest."""
     sums = np.zeros(count, dtype=np.int64)
     np.add.at(sums, numbers, rows)
     return np.bincount(numbers, minlength=count), sums
@@ -184,22 +186,22 @@ def _has_gaps(column: pa.ChunkedArray) -> bool:
 
 
 def _partition_fields(layout: Layout) -> dict[int, pa.DataType]:
-    """Of all specs, by field id."""
+    """Partition fields of all specs, by field id."""
     return {number: kind for fields in layout.partitions.values() for number, kind in fields}
 
 
 def _kept(kind: pa.DataType) -> pa.DataType:
-    """The type by which values are kept, which is compared as they are."""
-    wanted = storage(kind)
-    if pt.is_boolean(wanted):
+    """The stored type of a column, which compares like the column's type."""
+    kept = storage(kind)
+    if pt.is_boolean(kept):
         return pa.uint8()
-    return pa.decimal128(38, wanted.scale) if pt.is_decimal(wanted) else wanted
+    return pa.decimal128(38, kept.scale) if pt.is_decimal(kept) else kept
 
 
 # ------------------------------------------------------------------ reading one
 
 
-# Columns of every part that are never null, with their types.
+# Columns that every part has and that are never null, with their types.
 _ALWAYS = {
     "spec": pa.int32(),
     "manifest": pa.int32(),
@@ -212,16 +214,17 @@ _ALWAYS = {
 
 
 class IndexPart:
-    """An open file of a plan index.
+    """An open part of a plan index.
 
     Attributes:
-        manifests: by path, those that it describes: number, files, partition spec, rows.
+        manifests: number, files, partition spec and rows of each manifest, by path.
     """
 
     def __init__(self, path: str, table: str) -> None:
-        """
+        """Opens a part.
+
         Raises:
-            OSError, NimbleError, ValueError: it cannot be used.
+            OSError, NimbleError, ValueError: the file cannot be used.
         """
         self.path = path
         self.file: File = open_file(readable_path(path))
@@ -233,29 +236,29 @@ class IndexPart:
             for i, (path, files, spec, rows) in enumerate(header["manifests"])
         }
         self.complete = frozenset(header["complete"])
-        if sum(known[1] for known in self.manifests.values()) != self.file.num_rows:
-            raise ValueError(f"{path}: its rows are not those that it says it has")
+        if sum(info[1] for info in self.manifests.values()) != self.file.num_rows:
+            raise ValueError(f"{path}: the number of rows differs from its metadata")
         self.names = frozenset(self.file.schema.names)
         wrong = [n for n, kind in _ALWAYS.items() if self.file.schema.field(n).type != kind]
         if wrong:
             raise ValueError(f"{path}: the columns {wrong} have other types")
 
     def covers(self, manifest: Manifest) -> bool:
-        """Whether all live files of a manifest are rows of it."""
-        known = self.manifests.get(manifest.path)
-        said = manifest.files, manifest.spec_id, manifest.rows
-        return known is not None and known[1:] == said
+        """Whether the part has a row for each live file of a manifest."""
+        stored = self.manifests.get(manifest.path)
+        listed = manifest.files, manifest.spec_id, manifest.rows
+        return stored is not None and stored[1:] == listed
 
     def files(
         self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
     ) -> list[IndexFiles]:
-        """The live files of some manifests that it covers, by partition spec.
+        """The live files of some covered manifests, by partition spec.
 
         Raises:
-            OSError, NimbleError: it cannot be read, or is not what it says it is.
+            OSError, NimbleError: the part cannot be read, or its content is wrong.
 
-        Cost: of columns that are tested, the blocks whose zone maps do not rule them out; of those
-            that describe a file, what is left.
+        Cost: of tested columns, the blocks that zone maps do not exclude; of the other columns, the
+        rows of matching files.
         """
         try:
             return self._files(manifests, metadata, pruner)
@@ -265,7 +268,7 @@ class IndexPart:
     def _files(
         self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
     ) -> list[IndexFiles]:
-        found = []
+        parts = []
         live = np.zeros(len(self.manifests), dtype=np.bool_)
         for manifest in manifests:
             live[self.manifests[manifest.path][0]] = True
@@ -294,18 +297,20 @@ class IndexPart:
             part = part.narrowed(keep)
             if part.num_files:
                 part.describe()
-                found.append(part)
+                parts.append(part)
         if pruner is None:
-            self._check(found, manifests)
-            for part in found:
+            self._check(parts, manifests)
+            for part in parts:
                 part.release()
-        return found
+        return parts
 
-    def _check(self, found: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
-        """All files of some manifests are what their list says: so many, with so many rows."""
+    def _check(self, parts: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
+        """Raises unless the files and rows of each manifest are as many
+        as the manifest list says.
+        """
         count = len(self.manifests)
         files, rows = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        for part in found:
+        for part in parts:
             more, sums = _per_manifest(part.manifest_numbers, part.rows, count)
             files += more
             rows += sums
@@ -313,14 +318,14 @@ class IndexPart:
             at = self.manifests[item.path][0]
             if (files[at], rows[at]) != (item.files, item.rows):
                 raise CorruptFileError(
-                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}, whose "
-                    f"list says {item.files} with {item.rows}"
+                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}; the "
+                    f"manifest list says {item.files} with {item.rows}"
                 )
 
     def _expression(
         self, test: Test, fields: list[tuple[int, pa.DataType]] | None
     ) -> pc.Expression | None:
-        """What zone maps are asked; ``None``: nothing."""
+        """The expression for zone maps; ``None`` if they cannot help."""
         match test:
             case Both(left, right, either):
                 first, second = self._expression(left, fields), self._expression(right, fields)
@@ -358,19 +363,19 @@ class IndexPart:
             return None
         values = [_scalar(value, leaf.kind) for value in leaf.values]
         least, most = _ends(values) if self._can_ask(leaf, lower) else (None, None)
-        found = []
+        tests = []
         if least is None:
             return None
         if leaf.op in ("==", "<", "<=", "in") and lower in self.complete:
-            found.append(pc.field(lower) < most if leaf.op == "<" else pc.field(lower) <= most)
+            tests.append(pc.field(lower) < most if leaf.op == "<" else pc.field(lower) <= most)
         if leaf.op in ("==", ">", ">=", "in") and upper in self.complete:
-            found.append(pc.field(upper) > least if leaf.op == ">" else pc.field(upper) >= least)
-        if len(found) == 2:
-            return found[0] & found[1]
-        return found[0] if found else None
+            tests.append(pc.field(upper) > least if leaf.op == ">" else pc.field(upper) >= least)
+        if len(tests) == 2:
+            return tests[0] & tests[1]
+        return tests[0] if tests else None
 
     def _can_ask(self, leaf: Leaf, name: str) -> bool:
-        """Whether a column has the type of the values; it may have been widened since."""
+        """Whether a column has the type of the values. The type may have been widened since."""
         kind = storage(leaf.kind)
         plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_binary(kind)
         return plain and name in self.names and self.file.schema.field(name).type == kind
@@ -386,7 +391,7 @@ def _ends(values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 class IndexFiles(FileColumns):
-    """Some files of one partition spec, by their rows in a plan index; columns when asked for."""
+    """Some files of one partition spec, by their rows in a part. Columns are read on demand."""
 
     def __init__(
         self,
@@ -403,7 +408,7 @@ class IndexFiles(FileColumns):
         self._columns = columns or {}
         self._count = rows.num_rows
         self._described = (*_BASE, *(f"p{number}" for number, _ in fields))
-        # The first file of those that were described last, and these.
+        # The first file of the last window of described files, and the window.
         self._window: tuple[int, list[dict[str, Any]]] = -1, []
         self.derived = {}
 
@@ -412,7 +417,7 @@ class IndexFiles(FileColumns):
         return self._count
 
     def narrowed(self, keep: Mask) -> IndexFiles:
-        """Those files alone."""
+        """The files that ``keep`` selects."""
         if keep.all():
             return self
         rows = RowSet(self._rows.expand().begin[keep])
@@ -421,16 +426,16 @@ class IndexFiles(FileColumns):
         return IndexFiles(self._index, self.spec_id, self._fields, rows, kept)
 
     def describe(self) -> None:
-        """Reads what describes the files, unless they are so many that few are asked for at a time.
+        """Reads the columns that describe files, unless there are too many files.
 
         Raises:
-            OSError, NimbleError: it cannot be read.
+            OSError, NimbleError: the part cannot be read.
         """
         if self._count <= MANY:
             self.load(self._described)
 
     def release(self) -> None:
-        """Forgets what was read, of very many files."""
+        """Drops the columns, if there are very many files."""
         if self._count > MANY:
             self._columns.clear()
 
@@ -444,36 +449,36 @@ class IndexFiles(FileColumns):
             yield IndexFiles(self._index, self.spec_id, self._fields, rows)
 
     def load(self, names: Sequence[str]) -> None:
-        """Reads columns in one go.
+        """Reads several columns together.
 
         Raises:
             OSError, NimbleError: they cannot be read.
         """
         missing = tuple(name for name in names if name not in self._columns)
         if missing:
-            # Others may look through those that are there.
+            # Copy: another thread may iterate over the old dictionary.
             self._columns = {**self._columns, **self._read(self._rows, missing)}
 
     def _read(self, rows: RowSet, names: tuple[str, ...]) -> dict[str, pa.Array]:
-        found = self._index.file.current.read(rows, names)
+        table = self._index.file.current.read(rows, names)
         made = {}
         for name in names:
-            column = found.column(name)
+            column = table.column(name)
             whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
             if name in _ALWAYS and whole.null_count:
-                raise CorruptFileError(f"{self._index.path}: files without {name!r}")
+                raise CorruptFileError(f"{self._index.path}: null in column {name!r}")
             made[name] = whole
         return made
 
     def column(self, name: str) -> pa.Array:
-        known = self._columns.get(name)
-        if known is None:
-            known = self._read(self._rows, (name,))[name]
-            self._columns = {**self._columns, name: known}
-        return known
+        column = self._columns.get(name)
+        if column is None:
+            column = self._read(self._rows, (name,))[name]
+            self._columns = {**self._columns, name: column}
+        return column
 
     def _known(self, name: str) -> pa.Array | None:
-        """A column of statistics; one that cannot be read says nothing."""
+        """A column of statistics; ``None`` if it cannot be read."""
         if name not in self._index.names:
             return None
         try:
@@ -508,14 +513,14 @@ class IndexFiles(FileColumns):
 
     @property
     def manifest_numbers(self) -> Numbers:
-        found = _numbers(self.column("manifest"))
-        if len(found) and not 0 <= found.min() <= found.max() < len(self._index.manifests):
-            raise CorruptFileError(f"{self._index.path}: files of a manifest that it has not")
-        return found
+        numbers = _numbers(self.column("manifest"))
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._index.manifests):
+            raise CorruptFileError(f"{self._index.path}: files of an unknown manifest")
+        return numbers
 
     @property
     def manifest_paths(self) -> list[str]:
-        """Of the manifests that the numbers mean."""
+        """The manifests that the numbers stand for."""
         return list(self._index.manifests)
 
     @property
@@ -530,8 +535,8 @@ class IndexFiles(FileColumns):
         return self._known(f"{_SHORT[what]}{number}")
 
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        found = self._known(f"{_SHORT[end]}{number}")
-        return None if found is None else _compared(found, kind)
+        bounds = self._known(f"{_SHORT[end]}{number}")
+        return None if bounds is None else _compared(bounds, kind)
 
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
         return _compared(self.column(f"p{self._fields[place][0]}"), kind)
@@ -546,7 +551,7 @@ class IndexFiles(FileColumns):
                     if what in ("lower", "upper"):
                         value = stored_bytes(self._index.file.schema.field(name).type, value)
                     metrics[what][int(name[1:])] = value
-        found = DataFile(
+        data_file = DataFile(
             path=row["path"],
             format=row["format"].upper(),
             rows=row["rows"],
@@ -556,44 +561,44 @@ class IndexFiles(FileColumns):
             metrics=Metrics(**metrics),
             sort_order_id=row["sort_order"],
         )
-        return Entry(found, row["sequence"], "")
+        return Entry(data_file, row["sequence"], "")
 
     def _row(self, file: int) -> dict[str, Any]:
-        """All that is known of one file. Those next to it, which may follow, are read with it."""
+        """All columns of one file. Reads a window of neighbouring files together."""
         first, rows = self._window
         if not first <= file < first + len(rows):
             first = file - file % _WINDOW
             places = RowSet(self._rows.expand().begin[first : first + _WINDOW])
-            there = self._columns
-            names = [n for n in self._index.file.schema.names if n not in there]
+            columns = self._columns
+            names = [n for n in self._index.file.schema.names if n not in columns]
             try:
                 read = self._read(places, tuple(names))
             except (OSError, NimbleError):
-                # Statistics that cannot be read are not known.
+                # Statistics that cannot be read count as unknown.
                 read = self._read(places, tuple(n for n in self._described if n in names))
-            known = {n: c.slice(first, _WINDOW) for n, c in there.items()}
-            rows = pa.table(known | read).to_pylist()
+            cached = {n: c.slice(first, _WINDOW) for n, c in columns.items()}
+            rows = pa.table(cached | read).to_pylist()
             self._window = first, rows
         return rows[file - first]
 
 
 def _numbers(column: pa.Array) -> Numbers:
-    found: Numbers = column.to_numpy(zero_copy_only=False)
-    return found
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _compared(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As values of a type are compared, which may be wider than when the index was made."""
-    wanted = storage(kind)
-    if pt.is_boolean(wanted):
+    """Values in the type in which they are compared, which may be wider than in the index."""
+    compared = storage(kind)
+    if pt.is_boolean(compared):
         return values
-    if pt.is_decimal(wanted):
-        return values.cast(pa.decimal256(76, wanted.scale))
-    return values if values.type == wanted else values.cast(wanted)
+    if pt.is_decimal(compared):
+        return values.cast(pa.decimal256(76, compared.scale))
+    return values if values.type == compared else values.cast(compared)
 
 
 def python_value(value: Any, kind: pa.DataType) -> Any:
-    """A value of the index as Iceberg keeps it in memory."""
+    """A value of the index as Iceberg represents it in memory."""
     if value is None:
         return None
     if pt.is_boolean(kind):
@@ -601,12 +606,12 @@ def python_value(value: Any, kind: pa.DataType) -> Any:
     return value.decode() if pt.is_string(kind) else value
 
 
-# What is raised where a part cannot be opened.
+# Errors that mean a part cannot be used.
 _UNUSABLE: tuple[type[Exception], ...] = (NimbleError, *BAD_BYTES)
 
 
 class _Parts:
-    """Open parts by path; ``None``: one that cannot be used. Thread-safe."""
+    """Open parts by path; ``None`` marks a part that cannot be used. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, IndexPart | None] = OrderedDict()
@@ -622,14 +627,14 @@ class _Parts:
                 self._known.move_to_end(path)
                 return self._known[path]
         try:
-            found: IndexPart | None = IndexPart(path, table)
+            part: IndexPart | None = IndexPart(path, table)
         except _UNUSABLE:
-            found = None
+            part = None
         with self._lock:
-            self._known[path] = found
+            self._known[path] = part
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        return found
+        return part
 
     def forget(self, path: str) -> None:
         with self._lock:
@@ -640,24 +645,24 @@ _parts = _Parts()
 
 
 def clear_cache() -> None:
-    """Forgets open indexes."""
+    """Closes all open parts."""
     global _parts
     _parts = _Parts()
 
 
 def named_parts(metadata: ice.Metadata, snapshot: Snapshot) -> list[str]:
-    """Where the parts of the plan index lie that a snapshot names."""
+    """The paths of the parts that a snapshot's summary names."""
     names = snapshot.summary.get(PLAN_INDEX, "").split(",")
     return [metadata.blob_path(name) for name in names if name and "/" not in name]
 
 
 def summary_of(paths: Sequence[str]) -> str:
-    """What the summary of a snapshot says of its parts."""
+    """The summary entries that name some parts."""
     return ",".join(path.rpartition("/")[2] for path in paths)
 
 
 def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
-    """Where the plan index of a snapshot, or the last one before it, lies."""
+    """The paths of the plan index of a snapshot, or of the last snapshot before it that has one."""
     for i, one in enumerate(metadata.ancestors(snapshot)):
         if PLAN_INDEX in one.summary:
             return named_parts(metadata, one)
@@ -667,23 +672,25 @@ def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
 
 
 def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPart]:
-    """The parts of the plan index of a snapshot that can be used, the largest first."""
+    """The usable parts of the plan index of a snapshot, the largest first."""
     return asked_for(metadata, snapshot)()
 
 
 def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[], list[IndexPart]]:
-    """Gives what :func:`parts_of` does; parts in a store are being opened when this returns."""
+    """Starts to open the parts of a snapshot. The result waits and returns them, as
+    :func:`parts_of`.
+    """
 
     def opened(path: str) -> IndexPart | None:
         return _parts.get(path, metadata.uuid)
 
     paths = paths_of(metadata, snapshot)
-    asked = at_once(opened, paths, openers()) if metadata.distant else map(opened, paths)
+    opening = at_once(opened, paths, openers()) if metadata.distant else map(opened, paths)
 
     def parts() -> list[IndexPart]:
-        found = [part for part in asked if part is not None]
-        metadata.reads += len(found)
-        return sorted(found, key=lambda part: -part.file.num_rows)
+        usable = [part for part in opening if part is not None]
+        metadata.reads += len(usable)
+        return sorted(usable, key=lambda part: -part.file.num_rows)
 
     return parts
 
@@ -691,26 +698,26 @@ def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[],
 def covered(
     parts: Sequence[IndexPart], manifests: Sequence[Manifest]
 ) -> tuple[list[list[Manifest]], list[Manifest]]:
-    """Which manifests each part is to answer for, and those that none covers."""
-    found: list[list[Manifest]] = [[] for _ in parts]
+    """The manifests that each part answers for, and the manifests that no part covers."""
+    by_part: list[list[Manifest]] = [[] for _ in parts]
     rest = []
     for manifest in manifests:
-        for part, mine in zip(parts, found, strict=True):
+        for part, part_manifests in zip(parts, by_part, strict=True):
             if part.covers(manifest):
-                mine.append(manifest)
+                part_manifests.append(manifest)
                 break
         else:
             rest.append(manifest)
-    return found, rest
+    return by_part, rest
 
 
 def answered(
     metadata: ice.Metadata, parts: Sequence[IndexPart], manifests: Sequence[Manifest]
 ) -> tuple[list[list[Manifest]], list[Manifest]]:
-    """As :func:`covered`, of manifests whose partitions have types that are known."""
-    known = metadata.partition_types() if parts else {}
-    found, rest = covered(parts, [item for item in manifests if item.spec_id in known])
-    return found, [*(item for item in manifests if item.spec_id not in known), *rest]
+    """As :func:`covered`, only for manifests whose partition types are known."""
+    types = metadata.partition_types() if parts else {}
+    by_part, rest = covered(parts, [item for item in manifests if item.spec_id in types])
+    return by_part, [*(item for item in manifests if item.spec_id not in types), *rest]
 
 
 def files_of(
@@ -719,36 +726,36 @@ def files_of(
     answering: Sequence[list[Manifest]],
     pruner: ice.Pruner | None,
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Files of the manifests that each part answers for; manifests of parts that are damaged."""
-    found: list[IndexFiles] = []
+    """Files of the manifests that each part covers, and the manifests of damaged parts."""
+    files: list[IndexFiles] = []
     rest: list[Manifest] = []
-    for part, mine in zip(parts, answering, strict=True):
-        if mine:
+    for part, part_manifests in zip(parts, answering, strict=True):
+        if part_manifests:
             try:
-                found += part.files(mine, metadata, pruner)
+                files += part.files(part_manifests, metadata, pruner)
             except (OSError, NimbleError):
                 _parts.forget(part.path)
-                rest += mine
-    return found, rest
+                rest += part_manifests
+    return files, rest
 
 
 def indexed_files(
     metadata: ice.Metadata, snapshot: Snapshot | None, manifests: Sequence[Manifest]
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Files of some manifests as far as the index has them, and the manifests that it has not."""
+    """Files of some manifests from the index, and the manifests that the index does not have."""
     parts = parts_of(metadata, snapshot)
     answering, rest = answered(metadata, parts, manifests)
-    found, unread = files_of(metadata, parts, answering, None)
-    return found, [*rest, *unread]
+    files, unread = files_of(metadata, parts, answering, None)
+    return files, [*rest, *unread]
 
 
 def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> list[bool]:
-    """Which parts are written anew together with new files.
+    """Chooses the parts to rewrite together with new files.
 
     Args:
         parts: the largest first.
-        live: files of each part that count.
-        new: files that no part has.
+        live: live files of each part.
+        new: number of files that no part has.
     """
     dead = [2 * count < part.file.num_rows for part, count in zip(parts, live, strict=True)]
     total = new + sum(count for count, is_dead in zip(live, dead, strict=True) if is_dead)
@@ -758,14 +765,14 @@ def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> l
 
 
 def tail(sizes: Sequence[int], new: int, most: int) -> int:
-    """How many of the smallest parts are written again together with what is new.
+    """How many of the smallest parts to rewrite together with new files.
 
-    What is left is several times as large as what comes after it, so that what is added is written
-    a few times before it is as large as the rest.
+    Each remaining part is several times larger than the next, so an entry is rewritten only a few
+    times.
 
     Args:
         sizes: descending.
-        most: parts that may be left.
+        most: maximum number of remaining parts.
     """
     merged = 0
     while merged < len(sizes):
@@ -778,7 +785,7 @@ def tail(sizes: Sequence[int], new: int, most: int) -> int:
 
 
 def stored_bytes_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
-    """Bytes of an index."""
+    """Total bytes of an index."""
     total = 0
     for path in paths_of(metadata, snapshot):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Samples of tables: by the weights that rows of an OTree have, and drawn where there are none."""
+"""Samples of tables: by the weights of an OTree's rows, or by random draws for other files."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from nimblepy.table.reading.members import Member, Reading
 from nimblepy.table.reading.plan import Members
 
 _BATCH_ROWS = 1 << 16
-# How the rows of a file are taken.
+# How to select rows of a file.
 Taking: TypeAlias = Literal["weights", "all", "draws"]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Weights of the rows that are taken: from ``begin`` as many as ``count``, in a circle."""
+    """A range of weights on a circle: ``count`` weights from ``begin``."""
 
     begin: int
     count: int
 
     @classmethod
     def of(cls, fraction: float, seed: int | None) -> Window:
-        """Without a seed the rows of lowest weight, which the fewest files have."""
+        """Without a seed, the lowest weights, which the fewest files have."""
         count = min(WEIGHTS, max(0, round(fraction * WEIGHTS)))
         begin = 0
         if seed is not None:
@@ -57,21 +57,21 @@ class Window:
         return [(a + LEAST_WEIGHT, b + LEAST_WEIGHT) for a, b in parts if b > a]
 
     def meets(self, least: Numbers, most: Numbers) -> Mask:
-        """Where weights between these, both included, may be taken."""
-        found = np.zeros(len(least), np.bool_)
+        """Which files with these bounds of weights may have weights in the window."""
+        mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
-            found |= (a <= most) & (least < b)
-        return found
+            mask |= (a <= most) & (least < b)
+        return mask
 
     def holds(self, least: Numbers, most: Numbers) -> Mask:
-        """Where all weights between these are taken."""
-        found = np.zeros(len(least), np.bool_)
+        """Which files with these bounds of weights have all weights in the window."""
+        mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
-            found |= (a <= least) & (most < b)
-        return found
+            mask |= (a <= least) & (most < b)
+        return mask
 
     def node(self, schema: pa.Schema) -> Node:
-        """The test of a row's weight."""
+        """The test of a row's weight, as a filter."""
         column = f'"{WEIGHT}"'
         tests = [f"({column} >= {a} AND {column} <= {b - 1})" for a, b in self.ranges]
         return parse_filter(" OR ".join(tests) or "FALSE", schema).node
@@ -79,14 +79,14 @@ class Window:
 
 @dataclass(frozen=True)
 class SamplePlan:
-    """The files of a sample, and which of their rows are taken; rows are read file by file.
+    """The files of a sample, and how to select their rows.
 
     Attributes:
         fraction: the probability of each row.
-        window: the weights of the rows that are taken.
-        seed: of the draws of rows that have no weights.
-        members: files some of whose rows may be taken.
-        taking: by which rows of each are taken: their weights, draws, or not at all because all
+        window: the weights of selected rows.
+        seed: seed of the draws for rows without weights.
+        members: files that may have selected rows.
+        taking: how to select the rows of each file: by weight, by draws, or all rows because all
             their weights are in the window.
     """
 
@@ -105,31 +105,31 @@ class SamplePlan:
         *,
         threads: int = 0,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file that are taken and pass.
+        """Yields the selected rows of one file that pass the filter.
 
         Args:
-            columns: those of the result; ``None``: all of the table.
+            columns: columns of the result; ``None`` means all columns of the table.
         """
         member, taking, reading = self.members[file], self.taking[file], self.reading
         parsed = None if filter is None else parse_filter(filter, reading.schema)
-        wanted = columns
+        read_columns = columns
         if taking == "weights":
-            if wanted is None:
-                wanted = tuple((name,) for name in reading.schema.names)
+            if read_columns is None:
+                read_columns = tuple((name,) for name in reading.schema.names)
             reading = reading.with_weights()
             test = self.window.node(reading.schema)
             node = test if parsed is None else all_of(parsed.node, test)
             parsed = make_filter(node, reading.schema)
-        child, gone = reading.child(member.file), member.deleted()
-        rows = child.all_rows() if gone is None else child.all_rows().minus(RowSet(gone))
+        child, deleted = reading.child(member.file), member.deleted()
+        rows = child.all_rows() if deleted is None else child.all_rows().minus(RowSet(deleted))
         if taking == "draws":
             rows = rows.pick(self._drawn(member, rows.num_rows))
         yield from child.scan_batches(
-            Where(parsed, rows), wanted, batch_rows=_BATCH_ROWS, threads=threads
+            Where(parsed, rows), read_columns, batch_rows=_BATCH_ROWS, threads=threads
         )
 
     def _drawn(self, member: Member, rows: int) -> RowNumbers:
-        """Which live rows of a file are taken, by a generator of its own."""
+        """Draws live rows of a file, with a generator of its own."""
         name = hashlib.sha256(member.file.path.encode()).digest()
         seed = None if self.seed is None else [self.seed, *name[:16]]
         drawn = np.random.default_rng(seed).random(rows) < self.fraction
@@ -139,10 +139,10 @@ class SamplePlan:
 def plan_sample(
     rows: FileSet, cubes: Blocks, fraction: float, seed: int | None, filter: Filter
 ) -> SamplePlan:
-    """Which rows of which files are taken, each with the same probability.
+    """Plans a sample in which each row has the same probability.
 
     Args:
-        cubes: those of the files, as far as they are known.
+        cubes: the known cubes of the files.
     """
     seed = generator_seed(seed)
     parsed = None if filter is None else parse_filter(filter, rows.schema)
@@ -165,19 +165,21 @@ def sample(
     """Rows drawn at random, each with the same probability.
 
     Args:
-        cubes: those of the files, as far as they are known.
+        cubes: the known cubes of the files.
     """
     names = column_names(columns)
     schema = rows.projected(names)
     plan = plan_sample(rows, cubes, fraction, seed, filter)
-    found = (batch for file in range(len(plan.members)) for batch in plan.read(file, filter, names))
+    batches = (
+        batch for file in range(len(plan.members)) for batch in plan.read(file, filter, names)
+    )
     if not len(schema):
-        return pa.Table.from_batches([rows_without_columns(sum(b.num_rows for b in found))])
-    return pa.Table.from_batches((batch.cast(schema) for batch in found), schema=schema)
+        return pa.Table.from_batches([rows_without_columns(sum(b.num_rows for b in batches))])
+    return pa.Table.from_batches((batch.cast(schema) for batch in batches), schema=schema)
 
 
 def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Blocks, Blocks]:
-    """The cubes of files, and of these those that no blob has, from the footers of the files."""
+    """All known cubes of files, and those that no blob has and that were read from file footers."""
 
     def footer(number: int) -> Mapping[str, Any] | None:
         opened = _opened(reading.child(members[number].file))
@@ -190,26 +192,26 @@ def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Bloc
 def _taken(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
 ) -> tuple[Members, list[Taking]]:
-    """The files some of whose rows may be taken: first those with weights, then the others."""
+    """The files that may have selected rows: first files with weights, then the others."""
     paths = members.files.paths
     numbers = cubes.find(paths)
     if len(numbers) and int(numbers.min()) < 0:
         cubes, _ = known_cubes(members, by_weight, cubes)
         numbers = cubes.find(paths)
     ends = cubes.weights_at(numbers)
-    known = (numbers >= 0) & window.meets(*ends)
+    weighted = (numbers >= 0) & window.meets(*ends)
     whole = (numbers >= 0) & window.holds(*ends)
     drawn = np.zeros(len(members), np.bool_)
     for i in np.flatnonzero(numbers < 0).tolist():
-        mine = known if _has_weights(by_weight.child(members[i].file)) else drawn
-        mine[i] = True
-    taking: list[Taking] = ["all" if all_of_it else "weights" for all_of_it in whole[known]]
+        mask = weighted if _has_weights(by_weight.child(members[i].file)) else drawn
+        mask[i] = True
+    taking: list[Taking] = ["all" if all_of_it else "weights" for all_of_it in whole[weighted]]
     taking += ["draws"] * int(drawn.sum())
-    return members.take(np.append(np.flatnonzero(known), np.flatnonzero(drawn))), taking
+    return members.take(np.append(np.flatnonzero(weighted), np.flatnonzero(drawn))), taking
 
 
 def _opened(child: FixedRows) -> FixedRows:
-    """The file itself, as it is stored."""
+    """The file in its stored form."""
     return child.child if isinstance(child, MappedRows) else child
 
 

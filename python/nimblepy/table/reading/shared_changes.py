@@ -1,4 +1,4 @@
-"""Changes between snapshots that several processes read, each some of them."""
+"""Divides the changes between snapshots among several processes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nimblepy.table.reading.fileset import reading_of
 from nimblepy.table.reading.holding import MetadataFile
 from nimblepy.table.reading.members import Reading
 
-# Files that a snapshot added, for each share of it; and its most shares.
+# Files that a snapshot added per share, and the maximum number of shares of a snapshot.
 _FILES_OF_SHARE = 8
 _MOST_SHARES = 64
 
 
 @dataclass(frozen=True)
 class WantedChanges:
-    """The changes that some snapshots made.
+    """The changes of some snapshots.
 
     Attributes:
-        schema_id: of the columns.
+        schema_id: schema of the columns.
         snapshots: oldest first.
-        columns: those that are read.
-        schema: of the changes.
+        columns: columns to read.
+        schema: schema of the changes.
     """
 
     metadata: ice.Metadata
@@ -39,29 +39,29 @@ class WantedChanges:
     schema: pa.Schema
 
     def reader(self) -> pa.RecordBatchReader:
-        """All of them, snapshot by snapshot."""
+        """All changes, snapshot by snapshot."""
         batches = changes(self.metadata, self.reading, self.snapshots, self.columns, self.schema)
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def shares(self) -> list[ChangesShare]:
-        """Shares that have all of them together, oldest first. Cost: none."""
+        """Divides the changes into shares, oldest first. Cost: no reads."""
         file = MetadataFile(self.metadata.metadata_file, self.metadata.io_properties)
-        found = []
+        shares = []
         for snapshot in self.snapshots:
             many = (snapshot.figure("added-data-files") or 0) // _FILES_OF_SHARE
             count = min(max(many, 1), _MOST_SHARES)
             for i in range(count):
                 share = (snapshot.id, (i, count))
-                found.append(ChangesShare(file, self.schema_id, *share, self.columns, self.schema))
-        return found
+                shares.append(ChangesShare(file, self.schema_id, *share, self.columns, self.schema))
+        return shares
 
 
 @dataclass(frozen=True)
 class ChangesShare:
-    """Some of the changes that one snapshot made. It pickles.
+    """A part of the changes of one snapshot. It can be pickled.
 
     Attributes:
-        share: (i, n): which of how many.
+        share: (i, n): the i-th of n shares.
     """
 
     file: MetadataFile
@@ -72,12 +72,12 @@ class ChangesShare:
     schema: pa.Schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows.
+        """Yields the rows.
 
         Raises:
-            FileNotFoundError: the snapshot expired meanwhile.
+            FileNotFoundError: the snapshot has expired.
 
-        Cost: as of :func:`changes`; every share of a snapshot reads its manifests.
+        Cost: as :func:`changes`; every share reads the manifests of its snapshot.
         """
         metadata = self.file.open()
         snapshot = metadata.snapshot(self.snapshot)

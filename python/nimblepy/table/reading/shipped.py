@@ -1,7 +1,8 @@
-"""Files of a table as text: what processes tell each other of them, without pickles.
+"""Describes files of a table as text, so that processes exchange them without pickles.
 
-Whoever writes files describes them to the process that commits; whoever plans a snapshot describes
-its files to the processes that read them. Those need neither the catalog nor the metadata.
+A process that writes files describes them to the process that commits. A process that plans a
+snapshot describes its files to the processes that read them. These need neither the catalog nor the
+metadata.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _BOUNDS = ("lower", "upper")
 
 
 def files_as_text(files: Sequence[DataFile]) -> str:
-    """Files with all that manifests say of them."""
+    """Serializes files with their manifest entries."""
     return json.dumps(
         [
             _plain_file(file)
@@ -47,10 +48,10 @@ def files_as_text(files: Sequence[DataFile]) -> str:
 
 
 def files_of_text(text: str) -> list[DataFile]:
-    """The files of :func:`files_as_text`.
+    """Parses the result of :func:`files_as_text`.
 
     Raises:
-        InvalidArgumentError: the text is none of its results.
+        InvalidArgumentError: the text is not such a result.
     """
     try:
         return [
@@ -107,16 +108,16 @@ def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
 
 
 def _metrics(item: Mapping[str, Any]) -> Metrics:
-    found: dict[str, Any] = {
+    metrics: dict[str, Any] = {
         name: {int(k): int(v) for k, v in item[name].items()} for name in _COUNTS
     }
     for name in _BOUNDS:
-        found[name] = {int(k): _octets(v) for k, v in item[name].items()}
-    return Metrics(**found)
+        metrics[name] = {int(k): _octets(v) for k, v in item[name].items()}
+    return Metrics(**metrics)
 
 
 def _plain_value(value: Any) -> Any:
-    """The value of a partition field; what JSON has not, as a list of its kind and a text."""
+    """A partition value for JSON. Types that JSON does not have become [kind, text]."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, bytes):
@@ -127,7 +128,9 @@ def _plain_value(value: Any) -> Any:
         return ["uuid", value.hex]
     if isinstance(value, float):
         return ["float", value.hex()]
-    raise InvalidArgumentError(f"partition value {value!r}: {type(value).__name__} has no text")
+    raise InvalidArgumentError(
+        f"partition value {value!r}: {type(value).__name__} cannot be stored as text"
+    )
 
 
 _KINDS: dict[str, Callable[[str], Any]] = {
@@ -156,7 +159,9 @@ def _octets(text: str) -> bytes:
 
 
 def rows_as_text(rows: MemberRows) -> str:
-    """Which files have rows, and how they are read. Cost: the snapshot is planned."""
+    """Serializes the files of some rows and the settings to read them. Cost: the snapshot is
+    planned.
+    """
     reading = rows.reading
     deletes: dict[str, int] = {}
     described: list[dict[str, Any]] = []
@@ -195,13 +200,13 @@ def rows_as_text(rows: MemberRows) -> str:
 
 
 def rows_of_text(text: str) -> SomeRows:
-    """The rows of :func:`rows_as_text`; no file is opened.
+    """Parses the result of :func:`rows_as_text` without opening a file.
 
     Raises:
-        InvalidArgumentError: the text is none of its results.
+        InvalidArgumentError: the text is not such a result.
     """
     try:
-        found = json.loads(text)
+        description = json.loads(text)
         specs = {
             int(number): [
                 PartitionField(
@@ -209,29 +214,29 @@ def rows_of_text(text: str) -> SomeRows:
                 )
                 for source, number_, name, how in items
             ]
-            for number, items in found["specs"].items()
+            for number, items in description["specs"].items()
         }
         reading = Reading(
-            name=str(found["name"]),
-            schema=pa.ipc.read_schema(pa.py_buffer(_octets(found["schema"]))),
-            cluster_by=unpack_sort_keys(found["cluster_by"]),
-            primary_key=tuple(map(str, found["primary_key"])),
-            defaults=_unpacked_defaults(found["defaults"]),
+            name=str(description["name"]),
+            schema=pa.ipc.read_schema(pa.py_buffer(_octets(description["schema"]))),
+            cluster_by=unpack_sort_keys(description["cluster_by"]),
+            primary_key=tuple(map(str, description["primary_key"])),
+            defaults=_unpacked_defaults(description["defaults"]),
             specs=specs.__getitem__,
-            names={tuple(map(str, path)): int(number) for path, number in found["names"]},
+            names={tuple(map(str, path)): int(number) for path, number in description["names"]},
             indexes=[
                 IndexInfo(kind=str(kind), columns=unpack_sort_keys(keys), size_bytes=0, num_keys=0)
-                for kind, keys in found["indexes"]
+                for kind, keys in description["indexes"]
             ],
         )
-        deletes = [_file(item, Metrics()) for item in found["deletes"]]
+        deletes = [_file(item, Metrics()) for item in description["deletes"]]
         members = [
             member_of(_file(item, Metrics()), [deletes[int(at)] for at in item["deletes"]])
-            for item in found["files"]
+            for item in description["files"]
         ]
         bounds = None
-        if found["bounds"] is not None:
-            lower, upper = ([_octets(key) for key in keys] for keys in found["bounds"])
+        if description["bounds"] is not None:
+            lower, upper = ([_octets(key) for key in keys] for keys in description["bounds"])
             if not len(lower) == len(upper) == len(members):
                 raise ValueError("bounds of other files")
             bounds = FileBounds(pa.array(lower, pa.binary()), pa.array(upper, pa.binary()))
@@ -241,7 +246,7 @@ def rows_of_text(text: str) -> SomeRows:
 
 
 def pickled(rows: MemberRows) -> tuple[Callable[[str], SomeRows], tuple[str]]:
-    """What ``__reduce__`` gives for rows: they pickle as their description."""
+    """The result of ``__reduce__`` for rows, which are pickled as their description."""
     return rows_of_text, (rows_as_text(rows),)
 
 
