@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import nimblepy as nb
@@ -322,6 +322,7 @@ def test_order_of_values_is_kept() -> None:
         assert len(np.unique((found * 64).astype(int))) > 50
 
 
+@example([0.0, 5e-324, 1.0], [0.5])
 @given(
     st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=40, unique=True),
     st.lists(st.floats(), min_size=1, max_size=60),

@@ -270,14 +270,16 @@ def _spread(count: int) -> Places:
 
 def interpolated(numbers: Floats, knots: Floats, ranks: Floats) -> Floats:
     """Computes ``np.interp``, faster for many numbers."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
         widths = np.diff(knots)
-    if len(numbers) < MANY or not len(widths) or not np.isfinite(widths).all():
+        slopes = np.diff(ranks) / widths  # infinite where knots are denormal neighbours
+    finite = np.isfinite(widths).all() and np.isfinite(slopes).all()
+    if len(numbers) < MANY or not len(widths) or not finite:
         return np.interp(numbers, knots, ranks)
     with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN
         at = _segments(numbers, knots[1:-1])
         results: Floats = numbers - knots[at]
-        results *= (np.diff(ranks) / widths)[at]
+        results *= slopes[at]
         results += ranks[at]
         np.clip(results, ranks[0], ranks[-1], out=results)
     return results
