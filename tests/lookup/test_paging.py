@@ -209,7 +209,7 @@ def test_a_float_beside_a_decimal_is_refused(tmp_path: Path, key: Any) -> None:
     with nb.open(tmp_path / "f.nimble") as file:
         assert file.lookup(np.array([0.5])).num_rows == 1
         for ask in (lambda: file.lookup([key]), lambda: file.count(np.array([key]))):
-            with pytest.raises(nb.InvalidArgumentError, match="no value of column"):
+            with pytest.raises(nb.InvalidArgumentError, match="cannot be converted to column"):
                 ask()
-        with pytest.raises(nb.InvalidArgumentError, match="no value of column"):
+        with pytest.raises(nb.InvalidArgumentError, match="cannot be converted to column"):
             file.prefix(key)

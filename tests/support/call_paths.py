@@ -1,8 +1,8 @@
 """The functions of nimblepy that a call runs before it first calls the core.
 
-    path = path_to_core(lambda: file.scan(filter="k > 3").to_table())
-    assert len(path.functions) <= 20
-    assert path.reentered == []
+path = path_to_core(lambda: file.scan(filter="k > 3").to_table())
+assert len(path.functions) <= 20
+assert path.reentered == []
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def test_presorted_rows_are_verified(lake: nb.Catalog) -> None:
     ("data", "message"),
     [
         (pa.table({"id": [1], "y": [1]}), "unknown column 'y'; the table has id"),
-        (pa.table({"id": ["a"]}), "column 'id' is string, the table has int64"),
+        (pa.table({"id": ["a"]}), "column 'id' is string; the table has int64"),
         (pa.table({"x": [1.0]}), "'id' is missing"),
         (pa.table({"id": pa.array([None], pa.int64())}), "must have values, but has 1 nulls"),
         (pa.table({"id": [1], "x": ["z"]}), "column 'x' is string"),

@@ -231,7 +231,7 @@ def test_tables_that_cannot_be(
         (pa.duration("s"), "duration"),
         (pa.null(), "null"),
         (pa.struct([]), "without fields"),
-        (pa.list_(pa.struct([("x", pa.uint64())])), r"column 'c'.element.x is uint64"),
+        (pa.list_(pa.struct([("x", pa.uint64())])), r"column 'c'.element.x has type uint64"),
         (pa.decimal256(50, 2), "38 digits"),
     ],
 )

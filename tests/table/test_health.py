@@ -373,7 +373,7 @@ def test_a_file_that_cannot_be_removed(lake: nb.Catalog) -> None:
     os.remove(path)
     os.mkdir(path)
     for _ in range(2):
-        with pytest.raises(OSError, match="could not be removed, which the next call finds again"):
+        with pytest.raises(OSError, match="could not be removed; the next call tries again"):
             table.expire(keep=1)
         assert table.refresh().snapshots().num_rows == 1
         table.overwrite(_rows(0))

@@ -88,7 +88,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
             "format": member.file.format,
             "rows": member.file.rows,
             "bytes": member.file.bytes,
-            "deleted": 0 if (gone := member.gone()) is None else len(gone),
+            "deleted": 0 if (gone := member.deleted_bitmap()) is None else len(gone),
             "partition": ", ".join(
                 shown_value(field.transform, kinds.get(field.source_id), value)
                 for field, value in zip(

@@ -1,1 +1,1 @@
-"""What a column is: paths, types, sort keys, exact values."""
+"""Columns: paths, types, sort keys and exact values."""

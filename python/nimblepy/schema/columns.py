@@ -1,8 +1,8 @@
-"""Finds columns: a column is a path of names, from a top-level column down into structs.
+"""Finds columns. A column is a path of names, from a top-level column down into structs.
 
-A path is never joined to text and split again: names may hold dots themselves, so that the field
-``b`` of the struct ``a`` and a column named ``a.b`` are different columns of one file. Text that a
-caller writes is resolved once, here; the core is told the positions of the path's fields.
+Paths are never joined to text and split again, because names may contain dots: the field ``b`` of
+the struct ``a`` and the column ``a.b`` are different columns. This module resolves text from
+callers once, and passes positions to the core.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nimblepy.schema.names import ColumnName, Path, show_path
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A top-level column, or a field inside structs, with its type as the file declares it.
+    """A top-level column, or a field inside structs, with its type in the file.
 
     Attributes:
-        path: its names, from the top-level column downwards.
-        steps: the same as positions among the fields of the schema and of each struct.
+        path: names from the top-level column downwards.
+        steps: the same path as positions in the schema and in each struct.
     """
 
     path: Path
@@ -34,12 +34,12 @@ class Column:
 
     @property
     def name(self) -> str:
-        """The dotted path, as it is written in ``columns=`` and ``on=``."""
+        """The dotted path, as in ``columns=`` and ``on=``."""
         return ".".join(self.path)
 
     @property
     def value_type(self) -> pa.DataType:
-        """The type of one value, once dictionaries and runs are looked through."""
+        """The type of one value, without dictionaries and run-end encoding."""
         return value_type(self.type)
 
     def __str__(self) -> str:
@@ -47,10 +47,10 @@ class Column:
 
 
 def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
-    """The column that ``name`` means in ``columns=``, in ``on=`` and in ``pc.field``.
+    """Resolves a name in ``columns=``, ``on=`` or ``pc.field``.
 
-    A top-level column whose name is the whole text wins; otherwise dots separate struct fields,
-    and the longest name that fits is taken at each step.
+    If a top-level column has the whole text as its name, it wins. Otherwise dots separate struct
+    fields, and each step takes the longest name that fits.
 
     Args:
         schema: schema of the file.
@@ -74,15 +74,15 @@ def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
 def resolve_sql(
     schema: pa.Schema, parts: Sequence[str], *, quoted: bool, sides: Sequence[str] = ()
 ) -> Column:
-    """The column that names with dots between them mean in SQL, where a dot leads into a struct.
+    """Resolves a dotted name in SQL, where a dot leads into a struct.
 
-    Where no struct has such a field, the dots may belong to a name. Case tells columns apart only
-    where more than one has the name.
+    If no struct has such a field, the dots may belong to a name. Case matters only if several
+    columns have the same name in different case.
 
     Args:
-        quoted: the names stand in quotes, so that their dots do not separate anything.
-        sides: structs whose fields may be named without the struct if only one of them has it. A
-            name that begins with that of a side is always a field of that side.
+        quoted: the names are quoted, so their dots do not separate anything.
+        sides: structs whose fields may be named without the struct if only one of them has the
+            field. A name that begins with a side is always a field of that side.
 
     Raises:
         InvalidArgumentError: there is no such column, or more than one.
@@ -93,7 +93,7 @@ def resolve_sql(
     steps = _find_exact(schema, path) if quoted else _find(schema, list(parts), longest_first=False)
     if steps is not None:
         return column_at(schema, steps)
-    folded = [known for known in column_paths(schema) if _folds(known, path)]
+    folded = [candidate for candidate in column_paths(schema) if _folds(candidate, path)]
     if len(folded) != 1:
         shown = show_path(path) if quoted else ".".join(path)
         raise _UnknownColumn(unknown_column_message(schema, shown))
@@ -101,35 +101,35 @@ def resolve_sql(
 
 
 def _of_one_side(schema: pa.Schema, path: Path, quoted: bool, sides: Sequence[str]) -> Column:
-    """The column that a name without its side means."""
-    found: list[Column] = []
+    """Resolves a name without its side."""
+    columns: list[Column] = []
     fields = [(at, field) for at, field in enumerate(schema) if field.name in sides]
     for at, field in fields:
         with contextlib.suppress(_UnknownColumn):
             column = resolve_sql(pa.schema(list(field.type)), path, quoted=quoted)
-            found.append(Column((field.name, *column.path), column.type, (at, *column.steps)))
+            columns.append(Column((field.name, *column.path), column.type, (at, *column.steps)))
     shown = show_path(path) if quoted else ".".join(path)
-    if not found:
+    if not columns:
         raise _UnknownColumn(unknown_column_message(schema, shown))
-    if len(found) > 1:
-        names = [column.name for column in found]
+    if len(columns) > 1:
+        names = [column.name for column in columns]
         raise InvalidArgumentError(
             f"column {shown!r} is ambiguous: {' and '.join(sides)} have it; write "
             f"{' or '.join(names)}"
         )
-    return found[0]
+    return columns[0]
 
 
 class _UnknownColumn(InvalidArgumentError):
-    """There is no such column."""
+    """The column does not exist."""
 
 
-def _folds(known: Path, path: Path) -> bool:
-    return [name.casefold() for name in known] == [name.casefold() for name in path]
+def _folds(candidate: Path, path: Path) -> bool:
+    return [name.casefold() for name in candidate] == [name.casefold() for name in path]
 
 
 def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
-    """The column at the end of a path of positions, which is one of the schema's."""
+    """The column at a path of positions."""
     field = schema.field(steps[0])
     path = [field.name]
     for step in steps[1:]:
@@ -139,32 +139,33 @@ def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
 
 
 def key_name(schema: pa.Schema, column: Column) -> ColumnName:
-    """What a key calls a column: its dotted path, and the path itself where the text is another's.
-
-    One column has one such name, so that keys can be compared by their names.
+    """A unique name of a column for keys: its dotted path, or the path itself if the text is
+    ambiguous.
     """
     try:
-        found = resolve_column(schema, column.name)
-    except InvalidArgumentError:  # two columns have the name
+        by_name = resolve_column(schema, column.name)
+    except InvalidArgumentError:  # two columns have this name
         return column.path
-    return column.name if found.steps == column.steps else column.path
+    return column.name if by_name.steps == column.steps else column.path
 
 
 def unknown_column_message(schema: pa.Schema, name: str) -> str:
-    """Says that ``name`` is missing, with the closest names, or all of them when few."""
-    known = [show_path(path) for path in column_paths(schema)]
+    """An error message for a missing column, with the closest names, or with all names if there are
+    few.
+    """
+    paths = [show_path(path) for path in column_paths(schema)]
     column, *words = name.split() or [""]
-    if column in known and words and words[0].lower() in ("asc", "desc"):
+    if column in paths and words and words[0].lower() in ("asc", "desc"):
         down = ", descending=True" * (words[0].lower() == "desc")
         return f"unknown column {name!r}; did you mean nimblepy.SortKey({column!r}{down})?"
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
-    folded = [path for path in known if path.casefold() == name.casefold()]
-    # A field that is named without its struct.
-    fields = [path for path in known if path.casefold().endswith("." + name.casefold())]
+    close = get_close_matches(name, paths, n=3, cutoff=0.5)
+    folded = [path for path in paths if path.casefold() == name.casefold()]
+    # fields that match without their struct
+    fields = [path for path in paths if path.casefold().endswith("." + name.casefold())]
     hints = list(dict.fromkeys([*folded, *fields[:3], *close]))
     if hints:
         return f"unknown column {name!r}; did you mean {' or '.join(map(repr, hints))}?"
-    shown = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+    shown = ", ".join(map(repr, paths[:20])) + (", ..." if len(paths) > 20 else "")
     return f"unknown column {name!r}; there are {shown or 'no columns'}"
 
 
@@ -185,11 +186,11 @@ def column_paths(schema: pa.Schema) -> list[Path]:
 
 
 def _child(fields: pa.Schema | pa.StructType, name: str) -> int | None:
-    """Position of the field called ``name``; ``None`` when there is none, or more than one."""
-    found = fields.get_all_field_indices(name)
-    if len(found) > 1 and isinstance(fields, pa.Schema):
-        raise InvalidArgumentError(f"column {name!r} is ambiguous: the file has {len(found)}")
-    return found[0] if len(found) == 1 else None
+    """Position of the field called ``name``; ``None`` if there is none or more than one."""
+    positions = fields.get_all_field_indices(name)
+    if len(positions) > 1 and isinstance(fields, pa.Schema):
+        raise InvalidArgumentError(f"column {name!r} is ambiguous: the file has {len(positions)}")
+    return positions[0] if len(positions) == 1 else None
 
 
 def _find(

@@ -1,8 +1,7 @@
-"""Batches with the columns and types that a schema asks for.
+"""Converts batches to the columns and types of a schema.
 
-A conversion that keeps every value is made unasked: wider numbers, finer ticks, another way to
-write the same text, dictionary or not. Others are only made where the caller says so, and checked
-value by value.
+Conversions that keep every value are automatic: wider numbers, finer time units, other text and
+dictionary types. Others need ``cast=True`` and are checked value by value.
 """
 
 from __future__ import annotations
@@ -20,64 +19,64 @@ from nimblepy.schema.plain import plain_array, plain_type
 _UNITS = ("s", "ms", "us", "ns")
 
 
-def keeps_values(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of ``found`` can be written as ``wanted`` without losing anything.
+def keeps_values(have: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a column of type ``have`` can be converted to ``target`` without losing anything.
 
-    Ticks of time may still overflow where they become finer, which is an error then.
+    A finer time unit may still overflow, which raises an error then.
     """
-    found, wanted = plain_type(found), plain_type(wanted)
-    if found == wanted or pt.is_null(found):
+    have, target = plain_type(have), plain_type(target)
+    if have == target or pt.is_null(have):
         return True
-    if pt.is_decimal(wanted):
-        return _fits_decimal(found, wanted)
-    if pt.is_timestamp(found) and pt.is_timestamp(wanted):
-        same_clock = (found.tz is None) == (wanted.tz is None)
-        return same_clock and _finer(found.unit, wanted.unit)
+    if pt.is_decimal(target):
+        return _fits_decimal(have, target)
+    if pt.is_timestamp(have) and pt.is_timestamp(target):
+        same_clock = (have.tz is None) == (target.tz is None)
+        return same_clock and _finer(have.unit, target.unit)
     for is_kind in (pt.is_duration, pt.is_time):
-        if is_kind(found) and is_kind(wanted):
-            return _finer(found.unit, wanted.unit)
-    if pt.is_struct(found) and pt.is_struct(wanted):
-        names = [item.name for item in found]
-        return names == [item.name for item in wanted] and all(
-            keeps_values(a.type, b.type) for a, b in zip(found, wanted, strict=True)
+        if is_kind(have) and is_kind(target):
+            return _finer(have.unit, target.unit)
+    if pt.is_struct(have) and pt.is_struct(target):
+        names = [item.name for item in have]
+        return names == [item.name for item in target] and all(
+            keeps_values(a.type, b.type) for a, b in zip(have, target, strict=True)
         )
-    if pt.is_map(found) and pt.is_map(wanted):
-        return keeps_values(found.key_type, wanted.key_type) and keeps_values(
-            found.item_type, wanted.item_type
+    if pt.is_map(have) and pt.is_map(target):
+        return keeps_values(have.key_type, target.key_type) and keeps_values(
+            have.item_type, target.item_type
         )
-    if is_list(found) and is_list(wanted):
-        same_size = not pt.is_fixed_size_list(wanted) or (
-            pt.is_fixed_size_list(found) and found.list_size == wanted.list_size
+    if is_list(have) and is_list(target):
+        same_size = not pt.is_fixed_size_list(target) or (
+            pt.is_fixed_size_list(have) and have.list_size == target.list_size
         )
-        return same_size and keeps_values(found.value_type, wanted.value_type)
-    if is_bytes(found) and is_bytes(wanted):
-        return not pt.is_fixed_size_binary(wanted)
-    return widens(found, wanted)
+        return same_size and keeps_values(have.value_type, target.value_type)
+    if is_bytes(have) and is_bytes(target):
+        return not pt.is_fixed_size_binary(target)
+    return widens(have, target)
 
 
-def _fits_decimal(found: pa.DataType, wanted: pa.DecimalType) -> bool:
-    if pt.is_decimal(found):
-        digits, scale = found.precision - found.scale, found.scale
-    elif pt.is_integer(found):
-        digits, scale = len(str(2**found.bit_width)), 0
+def _fits_decimal(have: pa.DataType, target: pa.DecimalType) -> bool:
+    if pt.is_decimal(have):
+        digits, scale = have.precision - have.scale, have.scale
+    elif pt.is_integer(have):
+        digits, scale = len(str(2**have.bit_width)), 0
     else:
         return False
-    return bool(digits <= wanted.precision - wanted.scale and scale <= wanted.scale)
+    return bool(digits <= target.precision - target.scale and scale <= target.scale)
 
 
-def _finer(found: str, wanted: str) -> bool:
-    return _UNITS.index(found) <= _UNITS.index(wanted)
+def _finer(have: str, target: str) -> bool:
+    return _UNITS.index(have) <= _UNITS.index(target)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, cast: bool = False) -> pa.RecordBatch:
-    """``batch`` with the columns of ``schema`` in their order and types; matched by name.
+    """``batch`` with the columns of ``schema``, matched by name, in their order and types.
 
     Args:
-        cast: also make conversions that some values may not survive, if these survive them.
+        cast: also make conversions that may lose values, if no value is lost.
 
     Raises:
-        InvalidArgumentError: a column is missing or too many, or has a type or value that the
-            schema's does not hold; it is named, with both types.
+        InvalidArgumentError: a column is missing or unknown, or its type or a value does not fit.
+            The error names the column and both types.
     """
     if batch.schema.equals(schema):
         return batch
@@ -86,7 +85,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, cast: bool = False) -> 
         missing = [name for name in schema.names if name not in names]
         extra = [name for name in names if name not in schema.names]
         raise InvalidArgumentError(
-            f"columns do not match the schema: missing {missing}, not in it {extra}"
+            f"columns do not match the schema: missing {missing}, unknown {extra}"
         )
     if names != schema.names:
         batch = batch.select(schema.names)
@@ -105,36 +104,36 @@ def _conform_column(field: pa.Field, column: pa.Array, cast: bool) -> pa.Array:
     what = f"column {field.name!r} is {column.type}, the schema says {field.type}"
     if not cast and not keeps_values(column.type, field.type):
         raise InvalidArgumentError(
-            f"{what}, which does not hold all of its values; pass cast=True to convert those that "
-            "it holds and refuse others, or cast the column"
+            f"{what}, which cannot represent all of its values; pass cast=True to convert the "
+            "values that fit and raise for others, or cast the column"
         )
     try:
-        there = converted(column, field.type)
+        result = converted(column, field.type)
         if _may_round(column.type, field.type):
-            back = converted(there, plain_type(column.type))
+            back = converted(result, plain_type(column.type))
             same = same_values(plain_array(column), back)
             if not pc.all(same).as_py():
                 at = pc.index(same, False).as_py()
-                raise InvalidArgumentError(f"{what}: {column[at]} of row {at} would be {there[at]}")
+                raise InvalidArgumentError(f"{what}: row {at}: {column[at]} would be {result[at]}")
     except pa.ArrowException as error:
         raise InvalidArgumentError(f"{what}: {error}") from error
-    return there
+    return result
 
 
-def _may_round(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether pyarrow's checked cast rounds all the same: between floats and decimals."""
-    found, wanted = plain_type(found), plain_type(wanted)
+def _may_round(have: pa.DataType, target: pa.DataType) -> bool:
+    """Whether pyarrow's checked cast may round: between floats and decimals."""
+    have, target = plain_type(have), plain_type(target)
     return bool(
-        (pt.is_floating(found) and (pt.is_decimal(wanted) or pt.is_floating(wanted)))
-        or (pt.is_decimal(found) and pt.is_floating(wanted))
+        (pt.is_floating(have) and (pt.is_decimal(target) or pt.is_floating(target)))
+        or (pt.is_decimal(have) and pt.is_floating(target))
     )
 
 
 def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
-    """Where two arrays of one type have the same value; nulls and NaN are the same as themselves.
+    """Whether each value is equal in both arrays of one type; nulls and NaN equal themselves.
 
     Args:
-        after: null wherever ``before`` is.
+        after: null where ``before`` is null.
     """
     equal = pc.fill_null(pc.equal(before, after), True)
     if pt.is_floating(before.type):
@@ -143,74 +142,74 @@ def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
     return equal
 
 
-def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The values of ``array`` as ``wanted``.
+def converted(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """``array`` converted to ``target``.
 
     Raises:
-        pyarrow.ArrowException: a value would change, or pyarrow knows no way.
+        pyarrow.ArrowException: a value would change, or pyarrow does not support the conversion.
     """
-    if array.type == wanted:
+    if array.type == target:
         return array
     if pt.is_null(array.type):
-        return pa.nulls(len(array), wanted)
-    if isinstance(wanted, pa.BaseExtensionType):
-        return wanted.wrap_array(converted(plain_array(array), wanted.storage_type))
-    if pt.is_dictionary(wanted):
-        if pt.is_dictionary(array.type):  # only the values are converted, however many rows
-            values = converted(array.dictionary, wanted.value_type)
-            indices = array.indices.cast(wanted.index_type)
+        return pa.nulls(len(array), target)
+    if isinstance(target, pa.BaseExtensionType):
+        return target.wrap_array(converted(plain_array(array), target.storage_type))
+    if pt.is_dictionary(target):
+        if pt.is_dictionary(array.type):  # converts each distinct value once
+            values = converted(array.dictionary, target.value_type)
+            indices = array.indices.cast(target.index_type)
         else:
             encoded = plain_array(array).dictionary_encode()
-            values = converted(encoded.dictionary, wanted.value_type)
-            indices = encoded.indices.cast(wanted.index_type)
-        return pa.DictionaryArray.from_arrays(indices, values, ordered=wanted.ordered)
+            values = converted(encoded.dictionary, target.value_type)
+            indices = encoded.indices.cast(target.index_type)
+        return pa.DictionaryArray.from_arrays(indices, values, ordered=target.ordered)
     if pt.is_dictionary(array.type):
-        values = converted(plain_array(array.dictionary), plain_type(wanted))
-        return converted(values.take(array.indices), wanted)
-    if pt.is_run_end_encoded(wanted):
+        values = converted(plain_array(array.dictionary), plain_type(target))
+        return converted(values.take(array.indices), target)
+    if pt.is_run_end_encoded(target):
         return pc.run_end_encode(
-            converted(array, wanted.value_type), run_end_type=wanted.run_end_type
+            converted(array, target.value_type), run_end_type=target.run_end_type
         )
     array = plain_array(array)
-    if pt.is_struct(wanted) and pt.is_struct(array.type):
-        fields = [converted(array.field(item.name), item.type) for item in wanted]
+    if pt.is_struct(target) and pt.is_struct(array.type):
+        fields = [converted(array.field(item.name), item.type) for item in target]
         mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
-    return array.cast(wanted)
+        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
+    return array.cast(target)
 
 
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:
-    """The schema whose columns hold those of all ``schemas``; columns that some lack may be null.
+    """The schema that can hold the columns of all ``schemas``. Columns that some lack are nullable.
 
     Args:
-        names: of what has each schema, for messages.
+        names: names of the schemas' origins, for messages.
 
     Raises:
-        InvalidArgumentError: two types of one column have none in common.
+        InvalidArgumentError: two types of one column have no common type.
     """
-    found = schemas[0]
+    common = schemas[0]
     for schema, name in zip(schemas[1:], names[1:], strict=True):
-        if schema.equals(found):
+        if schema.equals(common):
             continue
         for item in schema:
-            at = found.get_field_index(item.name)
+            at = common.get_field_index(item.name)
             if at < 0:
-                found = found.append(item.with_nullable(True))
+                common = common.append(item.with_nullable(True))
                 continue
-            known = found.field(at)
-            if known.type != item.type:
-                merged = _common_type(known.type, item.type)
+            field = common.field(at)
+            if field.type != item.type:
+                merged = _common_type(field.type, item.type)
                 if merged is None:
                     raise InvalidArgumentError(
-                        f"column {item.name!r} is {item.type} in {name}, {known.type} in those "
-                        "before it, and no type holds both; cast one of them"
+                        f"column {item.name!r} is {item.type} in {name} and {field.type} before; "
+                        "no type can represent both; cast one of them"
                     )
-                known = known.with_type(merged)
-            found = found.set(at, known.with_nullable(known.nullable or item.nullable))
-        for at, known in enumerate(found):
-            if schema.get_field_index(known.name) < 0 and not known.nullable:
-                found = found.set(at, known.with_nullable(True))
-    return found
+                field = field.with_type(merged)
+            common = common.set(at, field.with_nullable(field.nullable or item.nullable))
+        for at, field in enumerate(common):
+            if schema.get_field_index(field.name) < 0 and not field.nullable:
+                common = common.set(at, field.with_nullable(True))
+    return common
 
 
 def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
@@ -230,7 +229,7 @@ def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def with_missing(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with nulls for columns of ``schema`` that it lacks."""
+    """``batch`` with nulls for the columns of ``schema`` that it does not have."""
     for item in schema:
         if batch.schema.get_field_index(item.name) < 0:
             batch = batch.append_column(item, pa.nulls(batch.num_rows, item.type))

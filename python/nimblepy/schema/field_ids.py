@@ -1,7 +1,7 @@
-"""Field ids: numbers that stay with a column when it is renamed or moved.
+"""Field ids: numbers of columns that do not change when a column is renamed or moved.
 
-Members of structs, elements of lists, and keys and values of maps have them, too. They are kept in
-the metadata of Arrow fields, under the name that Parquet files have for them.
+Members of structs, elements of lists, and keys and values of maps also have ids. They are stored in
+the metadata of Arrow fields, under the same name as in Parquet files.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ FIELD_ID = b"PARQUET:field_id"
 
 
 def field_id_of(field: pa.Field) -> int | None:
-    """The field id of an Arrow field; ``None``: it has none."""
-    found = (field.metadata or {}).get(FIELD_ID)
-    return int(found) if found is not None and found.isdigit() else None
+    """The field id of an Arrow field, or ``None``."""
+    text = (field.metadata or {}).get(FIELD_ID)
+    return int(text) if text is not None and text.isdigit() else None
 
 
 def field_id_at(schema: pa.Schema, path: Sequence[str]) -> int:
-    """The field id of the column at a path of struct fields, which has one."""
+    """The field id of the column at a path of struct fields, which must have one."""
     field = schema.field(path[0])
     for name in path[1:]:
         field = field.type.field(name)
-    found = field_id_of(field)
-    assert found is not None, f"column {'.'.join(path)} has no field id"
-    return found
+    number = field_id_of(field)
+    assert number is not None, f"column {'.'.join(path)} has no field id"
+    return number
 
 
 def has_field_ids(schema: pa.Schema) -> bool:
-    """Whether any column has one."""
+    """Whether any column has a field id."""
     return any(field_id_of(field) is not None for field in schema)
 
 
 def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
-    """The schema with the ids of columns that ``names`` has by their paths.
+    """The schema with the ids that ``names`` maps paths to.
 
     The element of a list is called ``element``, and those of a map ``key`` and ``value``.
     """
@@ -64,7 +64,7 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
 
 
 def without_field_ids(schema: pa.Schema) -> pa.Schema:
-    """The schema as people read it; other metadata of its fields is kept."""
+    """The schema without field ids; other metadata of its fields is kept."""
 
     def plain(field: pa.Field) -> pa.Field:
         kept = {k: v for k, v in (field.metadata or {}).items() if k != FIELD_ID}
@@ -83,7 +83,7 @@ def without_field_ids(schema: pa.Schema) -> pa.Schema:
 
 
 class IdDifference(NamedTuple):
-    """A field that has one id in one schema and another in the other.
+    """A field with different ids in two schemas.
 
     Attributes:
         path: names from the top; the element of a list is ``element``.
@@ -91,33 +91,33 @@ class IdDifference(NamedTuple):
 
     path: tuple[str, ...]
     have: int | None
-    wanted: int | None
+    expected: int | None
 
 
 def id_difference(
-    have: Iterable[pa.Field], wanted: Iterable[pa.Field], path: tuple[str, ...] = ()
+    have: Iterable[pa.Field], target: Iterable[pa.Field], path: tuple[str, ...] = ()
 ) -> IdDifference | None:
-    """The first field, at any depth, whose id differs from that of the field with its name.
+    """The first field, at any depth, whose id differs from that of the same name.
 
-    Fields that ``wanted`` does not have are passed over.
+    Skips fields that ``target`` does not have.
     """
-    by_name = {field.name: field for field in wanted}
+    by_name = {field.name: field for field in target}
     for field in have:
         other = by_name.get(field.name)
         if other is None:
             continue
         place = (*path, field.name)
-        found = _difference(field, other, place)
-        if found is not None:
-            return found
+        difference = _difference(field, other, place)
+        if difference is not None:
+            return difference
     return None
 
 
-def _difference(have: pa.Field, wanted: pa.Field, path: tuple[str, ...]) -> IdDifference | None:
-    ids = field_id_of(have), field_id_of(wanted)
+def _difference(have: pa.Field, target: pa.Field, path: tuple[str, ...]) -> IdDifference | None:
+    ids = field_id_of(have), field_id_of(target)
     if ids[0] != ids[1]:
         return IdDifference(path, *ids)
-    one, other = have.type, wanted.type
+    one, other = have.type, target.type
     if pt.is_struct(one) and pt.is_struct(other):
         return id_difference(one, other, path)
     if is_list(one) and is_list(other):

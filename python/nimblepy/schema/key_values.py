@@ -1,7 +1,7 @@
-"""Values of key columns: single keys, many at once, and the columns of joins.
+"""Values of key columns: single keys, arrays of keys, and the columns of joins.
 
-A key is placed among the values of its column as every literal is (``values.py``). Whole arrays are
-cast where that changes how values are written but not what they mean; else each is looked at.
+A single key is placed among the values of its column like every literal (``values.py``). Arrays are
+cast as a whole if that keeps the meaning of every value; otherwise value by value.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from nimblepy.schema.values import (
 )
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-# A cast to views leaves a buffer out in pyarrow before 24, whose export then crashes.
+# Before version 24 pyarrow omits a buffer in casts to views, and their export crashes.
 _VIEWS_LOSE_A_BUFFER = int(pa.__version__.split(".")[0]) < 24
 
 
 _WIDE = Context(prec=100)
-# By bits: signed and unsigned.
+# Integer types by bits: signed and unsigned.
 _INTEGERS = {
     8: (pa.int8(), pa.uint8()),
     16: (pa.int16(), pa.uint16()),
@@ -53,10 +53,10 @@ def _is_integer(value: object) -> TypeGuard[int]:
 def place_key(
     name: str, data_type: pa.DataType, value: object, what: str = "key"
 ) -> LiteralPosition:
-    """Where a value of a key, which is not null, falls among those of the column ``name``.
+    """Where a non-null key value falls among the values of column ``name``.
 
-    NaN is one key value, though it equals nothing as a number; raw integers stand for dates,
-    times and the like, as pyarrow accepts them.
+    NaN is one key value, although it equals nothing as a number. Raw integers stand for dates,
+    times and durations, as in pyarrow.
 
     Raises:
         InvalidArgumentError: a value of the wrong kind.
@@ -69,35 +69,35 @@ def place_key(
         return place(data_type, value)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"{what} {show(value)} does not fit column {name!r}, which is {data_type}: {error}"
+            f"{what} {show(value)} does not fit column {name!r} ({data_type}): {error}"
         ) from None
 
 
 def exact_key(
     name: str, data_type: pa.DataType, value: object, what: str = "key"
 ) -> tuple[pa.Scalar | None, bool]:
-    """``value`` in ``data_type``, ``None`` for null; and whether the type can hold it at all.
+    """``value`` in ``data_type`` (``None`` for null), and whether the type can represent it.
 
     Args:
-        what: the value is, for messages.
+        what: what the value is, for messages.
 
     Raises:
         InvalidArgumentError: a value of the wrong kind, or between two values of the type.
     """
     if is_null(value):
         return None, True
-    found = place_key(name, data_type, value, what)
-    if found.exact is not None:
-        return found.exact, True
-    if found.below is not None and found.above is not None:
+    position = place_key(name, data_type, value, what)
+    if position.exact is not None:
+        return position.exact, True
+    if position.below is not None and position.above is not None:
         raise InvalidArgumentError(
-            f"{what} {show(value)} is no value of column {name!r}, which is {data_type}"
+            f"{what} {show(value)} cannot be converted to column {name!r} ({data_type})"
         )
     return None, False
 
 
 def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array, Mask | None]:
-    """Values of a key column as an array of ``data_type``, and a mask of those it cannot hold.
+    """Values of a key column as an array of ``data_type``, and a mask of those it cannot represent.
 
     Args:
         values: an Arrow or numpy array, or a sequence of values as :func:`exact_key` takes them.
@@ -112,16 +112,16 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
         if array.type == data_type:
             return array, None
         array = plain_array(array)
-        # A float may be next to a decimal and still be cast to it.
+        # A float may differ slightly from the decimal that the cast returns.
         rounds = pt.is_floating(array.type) and pt.is_decimal(data_type)
         if _related(array.type, data_type) and not rounds:
             cast, bad = key_array(array, data_type)
             if bad is None:
                 return cast, None
-            if pt.is_integer(array.type) and pt.is_integer(data_type):  # beyond, never between
+            if pt.is_integer(array.type) and pt.is_integer(data_type):  # never between
                 return pc.if_else(pa.array(bad), pa.scalar(None, data_type), cast), bad
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # Arrow has no one type for them, or drops a part of one: each is looked at
+        pass  # Arrow has no common type for these values, or would drop a part of one.
     try:
         items = values if isinstance(values, pa.Array) else list(values)
     except TypeError:
@@ -137,13 +137,15 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
 
 
 def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
-    """Python values in the type pyarrow infers, or in the column's where that one loses digits."""
+    """Python values in the type pyarrow infers, or in the column's type
+    if inference loses digits.
+    """
     array = pa.array(values)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return array
     if pt.is_temporal(array.type):
         if getattr(data_type, "unit", None) == "ns" and _related(array.type, data_type):
-            # pandas' values, which are inferred as microseconds
+            # pyarrow infers microseconds for pandas' values
             return pa.array(values, data_type)
         zoned = has_zone(array.type)
         if any(_has_more(value, zoned) for value in values):
@@ -154,7 +156,7 @@ def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
 
 
 def _has_more(value: object, zoned: bool) -> bool:
-    """Whether a value says more than what pyarrow has inferred of it and of others."""
+    """Whether a value has more precision than the type that pyarrow inferred."""
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         return True
     if not isinstance(value, (datetime.datetime, datetime.time)):
@@ -162,75 +164,76 @@ def _has_more(value: object, zoned: bool) -> bool:
     return (value.tzinfo is not None) != zoned
 
 
-def _related(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Casts between these change how a value is written, not what it means."""
-    if pt.is_null(found):
+def _related(have: pa.DataType, target: pa.DataType) -> bool:
+    """Whether casts between the types keep the meaning of every value."""
+    if pt.is_null(have):
         return True
-    if pt.is_timestamp(found) and pt.is_timestamp(wanted):
-        return (found.tz is None) == (wanted.tz is None)
-    kind = family(found)
-    return kind == family(wanted) and kind != "none"
+    if pt.is_timestamp(have) and pt.is_timestamp(target):
+        return (have.tz is None) == (target.tz is None)
+    kind = family(have)
+    return kind == family(target) and kind != "none"
 
 
 # ------------------------------------------------------------------ columns of joins
 
 
 def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
-    """Whether equality between the types means equal values, without rounding on the way."""
-    found, wanted = value_type(probe), value_type(build)
-    if found == wanted or pt.is_null(found):
+    """Whether equality between the types means equal values, without rounding."""
+    probe_type, build_type = value_type(probe), value_type(build)
+    if probe_type == build_type or pt.is_null(probe_type):
         return True
-    if pt.is_integer(found) and pt.is_floating(wanted):
-        return bool(found.bit_width <= 32 and wanted.bit_width == 64)
-    if pt.is_floating(found) or pt.is_floating(wanted):
-        return bool(pt.is_floating(found) and pt.is_floating(wanted))
-    if family(found) == "text":
-        return family(wanted) == "text" and is_text(found) == is_text(wanted)
-    return _related(found, wanted)
+    if pt.is_integer(probe_type) and pt.is_floating(build_type):
+        return bool(probe_type.bit_width <= 32 and build_type.bit_width == 64)
+    if pt.is_floating(probe_type) or pt.is_floating(build_type):
+        return bool(pt.is_floating(probe_type) and pt.is_floating(build_type))
+    if family(probe_type) == "text":
+        return family(build_type) == "text" and is_text(probe_type) == is_text(build_type)
+    return _related(probe_type, build_type)
 
 
-def key_array(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """``values`` as ``wanted``, and which of them that type does not have, ``None`` for none.
+def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    """``values`` converted to ``target``, and a mask of values that it cannot represent, or
+    ``None``.
 
     Args:
-        values: of a type that is :func:`comparable` with ``wanted``.
+        values: of a type that is :func:`comparable` with ``target``.
     """
-    array = values if values.type == wanted else plain_array(values)
-    if array.type == wanted:
+    array = values if values.type == target else plain_array(values)
+    if array.type == target:
         return array, None
     if pt.is_null(array.type):
-        return pa.nulls(len(array), wanted), None
+        return pa.nulls(len(array), target), None
     try:
-        if _VIEWS_LOSE_A_BUFFER and (pt.is_string_view(wanted) or pt.is_binary_view(wanted)):
-            return pa.array(array.to_pylist(), wanted), None
-        cast = array.cast(wanted, safe=False)
-        if widens(array.type, wanted):
+        if _VIEWS_LOSE_A_BUFFER and (pt.is_string_view(target) or pt.is_binary_view(target)):
+            return pa.array(array.to_pylist(), target), None
+        cast = array.cast(target, safe=False)
+        if widens(array.type, target):
             return cast, None
         same = same_values(array, cast.cast(array.type, safe=False))
         bad = ~same.to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        return _one_by_one(array, wanted)
-    # Wrapping around is undone by the way back, except where a sign changes with it.
-    if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(wanted):
+        return _one_by_one(array, target)
+    # The reverse cast undoes a wrap-around, unless the sign differs.
+    if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(target):
         bad |= _negative(array)
-    if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(wanted):
+    if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(target):
         bad |= _negative(cast)
-    if pt.is_floating(array.type) and pt.is_integer(wanted):
-        bad |= _at_least(array, 2.0 ** (wanted.bit_width - pt.is_signed_integer(wanted)))
+    if pt.is_floating(array.type) and pt.is_integer(target):
+        bad |= _at_least(array, 2.0 ** (target.bit_width - pt.is_signed_integer(target)))
     return (cast, bad) if bad.any() else (cast, None)
 
 
 def _at_least(array: pa.Array, limit: float) -> Mask:
-    """Floats that are too large for an integer; on some processors they become the largest."""
+    """A mask of floats too large for an integer. On some processors they become the maximum."""
     mask: Mask = pc.fill_null(pc.greater_equal(array, limit), False).to_numpy(zero_copy_only=False)
     return mask
 
 
 def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, pa.Scalar | None]:
-    """The least and the greatest value of a type; texts and bytes have no greatest one.
+    """The minimum and maximum of a type; ``None`` for texts and bytes, which have no maximum.
 
     Args:
-        nan_greatest: NaN is the greatest float, and not outside of all ranges.
+        nan_greatest: treat NaN as the greatest float, and not as outside of all ranges.
     """
     if pt.is_boolean(data_type):
         ends: tuple[Any, Any] = (False, True)
@@ -247,8 +250,8 @@ def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, 
         unsigned = pt.is_unsigned_integer(data_type)
         most = 1 << (data_type.bit_width - (not unsigned))
         kind = _INTEGERS[data_type.bit_width][unsigned]
-        found = pa.array([0 if unsigned else -most, most - 1], kind).view(data_type)
-        return found[0], found[1]
+        ends = pa.array([0 if unsigned else -most, most - 1], kind).view(data_type)
+        return ends[0], ends[1]
     return pa.scalar(ends[0], data_type), pa.scalar(ends[1], data_type)
 
 
@@ -259,14 +262,14 @@ def _negative(array: pa.Array) -> Mask:
     return mask
 
 
-def _one_by_one(array: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
-    """For values that pyarrow cannot cast as a whole, such as decimals of too many digits."""
+def _one_by_one(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Converts value by value, for arrays that pyarrow cannot cast, such as long decimals."""
     bad = np.zeros(len(array), dtype=np.bool_)
-    null = pa.scalar(None, wanted)
+    null = pa.scalar(None, target)
     out = [null] * len(array)
     for i, item in enumerate(array):
         if item.is_valid:
-            exact = place_key("key", wanted, item).exact
+            exact = place_key("key", target, item).exact
             bad[i] = exact is None
             out[i] = null if exact is None else exact
-    return pa.array(out, wanted), bad
+    return pa.array(out, target), bad

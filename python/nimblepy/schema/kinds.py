@@ -1,4 +1,4 @@
-"""Kinds of Arrow types: what their values are, and which other types' values they hold."""
+"""Kinds of Arrow types: their families, and which types can hold the values of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def family(data_type: pa.DataType) -> Family:
-    """Which literals a type compares with. Timestamps with and without a zone are one family."""
+    """The family of literals that a type compares with. Timestamps with
+    and without a zone are one.
+    """
     if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
         return "number"
     if pt.is_boolean(data_type):
@@ -66,21 +68,21 @@ def is_list(data_type: pa.DataType) -> bool:
     )
 
 
-def widens(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of ``found`` is a value of ``wanted``, in the same order."""
-    if found == wanted or (is_text(found) and is_text(wanted)):
+def widens(have: pa.DataType, target: pa.DataType) -> bool:
+    """Whether every value of ``have`` is a value of ``target``, in the same order."""
+    if have == target or (is_text(have) and is_text(target)):
         return True
-    if is_bytes(found) and is_bytes(wanted):
-        return not pt.is_fixed_size_binary(wanted)
-    if pt.is_date32(found):
-        return bool(pt.is_date64(wanted))
-    if pt.is_integer(found) and pt.is_integer(wanted):
-        if pt.is_signed_integer(found):
-            return bool(pt.is_signed_integer(wanted) and found.bit_width <= wanted.bit_width)
-        return bool(found.bit_width + pt.is_signed_integer(wanted) <= wanted.bit_width)
-    if pt.is_floating(found) and pt.is_floating(wanted):
-        return bool(found.bit_width <= wanted.bit_width)
-    if pt.is_integer(found) and pt.is_floating(wanted):
-        # The significand holds every integer of this many bits.
-        return bool(found.bit_width < {16: 11, 32: 24, 64: 53}[wanted.bit_width])
+    if is_bytes(have) and is_bytes(target):
+        return not pt.is_fixed_size_binary(target)
+    if pt.is_date32(have):
+        return bool(pt.is_date64(target))
+    if pt.is_integer(have) and pt.is_integer(target):
+        if pt.is_signed_integer(have):
+            return bool(pt.is_signed_integer(target) and have.bit_width <= target.bit_width)
+        return bool(have.bit_width + pt.is_signed_integer(target) <= target.bit_width)
+    if pt.is_floating(have) and pt.is_floating(target):
+        return bool(have.bit_width <= target.bit_width)
+    if pt.is_integer(have) and pt.is_floating(target):
+        # The significand can represent every integer of this many bits.
+        return bool(have.bit_width < {16: 11, 32: 24, 64: 53}[target.bit_width])
     return False

@@ -1,4 +1,4 @@
-"""Many values at once, in whatever form a caller has them."""
+"""Collections of values in every form that callers may pass."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 
-# Columns with names, one column, or Python values one by one.
+# Named columns, one column, or single Python values.
 Many: TypeAlias = "pa.Table | pa.Array | pa.ChunkedArray | np.ndarray[Any, Any] | list[Any]"
 
 
 def as_many(values: Any) -> Many | None:
-    """``values`` in one of four forms; ``None`` if they are one value, or a mapping.
+    """Converts ``values`` to one of four forms; ``None`` if they are one value or a mapping.
 
-    Takes Arrow arrays, batches and tables, numpy arrays, frames and series of polars and pandas,
-    whatever else exports Arrow data or a numpy array, and any iterable, which is used up once.
+    Accepts Arrow arrays, batches and tables, numpy arrays, frames and series of polars and pandas,
+    other objects that export Arrow data or a numpy array, and any iterable, which is consumed.
     """
     if type(values) is list:
         return values
@@ -47,7 +47,7 @@ def _as_many(values: Any) -> Many | None:
         return _of_pandas(values)
     if package == "polars":
         return _of_polars(values)
-    # Never iterated over if this fails: a stream that failed halfway looks empty then.
+    # Do not iterate if this fails: a stream that failed halfway would look empty.
     if hasattr(values, "__arrow_c_stream__"):
         return as_many(pa.chunked_array(values))
     if hasattr(values, "__arrow_c_array__"):
@@ -64,7 +64,7 @@ def _as_many(values: Any) -> Many | None:
 
 
 def _of_polars(values: Any) -> Many | None:
-    """Columns of Python objects are read as such: polars exports their addresses."""
+    """Reads columns of Python objects as objects, because polars exports their addresses."""
     if hasattr(values, "collect"):
         values = values.collect()
     if hasattr(values, "iter_rows"):
@@ -79,12 +79,14 @@ def _of_polars(values: Any) -> Many | None:
 
 
 def _of_pandas(values: Any) -> Many | None:
-    """A frame with its index if that has names; a series, index or array of pandas."""
+    """A pandas frame, with its index if the index has names; or a
+    series, index or array of pandas.
+    """
     if hasattr(values, "columns") and hasattr(values, "index"):
         named = any(name is not None for name in values.index.names)
         try:
             table = pa.Table.from_pandas(values, preserve_index=named)
-            # Periods and intervals are not the integers that they are stored as.
+            # Periods and intervals differ from the integers that store them.
             for field in table.schema:
                 if getattr(field.type, "extension_name", "").startswith("pandas."):
                     raise InvalidArgumentError(
@@ -93,19 +95,19 @@ def _of_pandas(values: Any) -> Many | None:
             return table
         except pa.ArrowException:
             raise
-        except ValueError as error:  # a name given twice
+        except ValueError as error:  # a name occurs twice
             raise InvalidArgumentError(str(error)) from error
-    if not hasattr(values, "__len__"):  # a timestamp, a period, NA
+    if not hasattr(values, "__len__"):  # a single timestamp, period or NA
         return None
-    if hasattr(values, "levels"):  # an index of several columns
+    if hasattr(values, "levels"):  # an index with several columns
         return list(values)
     try:
-        found = pa.Array.from_pandas(values)
+        array = pa.Array.from_pandas(values)
     except (pa.ArrowException, TypeError, ValueError):
         return list(values)
-    # Periods and intervals are not the integers that they are stored as.
-    foreign = isinstance(found.type, pa.ExtensionType)
-    return list(values) if foreign else as_many(found)
+    # Periods and intervals differ from the integers that store them.
+    foreign = isinstance(array.type, pa.ExtensionType)
+    return list(values) if foreign else as_many(array)
 
 
 def _columns(values: Any) -> pa.Table:
@@ -117,14 +119,14 @@ def _columns(values: Any) -> pa.Table:
 
 
 def _fields(values: np.ndarray[Any, Any]) -> Many:
-    # pyarrow cuts the strings of numpy at their first NUL.
+    # pyarrow truncates numpy strings at their first NUL.
     if values.dtype.kind in "OSU" and values.ndim == 1:
         return values.tolist()
     names = values.dtype.names
     if names is None or values.ndim != 1:
         return values
     columns = {name: _fields(values[name]) for name in names}
-    # A copy of a masked array keeps its mask; np.ascontiguousarray() loses it.
+    # Copying a masked array keeps its mask; np.ascontiguousarray() loses it.
     return pa.table(
         {n: c if isinstance(c, list) else pa.array(c.copy()) for n, c in columns.items()}
     )

@@ -1,4 +1,4 @@
-"""Names of columns: text, or a path of names where text could mean another column."""
+"""Names of columns: text, or a path of names if text could mean another column."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 Path: TypeAlias = tuple[str, ...]
-# How a column is named in ``columns=``, ``on=`` and keys: as text, or exactly.
+# A column in ``columns=``, ``on=`` and keys: text, or an exact path.
 ColumnName: TypeAlias = str | Path
 
 
 def output_name(name: str | Sequence[str]) -> str:
-    """What a column is called in a result, asked for as ``name``."""
+    """The name of a result column that was requested as ``name``."""
     return name if isinstance(name, str) else ".".join(name)
 
 
 def show_names(names: Iterable[ColumnName]) -> str:
-    """Names for a message, with commas between them; those of a path have quotes."""
+    """Names for a message, separated by commas; names of a path are quoted."""
     return ", ".join(
         name if isinstance(name, str) else ".".join(f'"{part}"' for part in name) for name in names
     )
 
 
 def show_path(path: Path) -> str:
-    """A path as SQL writes it: dots between names, quotes around a name that has dots."""
+    """A path as SQL: dots between names, quotes around names that contain dots."""
     return ".".join(f'"{name}"' if "." in name else name for name in path)

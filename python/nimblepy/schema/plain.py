@@ -1,8 +1,8 @@
 """Arrays in types for which pyarrow has kernels.
 
-It cannot decode dictionaries of views, gather views, or compare runs. What is made here has the
-same values in a plain type: no dictionaries, no runs, no views, the storage of extension types;
-also inside of structs.
+pyarrow cannot decode dictionaries of views, gather views, or compare runs. These functions return
+the same values in a plain type: no dictionaries, runs, views or extension types, also inside
+structs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The values of ``array``; the array itself where its type is plain."""
-    wanted = plain_type(array.type)
-    if wanted == array.type:
+    """The values of ``array`` in a plain type; the same array if its type is plain."""
+    target = plain_type(array.type)
+    if target == array.type:
         return array
     if isinstance(array, pa.ExtensionArray):
         return plain_array(array.storage)
@@ -43,5 +43,5 @@ def plain_array(array: pa.Array) -> pa.Array:
     if pt.is_struct(array.type):
         fields = [plain_array(array.field(i)) for i in range(array.type.num_fields)]
         mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(fields, fields=list(wanted), mask=mask)
-    return array.cast(wanted)
+        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
+    return array.cast(target)

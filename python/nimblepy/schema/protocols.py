@@ -1,4 +1,4 @@
-"""What arguments have to be, said by what they can do rather than by whose classes they are."""
+"""Types of arguments, defined by their methods and not by their classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 
 class ArrowStream(Protocol):
-    """Tables, frames, relations, files and scans: whatever streams record batches."""
+    """Tables, frames, relations, files and scans: everything that streams record batches."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -19,13 +19,13 @@ class ArrowArray(Protocol):
     def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
 
 
-# An iterable is of batches, frames, rows as dicts, or paths. Batches are kept when the next one is
-# asked for, so their buffers may not be used again, as Arrow requires.
+# An iterable of batches, frames, rows as dicts, or paths. Batches are kept after the next one is
+# requested, so their buffers must not be reused, as Arrow requires.
 Tabular: TypeAlias = (
     ArrowStream | ArrowArray | Mapping[str, object] | Iterable[object] | str | os.PathLike[str]
 )
-# A scalar of Python, numpy, pandas, uuid or pyarrow; of several columns a tuple or dict of them.
+# A scalar of Python, numpy, pandas, uuid or pyarrow; for several columns a tuple or dict.
 Key: TypeAlias = Hashable | Mapping[str, object]
-# What nimblepy.schema.many.as_many takes.
+# Everything that nimblepy.schema.many.as_many accepts.
 ManyKeys: TypeAlias = ArrowStream | ArrowArray | Iterable[Key]
 RowIndices: TypeAlias = ArrowArray | Iterable[int]

@@ -13,17 +13,17 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import family, value_type
 
-# Of numbers that are read as integers; the longest decimals have 76.
+# Maximum digits of text that is parsed as an integer; the longest decimals have 76.
 _MOST_DIGITS = 100
 
 
 def is_uuid(data_type: pa.DataType) -> bool:
-    """Whether values are UUIDs, and not just any 16 bytes."""
+    """Whether the type is UUID, and not just 16 bytes."""
     return bool(getattr(data_type, "extension_name", "") == "arrow.uuid")
 
 
 def uuid_of(text: str) -> uuid.UUID:
-    """The UUID that text spells, in any of the usual forms."""
+    """Parses a UUID in any of the usual forms."""
     try:
         return uuid.UUID(text)
     except ValueError as error:
@@ -31,12 +31,14 @@ def uuid_of(text: str) -> uuid.UUID:
 
 
 def is_uuid_size(data_type: pa.DataType) -> bool:
-    """Whether values are any 16 bytes, which is what UUIDs are in tables."""
+    """Whether the type is 16 bytes, which is how tables store UUIDs."""
     return bool(pt.is_fixed_size_binary(data_type) and data_type.byte_width == 16)
 
 
 def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
-    """The UUID that text means beside 16 bytes: 32 digits in five groups. Other text is bytes."""
+    """The UUID in 32 digits and five groups that text means for a 16-byte column. Other text is
+    bytes.
+    """
     if not is_uuid_size(data_type) or len(text) != 36 or text.count("-") != 4:
         return None
     try:
@@ -46,9 +48,9 @@ def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
 
 
 def is_spelled(data_type: pa.DataType) -> bool:
-    """Whether text in a key means a value of the type: times and UUIDs are mostly passed around so.
+    """Whether text in a key is parsed as a value of the type, as for times and UUIDs.
 
-    Text for a number is refused there: it is mostly a mistake.
+    Text for a number is refused, because it is usually a mistake.
     """
     if is_uuid(data_type) or is_uuid_size(data_type):
         return True
@@ -56,9 +58,9 @@ def is_spelled(data_type: pa.DataType) -> bool:
 
 
 def parse_text(data_type: pa.DataType, text: str) -> object:
-    """A quoted SQL literal as a value comparable with ``data_type``, as SQL casts it.
+    """Parses a quoted SQL literal to a value comparable with ``data_type``, as SQL casts it.
 
-    A time without an offset is read in the column's own time zone.
+    A time without an offset is in the column's time zone.
 
     Raises:
         InvalidArgumentError: the text is not a value of that type.
@@ -66,10 +68,10 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
     if is_uuid(data_type):
         return uuid_of(text)
     if is_uuid_size(data_type):
-        found = spelled_uuid(data_type, text)
-        if found is None:
+        value = spelled_uuid(data_type, text)
+        if value is None:
             raise InvalidArgumentError(f"type mismatch: {text!r} is neither bytes nor a UUID")
-        return found
+        return value
     data_type = value_type(data_type)
     kind = family(data_type)
     if kind == "text":
@@ -88,7 +90,7 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
             return {"true": True, "t": True, "false": False, "f": False}[text.strip().lower()]
         if kind == "time":
             clock = datetime.time.fromisoformat(text.strip())
-            if clock.tzinfo is None:  # a time of day has no offset that could be taken off
+            if clock.tzinfo is None:  # a time of day has no date, so no offset can be applied
                 return clock
         if kind in ("date", "instant"):
             return _parse_instant(data_type, text.strip())
@@ -118,5 +120,7 @@ def _parse_instant(data_type: pa.DataType, text: str) -> pa.Scalar:
 
 
 def localize(naive: pa.Scalar, zone: str) -> pa.Scalar:
-    """A naive timestamp as wall clock of ``zone``: gaps move on, overlaps take the first."""
+    """Converts a naive timestamp from wall-clock time in ``zone``: gaps move forward, overlaps take
+    the first.
+    """
     return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")

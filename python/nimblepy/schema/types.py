@@ -1,6 +1,6 @@
-"""Small immutable values that the public API takes and returns. They do no I/O.
+"""Small immutable values that the public API accepts and returns. They do no I/O.
 
-The two trees (what a file contains, what a query will read) are in ``rows/plan.py``.
+The trees of plans and layouts are in ``rows/plan.py``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nimblepy.schema.names import ColumnName, show_names
 
 
 def format_bytes(size: int) -> str:
-    """``size`` bytes for people, with binary units: ``512 B``, ``1.5 KiB``, ``3.0 GiB``."""
+    """Formats bytes with binary units: ``512 B``, ``1.5 KiB``, ``3.0 GiB``."""
     value = float(size)
     if abs(value) < 1024:
         return f"{size} B"
@@ -31,10 +31,10 @@ class SortKey:
     """One column of a cluster key or of a sorted index, with its direction.
 
     Args:
-        column: column name; a dotted path (``location.lat``) for a field of a struct, or a tuple
-            of names (``("location", "lat")``), which is taken exactly.
+        column: column name; a dotted path (``location.lat``) for a field of a struct, or a tuple of
+            names (``("location", "lat")``), which is taken exactly.
         descending: largest value first.
-        nulls_first: place of nulls, whatever the direction. The default puts them last.
+        nulls_first: nulls first, for both directions. The default is nulls last.
 
     Example:
         >>> SortKey("ts", descending=True)
@@ -76,19 +76,19 @@ def column_of(key: KeyColumn) -> ColumnName:
     return key.column if isinstance(key, SortKey) else key
 
 
-def agrees(asked: Sequence[KeyColumn], keys: Sequence[SortKey]) -> bool:
-    """Whether ``keys`` begin with these columns in this order, in the directions that are given."""
-    return len(asked) <= len(keys) and all(
-        key == mine if isinstance(mine, SortKey) else key.column == mine
-        for mine, key in zip(asked, keys, strict=False)
+def agrees(columns: Sequence[KeyColumn], keys: Sequence[SortKey]) -> bool:
+    """Whether ``keys`` begin with these columns, in this order and in the given directions."""
+    return len(columns) <= len(keys) and all(
+        key == column if isinstance(column, SortKey) else key.column == column
+        for column, key in zip(columns, keys, strict=False)
     )
 
 
 def as_sort_keys(value: str | SortKey | Sequence[KeyColumn] | None) -> tuple[SortKey, ...]:
-    """Sort keys from every form ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
+    """Sort keys from every form that ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
 
     Raises:
-        InvalidArgumentError: an element is no name, path or SortKey, or a column repeats.
+        InvalidArgumentError: an element is not a name, path or SortKey, or a column repeats.
     """
     if value is None:
         return ()
@@ -108,10 +108,10 @@ def as_sort_keys(value: str | SortKey | Sequence[KeyColumn] | None) -> tuple[Sor
 
 
 def parse_sort_keys(text: str) -> tuple[SortKey, ...]:
-    """Sort keys from text such as ``"a, b desc nulls first"``; what the CLI and Spark options take.
+    """Parses sort keys such as ``"a, b desc nulls first"``, as the CLI and Spark options take them.
 
     Raises:
-        InvalidArgumentError: a word after the name is none of asc, desc, nulls first, nulls last.
+        InvalidArgumentError: the text after a name is not asc, desc, nulls first or nulls last.
     """
     keys = []
     for part in text.split(","):
@@ -128,12 +128,14 @@ def parse_sort_keys(text: str) -> tuple[SortKey, ...]:
 
 
 def pack_sort_keys(keys: Iterable[SortKey]) -> str:
-    """Sort keys as JSON text, which :func:`unpack_sort_keys` reads."""
+    """Serializes sort keys as JSON text for :func:`unpack_sort_keys`."""
     return json.dumps([[key.column, key.descending, key.nulls_first] for key in keys])
 
 
 def unpack_sort_keys(text: str | bytes) -> tuple[SortKey, ...]:
-    """What :func:`pack_sort_keys` packed; ``TypeError`` or ``ValueError`` for other text."""
+    """Parses the result of :func:`pack_sort_keys`; ``TypeError`` or
+    ``ValueError`` for other text.
+    """
     return tuple(
         SortKey(
             column if isinstance(column, str) else tuple(column),
@@ -146,13 +148,13 @@ def unpack_sort_keys(text: str | bytes) -> tuple[SortKey, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """Marks the last element of a prefix lookup as a string prefix; made by :func:`starts_with`."""
+    """The last element of a prefix lookup, as a string prefix. Made by :func:`starts_with`."""
 
     prefix: str | bytes
 
 
 def starts_with(prefix: str | bytes) -> StartsWith:
-    """Marks ``prefix`` as a string prefix, where a bare value would mean equality.
+    """Marks ``prefix`` as a string prefix. A bare value would mean equality.
 
     Example:
         >>> starts_with("ab")
@@ -174,7 +176,7 @@ class ColumnSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FileSummary:
-    """What a write produced. Prints as a table with one line per column.
+    """The result of a write. Prints as a table with one line per column.
 
     Attributes:
         num_rows: rows in the file.
@@ -183,7 +185,7 @@ class FileSummary:
         stripes: number of stripes.
         columns: one summary per top-level column, in schema order.
         write_seconds: time spent in the writer, without waiting for the data.
-        index_seconds: the part of it that building secondary indexes took.
+        index_seconds: the part of ``write_seconds`` that built secondary indexes.
     """
 
     num_rows: int
@@ -196,7 +198,7 @@ class FileSummary:
 
     @property
     def index_share(self) -> float:
-        """The part of the write's time that building secondary indexes took, 0 to 1."""
+        """The fraction of the write's time that built secondary indexes."""
         return self.index_seconds / self.write_seconds if self.write_seconds else 0.0
 
     def __str__(self) -> str:
@@ -225,8 +227,8 @@ class FileSummary:
 class IoStats:
     """Reads since a file was opened or its counters were reset.
 
-    A read is one ``read_at`` that misses the cache. Reads that are issued together, without one
-    waiting for the answer of another, form one round; ``rounds`` counts the waits.
+    A read is one ``read_at`` that misses the cache. Reads that are issued together, without waiting
+    for each other, form one round. ``rounds`` counts the rounds.
     """
 
     reads: int = 0
@@ -237,7 +239,7 @@ class IoStats:
     rounds: int = 0
 
     def __add__(self, other: IoStats) -> IoStats:
-        """The reads of two files."""
+        """Adds the reads of two files."""
         return IoStats(
             **{
                 field.name: getattr(self, field.name) + getattr(other, field.name)
@@ -246,7 +248,7 @@ class IoStats:
         )
 
     def __sub__(self, earlier: IoStats) -> IoStats:
-        """The reads between two snapshots of the same file."""
+        """The reads between two states of the same file."""
         return IoStats(
             **{
                 field.name: getattr(self, field.name) - getattr(earlier, field.name)
@@ -263,8 +265,8 @@ class IndexInfo:
         kind: ``"cluster"``, ``"hash"`` or ``"sorted"``.
         columns: indexed columns in key order, with their sort order.
         size_bytes: bytes of the index with its Bloom filter.
-        num_keys: entries in the index (rows; a hash index counts distinct keys).
-        has_bloom: a Bloom filter answers most misses without reading the index.
+        num_keys: entries in the index (rows; for a hash index, distinct keys).
+        has_bloom: whether a Bloom filter answers most misses without reading the index.
     """
 
     kind: str

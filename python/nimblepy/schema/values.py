@@ -1,12 +1,12 @@
-"""Exact values: Python, numpy, pandas, uuid and pyarrow values among those of a column's type.
+"""Exact values: places Python, numpy, pandas, uuid and pyarrow values among those of a column.
 
-Literals of filters, keys, bounds and the columns of joins all come through here. A value is first
-made exact, which is exact arithmetic's work and knows no Arrow type: numbers and ticks of time are
-fractions. Then it is placed: either the column's type has that very value, or it lies between two
-neighbours of the type, or beyond all of its values. So ``x > 1.5`` on an int64 column can become
-``x >= 2``, ``x = 300`` on int8 is false, and no conversion rounds, overflows or drops nanoseconds.
+Literals of filters, keys, bounds and columns of joins all use this module. A value is first made
+exact, independent of Arrow types: numbers and times become fractions. Then it is placed: it is a
+value of the column's type, or between two neighbours, or outside of the type's range. So ``x >
+1.5`` on an int64 column can become ``x >= 2``, ``x = 300`` on int8 is false, and no conversion
+rounds, overflows or drops nanoseconds.
 
-Floats follow IEEE 754 here: NaN is a value of its own that no order holds for, and -0.0 equals 0.0.
+Floats follow IEEE 754: NaN compares false with everything, and -0.0 equals 0.0.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _TICKS = {
     "as": Fraction(1, 10**9),
 }
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
-# Decimals with more digits than this before or after the point are beyond every type's values, or
-# between zero and its neighbour; making them exact would only take memory.
+# Decimals with more digits than this before or after the point are outside of every type, or
+# between zero and its neighbour. Making them exact would only use memory.
 _MOST_DIGITS = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value that belongs to no type yet.
+    """A value without a type.
 
     Attributes:
         kind: the family of types that it compares with.
-        value: numbers as fractions (infinities and NaN as floats), times as nanoseconds, the rest
-            as itself.
-        has_zone: an instant of which the offset to UTC is known.
-        is_decimal: a decimal number, which on a column of floats means the nearest float, as in
-            SQL: 0.1 is seldom one itself.
+        value: numbers as fractions (infinities and NaN as floats), times as nanoseconds, other
+            values unchanged.
+        has_zone: whether the offset to UTC of a time is known.
+        is_decimal: whether it is a decimal number. On a column of floats it means the nearest
+            float, as in SQL, because few decimals are floats.
     """
 
     kind: Family
@@ -73,7 +73,7 @@ class Exact:
 class LiteralPosition:
     """Where a literal falls in a type: on a value, or strictly between two neighbours.
 
-    ``below`` or ``above`` is ``None`` when the type has no value on that side.
+    ``below`` or ``above`` is ``None`` if the type has no value on that side.
     """
 
     exact: pa.Scalar | None = None
@@ -86,43 +86,45 @@ class LiteralPosition:
 
 
 def is_null(value: object) -> bool:
-    """None, an Arrow null, or what numpy and pandas have for a missing value other than NaN."""
+    """Whether a value is None, an Arrow null, or a missing value of
+    numpy or pandas other than NaN.
+    """
     if value is None:
         return True
     if isinstance(value, pa.Scalar):
         return not value.is_valid
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    pandas = sys.modules.get("pandas")  # a value of its own has been made by it
+    pandas = sys.modules.get("pandas")  # NaN is not null
     return pandas is not None and (value is pandas.NaT or value is pandas.NA)
 
 
 def is_nan(value: object) -> bool:
-    """A floating-point NaN of Python, numpy or Arrow."""
+    """Whether a value is a floating-point NaN of Python, numpy or Arrow."""
     if isinstance(value, pa.Scalar) and pt.is_floating(value.type):
         value = value.as_py()
     return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def exact_of(value: object) -> Exact:
-    """``value``, which is not null, without a type.
+    """Makes a non-null ``value`` exact.
 
     Raises:
-        InvalidArgumentError: no column has such values.
+        InvalidArgumentError: no column type has such values.
     """
     try:
-        found = _exact_of(value)
+        exact = _exact_of(value)
     except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"cannot use {show(value)} as a value: {error}") from error
-    if found is None:
+    if exact is None:
         raise InvalidArgumentError(
             f"cannot use {show(value)}, of type {type(value).__name__}, as a value"
         )
-    return found
+    return exact
 
 
 def _exact_of(value: object) -> Exact | None:
-    # Subclasses come before what they descend from: bool is an int, a datetime is a date.
+    # Subclasses first: bool is an int, a datetime is a date.
     match value:
         case pa.Scalar():
             return _exact_of_arrow(value)
@@ -156,7 +158,7 @@ def _exact_of(value: object) -> Exact | None:
             return Exact("time", Fraction(_clock(value)))
         case datetime.timedelta():
             micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
-            # pandas' subclass has nanoseconds as well.
+            # pandas' subclass also has nanoseconds.
             nanos = micros * 1000 + int(getattr(value, "nanoseconds", 0))
             return Exact("duration", Fraction(nanos))
     return None
@@ -173,7 +175,7 @@ def _exact_decimal(value: Decimal) -> Fraction | float:
 
 def _exact_datetime(value: datetime.datetime) -> Exact:
     nanos = (value.toordinal() - _EPOCH) * _DAY + _clock(value)
-    nanos += int(getattr(value, "nanosecond", 0))  # of pandas' subclass
+    nanos += int(getattr(value, "nanosecond", 0))  # pandas' subclass
     offset = value.utcoffset()
     if offset is not None:
         nanos -= (offset // datetime.timedelta(microseconds=1)) * 1000
@@ -189,7 +191,7 @@ def _exact_of_numpy(value: np.generic) -> Exact | None:
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit, count = np.datetime_data(value.dtype)
         if isinstance(value, np.datetime64):
-            # Months have no fixed length, but a first day.
+            # A month has no fixed length, but a first day.
             dates = unit in ("Y", "M", "W", "D")
             if unit in ("Y", "M"):
                 value, unit, count = value.astype("datetime64[D]"), "D", 1
@@ -228,14 +230,14 @@ def show(value: object) -> str:
     if not isinstance(value, pa.Scalar):
         try:
             text = repr(value)
-        except ValueError:  # an int of more digits than Python writes
+        except ValueError:  # an int with more digits than Python prints
             return f"a value of type {type(value).__name__}"
         return text if len(text) <= 80 else text[:77] + "..."
     if isinstance(value, (pa.StringScalar, pa.BinaryScalar)):
         return repr(value.as_py())
     try:
         return str(value)
-    except (ValueError, OverflowError):  # finer or further than Python's datetime
+    except (ValueError, OverflowError):  # finer than, or outside of, Python's datetime
         return str(pa.array([value], value.type)).strip("[ \n]")
 
 
@@ -260,48 +262,48 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     """Where ``literal`` falls among the values of ``data_type``.
 
     Args:
-        data_type: type of the column; dictionary and run-end encoding are looked through.
+        data_type: type of the column, or of its dictionary's or runs' values.
         literal: a Python, numpy, pandas or Arrow value that is not null.
 
     Raises:
         InvalidArgumentError: the two cannot be compared, such as a number with a string.
     """
-    wanted = value_type(data_type)
+    plain_type = value_type(data_type)
     if isinstance(literal, pa.Scalar):
-        if literal.type == wanted and not pt.is_floating(wanted):
+        if literal.type == plain_type and not pt.is_floating(plain_type):
             return LiteralPosition(exact=literal)
-    elif (quick := _plain_scalar(wanted, literal)) is not None:
+    elif (quick := _plain_scalar(plain_type, literal)) is not None:
         return LiteralPosition(exact=quick)
-    found = exact_of(literal)
-    _check_comparable(wanted, found, literal)
-    value = found.value
+    exact = exact_of(literal)
+    _check_comparable(plain_type, exact, literal)
+    value = exact.value
     if isinstance(value, (str, bytes, uuid.UUID)):
         if isinstance(value, str) and is_uuid(data_type):
-            return _place_text(wanted, uuid_of(value))
+            return _place_text(plain_type, uuid_of(value))
         if isinstance(value, str):
-            value = spelled_uuid(wanted, value) or value
-        return _place_text(wanted, value)
+            value = spelled_uuid(plain_type, value) or value
+        return _place_text(plain_type, value)
     if isinstance(value, bool):
         return LiteralPosition(exact=pa.scalar(value))
     if isinstance(value, float) and math.isnan(value):
         return LiteralPosition(is_nan=True)
-    if pt.is_floating(wanted):
-        if found.is_decimal and isinstance(value, Fraction):
-            return LiteralPosition(exact=_nearest_float(wanted, value))
-        # Steps to infinity and to subnormals are meant, not faults to warn of.
+    if pt.is_floating(plain_type):
+        if exact.is_decimal and isinstance(value, Fraction):
+            return LiteralPosition(exact=_nearest_float(plain_type, value))
+        # Steps to infinity and to subnormals are intended: suppress warnings.
         with np.errstate(all="ignore"):
-            return _place_float(wanted, value)
-    return place_tick(wanted, value)
+            return _place_float(plain_type, value)
+    return place_tick(plain_type, value)
 
 
 def _plain_scalar(data_type: pa.DataType, value: object) -> pa.Scalar | None:
-    """Ints of integer columns and text of text columns, which need no placing: the usual keys."""
+    """Fast path for ints of integer columns and text of text columns, the usual keys."""
     plain = (type(value) is int and pt.is_integer(data_type)) or (
         type(value) is str and is_text(data_type)
     )
     try:
         return pa.scalar(value, data_type) if plain else None
-    except (pa.ArrowInvalid, OverflowError, UnicodeError):  # beyond the column's values
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):  # outside of the column's range
         return None
 
 
@@ -316,16 +318,16 @@ _NOUNS = {
 }
 
 
-def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> None:
-    wanted, kind = family(data_type), found.kind
-    if {wanted, kind} == {"date", "instant"}:
-        wanted = kind = "instant"
-    if wanted != kind:
+def _check_comparable(data_type: pa.DataType, exact: Exact, literal: object) -> None:
+    column_kind, kind = family(data_type), exact.kind
+    if {column_kind, kind} == {"date", "instant"}:
+        column_kind = kind = "instant"
+    if column_kind != kind:
         raise InvalidArgumentError(
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}, "
-            f"which is {_NOUNS[found.kind]}"
+            f"which is {_NOUNS[exact.kind]}"
         )
-    if wanted == "instant" and has_zone(data_type) != found.has_zone:
+    if column_kind == "instant" and has_zone(data_type) != exact.has_zone:
         zoned, naive = ("column", "value") if has_zone(data_type) else ("value", "column")
         way = "give the value one" if zoned == "column" else "take it off the value"
         raise InvalidArgumentError(
@@ -335,12 +337,12 @@ def _check_comparable(data_type: pa.DataType, found: Exact, literal: object) -> 
 
 
 def has_zone(data_type: pa.DataType) -> bool:
-    """A timestamp whose values are instants."""
+    """Whether the type is a timestamp with a time zone."""
     return bool(pt.is_timestamp(data_type) and data_type.tz is not None)
 
 
 def tick_of(data_type: pa.DataType) -> Fraction:
-    """What a raw integer of the type counts: nanoseconds, or units for numbers."""
+    """The unit of a raw integer of the type: nanoseconds, or 1 for numbers."""
     if pt.is_date32(data_type):
         return _TICKS["D"]
     if pt.is_date64(data_type):
@@ -371,7 +373,7 @@ def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
 
 
 def place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
-    """Where a number, or nanoseconds of a time, falls among whole ticks of the type."""
+    """Where a number, or a time in nanoseconds, falls among the whole units of the type."""
     low, high = _raw_range(data_type)
     if isinstance(value, float):  # infinity: NaN was handled before
         above_all = value > 0
@@ -402,8 +404,8 @@ def _place_float(data_type: pa.DataType, value: Fraction | float) -> LiteralPosi
         return LiteralPosition(below=scalar(most), above=scalar(math.inf))
     if value < -Fraction(float(most)):
         return LiteralPosition(below=scalar(-math.inf), above=scalar(-most))
-    # Rounding twice (to double, then to the type) may land one step off: walk to the floor.
-    # A value that rounds past the largest finite number starts from that number instead.
+    # Rounding twice (to double, then to the type) may be one step off: step to the floor. A value
+    # that rounds past the largest finite number starts from that number.
     floor = kind(max(min(float(value), float(most)), -float(most)))
     while Fraction(float(floor)) > value:
         floor = np.nextafter(floor, kind(-math.inf))
@@ -440,10 +442,10 @@ def _place_text(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> Liter
 
 
 def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
-    """Neighbours of a byte string of another length: such strings order as big-endian numbers."""
+    """Neighbours of a byte string of another length. Such strings order as big-endian numbers."""
     width = data_type.byte_width
     number = int.from_bytes(octets[:width].ljust(width, b"\0"), "big")
-    # A longer string follows its cut; a shorter one precedes itself padded with zeros.
+    # A longer string follows its truncation; a shorter one precedes itself padded with zeros.
     below, above = (number, number + 1) if len(octets) > width else (number - 1, number)
 
     def scalar(position: int) -> pa.Scalar | None:
@@ -455,6 +457,6 @@ def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
 
 
 def successor(key: bytes) -> bytes | None:
-    """The least byte string above all that begin with ``key``; ``None``: there is none."""
+    """The smallest byte string greater than all strings that begin with ``key``, or ``None``."""
     stripped = key.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

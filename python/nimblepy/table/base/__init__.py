@@ -1,1 +1,1 @@
-"""What every part of tables speaks of: files, snapshots, types, partition values, places."""
+"""Shared types of tables: files, snapshots, column types, partition values and locations."""

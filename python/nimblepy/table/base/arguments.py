@@ -1,4 +1,4 @@
-"""Arguments of the kinds that were asked for, or an error that says what was given."""
+"""Checks the types of arguments."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from nimblepy.errors import InvalidArgumentError
 
 
 def text_of(value: object, what: str) -> str:
-    """A text."""
+    """Checks that ``value`` is text."""
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{what}: expected text, got {value!r}")
     return value
 
 
 def texts_of(value: str | Sequence[str] | None, what: str) -> list[str]:
-    """A text, or several of them; ``None``: none."""
+    """Checks that ``value`` is text or a list of texts; ``None`` means no text."""
     if value is None or isinstance(value, str):
         return [] if value is None else [value]
     if not isinstance(value, Sequence):
@@ -26,7 +26,7 @@ def texts_of(value: str | Sequence[str] | None, what: str) -> list[str]:
 
 
 def paths_of(value: Any, what: str) -> list[str]:
-    """A path, or several of them."""
+    """Checks that ``value`` is a path or a list of paths."""
     given = [value] if isinstance(value, (str, os.PathLike)) else value
     if not isinstance(given, Sequence) or not all(isinstance(i, (str, os.PathLike)) for i in given):
         raise InvalidArgumentError(f"{what}: expected a path or a list of paths, got {value!r}")
@@ -34,7 +34,7 @@ def paths_of(value: Any, what: str) -> list[str]:
 
 
 def texts_by_name(value: Any, what: str) -> dict[str, str]:
-    """A mapping of texts."""
+    """Checks that ``value`` maps texts to texts."""
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(f"{what}: expected a dict of texts, got {value!r}")
     return dict(value)

@@ -1,10 +1,10 @@
-"""What goes wrong where bytes are not what they should be."""
+"""Errors that damaged files cause."""
 
 from __future__ import annotations
 
 import struct
 
-# What reading such bytes raises, besides CorruptFileError.
+# Errors that reading damaged bytes raises, besides CorruptFileError.
 BAD_BYTES: tuple[type[Exception], ...] = (
     ValueError,
     struct.error,
@@ -15,6 +15,6 @@ BAD_BYTES: tuple[type[Exception], ...] = (
     AttributeError,
     ArithmeticError,
     RecursionError,
-    NotImplementedError,  # raised by pyiceberg, of types that it does not know
+    NotImplementedError,  # raised by pyiceberg for unknown types
     StopIteration,
 )

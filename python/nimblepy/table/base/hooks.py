@@ -1,4 +1,4 @@
-"""Functions that are called around each compare-and-swap of a table's metadata."""
+"""Hooks: functions that are called around each compare-and-swap of a table's metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _installed: list[tuple[Hook | None, Hook | None]] = []
 
 
 class _Running(threading.local):
-    """Whether this thread is inside a hook: commits that a hook makes call no hooks."""
+    """Whether this thread runs a hook. Commits inside a hook call no hooks."""
 
     is_inside = False
 
@@ -32,13 +32,13 @@ def installed_hooks(before: Hook | None, after: Hook | None) -> Iterator[None]:
 
 
 def swaps_may_lose() -> bool:
-    """Whether a hook is to be called before swaps, which may commit in any thread."""
+    """Whether a hook runs before swaps. It may commit from any thread."""
     return any(before is not None for before, _ in _installed)
 
 
 @contextlib.contextmanager
 def around_swap() -> Iterator[None]:
-    """Surrounds one compare-and-swap."""
+    """Surrounds one compare-and-swap with the hooks."""
     if not _installed or _running.is_inside:
         yield
         return

@@ -1,4 +1,4 @@
-"""MadeOf: caches what was computed from immutable objects, by their identity."""
+"""MadeOf: a cache of values that were computed from immutable objects."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ T = TypeVar("T")
 
 
 class MadeOf(Generic[T]):
-    """What was made of immutable objects, by their identity, to make it once. Thread-safe."""
+    """Caches what ``make`` returns for immutable objects, by their identity. Thread-safe."""
 
     def __init__(self, most: int, make: Callable[[Any], T]) -> None:
         self._most = most
         self._make = make
-        # The object is kept beside what was made of it, so that its identity stays its own.
+        # Keeps the object alive, so that its identity is not reused.
         self._made: dict[int, tuple[Any, T]] = {}
 
     def __call__(self, item: Any) -> T:
-        known = self._made.get(id(item))
-        if known is None:
-            known = item, self._make(item)
+        cached = self._made.get(id(item))
+        if cached is None:
+            cached = item, self._make(item)
             if len(self._made) >= self._most:
                 self._made.clear()
-            self._made[id(item)] = known
-        return known[1]
+            self._made[id(item)] = cached
+        return cached[1]

@@ -1,4 +1,4 @@
-"""What the metadata of a table says, as plain values: nothing in here knows pyiceberg."""
+"""The content of a table's metadata as plain values, independent of pyiceberg."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, Literal, TypeAlias
 Content: TypeAlias = Literal["data", "position deletes", "equality deletes"]
 DataFormat: TypeAlias = Literal["nimble", "parquet"]
 
-# How each format is called in manifests. NIMBLEPY is nobody else's name: readers that do not know
-# it fail instead of reading bytes that they would misunderstand.
+# Names of the formats in manifests. Readers that do not know NIMBLEPY fail, instead of misreading
+# the file.
 FILE_FORMATS: dict[DataFormat, str] = {"nimble": "NIMBLEPY", "parquet": "PARQUET"}
 SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 
-# Properties of a table that ask for more history than is kept by default.
+# Table properties that keep more history than the default.
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
-# In the summary of a snapshot: where its plan index lies.
+# Key of a snapshot's summary: the paths of its plan index.
 PLAN_INDEX = "nimblepy.plan-index"
-# What the summary of a snapshot calls a batch that is added once, before its name.
+# Prefix of the keys of a snapshot's summary for batches that are added once.
 BATCH_PREFIX = "nimblepy.batch."
 
 # Field ids that Iceberg reserves for the columns of a position delete file.
@@ -30,10 +30,10 @@ DELETED_POSITION_ID = 2147483545
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What is known of the columns of one file, by field id.
+    """Statistics of the columns of one file, by field id.
 
     Attributes:
-        lower, upper: bounds as Iceberg's single-value serialization; a text may be cut.
+        lower, upper: bounds in Iceberg's single-value serialization; texts may be truncated.
     """
 
     values: Mapping[int, int] = field(default_factory=dict)
@@ -46,11 +46,12 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """Rows of one cube of a tree in a file.
+    """The rows of one cube in a file.
 
     Attributes:
-        bits, prefix: the cube: how many leading bits the places of its rows share, and which.
-        least, most: weights of the rows, both included.
+        bits, prefix: the cube: number and value of the leading bits that the places of its rows
+            share.
+        least, most: minimum and maximum weight of the rows.
     """
 
     bits: int
@@ -65,39 +66,39 @@ class FileCubes:
     """The cubes of a file.
 
     Attributes:
-        space: how values become places, as ``Space.to_json`` has it.
+        space: the mapping from values to places, as ``Space.to_json`` writes it.
     """
 
     space: str
     cubes: tuple[Cube, ...]
 
     def to_json(self) -> str:
-        """For the footer of the file."""
+        """Serializes the cubes for the footer of the file."""
         cubes = [[c.bits, c.prefix, c.least, c.most, c.rows] for c in self.cubes]
         return json.dumps({"space": self.space, "cubes": cubes})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> FileCubes:
-        """The cubes of a footer.
+        """Parses the cubes of a footer.
 
         Raises:
-            ValueError, TypeError, KeyError: it has none.
+            ValueError, TypeError, KeyError: the text has another format.
         """
-        found = json.loads(text)
-        return cls(str(found["space"]), tuple(Cube(*map(int, c)) for c in found["cubes"]))
+        content = json.loads(text)
+        return cls(str(content["space"]), tuple(Cube(*map(int, c)) for c in content["cubes"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A file with rows, or with positions of deleted rows, as a manifest lists it.
+    """A data file or a position delete file, as a manifest lists it.
 
-    It pickles: a process that writes files sends these to the one that commits.
+    It can be pickled: a process that writes files sends these to the process that commits.
 
     Attributes:
         path: absolute path or URI.
-        format: as manifests call it, ``NIMBLEPY`` or ``PARQUET``.
+        format: as in manifests, ``NIMBLEPY`` or ``PARQUET``.
         partition: values of the partition fields of the spec, as Iceberg stores them.
-        cubes: of a new file, those that an OTree put into it; manifests do not have them.
+        cubes: the cubes of a new file in an OTree. Manifests do not have them.
     """
 
     path: str
@@ -117,10 +118,10 @@ class Entry:
     """A live file of a snapshot.
 
     Attributes:
-        file: what the manifest says of it.
-        sequence: commit order of the snapshot that added it.
+        file: the file as the manifest describes it.
+        sequence: sequence number of the snapshot that added it.
         manifest: path of the manifest that lists it.
-        raw: the entry as pyiceberg has it, of those that it has read.
+        raw: the pyiceberg entry, if pyiceberg read it.
     """
 
     file: DataFile
@@ -131,12 +132,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Manifest:
-    """A list of files, as the manifest list of a snapshot names it.
+    """A manifest, as the manifest list of a snapshot describes it.
 
     Attributes:
-        files, rows: of those that are live; -1 if the manifest list does not say it.
-        removed: whether it still describes files that were removed.
-        bytes: of the manifest itself.
+        files, rows: live files and their rows; -1 if the manifest list does not say.
+        removed: whether it also lists removed files.
+        bytes: bytes of the manifest file.
     """
 
     path: str
@@ -150,7 +151,7 @@ class Manifest:
     raw: Any
 
 
-# Of a number that 64 bits hold, with its sign.
+# Maximum digits of a 64-bit number with its sign.
 _MOST_DIGITS = 19
 
 
@@ -160,7 +161,7 @@ class Snapshot:
 
     Attributes:
         timestamp_ms: milliseconds since 1970.
-        summary: the figures of its commit, as Iceberg names them.
+        summary: counts of the commit, with Iceberg's names.
     """
 
     id: int
@@ -173,17 +174,17 @@ class Snapshot:
     manifest_list: str
 
     def figure(self, name: str) -> int | None:
-        """A number of the summary; ``None``: it does not have it, or what it has is none."""
+        """A number of the summary; ``None`` if it is missing or not a number."""
         text = self.summary.get(name, "")
         return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """About how many different values a column had.
+    """An estimated distinct count of a column.
 
     Attributes:
-        snapshot: id of the snapshot that was looked at.
+        snapshot: id of the analyzed snapshot.
     """
 
     values: int
@@ -196,7 +197,7 @@ class PartitionField:
 
     Attributes:
         source_id: field id of the column.
-        transform: as Iceberg writes it: ``identity``, ``bucket[16]``, ``day``, ...
+        transform: in Iceberg's notation: ``identity``, ``bucket[16]``, ``day``, ...
     """
 
     source_id: int
@@ -210,9 +211,9 @@ class Reference:
     """A tag or a branch.
 
     Attributes:
-        least_snapshots, snapshot_age_ms: how many of a branch stay at least, and how long;
-            ``None``: as the table's properties say.
-        age_ms: how long it stays itself; ``None``: for ever.
+        least_snapshots, snapshot_age_ms: how many snapshots of a branch to keep at least, and for
+            how long; ``None`` uses the properties of the table.
+        age_ms: maximum age of the reference; ``None`` keeps it for ever.
     """
 
     snapshot: int

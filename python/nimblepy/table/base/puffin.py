@@ -1,7 +1,7 @@
-"""Puffin files: blobs of bytes, and a footer in JSON that says what they are.
+"""Puffin files: blobs of bytes with a JSON footer.
 
-As https://iceberg.apache.org/puffin-spec has them. Blobs are written as they are; what others
-write compressed with zstd is read too.
+See https://iceberg.apache.org/puffin-spec. Blobs are written uncompressed. Blobs that other writers
+compressed with zstd can be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nimblepy.table.base.damage import BAD_BYTES
 
 _MAGIC = b"PFA1"
 _TAIL = struct.Struct("<i4s4s")
-# What a blob may have once it is decompressed.
+# Maximum bytes of a decompressed blob.
 _MOST_BYTES = 1 << 30
 
 
@@ -28,8 +28,8 @@ class Blob:
     """One blob of a Puffin file.
 
     Attributes:
-        fields: ids of the columns that it is about.
-        snapshot, sequence: of the snapshot that it was made from; -1: of none.
+        fields: ids of the columns that it describes.
+        snapshot, sequence: the snapshot that it was computed from; -1 if none.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Blob:
 
 
 def puffin_bytes(blobs: Sequence[Blob]) -> tuple[bytes, int]:
-    """A Puffin file, and how many bytes of it are the footer."""
+    """Serializes a Puffin file. Returns the bytes, and how many of them are the footer."""
     parts = [_MAGIC]
     described = []
     offset = len(_MAGIC)
@@ -59,21 +59,21 @@ def puffin_bytes(blobs: Sequence[Blob]) -> tuple[bytes, int]:
         )
         parts.append(blob.payload)
         offset += len(blob.payload)
-    said = json.dumps({"blobs": described, "properties": {"created-by": "nimblepy"}}).encode()
-    footer = b"".join([_MAGIC, said, _TAIL.pack(len(said), bytes(4), _MAGIC)])
+    payload = json.dumps({"blobs": described, "properties": {"created-by": "nimblepy"}}).encode()
+    footer = b"".join([_MAGIC, payload, _TAIL.pack(len(payload), bytes(4), _MAGIC)])
     return b"".join([*parts, footer]), len(footer)
 
 
 def read_puffin(octets: bytes) -> list[Blob]:
-    """The blobs of a Puffin file.
+    """Parses the blobs of a Puffin file.
 
     Raises:
-        ValueError: it is something else, or damaged.
+        ValueError: the file has another format or is damaged.
     """
     try:
         return _blobs(octets)
     except BAD_BYTES as error:
-        raise ValueError(f"no Puffin file, or damaged: {error!r}") from error
+        raise ValueError(f"not a Puffin file, or damaged: {error!r}") from error
 
 
 def _blobs(octets: bytes) -> list[Blob]:
@@ -82,26 +82,26 @@ def _blobs(octets: bytes) -> list[Blob]:
         raise ValueError("not a Puffin file")
     size, flags, magic = _TAIL.unpack(octets[end:])
     if magic != _MAGIC or any(flags) or not 0 <= size <= end - 2 * len(_MAGIC):
-        raise ValueError("its footer is not as expected")
+        raise ValueError("the footer has a wrong size, flag or magic number")
     first = end - size - len(_MAGIC)
     if octets[first : first + len(_MAGIC)] != _MAGIC:
-        raise ValueError("its footer does not begin where it says")
+        raise ValueError("the footer does not begin at its stated offset")
     return [_blob(item, octets, first) for item in json.loads(octets[end - size : end])["blobs"]]
 
 
 def _blob(item: Mapping[str, Any], octets: bytes, end: int) -> Blob:
     begin, length = int(item["offset"]), int(item["length"])
     if not len(_MAGIC) <= begin <= end or not 0 <= length <= end - begin:
-        raise ValueError(f"a blob of type {item['type']!r} that lies at {begin}")
+        raise ValueError(f"blob {item['type']!r} has a wrong offset or length: {begin}, {length}")
     payload = octets[begin : begin + length]
     codec = item.get("compression-codec")
     if codec == "zstd":
         with pa.CompressedInputStream(io.BytesIO(payload), "zstd") as source:
             payload = bytes(source.read(_MOST_BYTES + 1))
         if len(payload) > _MOST_BYTES:
-            raise ValueError(f"a blob of more than {_MOST_BYTES} bytes")
+            raise ValueError(f"a blob has more than {_MOST_BYTES} bytes")
     elif codec is not None:
-        raise ValueError(f"a blob that is compressed with {codec!r}")
+        raise ValueError(f"a blob has the unknown compression {codec!r}")
     return Blob(
         kind=str(item["type"]),
         payload=payload,

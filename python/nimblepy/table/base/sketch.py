@@ -1,8 +1,8 @@
-"""Theta sketches: about how many different values a column has, from its least hashes.
+"""Theta sketches: estimate the number of distinct values of a column from its smallest hashes.
 
-Iceberg's ``apache-datasketches-theta-v1``: a value is hashed as its single-value serialization,
-with 64 bits of Murmur 3 and the seed of Apache DataSketches, and the sketch is stored in the
-compact form of that library. So sketches of any engine can be merged with these.
+The format is Iceberg's ``apache-datasketches-theta-v1``: a value is hashed in its single-value
+serialization, by 64 bits of Murmur 3 with the seed of Apache DataSketches. The sketch is stored in
+the compact form of that library, so sketches of all engines can be merged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 _Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# Hashes that a sketch keeps: the standard error is one of the square root of as many, 1.6 %.
+# Hashes that a sketch keeps. The standard error is 1 / sqrt(4096), 1.6 %.
 MOST = 4096
 _SEED = 9001
-_SEED_HASH = 0x93CC  # 16 bits of the seed's own hash
-_LARGEST = (1 << 63) - 1  # hashes have 63 bits, and 0 is none
+_SEED_HASH = 0x93CC  # 16 bits of the seed's hash
+_LARGEST = (1 << 63) - 1  # hashes have 63 bits, and 0 is not a hash
 
-# Values whose hashes are computed together: what is made of them stays in a near cache.
+# Values that are hashed together, so that intermediate results fit into the cache.
 _AT_ONCE = 1 << 14
 # Longer values are hashed one by one.
 _LONG = 256
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
-# Of a word, the bytes that a value has in it.
+# Masks that select the first bytes of a word.
 _FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], dtype=np.uint64)
 
 _HEAD = struct.Struct("<BBBBBBH")
@@ -42,11 +42,11 @@ _BIG_ENDIAN, _READ_ONLY, _EMPTY, _IS_COMPACT, _ORDERED, _SINGLE = (1 << i for i 
 
 
 class Sketch:
-    """The least hashes of some values. Immutable.
+    """The smallest hashes of some values. Immutable.
 
     Attributes:
-        hashes: ascending, each once.
-        theta: all hashes of the values that are below this are in ``hashes``.
+        hashes: distinct and ascending.
+        theta: all hashes of the values below this bound are in ``hashes``.
     """
 
     __slots__ = ("hashes", "theta")
@@ -56,17 +56,17 @@ class Sketch:
         self.theta = theta
 
     def with_values(self, values: pa.Array) -> Sketch:
-        """Of these values too; null is none. Cost: some 80 ns a number, 160 ns a short text."""
+        """Adds values; nulls are ignored. Cost: about 80 ns per number, 160 ns per short text."""
         made = self
         for first in range(0, len(values), _AT_ONCE):
-            found = hashes_of(values.slice(first, _AT_ONCE))
-            least = found[(found < np.uint64(made.theta)) & (found > 0)]
+            hashes = hashes_of(values.slice(first, _AT_ONCE))
+            least = hashes[(hashes < np.uint64(made.theta)) & (hashes > 0)]
             made = made._with(least, made.theta)
         return made
 
     @staticmethod
     def merged(parts: Sequence[Sketch]) -> Sketch:
-        """Of the values of all ``parts``."""
+        """The sketch of the values of all ``parts``."""
         theta = min((part.theta for part in parts), default=_LARGEST)
         together = np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)])
         return Sketch(theta=theta)._with(together[together < np.uint64(theta)], theta)
@@ -74,18 +74,18 @@ class Sketch:
     def _with(self, more: Hashes, theta: int) -> Sketch:
         if not len(more):
             return self
-        found = np.union1d(self.hashes, more)
-        if len(found) > MOST:
-            found, theta = found[:MOST].copy(), int(found[MOST])
-        return Sketch(found, theta)
+        hashes = np.union1d(self.hashes, more)
+        if len(hashes) > MOST:
+            hashes, theta = hashes[:MOST].copy(), int(hashes[MOST])
+        return Sketch(hashes, theta)
 
     @property
     def estimate(self) -> int:
-        """About how many different values there were; exact up to ``MOST``."""
+        """The estimated number of distinct values; exact up to ``MOST``."""
         return round(len(self.hashes) * (_LARGEST / self.theta))
 
     def to_bytes(self) -> bytes:
-        """As Apache DataSketches has compact sketches, ordered."""
+        """Serializes the sketch in the compact, ordered form of Apache DataSketches."""
         count, flags = len(self.hashes), _READ_ONLY | _IS_COMPACT | _ORDERED
         exact = self.theta == _LARGEST
         if exact and count <= 1:
@@ -103,21 +103,23 @@ class Sketch:
 
     @classmethod
     def from_bytes(cls, octets: bytes) -> Sketch:
-        """What :meth:`to_bytes` made, or another engine.
+        """Parses a sketch of any engine.
 
         Raises:
-            ValueError: it is something else, or damaged.
+            ValueError: the bytes have another format or are damaged.
         """
         if len(octets) < _HEAD.size:
             raise ValueError(f"a theta sketch of {len(octets)} bytes")
         words, version, family, _, _, flags, seed = _HEAD.unpack_from(octets)
         words &= 0x3F
         if version != _VERSION or family != _COMPACT or flags & _BIG_ENDIAN:
-            raise ValueError(f"a sketch of version {version}, family {family}, flags {flags:#x}")
+            raise ValueError(
+                f"unsupported sketch: version {version}, family {family}, flags {flags:#x}"
+            )
         if flags & _EMPTY:
             return cls()
         if seed != _SEED_HASH or not 1 <= words <= 3:
-            raise ValueError(f"a theta sketch of {words} words, and a seed of hash {seed:#x}")
+            raise ValueError(f"a theta sketch with {words} words and seed hash {seed:#x}")
         at, count, theta = _HEAD.size, 1, _LARGEST
         if len(octets) < 8 * words:
             raise ValueError(f"a theta sketch of {len(octets)} bytes")
@@ -129,20 +131,20 @@ class Sketch:
             at += _THETA.size
         if not 0 < theta <= _LARGEST or count != (len(octets) - at) / 8:
             raise ValueError(f"{count} hashes below {theta} in {len(octets)} bytes")
-        found = np.unique(np.frombuffer(octets, "<u8", offset=at).astype(np.uint64))
-        if len(found) != count or (count and not 0 < int(found[0]) <= int(found[-1]) < theta):
-            raise ValueError(f"hashes that are not {count} different ones below {theta}")
-        return cls(found, theta)
+        hashes = np.unique(np.frombuffer(octets, "<u8", offset=at).astype(np.uint64))
+        if len(hashes) != count or (count and not 0 < int(hashes[0]) <= int(hashes[-1]) < theta):
+            raise ValueError(f"expected {count} distinct hashes below {theta}")
+        return cls(hashes, theta)
 
 
 # ------------------------------------------------------------------ hashes
 
 
 def hashes_of(values: pa.Array) -> Hashes:
-    """A hash of 63 bits of each value that is not null, in any order.
+    """A 63-bit hash of each value that is not null, in any order.
 
     Args:
-        values: of a type that columns of tables have, not nested.
+        values: of a type that columns of tables can have, not nested.
     """
     data, starts, lengths = _serialized(values.drop_null())
     if len(lengths) and (lengths != lengths[0]).any():
@@ -153,14 +155,14 @@ def hashes_of(values: pa.Array) -> Hashes:
     one_by_one = [
         mmh3.hash64(data[at : at + size].tobytes(), _SEED, signed=False)[0] for at, size in pairs
     ]
-    found = np.empty(len(lengths), np.uint64)
-    found[:long] = one_by_one
-    found[long:] = _murmur(data, starts[long:], lengths[long:])
-    return found >> np.uint64(1)
+    hashes = np.empty(len(lengths), np.uint64)
+    hashes[:long] = one_by_one
+    hashes[long:] = _murmur(data, starts[long:], lengths[long:])
+    return hashes >> np.uint64(1)
 
 
 def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
-    """The bytes of values without nulls as Iceberg serializes them: where each is, and how long."""
+    """(bytes, offset, length) of values without nulls, in Iceberg's serialization."""
     kind = values.type
     count = len(values)
     if pt.is_string(kind) or pt.is_binary(kind):
@@ -174,7 +176,7 @@ def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
     if pt.is_boolean(kind):
         values = values.cast(pa.uint8())
     elif pt.is_floating(kind):
-        # Of the many bit patterns that are no number, one.
+        # Replaces all NaNs by one bit pattern.
         numbers = values.to_numpy()
         values = pa.array(np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers))
     width = values.type.bit_width // 8
@@ -184,7 +186,7 @@ def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
     lengths = np.full(count, width, dtype=np.int64)
     if not pt.is_decimal(kind):
         return data, starts, lengths
-    # Unscaled, big-endian, in as few bytes as its sign can be told from.
+    # Unscaled, big-endian, in the minimum number of bytes for a two's complement number.
     table = data.reshape(count, width)[:, ::-1]
     sign = np.where(table[:, :1] >= 128, 255, 0).astype(np.uint8)
     spare = (table[:, :-1] == sign) & ((table[:, 1:] ^ sign) < 128)
@@ -193,16 +195,18 @@ def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
 
 
 def _murmur(data: _Octets, starts: _Numbers, lengths: _Numbers) -> Hashes:
-    """The first half of Murmur 3 (x64, 128 bits) of values, the longest of which come first."""
+    """The first half of Murmur 3 (x64, 128 bits) of values, which are in order of descending
+    length.
+    """
     padded = np.zeros(len(data) + 16, np.uint8)
     padded[: len(data)] = data
-    # A word of eight bytes from every byte on.
+    # A word of eight bytes at every byte offset.
     words = np.ndarray((len(data) + 9,), np.dtype("<u8"), padded, strides=(1,))
     first = np.full(len(starts), _SEED, np.uint64)
     second = first.copy()
     blocks = lengths // 16
     for block in range(int(blocks[0]) if len(blocks) else 0):
-        active = int(np.searchsorted(-blocks, -block))  # those with more blocks than that
+        active = int(np.searchsorted(-blocks, -block))  # values with more blocks than this
         at = starts[:active] + 16 * block
         one, two = first[:active], second[:active]
         one ^= _mixed_first(words[at])
@@ -223,8 +227,8 @@ def _murmur(data: _Octets, starts: _Numbers, lengths: _Numbers) -> Hashes:
 
 
 def _bytes(count: _Numbers) -> Hashes:
-    found: Hashes = _FIRST_BYTES[np.clip(count, 0, 8)]
-    return found
+    masks: Hashes = _FIRST_BYTES[np.clip(count, 0, 8)]
+    return masks
 
 
 def _turned(words: Hashes, bits: int) -> Hashes:

@@ -41,10 +41,10 @@ _EXPECTED = (
 
 
 def parse_partition(text: str, schema: pa.Schema) -> tuple[str, str, str]:
-    """(column, Iceberg's transform, field name) of ``"day(ts)"``, ``"region"`` and the like.
+    """Parses ``"day(ts)"``, ``"region"`` etc. into (column, Iceberg's transform, field name).
 
     Raises:
-        InvalidArgumentError: an unknown transform or column, or one that does not fit the other.
+        InvalidArgumentError: the transform or column is unknown, or they do not fit.
     """
     if not isinstance(text, str):
         raise InvalidArgumentError(f"partition_by: expected text such as {_EXPECTED}, got {text!r}")
@@ -54,16 +54,17 @@ def parse_partition(text: str, schema: pa.Schema) -> tuple[str, str, str]:
         column, transform, suffix = text, "identity", ""
     else:
         column, transform, suffix = _parse_call(text, call[1].lower(), call[2])
-    found = resolve_column(schema, column)
-    _check_type(text, transform, found.type)
+    source = resolve_column(schema, column)
+    _check_type(text, transform, source.type)
     return column, transform, f"{column}_{suffix}" if suffix else column
 
 
 def free_name(field: tuple[str, str, str], taken: Collection[str]) -> str:
-    """The name of what :func:`parse_partition` gives, or one like it that is not taken.
+    """A free name for a partition field, similar to ``name``.
 
     Args:
-        taken: names of columns, one of which an identity of it has, and of other fields.
+        taken: names of columns and other fields. An identity of a column may have the column's
+            name.
     """
     column, transform, name = field
     _, _, width = transform.partition("[")
@@ -74,7 +75,7 @@ def free_name(field: tuple[str, str, str], taken: Collection[str]) -> str:
 
 
 def partition_text(transform: str, column: str) -> str:
-    """How :func:`parse_partition` takes a transform as Iceberg writes it."""
+    """Converts Iceberg's notation of a transform to the notation of :func:`parse_partition`."""
     name, _, width = transform.partition("[")
     if name == "identity":
         return column
@@ -82,11 +83,11 @@ def partition_text(transform: str, column: str) -> str:
 
 
 def shown_value(transform: str, kind: pa.DataType | None, value: Any) -> str:
-    """A partition's value as people write it: ``2013-01`` for month 516.
+    """A partition value in readable form: ``2013-01`` for month 516.
 
     Args:
         kind: type of the column; ``None`` if it was dropped.
-        value: as Iceberg keeps it in memory.
+        value: in Iceberg's in-memory form.
     """
     if value is None:
         return "null"
@@ -147,9 +148,9 @@ def _check_type(text: str, transform: str, kind: pa.DataType) -> None:
 
 
 def transform(text: str, kind: pa.DataType) -> Apply:
-    """The function of a transform as Iceberg writes it, for columns of type ``kind``.
+    """The function for a transform in Iceberg's notation, for columns of type ``kind``.
 
-    Results are as Iceberg keeps them: days, months and hours as int32, identities as they are.
+    Results are in Iceberg's form: days, months and hours as int32, identities unchanged.
     """
     name, _, width = text.partition("[")
     size = int(width[:-1]) if width else 0
@@ -163,11 +164,11 @@ def transform(text: str, kind: pa.DataType) -> Apply:
         return lambda array: pa.nulls(len(array), kind)
     if name in _TIMES:
         return lambda array: _time(array, name)
-    raise InvalidArgumentError(f"partition transform {text!r}: not one that nimblepy writes")
+    raise InvalidArgumentError(f"partition transform {text!r} is not supported for writing")
 
 
 def _numbers(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]:
-    """Integers of an array, anything where it is null, and the mask of nulls."""
+    """The integers of an array, arbitrary for nulls, and the mask of nulls."""
     if pt.is_date32(array.type):
         array = array.cast(pa.int32())
     mask = array.is_null().to_numpy(zero_copy_only=False)
@@ -188,8 +189,8 @@ def _time(array: pa.Array, unit: str) -> pa.Array:
     if unit == "day":
         return _array(days, mask, pa.int32())
     step = "M" if unit == "month" else "Y"
-    found = days.astype("datetime64[D]").astype(f"datetime64[{step}]").astype(np.int64)
-    return _array(found, mask, pa.int32())
+    periods = days.astype("datetime64[D]").astype(f"datetime64[{step}]").astype(np.int64)
+    return _array(periods, mask, pa.int32())
 
 
 def _truncate(array: pa.Array, width: int) -> pa.Array:
@@ -207,9 +208,9 @@ def _truncate(array: pa.Array, width: int) -> pa.Array:
     values, mask = _numbers(array)
     least = np.iinfo(kind.to_pandas_dtype()).min
     if len(values) and int(values.min()) < least - least % width + (width if least % width else 0):
-        # Iceberg's wraps around there, so that filters would look for them where they are not.
+        # Iceberg's result wraps around, and filters would look in the wrong partition.
         raise InvalidArgumentError(
-            f"truncate({width}) of {kind}: {int(values.min())} has nothing to be rounded down to"
+            f"truncate({width}) of {kind}: {int(values.min())} cannot be rounded down"
         )
     return _array(values - values % width, mask, kind)
 
@@ -235,7 +236,7 @@ def _bucket(array: pa.Array, count: int) -> pa.Array:
     elif pt.is_string(kind) or pt.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
     mask = array.is_null().to_numpy(zero_copy_only=False)
-    # Few different values mostly; each is hashed once.
+    # Few distinct values are common: hashes each one once.
     coded = array.dictionary_encode()
     hashes = np.array([murmur(v) for v in coded.dictionary.to_pylist()] or [0], dtype=np.uint32)
     codes = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False)
@@ -302,10 +303,10 @@ def column_at(table: pa.Table, path: Path) -> pa.ChunkedArray:
 
 
 def split_rows(keys: Sequence[pa.Array]) -> list[tuple[tuple[Any, ...], pa.Array]]:
-    """(values, positions of the rows that have them) for each tuple that occurs.
+    """Yields (values, positions of their rows) for each distinct tuple of values.
 
     Args:
-        keys: results of the transforms, one array for each partition field.
+        keys: results of the transforms, one array per partition field.
     """
     if len(keys) == 1:
         coded = keys[0].dictionary_encode(null_encoding="encode")

@@ -1,7 +1,7 @@
-"""Which Arrow types the columns of a table have, and rows of the caller's types as those.
+"""Column types of tables, and the conversion of the caller's rows to them.
 
-A table has Iceberg's types: what they cannot hold exactly is refused by name, what is only another
-form of the same values (dictionaries, views, large offsets, narrower integers) is taken.
+Tables have Iceberg's types. Types that cannot be stored exactly are refused. Other forms of the
+same values (dictionaries, views, large offsets, narrower integers) are converted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _US = "us"
 
 
 def table_type(kind: pa.DataType, place: str) -> pa.DataType:
-    """The type that a table has for values of ``kind``.
+    """The table type for values of ``kind``.
 
     Raises:
-        InvalidArgumentError: it has none; ``place`` names the column.
+        InvalidArgumentError: there is no such type; ``place`` names the column.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return table_type(kind.storage_type, place)
@@ -43,10 +43,12 @@ def table_type(kind: pa.DataType, place: str) -> pa.DataType:
     if hasattr(kind, "value_field"):
         value = table_type(kind.value_type, f"{place}.element")
         return pa.list_(pa.field("element", value, kind.value_field.nullable))
-    found = _plain(kind)
-    if found is None:
-        raise InvalidArgumentError(f"{place} is {kind}, which tables do not have{_hint(kind)}")
-    return found
+    plain = _plain(kind)
+    if plain is None:
+        raise InvalidArgumentError(
+            f"{place} has type {kind}, which tables do not support{_hint(kind)}"
+        )
+    return plain
 
 
 def _plain(kind: pa.DataType) -> pa.DataType | None:
@@ -90,48 +92,49 @@ def _hint(kind: pa.DataType) -> str:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a table for data of ``schema``.
+    """The columns of a table for data with ``schema``.
 
     Raises:
-        InvalidArgumentError: a type that tables do not have, no column, or a name twice.
+        InvalidArgumentError: a type is not supported, there is no column, or a name occurs twice.
     """
     if not len(schema):
         raise InvalidArgumentError("a table needs at least one column")
     for name in schema.names:
         if schema.names.count(name) > 1:
-            raise InvalidArgumentError(f"column {name!r} is there twice")
+            raise InvalidArgumentError(f"column {name!r} occurs twice")
         if not name:
-            raise InvalidArgumentError("a column without a name")
+            raise InvalidArgumentError("a column has no name")
     return pa.schema(
         [f.with_type(table_type(f.type, f"column {f.name!r}")).remove_metadata() for f in schema]
     )
 
 
 class Conformer:
-    """Brings batches to the columns of a table, by name.
+    """Converts batches to the columns of a table, by name.
 
     Args:
-        partial: columns that the data do not have are left out.
+        partial: leaves out columns that the data do not have.
 
     Attributes:
-        schema: of the batches.
+        schema: of the converted batches.
 
     Raises:
-        InvalidArgumentError: an unknown column, one that is missing and must have values, a type
-            whose values may not fit, or a value that does not.
+        InvalidArgumentError: a column is unknown or missing, its type does not fit, or a value does
+            not fit.
     """
 
-    def __init__(self, have: pa.Schema, wanted: pa.Schema, *, partial: bool = False) -> None:
-        unknown = [name for name in have.names if name not in wanted.names]
+    def __init__(self, have: pa.Schema, table_schema: pa.Schema, *, partial: bool = False) -> None:
+        unknown = [name for name in have.names if name not in table_schema.names]
         if unknown:
             raise InvalidArgumentError(
-                f"data: unknown column {unknown[0]!r}; the table has {', '.join(wanted.names)}"
+                f"data: unknown column {unknown[0]!r}; "
+                f"the table has {', '.join(table_schema.names)}"
             )
         for name in have.names:
             if have.names.count(name) > 1:
-                raise InvalidArgumentError(f"data: column {name!r} is there twice")
+                raise InvalidArgumentError(f"data: column {name!r} occurs twice")
         self._parts: list[tuple[int | None, Convert | None, pa.Field]] = []
-        for field in wanted:
+        for field in table_schema:
             at = have.get_field_index(field.name)
             place = f"column {field.name!r}"
             if at < 0 and partial:
@@ -170,13 +173,13 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _has_required(kind: pa.DataType) -> bool:
-    """Whether a value inside a value must not be null; keys of maps never are."""
+    """Whether a value inside a value must not be null. Keys of maps never are null."""
     inner = _inner_fields(kind)[1:] if pt.is_map(kind) else _inner_fields(kind)
     return any(not item.nullable or _has_required(item.type) for item in inner)
 
 
 def _refuse_inner_nulls(kind: pa.DataType, array: pa.Array, place: str) -> None:
-    """Refuses nulls inside of values, where the table has none; below a null there may be some."""
+    """Refuses nulls inside values if the table does not allow them, unless a parent is null."""
     if not _has_required(kind):
         return
     if pt.is_struct(kind):
@@ -201,24 +204,24 @@ def _missing(field: pa.Field, place: str) -> pa.Scalar:
     return pa.scalar(None, field.type)
 
 
-def _check(have: pa.DataType, wanted: pa.DataType, place: str) -> None:
-    """Refuses types whose values are others, or might be rounded."""
+def _check(have: pa.DataType, table_kind: pa.DataType, place: str) -> None:
+    """Refuses types whose values differ or might be rounded."""
     if pt.is_null(have):
         return
     form = _plain(have)
     if form is None and pt.is_run_end_encoded(have):
         form = _plain(have.value_type)
-    if form is not None and (form.equals(wanted) or widens(form, wanted)):
+    if form is not None and (form.equals(table_kind) or widens(form, table_kind)):
         return
-    if form is not None and pt.is_integer(form) and pt.is_integer(wanted):
+    if form is not None and pt.is_integer(form) and pt.is_integer(table_kind):
         return  # each value is checked
-    if form is not None and pt.is_binary(form) and pt.is_fixed_size_binary(wanted):
-        return  # each length is checked; Spark has no other form of UUIDs and the like
-    raise InvalidArgumentError(f"{place} is {have}, the table has {wanted}")
+    if form is not None and pt.is_binary(form) and pt.is_fixed_size_binary(table_kind):
+        return  # each length is checked; Spark stores UUIDs and similar types this way
+    raise InvalidArgumentError(f"{place} is {have}; the table has {table_kind}")
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether Iceberg allows a column to become this type: every value stays what it is."""
+    """Whether Iceberg allows to widen the column to this type, which keeps every value."""
     if pt.is_int32(narrow):
         return bool(pt.is_int64(wide))
     if pt.is_float32(narrow):
@@ -229,7 +232,7 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def check_keys(schema: pa.Schema, keys: Sequence[SortKey], what: str) -> None:
-    """Refuses key columns that are not there or have no order."""
+    """Refuses key columns that do not exist or have no order."""
     for key in keys:
         kind = resolve_column(schema, key.column).type
         if pt.is_nested(kind):

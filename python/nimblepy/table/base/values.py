@@ -1,4 +1,4 @@
-"""Single values as Iceberg keeps them in memory, and as Arrow has them."""
+"""Conversion of single values between Iceberg's in-memory form and Arrow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 
 def constant(kind: pa.DataType, value: Any) -> pa.Scalar:
-    """A value as Iceberg keeps it in memory (days, microseconds, ...) as an Arrow scalar."""
+    """Converts a value in Iceberg's in-memory form (days, microseconds, ...) to an Arrow scalar."""
     if value is None:
         return pa.scalar(None, kind)
     if pt.is_date(kind) and isinstance(value, int):
@@ -23,7 +23,7 @@ def constant(kind: pa.DataType, value: Any) -> pa.Scalar:
 
 
 def internal_value(kind: pa.DataType, scalar: pa.Scalar) -> Any:
-    """The value of a scalar as Iceberg keeps it in memory: days, microseconds, bytes, ..."""
+    """Converts an Arrow scalar to Iceberg's in-memory form: days, microseconds, bytes, ..."""
     if not scalar.is_valid:
         return None
     if pt.is_date32(kind):

@@ -64,12 +64,12 @@ class Blocks:
         self.table = table
 
     @classmethod
-    def of_files(cls, written: Iterable[tuple[str, FileCubes]]) -> Blocks:
+    def of_files(cls, new_files: Iterable[tuple[str, FileCubes]]) -> Blocks:
         """The blocks of newly written files, from pairs of a path and the file's cubes."""
         files: list[str] = []
         spaces: dict[str, int] = {}
         rows: list[tuple[int, ...]] = []
-        for path, item in written:
+        for path, item in new_files:
             space = spaces.setdefault(item.space, len(spaces))
             for cube in item.cubes:
                 facts = (cube.bits, cube.prefix, cube.least, cube.most, cube.rows)

@@ -71,13 +71,13 @@ class Member:
     def file(self) -> DataFile:
         return self.entry.file
 
-    def gone(self) -> _core.RowBitmap | None:
+    def deleted_bitmap(self) -> _core.RowBitmap | None:
         """The deleted rows; ``None`` if no row is deleted. Cost: each delete file is read once."""
         return deleted_rows(self.file.path, self.deletes, self.delete_paths)
 
     def deleted(self) -> RowNumbers | None:
         """The deleted rows, ascending."""
-        bitmap = self.gone()
+        bitmap = self.deleted_bitmap()
         return None if bitmap is None else bitmap.rows()
 
 
@@ -301,7 +301,7 @@ class MemberRows(FilesSource):
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:
             member = self.members[file]
-            deleted = member.gone()
+            deleted = member.deleted_bitmap()
             if deleted is not None and deleted.last >= member.file.rows:
                 raise CorruptFileError(
                     f"{member.file.path}: row {deleted.last} is deleted, but the file has "

@@ -1,1 +1,1 @@
-"""What keeps a table fast and small: compaction, manifests, layouts, expiry, orphans, health."""
+"""Maintenance of tables: compaction, manifests, layouts, expiry, orphans and health."""

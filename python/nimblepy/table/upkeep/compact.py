@@ -1,7 +1,7 @@
-"""Compaction: files are replaced by fewer, larger ones with the same live rows.
+"""Compaction: replaces files by fewer, larger files with the same live rows.
 
-Files are chosen and written in groups. A group whose files were changed by another commit meanwhile
-is given up, or what was deleted of them is deleted of the new file as well; the others stay good.
+Files are chosen and written in groups. If another commit changed the files of a group, its deletes
+are repeated in the new files, or the group is dropped. Other groups are not affected.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from nimblepy.table.writing.merging import Run, merged
 from nimblepy.table.writing.settings import rewriting_target
 from nimblepy.table.writing.write import Target, write_deletes, write_rows
 
-# A file below this share of the target is small.
+# A file below this share of the target size is small.
 SMALL = 0.75
-# A small file is merged with those that are smaller if they have this share of its bytes together,
-# so that a file is not written again and again for the sake of a few rows.
+# Small files are merged with a larger small file only if they have this share of its bytes. So a
+# large file is not rewritten again and again for a few rows.
 _WORTH = 1 / 16
-# A file is written again if this share of its rows is deleted.
+# Rewrites a file if at least this share of its rows is deleted.
 MOST_DELETED = 0.1
-# Files are merged where more than this many have the same key between their bounds.
+# Merges files if more than this many may have the same key.
 MOST_DEEP = 8
-# More delete files of a partition than this are merged.
+# Merges the delete files of a partition if there are more than this.
 _MOST_DELETES = 4
-# Files of a group have some times the bytes of a new file, so that few new ones are small.
+# Maximum bytes of a group, in target files. Large groups leave few small files.
 _GROUP_TARGETS = 8
-# Arrow bytes of files that are merged, held at the same time; Arrow bytes of a byte of a file.
+# Arrow bytes of merged files in memory at a time, and Arrow bytes per byte of a file.
 _MERGE_BYTES = 64 << 20
 _UNPACKED = 4
 _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 16
-# How often groups are planned again that were given up.
+# How often dropped groups are planned again.
 _MOST_PASSES = 5
 
 
@@ -64,9 +64,8 @@ class Group:
 
     Attributes:
         members: in the order of their first keys.
-        lower, upper: encoded keys that no key of each comes before and after; empty where the
-            table has no cluster key.
-        added: the new files, once they are written.
+        lower, upper: bounds of the encoded keys of each file; empty without a cluster key.
+        added: the new files, after they are written.
     """
 
     members: list[Member]
@@ -79,8 +78,8 @@ class Group:
         return sum(member.file.bytes for member in self.members)
 
     def live_rows(self) -> int:
-        gone = (member.gone() for member in self.members)
-        deleted = sum(0 if rows is None else len(rows) for rows in gone)
+        bitmaps = (member.deleted_bitmap() for member in self.members)
+        deleted = sum(0 if rows is None else len(rows) for rows in bitmaps)
         return sum(member.file.rows for member in self.members) - deleted
 
 
@@ -88,44 +87,43 @@ class Group:
 
 
 def choose(rows: FileSet, filter: Filter, target: Target, *, where_needed: bool) -> list[Group]:
-    """Groups of files that are to be replaced.
+    """Chooses the groups of files to replace.
 
-    Where it is needed, each of them is so by their replacement: what is chosen again and again
-    has an end.
+    With ``where_needed``, replacing a group removes the reason for it, so repeated calls end.
 
     Args:
-        filter: only files that may have rows that pass.
-        target: what new files are like; files of other partition specs than theirs are merged
-            across partitions.
-        where_needed: only small files, files with many deleted rows, and such that overlap.
+        filter: only files that may have passing rows.
+        target: settings of the new files. Files of other partition specs are merged across
+            partitions.
+        where_needed: only small files, files with many deleted rows, and overlapping files.
     """
     spec_id, target_bytes, ordered = target.spec_id, target.target_bytes, bool(rows.cluster_by)
     members = list(rows.members)
-    wanted = may_pass(rows, filter)
-    repeated = listed_twice(rows, wanted)
-    if repeated:  # both listings have rows, which other readers see as well
-        wanted = [i for i in wanted if rows.name_of(i) not in repeated]
+    candidates = may_pass(rows, filter)
+    repeated = listed_twice(rows, candidates)
+    if repeated:  # Other readers see the rows of both listings.
+        candidates = [i for i in candidates if rows.name_of(i) not in repeated]
     lower = upper = [b""] * len(members)
     if rows.cluster_by and members:
         lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
     partitions: dict[object, list[int]] = {}
-    for i in wanted:
+    for i in candidates:
         file = members[i].file
         current = file.spec_id == spec_id
         partitions.setdefault((spec_id, file.partition) if current else None, []).append(i)
     groups: list[Group] = []
     for files in partitions.values():
-        everything = Group(
+        partition_files = Group(
             [members[i] for i in files], [lower[i] for i in files], [upper[i] for i in files]
         )
-        parts = _needed(everything, rows, target) if where_needed else [set(range(len(files)))]
+        parts = _needed(partition_files, rows, target) if where_needed else [set(range(len(files)))]
         for part in parts:
-            groups += _cut(everything, sorted(part), target_bytes, ordered=ordered)
+            groups += _cut(partition_files, sorted(part), target_bytes, ordered=ordered)
     return groups
 
 
 def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
-    """Numbers of the files that may have rows that pass."""
+    """Numbers of the files that may have passing rows."""
     if filter is None:
         return range(len(rows.members))
     parsed = parse_filter(filter, rows.schema)
@@ -133,7 +131,7 @@ def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
 
 
 def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
-    """Sets of files of one partition that had better be merged."""
+    """Sets of files of one partition that should be merged."""
     sizes = [member.file.bytes for member in files.members]
     small = [i for i, size in enumerate(sizes) if size < SMALL * target.target_bytes]
     parts = _by_size(files, small)
@@ -142,13 +140,13 @@ def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
     ]
     rest: set[int] = set()
     for i, member in enumerate(files.members):
-        gone = member.gone()
-        if gone is not None and len(gone) >= MOST_DELETED * member.file.rows:
+        deleted = member.deleted_bitmap()
+        if deleted is not None and len(deleted) >= MOST_DELETED * member.file.rows:
             rest.add(i)
     if rows.cluster_by and target.layout is None:
         deep = _deep(files, mergeable)
         rest |= _deep(_exact(files, deep, rows), mergeable) if deep else deep
-    # What is written anyway takes the small files with it that it belongs to.
+    # If a file is rewritten anyway, the small files of its set are rewritten with it.
     alone: list[set[int]] = []
     for part in parts:
         if part & rest:
@@ -159,7 +157,9 @@ def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
 
 
 def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
-    """Small files, parted where one is much larger than all those before together."""
+    """Divides small files into sets, in each of which no file is much
+    larger than all smaller ones.
+    """
     parts: list[set[int]] = []
     total = 0
     for i in sorted(small, key=lambda i: files.members[i].file.bytes):
@@ -173,12 +173,12 @@ def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
 
 
 def _files_of(size: int, target: Target) -> int:
-    """Most files that are written of files of some bytes together."""
+    """The maximum number of files that some bytes need."""
     return max(1, -(-size // target.target_bytes))
 
 
 def _exact(files: Group, some: set[int], rows: FileSet) -> Group:
-    """The files with the first and last keys of some, where their bounds may be cut."""
+    """The same files, with exact first and last keys for files whose bounds may be truncated."""
     names = tuple(key.column for key in rows.cluster_by)
     kinds = [resolve_column(rows.schema, name).type for name in names]
     if not any(is_text(kind) or is_bytes(kind) for kind in kinds):
@@ -188,19 +188,20 @@ def _exact(files: Group, some: set[int], rows: FileSet) -> Group:
         member = files.members[i]
         if member.file.rows and _is_sorted(member, rows):
             ends = RowSet(np.array([0, member.file.rows - 1], dtype=np.uint64))
-            found = rows.reading.child(member.file).read(ends, names)
-            keys = EncodedKeys(found.combine_chunks().to_batches()[0], rows.cluster_by)
+            first_and_last = rows.reading.child(member.file).read(ends, names)
+            keys = EncodedKeys(first_and_last.combine_chunks().to_batches()[0], rows.cluster_by)
             lower[i], upper[i] = keys.to_list()
     return Group(files.members, lower, upper)
 
 
 def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
-    """Files that have a key between their bounds that too many others have there as well.
+    """Files that share a possible key with too many other files.
 
-    What begins where another ends does not overlap it: in order, there are rows of one key in both.
+    Files that only meet at a bound do not overlap: rows of one key may end one file and begin the
+    next.
 
     Args:
-        parts: files that will be one, so that they count as one.
+        parts: sets of files to merge, each of which counts as one file.
     """
     together = {i for part in parts for i in part}
     alone = [{i} for i in range(len(files.members)) if i not in together]
@@ -208,22 +209,22 @@ def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
         (min(files.lower[i] for i in span), max(files.upper[i] for i in span), span)
         for span in [*parts, *alone]
     ]
-    found: set[int] = set()
-    reaching: list[tuple[bytes, int]] = []  # a heap: by upper bound, those that reach this far
-    new: dict[int, set[int]] = {}  # of these, what has not been found yet
+    deep_files: set[int] = set()
+    reaching: list[tuple[bytes, int]] = []  # a heap, by upper bound
+    new: dict[int, set[int]] = {}  # files of them that are not in deep_files yet
     for number, (first, last, files_of) in enumerate(sorted(spans, key=lambda span: span[0])):
         while reaching and reaching[0][0] <= first:
             new.pop(heapq.heappop(reaching)[1], None)
         heapq.heappush(reaching, (last, number))
         new[number] = files_of
         if len(reaching) > MOST_DEEP:
-            found.update(*new.values())
+            deep_files.update(*new.values())
             new.clear()
-    return found
+    return deep_files
 
 
 def _cut(files: Group, part: Sequence[int], target_bytes: int, *, ordered: bool) -> Iterator[Group]:
-    """Groups of some of the files: cut, once they are large, where no key is on both sides."""
+    """Divides files into groups. Large groups are cut between keys."""
     order = sorted(part, key=lambda i: (files.lower[i], files.upper[i], files.members[i].file.path))
     group, size, reach = Group([]), 0, b""
     for i in order:
@@ -247,13 +248,13 @@ def write(group: Group, rows: MemberRows, target: Target, progress: Progress) ->
     """Writes the new files of a group.
 
     Args:
-        rows: how the files of the table are read.
+        rows: rows of the table, with the settings to read its files.
 
-    Cost: reads its files once; sorted files are merged, others are sorted, on disk if need be.
+    Cost: reads each file once. Sorted files are merged; others are sorted, on disk if needed.
     """
     try:
         _write(group, rows, target, progress)
-    except DuplicateKeyError:  # of another engine, which does not ask whether a key is there
+    except DuplicateKeyError:  # another engine added duplicate keys
         _write(group, rows, replace(target, unique=False), progress)
 
 
@@ -265,7 +266,7 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
         and all(_is_sorted(member, rows) for member in group.members)
     )
     batch_rows = _batch_rows(group)
-    # By rows, so that there are no more new files than were counted upon.
+    # Limits files by rows, so that no more new files are written than planned.
     live = group.live_rows()
     size = group.bytes * live / max(1, sum(member.file.rows for member in group.members))
     target = replace(target, file_rows=max(1, math.ceil(live * target.target_bytes / max(1, size))))
@@ -282,7 +283,7 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
             group.added = _written(merged(runs, target.row_schema, keys), target, presorted=True)
             return
         except KeyOrderError:
-            # What another writer said of the order of its files is not so.
+            # Another writer declared a sort order that its rows do not have.
             pass
     batches = (batch for member in group.members for batch in opened(member)())
     group.added = _written(batches, target, presorted=False)
@@ -291,12 +292,12 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
 def write_each(
     groups: Sequence[Group], rows: MemberRows, target: Target, progress: Progress
 ) -> None:
-    """Writes the new files of groups, one after another."""
+    """Writes the new files of groups, one group after another."""
     for group in groups:
         write(group, rows, target, progress)
 
 
-# Has the new files of groups written.
+# Writes the new files of groups.
 Writing = Callable[[Sequence[Group], MemberRows, Target, Progress], None]
 
 
@@ -308,32 +309,32 @@ def _written(
 
 
 def _is_sorted(member: Member, rows: MemberRows) -> bool:
-    """Whether the rows of a file are in the order of the cluster key, as far as is known."""
+    """Whether the rows of a file are known to be in the order of the cluster key."""
     if member.file.format == "NIMBLEPY":
         return rows.reading.child(member.file).cluster_by == rows.cluster_by
     return bool(member.file.sort_order_id)
 
 
 def _batch_rows(group: Group) -> int:
-    """Rows of a batch, so that those of all files that overlap are not too much for memory."""
+    """Rows of a batch, limited so that the batches of all overlapping files fit into memory."""
     depth = open_files = 0
     ends = [(key, 0) for key in group.lower] + [(key, 1) for key in group.upper]
     for _, is_end in sorted(ends):
         open_files += -1 if is_end else 1
         depth = max(depth, open_files)
     row_bytes = _UNPACKED * group.bytes / max(1, sum(m.file.rows for m in group.members))
-    wanted = int(_MERGE_BYTES / max(1, depth) / max(1.0, row_bytes))
-    return min(max(wanted, _LEAST_BATCH), _MOST_BATCH)
+    batch_rows = int(_MERGE_BYTES / max(1, depth) / max(1.0, row_bytes))
+    return min(max(batch_rows, _LEAST_BATCH), _MOST_BATCH)
 
 
 def _live(
     member: Member, rows: MemberRows, target: Target, batch_rows: int, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file, in its order; with weights if the target wants them."""
+    """The live rows of a file, in file order, with weights if the target needs them."""
     reading = rows.reading.with_weights() if target.weighted else rows.reading
     child = reading.child(member.file)
-    gone = member.gone()
-    live = child.all_rows() if gone is None else child.all_rows().minus(gone)
+    deleted = member.deleted_bitmap()
+    live = child.all_rows() if deleted is None else child.all_rows().minus(deleted)
     where = Where(None, live)
     generator = np.random.default_rng()
     for batch in child.scan_batches(where, None, batch_rows=batch_rows, threads=1):
@@ -348,14 +349,13 @@ def _live(
 
 
 class Compaction(RowChange):
-    """Groups of files are replaced by the files that were written of them.
+    """Replaces groups of files by the files that were written for them.
 
-    It gives way to every other commit. Rows that were deleted meanwhile are found in the new files
-    by their primary key, and deleted there; without one, or if a file is gone, the group is given
-    up.
+    Every other commit wins. If rows were deleted meanwhile, they are deleted in the new files too,
+    by primary key. If there is no primary key or a file was removed, the group is dropped.
 
     Attributes:
-        given_up: groups that were given up in the last attempt.
+        given_up: number of groups that the last attempt dropped.
     """
 
     def __init__(self, groups: Sequence[Group], files_of: FilesOf, target: Target) -> None:
@@ -391,7 +391,7 @@ class Compaction(RowChange):
         self.files_removed = len(removed)
         useless, rest = _sifted_deletes(rows, members, removed)
         left = [member for member in rows.members if member.file.path not in removed]
-        # What applies to one listing of a path only would apply to all of them once it is merged.
+        # After a merge, deletes of one listing of a path would apply to all its listings.
         kept_deletes = {
             path for item in left if item.file.path in repeated for path in item.delete_paths
         }
@@ -410,45 +410,48 @@ class Compaction(RowChange):
     def _followed(
         self, group: Group, members: dict[str, Member], rows: FileSet
     ) -> list[DataFile] | None:
-        """Delete files for what was deleted of a group meanwhile; ``None``: it is given up."""
-        found: dict[str, RowNumbers] = {}
+        """Delete files for rows of a group that were deleted meanwhile;
+        ``None`` drops the group.
+        """
+        new_deletes: dict[str, RowNumbers] = {}
         for before in group.members:
             now = members.get(before.file.path)
             if now is None:
                 return None
             if now.deletes == before.deletes:
                 continue
-            gone, known = now.deleted(), before.deleted()
-            if known is not None and (gone is None or len(np.setdiff1d(known, gone))):
-                return None  # rows are back: it was rolled back
-            new = gone if known is None or gone is None else np.setdiff1d(gone, known)
+            current, old = now.deleted(), before.deleted()
+            if old is not None and (current is None or len(np.setdiff1d(old, current))):
+                return None  # a rollback restored rows
+            new = current if old is None or current is None else np.setdiff1d(current, old)
             if new is not None and len(new):
                 if not rows.reading.primary_key:
                     return None
-                found[before.file.path] = new
-        return self._carry(group, found, rows) if found else []
+                new_deletes[before.file.path] = new
+        return self._carry(group, new_deletes, rows) if new_deletes else []
 
     def _carry(
         self, group: Group, deleted: dict[str, RowNumbers], rows: FileSet
     ) -> list[DataFile] | None:
-        """Deletes the same rows of the new files; ``None``: more rows than these have their keys.
+        """Deletes the same rows in the new files.
 
-        Other engines do not ask whether a primary key is there.
+        Returns ``None`` if a key has several rows, because other engines do not enforce primary
+        keys.
         """
         files = {member.file.path: member.file for member in group.members}
         primary = rows.reading.primary_key
         keys = pa.concat_tables(
-            rows.reading.child(files[path]).read(RowSet(gone), primary)
-            for path, gone in deleted.items()
+            rows.reading.child(files[path]).read(RowSet(rows_of_path), primary)
+            for path, rows_of_path in deleted.items()
         )
         partitions: dict[tuple[object, ...], dict[str, RowNumbers]] = {}
         left = keys.num_rows
         for file in group.added:
             child = rows.reading.child(file)
-            found = np.unique(child.find(child.keys_request(keys, primary)).expand().begin)
-            left -= len(found)
-            if len(found):
-                partitions.setdefault(file.partition, {})[file.path] = found
+            matching_rows = np.unique(child.find(child.keys_request(keys, primary)).expand().begin)
+            left -= len(matching_rows)
+            if len(matching_rows):
+                partitions.setdefault(file.partition, {})[file.path] = matching_rows
         if left:
             return None
         return [
@@ -469,9 +472,9 @@ class Compaction(RowChange):
 def _sifted_deletes(
     rows: FileSet, members: dict[str, Member], removed: set[str]
 ) -> tuple[set[str], dict[tuple[int, tuple[Any, ...]], list[DataFile]]]:
-    """Delete files that name no file that stays, and the others by partition.
+    """Delete files that apply to no remaining file, and all other delete files by partition.
 
-    Cost: those are read, if they were not before, that may name a file that is removed.
+    Cost: reads delete files that may list rows of removed files, unless they are cached.
     """
     near = {file.path for path in removed for file in members[path].deletes}
     used = {
@@ -493,20 +496,20 @@ def _sifted_deletes(
 
 
 def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
-    """What some delete files say of files that are left.
+    """The rows of remaining files that some delete files list.
 
-    A file that they were meant for may have gone, and come again under its path since: what is
-    merged is newer than that, so it has only what each delete file says of files older than it.
+    A delete file applies only to older files. A path may have been removed and added again, and the
+    merged delete file is newer, so only positions for the listed files are kept.
     """
-    wanted = {file.path for file in deletes}
-    found: dict[str, RowNumbers] = {}
+    paths = {file.path for file in deletes}
+    rows_by_path: dict[str, RowNumbers] = {}
     for member in left:
         path = member.file.path
-        parts = [positions(file).get(path) for file in member.deletes if file.path in wanted]
+        parts = [positions(file).get(path) for file in member.deletes if file.path in paths]
         some = [part for part in parts if part is not None]
         if some:
-            found[path] = merged_rows(some)
-    return found
+            rows_by_path[path] = merged_rows(some)
+    return rows_by_path
 
 
 # ------------------------------------------------------------------ both
@@ -514,13 +517,13 @@ def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str,
 
 @dataclass(frozen=True, kw_only=True)
 class Compacting:
-    """What the caller says of a compaction.
+    """Settings of a compaction.
 
     Attributes:
-        filter: files that may have rows that pass; ``None``: all.
-        target_bytes: of a new file.
+        filter: only files that may have passing rows; ``None`` means all files.
+        target_bytes: target size of new files.
         where_needed: see :func:`choose`.
-        write: who writes.
+        write: writes the new files.
     """
 
     filter: Filter
@@ -533,7 +536,7 @@ class Compacting:
 def repeated(
     prepare: Callable[[ice.Metadata, FilesOf], Compaction], commit: CommitChange
 ) -> Commit:
-    """Commits what is prepared, and again what was given up, as one commit."""
+    """Commits a compaction, and repeats it for dropped groups. Returns the sum of the commits."""
     done: Commit | None = None
     made: list[Compaction] = []
 
@@ -550,13 +553,13 @@ def repeated(
     return done
 
 
-def prepared(wanted: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
-    """Files of a table written anew, by their sizes and keys."""
+def prepared(settings: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+    """Plans a compaction and writes its files."""
     rows = files_of(metadata)
-    target = replace(rewriting_target(metadata), target_bytes=wanted.target_bytes)
-    groups = choose(rows, wanted.filter, target, where_needed=wanted.where_needed)
+    target = replace(rewriting_target(metadata), target_bytes=settings.target_bytes)
+    groups = choose(rows, settings.filter, target, where_needed=settings.where_needed)
     change = Compaction(groups, files_of, target)
-    write_all(change, groups, rows, target, wanted, "compacting")
+    write_all(change, groups, rows, target, settings, "compacting")
     return change
 
 
@@ -565,13 +568,13 @@ def write_all(
     groups: Sequence[Group],
     rows: FileSet,
     target: Target,
-    wanted: Compacting,
+    settings: Compacting,
     stage: str,
 ) -> None:
-    """Writes the new files of groups; after an error none of them is left."""
-    shown = Progress(wanted.progress, sum(map(Group.live_rows, groups)), stage=stage)
+    """Writes the new files of groups. Removes them after an error."""
+    shown = Progress(settings.progress, sum(map(Group.live_rows, groups)), stage=stage)
     try:
-        wanted.write(groups, rows, target, shown)
+        settings.write(groups, rows, target, shown)
     except BaseException:
         change.discard()
         raise
@@ -580,7 +583,7 @@ def write_all(
 
 
 def _sum(one: Commit, other: Commit) -> Commit:
-    """Of two commits as if they were one."""
+    """Adds two commits."""
     return Commit(
         snapshot=other.snapshot,
         files_added=one.files_added + other.files_added,

@@ -1,4 +1,4 @@
-"""How a table is: what its files and its metadata cost those who read and write it."""
+"""The health of a table: what its files and metadata cost readers and writers."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from nimblepy.table.writing.write import Target
 
 Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire", "analyze"]
 
-# A file for each of these is advised to be merged.
+# Advises to merge manifests if a partition is in more than this many.
 _MANY_SMALL = 0.25
-# Manifests and files beside the plan index, which are read one by one.
+# Manifests and files outside the plan index that are acceptable.
 _MOST_UNCOVERED, _MOST_UNCOVERED_FILES = 16, 20_000
 _MOST_A_PARTITION = 4
-# How many rows may have come or gone since columns were analyzed, as a share of all.
+# Share of rows that may change before a new analysis is advised.
 _MOST_CHANGED = 0.2
-# Columns whose different values are shown.
+# Maximum number of columns whose distinct counts are shown.
 _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How some numbers are spread."""
+    """The distribution of some numbers."""
 
     min: int = 0
     median: int = 0
@@ -52,12 +52,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCost:
-    """What a plan costs.
+    """The cost of a plan.
 
     Attributes:
-        what: which rows are asked for.
+        what: the rows that the plan looks for.
         files: data files that may have them.
-        reads: files of metadata that are read, by a process that has read none of them.
+        reads: metadata files that a new process reads.
     """
 
     what: str
@@ -67,11 +67,11 @@ class PlanCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Something that would make the table better.
+    """An action that would improve the table.
 
     Attributes:
-        action: the method of the table that does it.
-        why: in words.
+        action: name of the method of the table.
+        why: the reason, in words.
     """
 
     action: Action
@@ -80,32 +80,32 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Health:
-    """How a table is. Its text says it in words, with advice.
+    """The health of a table. Its text form includes the advice.
 
     Attributes:
-        files, bytes, rows: data files, their bytes, and their rows, deleted ones included.
-        live_rows: rows that are not deleted, which is what the table has.
-        small_files: files smaller than three quarters of what new files are to have.
-        delete_files: files that say which rows are deleted.
-        files_with_deletes: data files that have deleted rows.
-        deleted_share: the part of all rows that is deleted.
-        overlap_depth: the most files of one partition that may have the same key.
-        partitions: how many there are.
-        manifests: lists of data files.
-        manifests_per_partition: manifests that have files of a partition.
+        files, bytes, rows: data files, their bytes, and their rows including deleted rows.
+        live_rows: rows that are not deleted.
+        small_files: files smaller than three quarters of the target size.
+        delete_files: number of delete files.
+        files_with_deletes: data files with deleted rows.
+        deleted_share: deleted rows as a share of all rows.
+        overlap_depth: maximum number of files of one partition that may have the same key.
+        partitions: number of partitions.
+        manifests: number of manifests with data files.
+        manifests_per_partition: manifests with files of a partition.
         entries_per_manifest: files in a manifest.
-        file_bytes: of the data files.
-        uncovered_manifests: manifests that the plan index does not cover, all where there is none.
-        snapshots: how many are kept.
-        boxes_read, boxes_ideal: the part of the rows that files which a box of one per cent of them
-            meets have, on average, and what it would be if all rows were written at once; ``None``
-            where the layout is no OTree.
-        metadata_bytes: of the newest snapshot's metadata, manifests and plan index.
-        next_commit_bytes: of the metadata that a commit of one file writes.
-        distinct: about how many different values columns have, as the newest statistics say, by
-            name; empty where the table was not analyzed.
-        plans: what typical plans cost.
-        advice: what to do, the most useful first.
+        file_bytes: bytes of data files.
+        uncovered_manifests: manifests outside the plan index; all if there is no index.
+        snapshots: number of snapshots.
+        boxes_read, boxes_ideal: share of the rows that a box query for 1 % of them reads, on
+            average; now, and if all rows were written at once. ``None`` unless the layout is an
+            OTree.
+        metadata_bytes: bytes of the metadata, manifests and plan index of the newest snapshot.
+        next_commit_bytes: bytes of metadata that a commit of one file writes.
+        distinct: estimated distinct counts by column, from the newest statistics; empty if the
+            table was not analyzed.
+        plans: costs of typical plans.
+        advice: advised actions, the most useful first.
     """
 
     name: str
@@ -167,16 +167,16 @@ class Health:
         return "\n".join(lines if self.advice else [*lines, "  nothing to be done"])
 
     def to_svg(self) -> str:
-        """A picture: how manifests are spread over partitions, and files over manifests."""
+        """Draws manifests over partitions, and files over manifests."""
         return _picture(self)
 
 
 def health(rows: FileSet, metadata: ice.Metadata) -> Health:
-    """Judges the newest snapshot of a table.
+    """Measures the health of the newest snapshot of a table.
 
-    Cost: describes all files, from the plan index or the manifests that it does not cover, and
-        reads delete files. Data files are opened only where the layout is an OTree: a sample of its
-        columns is read; and where files overlap by what is known of long texts.
+    Cost: describes all files, from the plan index or the manifests outside it, and reads delete
+    files. It opens data files only if the layout is an OTree, to read a sample of its columns, or
+    if bounds of long texts overlap.
     """
     head = metadata.head()
     members, plan = rows.members, rows.plan
@@ -186,8 +186,8 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     small = int((files.sizes < SMALL * target.target_bytes).sum())
     deletes = plan.delete_files()
     total_rows = int(files.rows.sum())
-    gone = files.rows - np.diff(rows.first_rows)
-    deleted = int(gone.sum())
+    deleted_rows = files.rows - np.diff(rows.first_rows)
+    deleted = int(deleted_rows.sum())
     manifests = [item for item in plan.manifests if not item.deletes]
     parts = plan_index.parts_of(metadata, head)
     _, beside = plan_index.covered(parts, manifests)
@@ -195,7 +195,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     entries = [item.files for item in manifests]
     listed = [*(item.bytes for item in plan.manifests)]
     index_bytes = plan_index.stored_bytes_of(metadata, head) if parts else 0
-    # Of a manifest, its list says some 150 bytes; a manifest of one file has some thousands.
+    # An entry of the manifest list has about 150 bytes; a manifest of one file has some thousand.
     list_bytes = 150 * len(plan.manifests) + 2000
     document = metadata.document_bytes()
     depth = _depth(rows, codes)
@@ -208,20 +208,20 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         drifted = drift(rows, layout, metadata.cubes(head))
         advised = {"optimize_layout": _layout(drifted)}
     else:
-        # To choose files costs more than to see that it would not be worth it.
+        # Choosing files is expensive: first check cheaply if a compaction could be worth it.
         many = small >= max(2, _MANY_SMALL * len(files))
         maybe = many or share >= MOST_DELETED or depth > MOST_DEEP
         chosen = choose(rows, None, target, where_needed=True) if maybe else []
         advised = {"compact": _compaction(chosen, len(files), target, share, depth)}
     counts_of = ice.distinct_values(metadata, head)
     names = {number: metadata.column_name(number) for number in counts_of}
-    found = advised | {
+    reasons = advised | {
         "rewrite_manifests": _rewriting(per_partition, beside)
         if can_be_better(manifests, beside, metadata)
         else None,
         "expire": None
         if not expired_by_advice(metadata)
-        else f"{kept:,} snapshots are kept; each makes the metadata larger, and holds its files",
+        else f"{kept:,} snapshots make the metadata larger and keep old files",
         "analyze": _analysis(metadata, counts_of.values(), total_rows),
     }
     return Health(
@@ -232,7 +232,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         live_rows=total_rows - deleted,
         small_files=small,
         delete_files=len(deletes),
-        files_with_deletes=int(np.count_nonzero(gone)),
+        files_with_deletes=int(np.count_nonzero(deleted_rows)),
         deleted_share=share,
         overlap_depth=depth,
         partitions=len(counts),
@@ -247,7 +247,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         plans=_plans(rows, codes, counts, len(beside), len(parts)),
         advice=tuple(
             Advice(action=action, why=why)  # type: ignore[arg-type]
-            for action, why in found.items()
+            for action, why in reasons.items()
             if why is not None
         ),
         boxes_read=None if drifted is None else drifted.read,
@@ -266,14 +266,14 @@ def _spread(numbers: Sequence[int]) -> Spread:
 
 
 def _partitions(rows: FileSet, metadata: ice.Metadata) -> tuple[Numbers, Counter[int]]:
-    """The partition of each file, as a number, and the manifests that each partition is in."""
-    known: dict[Any, int] = {}
+    """The partition number of each file, and the number of manifests of each partition."""
+    numbers: dict[Any, int] = {}
     kinds = metadata.partition_types()
     files = rows.members.files
     per_part = []
     pairs: set[tuple[int, int, int]] = set()
     for i, part in enumerate(files.parts):
-        codes = _codes(part, kinds.get(part.spec_id, []), known)
+        codes = _codes(part, kinds.get(part.spec_id, []), numbers)
         both = np.unique(np.column_stack((codes, part.manifest_numbers)), axis=0)
         pairs.update((int(code), i, int(number)) for code, number in both)
         per_part.append(codes)
@@ -281,22 +281,24 @@ def _partitions(rows: FileSet, metadata: ice.Metadata) -> tuple[Numbers, Counter
     return files.gather(per_part, np.int64), counts
 
 
-def _codes(part: FileColumns, fields: Sequence[tuple[int, Any]], known: dict[Any, int]) -> Numbers:
+def _codes(
+    part: FileColumns, fields: Sequence[tuple[int, Any]], numbers: dict[Any, int]
+) -> Numbers:
     columns = [part.partition(i, kind).to_pylist() for i, (_, kind) in enumerate(fields)]
     if not columns:
-        return np.full(part.num_files, known.setdefault((part.spec_id,), len(known)))
+        return np.full(part.num_files, numbers.setdefault((part.spec_id,), len(numbers)))
     values = zip(*columns, strict=True)
-    found = [known.setdefault((part.spec_id, *value), len(known)) for value in values]
-    return np.array(found, dtype=np.int64)
+    codes = [numbers.setdefault((part.spec_id, *value), len(numbers)) for value in values]
+    return np.array(codes, dtype=np.int64)
 
 
 def _per(codes: Numbers) -> Numbers:
-    """Files of each partition."""
+    """Files per partition."""
     return np.bincount(codes) if len(codes) else np.zeros(0, dtype=np.int64)
 
 
 def _depth(rows: FileSet, codes: Numbers) -> int:
-    """The most files of one partition that may have the same key."""
+    """The maximum number of files of one partition that may have the same key."""
     if not rows.cluster_by or not len(codes):
         return 0
     lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
@@ -304,8 +306,8 @@ def _depth(rows: FileSet, codes: Numbers) -> int:
     for i, code in enumerate(codes.tolist()):
         partitions.setdefault(code, []).append(i)
     most = 0
-    for mine in partitions.values():
-        ends = sorted([(lower[i], 0) for i in mine] + [(upper[i], 1) for i in mine])
+    for files in partitions.values():
+        ends = sorted([(lower[i], 0) for i in files] + [(upper[i], 1) for i in files])
         depth = 0
         for _, is_end in ends:
             depth += -1 if is_end else 1
@@ -316,29 +318,29 @@ def _depth(rows: FileSet, codes: Numbers) -> int:
 def _plans(
     rows: FileSet, codes: Numbers, manifests: Counter[int], beside: int, parts: int
 ) -> tuple[PlanCost, ...]:
-    """Of all rows, of a partition in the middle, and of a key in the middle."""
+    """Plans of all rows, of the middle partition, and of the middle key."""
     if not len(codes):
         return ()
-    # The metadata, the manifest list, and the plan index.
+    # The metadata file, the manifest list, and the plan index.
     first = 2 + parts
     per = np.sort(_per(codes))
-    found = [PlanCost(what="all rows", files=len(codes), reads=first + beside)]
+    plans = [PlanCost(what="all rows", files=len(codes), reads=first + beside)]
     middle = int(per[len(per) // 2])
     lists = sorted(manifests.values())[len(manifests) // 2]
     reads = first + min(beside, lists)
-    found.append(PlanCost(what="one partition", files=middle, reads=reads))
+    plans.append(PlanCost(what="one partition", files=middle, reads=reads))
     if rows.cluster_by:
         lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
         key = sorted(lower)[len(lower) // 2]
         some = sum(a <= key <= b for a, b in zip(lower, upper, strict=True))
-        found.append(PlanCost(what="one key", files=some, reads=first + beside))
-    return tuple(found)
+        plans.append(PlanCost(what="one key", files=some, reads=first + beside))
+    return tuple(plans)
 
 
 def _compaction(
     chosen: Sequence[Group], files: int, target: Target, share: float, depth: int
 ) -> str | None:
-    """Why to compact, of what a compaction would replace; ``None``: nothing, or too little."""
+    """The reason to compact; ``None`` if a compaction would replace too little."""
     if not chosen:
         return None
     why = []
@@ -369,22 +371,22 @@ def _rewriting(per_partition: Spread, beside: Sequence[Manifest]) -> str | None:
     if per_partition.p90 > _MOST_A_PARTITION:
         why.append(f"a partition is in {per_partition.p90:,} manifests")
     if len(beside) > _MOST_UNCOVERED or files > _MOST_UNCOVERED_FILES:
-        why.append(f"{len(beside):,} manifests with {files:,} files are read for plans one by one")
+        why.append(f"{len(beside):,} manifests with {files:,} files are not in the plan index")
     return "; ".join(why) or None
 
 
-def _analysis(metadata: ice.Metadata, known: Iterable[Distinct], rows: int) -> str | None:
-    """Where the table was analyzed, and is no longer what it was then."""
-    then = [metadata.snapshot(number) for number in {item.snapshot for item in known}]
+def _analysis(metadata: ice.Metadata, distinct: Iterable[Distinct], rows: int) -> str | None:
+    """The reason to analyze an analyzed table again; ``None`` if it changed too little."""
+    analyzed = [metadata.snapshot(number) for number in {item.snapshot for item in distinct}]
     counts = [
         count
-        for snapshot in then
+        for snapshot in analyzed
         if snapshot is not None and (count := snapshot.figure("total-records")) is not None
     ]
     changed = max((abs(rows - count) for count in counts), default=0)
     if changed <= _MOST_CHANGED * rows:
         return None
-    return f"{changed:,} rows came or went since the different values of columns were counted"
+    return f"{changed:,} rows were added or deleted since distinct values were counted"
 
 
 # ------------------------------------------------------------------ picture
@@ -397,13 +399,13 @@ _STYLE = """
 """
 
 
-def _picture(found: Health) -> str:
+def _picture(health: Health) -> str:
     shown: list[tuple[str, Spread, Callable[[int], str]]] = [
-        ("manifests of a partition", found.manifests_per_partition, lambda n: f"{n:,}"),
-        ("files of a manifest", found.entries_per_manifest, lambda n: f"{n:,}"),
-        ("bytes of a file", found.file_bytes, format_bytes),
+        ("manifests of a partition", health.manifests_per_partition, lambda n: f"{n:,}"),
+        ("files of a manifest", health.entries_per_manifest, lambda n: f"{n:,}"),
+        ("bytes of a file", health.file_bytes, format_bytes),
     ]
-    lines = [f'<text class="title" x="8" y="24">{escape(found.name)}</text>']
+    lines = [f'<text class="title" x="8" y="24">{escape(health.name)}</text>']
     y = 44
     for title, spread, text in shown:
         lines.append(f'<text x="8" y="{y + 14}">{title}</text>')
@@ -418,12 +420,12 @@ def _picture(found: Health) -> str:
             )
             y += 20
         y += 8
-    for item in found.advice:
+    for item in health.advice:
         lines.append(f'<text x="8" y="{y + 14}">{item.action}(): {escape(item.why)}</text>')
         y += 20
     body = "\n".join(lines)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {y + 8}" width="720" '
-        f'height="{y + 8}" role="img" aria-label="{escape(found.name)}">\n'
+        f'height="{y + 8}" role="img" aria-label="{escape(health.name)}">\n'
         f"<style>{_STYLE}</style>\n{body}\n</svg>\n"
     )

@@ -1,4 +1,4 @@
-"""Keeping a table small: old snapshots, files that nothing names, and a census of all files."""
+"""Expires snapshots, removes orphan files, and lists all files of a table."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ _log = logger(__name__)
 Age = datetime.timedelta | datetime.datetime
 
 _DEFAULT_AGE = datetime.timedelta(days=5)
-# Snapshots that commits leave, and how many more there may be before they go, at once.
+# Snapshots that commits keep, and how many more may exist before commits remove them.
 KEPT_SNAPSHOTS = 100
 _AT_ONCE = 20
-# Younger ones stay, for what is still reading them; but no more than that many.
+# Younger snapshots are kept for running readers, up to this number.
 YOUNG = datetime.timedelta(hours=1)
 _MOST_SNAPSHOTS = 500
-# Files that are removed at the same time, how often each is tried, and the first wait in seconds.
+# Files removed at the same time, attempts per file, and the first delay in seconds.
 _REMOVED_AT_ONCE = 16
 _TRIES = 3
-# What files are called that say which files an expiry removes.
+# Beginning of the names of expiry lists, which list the files that an expiry removes.
 _LIST = "expire-"
-# How long the files of such a list are tried.
+# How long the files of an expiry list are tried.
 _GIVEN_UP = datetime.timedelta(days=7)
-# Orphans that are removed before the table is asked again whether it has got one of them.
+# Orphans that are removed between two reads of the newest metadata.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
-# Metadata files of the log that stay if others are removed to make room.
+# Metadata files of the log that are kept when others are removed to make room.
 _KEPT_METADATA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What was removed of a table's past, or would be.
+    """The result of an expiry or of a removal of orphans.
 
     Attributes:
-        snapshots: ids of snapshots that are forgotten.
-        files: paths of files that are removed.
-        bytes: of these files.
+        snapshots: ids of the removed snapshots.
+        files: paths of the removed files.
+        bytes: bytes of the removed files.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -67,15 +67,15 @@ class Removal:
 
 
 def instant_ms(age: Age, what: str) -> int:
-    """The instant that an age or an aware datetime means, in milliseconds since 1970."""
+    """Converts an age or an aware datetime to milliseconds since 1970."""
     if isinstance(age, datetime.timedelta):
         if age < datetime.timedelta(0):
-            raise InvalidArgumentError(f"{what}: an age below zero: {age}")
+            raise InvalidArgumentError(f"{what}: the age must not be negative, got {age}")
         return int((time.time() - age.total_seconds()) * 1000)
     if isinstance(age, datetime.datetime):
         if age.tzinfo is None:
             raise InvalidArgumentError(
-                f"{what}: {age} has no time zone; give it one, as in datetime(..., tzinfo=UTC)"
+                f"{what}: {age} has no time zone; add one, as in datetime(..., tzinfo=UTC)"
             )
         return int(age.timestamp() * 1000)
     raise InvalidArgumentError(
@@ -91,34 +91,33 @@ def expire(
     *,
     dry_run: bool = False,
 ) -> Removal:
-    """Forgets snapshots, and removes the files that only they name.
+    """Removes snapshots, and the files that only they reference.
 
-    Which these are is written down before the snapshots go, so that the next call can remove what
-    this one did not get to. If the disk is too full for that, nothing is written down: what a call
-    that is stopped leaves then is for :func:`remove_orphans`.
+    First writes an expiry list of these files, so that a later call can continue an interrupted
+    one. On a full disk it writes no list; then :func:`remove_orphans` finds the remaining files.
 
     Raises:
-        As :func:`swapped`; OSError: files cannot be removed.
+        OSError: files cannot be removed. See also :func:`swapped`.
     """
     if dry_run:
         old = _expired(metadata, keep, older_than)
         return _described(unreachable(metadata, old) if old else (), old)
     ice.check_may_remove(metadata)
     name = ".".join(metadata.name)
-    gone: list[int] = []
+    expired: list[int] = []
     own = ""
     listed: list[str] | None = None
 
     def attempt(newest: ice.Metadata) -> ice.Metadata:
-        nonlocal gone, own, listed
-        before, gone = gone, _expired(newest, keep, older_than)
-        if not gone:
+        nonlocal expired, own, listed
+        before, expired = expired, _expired(newest, keep, older_than)
+        if not expired:
             return newest
-        files = unreachable(newest, gone)
-        if not own or gone != before:
-            own = _write_list_if_room(newest, gone, files)
+        files = unreachable(newest, expired)
+        if not own or expired != before:
+            own = _write_list_if_room(newest, expired, files)
         try:
-            after = _with_room(newest, lambda: ice.remove_snapshots(newest, gone))
+            after = _with_room(newest, lambda: ice.remove_snapshots(newest, expired))
         except ice.SwapLost as error:
             if error.certain and own:
                 remove_file(own)
@@ -128,17 +127,17 @@ def expire(
         return after
 
     def is_made(newest: ice.Metadata) -> bool:
-        return bool(gone) and all(newest.snapshot(number) is None for number in gone)
+        return bool(expired) and all(newest.snapshot(number) is None for number in expired)
 
     after = swapped(metadata, reload, attempt, is_made)
-    done = Removal(snapshots=tuple(gone))
+    done = Removal(snapshots=tuple(expired))
     errors: list[OSError] = []
     if listed is not None:
-        # What was committed meanwhile may name files of before, but none of these.
-        done, errors = _removed(listed, gone, name)
+        # Later commits may reference old files, but none of these.
+        done, errors = _removed(listed, expired, name)
         if own and not errors:
             remove_file(own)
-    # Where it is not known when the snapshots went, the list is read as those of others are.
+    # If another process removed the snapshots, its list is handled like any other list.
     left, more = _removed_of_lists(after, "" if listed is None else own)
     _raise_first([*errors, *more])
     return Removal(
@@ -148,31 +147,36 @@ def expire(
     )
 
 
-def _write_list(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str]) -> str:
-    """Writes down what an expiry is to remove: where that is."""
+def _write_list(metadata: ice.Metadata, expired: Sequence[int], files: Sequence[str]) -> str:
+    """Writes an expiry list and returns its path."""
     path = f"{metadata.location}/metadata/{_LIST}{uuid.uuid4()}.json"
-    said = {"table": metadata.uuid, "snapshots": list(gone), "files": list(files)}
+    content = {"table": metadata.uuid, "snapshots": list(expired), "files": list(files)}
     with metadata.ice.io.new_output(path).create() as sink:
-        sink.write(json.dumps(said).encode())
+        sink.write(json.dumps(content).encode())
     return path
 
 
-def _write_list_if_room(metadata: ice.Metadata, gone: Sequence[int], files: Sequence[str]) -> str:
-    """As :func:`_write_list`; empty if the disk is full."""
+def _write_list_if_room(
+    metadata: ice.Metadata, expired: Sequence[int], files: Sequence[str]
+) -> str:
+    """As :func:`_write_list`, but returns an empty text if the disk is full."""
     try:
-        return _write_list(metadata, gone, files)
+        return _write_list(metadata, expired, files)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _log.warning("%s: files are removed without a list: %s", ".".join(metadata.name), error)
+        _log.warning(
+            "%s: disk is full; files are removed without an expiry list: %s",
+            ".".join(metadata.name),
+            error,
+        )
         return ""
 
 
 def _with_room(metadata: ice.Metadata, swap: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """Forgets snapshots, which writes a metadata file, also on a full disk.
+    """Calls ``swap``, which writes a metadata file.
 
-    The oldest metadata files of the log are removed there to make room. They only tell what the
-    table was; its snapshots do not need them.
+    On a full disk, first removes the oldest metadata files of the log. No snapshot needs them.
     """
     try:
         return swap()
@@ -182,41 +186,42 @@ def _with_room(metadata: ice.Metadata, swap: Callable[[], ice.Metadata]) -> ice.
         old = [path for path in metadata.metadata_files()[1:-_KEPT_METADATA] if exist([path])[0]]
         if not old:
             raise
-        _log.warning("%s: old metadata files are removed: %s", ".".join(metadata.name), error)
+        _log.warning(
+            "%s: disk is full; old metadata files are removed: %s", ".".join(metadata.name), error
+        )
         remove_files(old)
         return swap()
 
 
 def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
-    """(snapshots, files) of what :func:`_write_list` wrote.
+    """Reads an expiry list: (snapshots, files).
 
-    Of the files only those below the table's location: whoever writes there can remove those, and
-    no others.
+    Returns only files below the table's location, because anyone who can write a list there can
+    also remove files there.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the file is not an expiry list of this table.
     """
-    said = json.loads(metadata.read(path))
-    table, snapshots, files = (said.get(name) for name in ("table", "snapshots", "files"))
+    content = json.loads(metadata.read(path))
+    table, snapshots, files = (content.get(name) for name in ("table", "snapshots", "files"))
     if table != metadata.uuid or not isinstance(snapshots, list) or not isinstance(files, list):
-        raise ValueError("it is not of this table")
+        raise ValueError("it belongs to another table")
     if not snapshots or not all(type(number) is int for number in snapshots):
-        raise ValueError("it names no snapshots")
+        raise ValueError("it has no list of snapshot ids")
     if not all(isinstance(name, str) for name in files):
-        raise ValueError("files that are no texts")
+        raise ValueError("it has file names that are not text")
     below = f"{_real(_absolute(metadata.location)).rstrip('/')}/"
     names = map(_absolute, files)
     return set(snapshots), [name for name in names if _real(name).startswith(below)]
 
 
 def _removed_of_lists(metadata: ice.Metadata, own: str) -> tuple[Removal, list[OSError]]:
-    """Removes what expiries that were stopped have left: what that was, and what did not go.
+    """Continues interrupted expiries: (removed files, errors).
 
     Args:
-        own: the list of the expiry that asks, whose files were just removed.
+        own: the list of the calling expiry, whose files were just removed.
 
-    Cost: lists the directory of the metadata; where there is such a list, reads the metadata of all
-        snapshots.
+    Cost: lists the metadata directory. If there are lists, reads the metadata of all snapshots.
     """
     names: list[str] = []
     errors: list[OSError] = []
@@ -229,41 +234,41 @@ def _removed_of_lists(metadata: ice.Metadata, own: str) -> tuple[Removal, list[O
         try:
             snapshots, files = _read_list(metadata, path)
         except FileNotFoundError:
-            continue  # the one who wrote it has come to the end
+            continue  # its writer has finished
         except BAD_BYTES as error:
-            _log.warning("%s: not a list of files to be removed: %s", path, error)
+            _log.warning("%s: not an expiry list: %s", path, error)
             continue
         if any(snapshot.id in snapshots for snapshot in metadata.snapshots):
-            # They are there still: somebody is about to forget them, or never came to that.
+            # The snapshots still exist: their expiry is about to commit, or was interrupted before.
             if age > YOUNG.total_seconds():
                 remove_file(path)
             continue
         named = _Named([(name, 0, 0.0) for name in files])
         named.learn(metadata)
-        wanted = [name for name in files if not named.has(name)]
-        # Of files in a store it is not known which are gone already.
-        sizes = dict(zip(wanted, _sizes(wanted), strict=True))
+        unreferenced = [name for name in files if not named.has(name)]
+        # In a store it is not known which files exist.
+        sizes = dict(zip(unreferenced, _sizes(unreferenced), strict=True))
         sizes = {name: n for name, n in sizes.items() if n is not None or is_uri(name)}
-        # What was changed since may have become part of the table again.
-        outcomes = _remove_all(wanted, int(changed * 1000))
-        gone = [
+        # Files that changed after the list was written may be part of the table again.
+        outcomes = _remove_all(unreferenced, int(changed * 1000))
+        removed = [
             name
-            for name, done in zip(wanted, outcomes, strict=True)
+            for name, done in zip(unreferenced, outcomes, strict=True)
             if done is True and name in sizes
         ]
-        names += gone
-        size += sum(sizes[name] or 0 for name in gone)
+        names += removed
+        size += sum(sizes[name] or 0 for name in removed)
         failed = [item for item in outcomes if isinstance(item, OSError)]
         if failed and age < _GIVEN_UP.total_seconds():
             errors += failed
         else:
-            remove_file(path)  # what stays is an orphan
+            remove_file(path)  # remaining files are orphans
     return Removal(files=tuple(names), bytes=size), errors
 
 
 def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -> list[int]:
     properties = metadata.properties
-    wanted = 1 if keep is None else at_least("keep", keep, 1)
+    least_kept = 1 if keep is None else at_least("keep", keep, 1)
     age: Age = older_than if older_than is not None else _DEFAULT_AGE
     latest = instant_ms(age, "older_than")
     if older_than is None and keep is not None:
@@ -276,7 +281,7 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
         return latest if age_ms is None else min(latest, now - age_ms)
 
     kept: set[int] = set()
-    judged: set[int] = set()  # of branches, which may say how long theirs stay
+    judged: set[int] = set()  # snapshots of branches, which may have their own limits
     for name, reference in metadata.references.items():
         head = metadata.snapshot(reference.snapshot)
         if head is None or _is_over(name, reference, head, now):
@@ -288,7 +293,7 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
         since = limit(longest if reference.snapshot_age_ms is None else reference.snapshot_age_ms)
         for i, snapshot in enumerate(metadata.ancestors(head)):
             judged.add(snapshot.id)
-            if i < max(wanted, ours) or snapshot.timestamp_ms >= since:
+            if i < max(least_kept, ours) or snapshot.timestamp_ms >= since:
                 kept.add(snapshot.id)
     return [
         snapshot.id
@@ -299,16 +304,16 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
 
 
 def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
-    """Whether a tag or branch has been there for as long as it was to be."""
+    """Whether a tag or branch has reached its maximum age."""
     age = reference.age_ms
     return age is not None and name != ice.MAIN and now - head.timestamp_ms > age
 
 
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """Keeps the history of a table short, so that commits stay cheap; the young stay for readers.
+    """Expires old snapshots after a commit, so that the history stays short.
 
-    A failure is logged, and no concern of the commit that it comes after, whose caller would make
-    it again: files that are left are orphans.
+    Failures are logged and not raised: the commit itself has succeeded, and remaining files are
+    orphans.
     """
     keep, older_than = _by_default(metadata)
     if keep is None:
@@ -324,27 +329,28 @@ def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 
 
 def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
-    """What :func:`expire` is told after a commit; no number: there is nothing to expire yet."""
+    """The arguments of :func:`expire` after a commit; (None, None) if nothing should expire."""
     if _is_time(len(metadata.snapshots) - _MOST_SNAPSHOTS):
         return _MOST_SNAPSHOTS, None
     return (KEPT_SNAPSHOTS, YOUNG) if _is_time(superfluous(metadata)) else (None, None)
 
 
 def _is_time(too_many: int) -> bool:
-    """Whether a commit that leaves so many snapshots too many expires them.
+    """Whether a commit that leaves this many superfluous snapshots expires them.
 
-    Of many processes that commit, that is one; all of them, where that one has not come to an end.
+    Among concurrent processes only one reaches the first number. If it fails, all expire from the
+    second number on.
     """
     return too_many == _AT_ONCE or too_many >= 2 * _AT_ONCE
 
 
 def expired_by_advice(metadata: ice.Metadata) -> list[int]:
-    """Snapshots that go where the oldest are advised to: what tags and properties keep stays."""
+    """The snapshots that an advised expiry would remove."""
     return _expired(metadata, KEPT_SNAPSHOTS, YOUNG)
 
 
 def superfluous(metadata: ice.Metadata) -> int:
-    """Snapshots beyond the newest that commits leave, without young ones."""
+    """Number of old snapshots that commits do not have to keep."""
     limit = instant_ms(YOUNG, "older_than")
     older = metadata.snapshots[:-KEPT_SNAPSHOTS]
     return sum(snapshot.timestamp_ms < limit for snapshot in older)
@@ -359,7 +365,7 @@ def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
 def _removed(
     paths: Iterable[str], snapshots: Iterable[int], table: str
 ) -> tuple[Removal, list[OSError]]:
-    """Removes files, some at a time: what was to go, and why some did not."""
+    """Removes files, several at a time: (what was removed, errors)."""
     done = _described(paths, snapshots)
     errors = remove_files(done.files)
     _log.info(
@@ -373,15 +379,15 @@ def _removed(
 
 
 def remove_files(paths: Sequence[str]) -> list[OSError]:
-    """Removes files, some at a time: why some did not go, each of which was tried some times."""
+    """Removes files, several at a time and with retries. Returns the errors."""
     return [item for item in _remove_all(paths, None) if isinstance(item, OSError)]
 
 
 def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSError]:
-    """Removes files, some at a time: of each whether it was, or why not.
+    """Removes files, several at a time. Returns for each file whether it was removed, or the error.
 
     Args:
-        limit_ms: one that was changed after this instant stays.
+        limit_ms: keeps files that changed after this time.
     """
     with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
         return list(pool.map(lambda path: _remove(path, limit_ms), paths))
@@ -390,8 +396,7 @@ def _remove_all(paths: Sequence[str], limit_ms: int | None) -> list[bool | OSErr
 def _raise_first(errors: Sequence[OSError]) -> None:
     if errors:
         raise OSError(
-            f"{len(errors)} files could not be removed, which the next call finds again: "
-            f"{errors[0]}"
+            f"{len(errors)} files could not be removed; the next call tries again: {errors[0]}"
         ) from errors[0]
 
 
@@ -400,10 +405,10 @@ def _changed_ms(path: str) -> float:
 
 
 def _facts(path: str) -> os.stat_result:
-    """Of a file; of a symbolic link that leads nowhere, or to itself, those of the link.
+    """The status of a file, or of a symbolic link whose target cannot be reached.
 
     Raises:
-        FileNotFoundError: there is neither.
+        FileNotFoundError: neither exists.
     """
     try:
         return os.stat(path)
@@ -416,7 +421,7 @@ def _facts(path: str) -> os.stat_result:
 def _remove(path: str, limit_ms: int | None) -> bool | OSError:
     for attempt in range(_TRIES):
         try:
-            # Right before: it may have become part of the table since it was listed.
+            # Checks the time directly before the removal: the file may be part of the table by now.
             if limit_ms is not None and not is_uri(path) and _changed_ms(path) > limit_ms:
                 return False
             remove_file(path)
@@ -431,7 +436,7 @@ def _remove(path: str, limit_ms: int | None) -> bool | OSError:
 
 
 def _sizes(paths: Sequence[str]) -> list[int | None]:
-    """Bytes of each file, where they can be known. Cost: in a store a request each."""
+    """Bytes of each file, if known. Cost: one request per file in a store."""
     if not any(map(is_uri, paths)):
         return list(map(_size, paths))
     with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
@@ -447,10 +452,10 @@ def _size(path: str) -> int | None:
 
 
 def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run: bool) -> Removal:
-    """Removes files below the table's location that no snapshot names."""
-    # The end of that millisecond: files know theirs more exactly.
+    """Removes files below the table's location that no metadata references."""
+    # The end of that millisecond, because file times are more precise.
     limit = instant_ms(older_than, "older_than") + 1
-    # Listed first: what is committed after that is not in the list.
+    # Lists files before it reads the metadata, so that later commits are not in the list.
     there = _without_others(_files_below(reload().location), reload())
     named = _Named(there)
     named.learn(reload())
@@ -462,8 +467,8 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     if dry_run:
         return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
     ice.check_may_remove(reload())
-    # A commit may have made old files part of the table meanwhile. So before some are removed the
-    # table is asked again, and each file whether it is still old: `add_files` makes its own young.
+    # A concurrent commit may add old files to the table. So each batch first reads the newest
+    # metadata, and checks the time of each file: `add_files` sets it to now.
     done: list[str] = []
     errors: list[OSError] = []
     orphans = list(sizes)
@@ -481,9 +486,9 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
 def _without_others(
     listing: list[tuple[str, int, float]], metadata: ice.Metadata
 ) -> list[tuple[str, int, float]]:
-    """Without files of other tables, and of the catalog, where the location lies above them.
+    """Excludes files of other tables and of the catalog, if they are below the location.
 
-    A table lies where its metadata files are.
+    The directory above a directory with metadata files is a table.
     """
     location, own = _absolute(metadata.location), os.path.dirname(_absolute(metadata.metadata_file))
     others = set()
@@ -501,7 +506,7 @@ def _without_others(
         while others and len(folder := os.path.dirname(folder)) > len(location):
             if folder in others:
                 return True
-        # Beside the database itself there may be its journals.
+        # SQLite keeps its journals beside the database.
         is_like_it = database is not None and os.path.basename(path).startswith(name)
         return is_like_it and _real(path).startswith(database or "")
 
@@ -509,20 +514,22 @@ def _without_others(
 
 
 class _Named:
-    """Which files of a listing the metadata of a table names, through symbolic links too."""
+    """The files of a listing that the metadata of a table references,
+    also through symbolic links.
+    """
 
     def __init__(self, listing: Iterable[tuple[str, int, float]]) -> None:
         self._listed = {path for path, _, _ in listing}
         self._known: set[int] = set()
         self._metadata_file = ""
         self._paths: set[str] = set()
-        # Where the links among the files lead, and those that are named by other paths.
+        # Targets of symbolic links among the files, and other paths of the same files.
         self._real: set[str] = {
             os.path.realpath(path) for path, _, _ in listing if os.path.islink(path)
         }
 
     def learn(self, metadata: ice.Metadata) -> None:
-        """Adds what a version of the table names. Cost: reads what the last one did not name."""
+        """Adds the files that a version of the table references. Cost: reads new metadata only."""
         if metadata.metadata_file == self._metadata_file:
             return
         for locations in reachable_files(metadata, self._known):
@@ -537,7 +544,7 @@ class _Named:
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
-    """Every file below the location, and every one that a snapshot names."""
+    """Every file below the location, and every file that a snapshot references."""
     there = {_key(path): (path, size) for path, size, _ in _files_below(reload().location)}
     rows: list[dict[str, object]] = []
     for kind, files in reachable_by_kind(reload()).items():
@@ -556,7 +563,7 @@ def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
     for path, size in there.values():
         rows.append(
             {
-                # of a name that is no text, what can be shown
+                # For names that are not valid text, the printable part.
                 "path": path.encode(errors="surrogateescape").decode(errors="backslashreplace"),
                 "bytes": size,
                 "kind": _kind_of(path),
@@ -601,9 +608,9 @@ def _absolute(location: str) -> str:
 
 
 def _real(path: str) -> str:
-    """A path or URI as it is called only once.
+    """A unique form of a path or URI.
 
-    A local file may be named through symbolic links, an object of S3 by the schemes of Hadoop.
+    Resolves symbolic links of local files, and treats Hadoop's schemes for S3 as equal.
     """
     if not is_uri(path):
         return os.path.realpath(path)
@@ -612,7 +619,7 @@ def _real(path: str) -> str:
 
 
 def _key(path: str) -> str:
-    """As :func:`_real`, without a look at the files of this machine."""
+    """As :func:`_real`, without access to the file system."""
     return _real(path) if is_uri(path) else path
 
 
@@ -623,7 +630,7 @@ def _files_below(location: str) -> list[tuple[str, int, float]]:
     if not place.is_local:
         below = root.rstrip("/")
         return [(f"{below}/{name}", size, changed) for name, size, changed in place.files()]
-    found = []
+    files = []
     for folder, _, names in os.walk(root):
         for name in names:
             path = os.path.join(os.path.abspath(folder), name)
@@ -631,5 +638,5 @@ def _files_below(location: str) -> list[tuple[str, int, float]]:
                 facts = _facts(path)
             except FileNotFoundError:
                 continue
-            found.append((path, facts.st_size, facts.st_mtime))
-    return found
+            files.append((path, facts.st_size, facts.st_mtime))
+    return files

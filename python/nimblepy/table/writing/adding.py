@@ -136,8 +136,8 @@ def _describe(
             raise InvalidArgumentError(
                 f"add_files: {path}: its column {name!r} has "
                 + ("no field id" if number is None else f"the field id {number}")
-                + f", the table's has {differs.wanted}: it is a file of another table; append its "
-                "rows"
+                + f"; the table's column has {differs.expected}. It is a file of another table: "
+                "append its rows"
             )
         rows = MappedRows(source, target.schema, missing=missing, have=have)
         metrics = MetricsCollector(target.schema)
