@@ -35,8 +35,8 @@ STAGES = {
     "sort": ("nimblepy.table.changing.upsert", "KeyedRows"),
     "locate": ("nimblepy.table.changing.key_positions", "KeyPositions.find"),
     "write rows": ("nimblepy.table.changing.upsert", "write_rows"),
-    "write deletes": ("nimblepy.table.changing.row_changes", "write_deletes"),
-    "commit": ("nimblepy.table.table", "run"),
+    "write deletes": ("nimblepy.table.changing.row_commit", "write_delete_files"),
+    "commit": ("nimblepy.table.changing.row_commit", "run"),
 }
 # The columns of the key, by what it is called.
 KEYS = {"int64": ["key"], "uuid": ["key"], "user_ts": ["user", "ts"]}

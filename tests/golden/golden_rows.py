@@ -18,9 +18,8 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import types as pat
-
 from exact import as_bits
+from pyarrow import types as pat
 
 Json = Any
 FULL_ROWS = 64  # longer columns are written as a digest and every n-th row

@@ -18,9 +18,9 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 import pyarrow as pa  # noqa: E402
 from golden_rows import table_json  # noqa: E402
 from golden_tables import golden_files  # noqa: E402
+from oracle import Order, file_order, plain_values  # noqa: E402
 
 import nimblepy as nb  # noqa: E402
-from oracle import Order, file_order, plain_values  # noqa: E402
 
 
 def write(name: str, directory: Path) -> Path:

@@ -16,8 +16,9 @@ import pytest
 import nimblepy as nb
 
 pytest.importorskip("pyspark")
-import nimblepy.spark as ns
 from dataset_files import make_dataset
+
+import nimblepy.spark as ns
 
 HOWS = ("inner", "left", "semi", "anti")
 VALUES: dict[str, tuple[pa.DataType, Any]] = {

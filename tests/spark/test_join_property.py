@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 import nimblepy as nb
 
 pytest.importorskip("pyspark")
-import nimblepy.spark as ns
 from dataset_files import make_dataset
+
+import nimblepy.spark as ns
 from nimblepy.spark.schemas import spark_schema
 
 HOWS = ("inner", "left", "semi", "anti")

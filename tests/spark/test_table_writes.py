@@ -18,6 +18,7 @@ from nimblepy.spark import table_merge
 from nimblepy.spark.schemas import spark_schema
 from nimblepy.spark.table_write import TableWriter
 from nimblepy.spark.write import NimbleWriter
+from nimblepy.table.distributed import commit_files, write_target
 
 Rows = Callable[[Any], list[Any]]
 
@@ -91,13 +92,13 @@ def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) ->
     # The record outlives the snapshot that made it, and other writers.
     other.append(table.to_table().slice(0, 1))
     other.expire(keep=1)
-    target = table.write_target()
+    target = write_target(table)
     from nimblepy.table.writing.write import write_rows
 
     files = write_rows(other.to_table(), target)
-    assert table.commit_files(files, batch=("x", 1)).rows_inserted == 0
+    assert commit_files(table, files, batch=("x", 1)).rows_inserted == 0
     assert orphans(table) == 0
-    assert table.commit_files(write_rows(other.to_table(), target), batch=("y", 1)).snapshot
+    assert commit_files(table, write_rows(other.to_table(), target), batch=("y", 1)).snapshot
     assert table.num_rows == 42
 
 

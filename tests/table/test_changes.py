@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import nimblepy as nb
 from nimblepy.table.reading import members, shared_changes
+from nimblepy.table.requests import requested_changes
 
 SCHEMA = pa.schema({"k": pa.int64(), "g": pa.int32(), "t": pa.string()})
 
@@ -265,11 +266,11 @@ def test_shares_have_all_changes_together(
     table.delete("k = 3")
     table.compact()
     for since, columns in ((None, None), ("start", ["note", "k"])):
-        wanted = table.asked_for_changes(since, None, columns)
+        wanted = requested_changes(table, since, None, columns)
         shares = pickle.loads(pickle.dumps(wanted.shares()))
         assert len(shares) > len(wanted.snapshots)
         found = [batch for share in shares for batch in share.batches()]
         one, other = pa.Table.from_batches(found, wanted.schema), wanted.reader().read_all()
         assert sorted(one.to_pylist(), key=repr) == sorted(other.to_pylist(), key=repr)
         assert one.num_rows > 40
-    assert table.asked_for_changes(table.snapshot, None, None).shares() == []
+    assert requested_changes(table, table.snapshot, None, None).shares() == []

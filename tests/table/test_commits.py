@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.table.distributed import commit_files
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -171,8 +172,7 @@ CHANGES: dict[str, Callable[[nb.Table], Any]] = {
     "branch": lambda t: t.branch("x"),
     "drop_reference": lambda t: t.drop_reference("x"),
     "rollback": lambda t: t.rollback(t.snapshot or 0),
-    "commit_files": lambda t: t.commit_files([]),
-    "has_batch": lambda t: t.has_batch(("x", 1)),
+    "commit_files": lambda t: commit_files(t, []),
 }
 
 

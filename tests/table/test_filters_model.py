@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from dataset_files import make_dataset
 
 import nimblepy as nb
-from dataset_files import make_dataset
 
 INF, NAN = math.inf, math.nan
 UTC = dt.UTC

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import java_iceberg
 import numpy as np
 import polars
 import pyarrow as pa
@@ -22,7 +23,6 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
-import java_iceberg
 import nimblepy as nb
 
 

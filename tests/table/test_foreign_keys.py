@@ -12,6 +12,8 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.handle import TableState
+from nimblepy.table.writing.properties import set_properties
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -63,7 +65,7 @@ def test_a_compaction_beside_a_delete_leaves_other_rows_of_the_key(
 
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
 def test_such_files_are_compacted(table: nb.Table, data_format: Any) -> None:
-    table._set_property({"nimblepy.data-format": data_format})
+    set_properties(TableState(table), {"nimblepy.data-format": data_format})
     assert table.compact(where_needed=False).files_added == 1
     assert found(table) == [(1, 1), (1, 2), (6, 9), (7, 9)]
     assert table.lookup([1]).num_rows == 2

@@ -19,7 +19,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.files import source, versions
-from nimblepy.table import table as table_module
+from nimblepy.table import handle as handle_module
 from nimblepy.table.reading import plan
 
 
@@ -37,7 +37,7 @@ def test_a_late_commit_does_not_move_the_handle_back(
 ) -> None:
     # A thread that was still expiring snapshots set the handle back to its own commit, after
     # another thread had committed through it: that thread no longer saw its own row.
-    plain = table_module.expire_by_default
+    plain = handle_module.expire_by_default
     newer: list[nb.Commit] = []
 
     def expire(*arguments: Any) -> Any:
@@ -46,7 +46,7 @@ def test_a_late_commit_does_not_move_the_handle_back(
             newer[0] = table.append(rows(2))
         return plain(*arguments)
 
-    monkeypatch.setattr(table_module, "expire_by_default", expire)
+    monkeypatch.setattr(handle_module, "expire_by_default", expire)
     older = table.append(rows(1))
     assert older.snapshot != newer[0].snapshot == table.snapshot
     assert table.get(2) == {"k": 2, "v": 2}
@@ -132,8 +132,8 @@ class _Interrupt:
         self._left = line
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        here = frame.f_code.co_filename in (versions.__file__, table_module.__file__)
-        here = here and frame.f_code.co_name in ("_move", "move", "following")
+        here = frame.f_code.co_filename in (versions.__file__, handle_module.__file__)
+        here = here and frame.f_code.co_name in ("show", "move", "following")
         # A signal cannot come between the last line of a block and the release of its lock.
         code = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if here and event == "line" and not code.strip().startswith("with "):

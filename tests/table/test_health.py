@@ -24,9 +24,9 @@ import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.table import iceberg as ice
 from nimblepy.table.reading import plan
+from nimblepy.table.reading.reachable import reachable_files
 from nimblepy.table.table import Table
 from nimblepy.table.upkeep import maintain, rewrite
-from nimblepy.table.upkeep.reachable import reachable_files
 from nimblepy.table.writing import commit
 from nimblepy.table.writing.settings import target_of
 
@@ -199,6 +199,25 @@ def test_commits_keep_a_hundred_snapshots(
     for i in range(24, 30):
         table.append(_rows(i))
     assert table.snapshots().num_rows > 12
+
+
+def test_expiry_of_commits_can_be_turned_off(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(maintain, "_AT_ONCE", 1)
+    monkeypatch.setattr(maintain, "YOUNG", datetime.timedelta(0))
+    off, on = {"nimblepy.expire-on-commit": "false"}, {"nimblepy.expire-on-commit": "true"}
+    table = lake.create_table("a.b", _rows(0), properties=off)
+    for i in range(1, 8):
+        table.append(_rows(i))
+    assert table.snapshots().num_rows == 8
+    with table.alter() as a:
+        a.set_properties(on)
+    table.append(_rows(8))
+    assert table.snapshots().num_rows == 2
+    with table.alter() as a, pytest.raises(nb.InvalidArgumentError, match="'true' or 'false'"):
+        a.set_properties({"nimblepy.expire-on-commit": "no"})
 
 
 def test_commits_keep_young_snapshots_up_to_a_number(

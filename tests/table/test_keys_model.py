@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from layout_cases import check_samples, harm_blobs
 
 import nimblepy as nb
-from layout_cases import check_samples, harm_blobs
 
 # A row by its key; the names of columns are those of today.
 Rows = dict[int, dict[str, Any]]

@@ -14,6 +14,7 @@ import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.expr.filter import parse_filter
 from nimblepy.table.base.model import FileCubes
+from nimblepy.table.handle import TableState
 from nimblepy.table.upkeep.recluster import Extents, choose
 
 
@@ -74,18 +75,19 @@ def test_rows_stay_and_files_become_fewer(tmp_path: Any, more: Any) -> None:
         assert table.get(100) is None
 
 
-def test_a_delete_meanwhile_is_kept(tmp_path: Any) -> None:
+def test_a_delete_meanwhile_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     table = appended(tmp_path)
     other = nb.connect(tmp_path).table("a.b")
-    current = table._current_files
-    seen = []
+    plain = TableState.rows
+    seen: list[Any] = []
 
-    def files_of(metadata: Any) -> Any:
+    def rows(self: TableState, metadata: Any) -> Any:
         if not seen:
-            seen.append(other.delete("id < 50"))
-        return current(metadata)
+            seen.append(None)
+            other.delete("id < 50")
+        return plain(self, metadata)
 
-    table._current_files = files_of  # type: ignore[method-assign]
+    monkeypatch.setattr(TableState, "rows", rows)
     table.optimize_layout()
     table.refresh()
     assert table.num_rows == 3550

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from library_expressions import has_infinity, library_expression
 from pyiceberg.expressions import visitors as ice_visitors
 
 import nimblepy as nb
-from library_expressions import has_infinity, library_expression
 from nimblepy.errors import CorruptFileError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.table import iceberg as ice

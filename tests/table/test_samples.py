@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
+from nimblepy.table.distributed import commit_files, write_rows, write_target
 from nimblepy.table.otree.blocks import BLOBS, CUBES, MOST_BLOBS, Blocks, rebuilt
 from nimblepy.table.otree.layouts import WEIGHT
 from nimblepy.table.reading.sample import Window
 from nimblepy.table.reading.shipped import files_as_text, files_of_text
-from nimblepy.table.writing.write import write_rows
 
 ROWS = 6_000
 
@@ -365,10 +365,10 @@ def test_writers_at_the_same_time(tmp_path: Any) -> None:
 def test_described_files_keep_their_cubes(tmp_path: Any) -> None:
     """Spark's tasks write files and describe them to the process that commits."""
     table = make(tmp_path, OTREE)
-    files = write_rows(data(300, 9), table.write_target())
+    files = write_rows(data(300, 9), write_target(table))
     again = files_of_text(files_as_text(files))
     assert [file.cubes for file in again] == [file.cubes for file in files]
-    table.commit_files(again)
+    commit_files(table, again)
     assert set(live(table)) <= set(table._metadata.cubes(table._snapshot).files)
     assert table.sample(1).num_rows == ROWS + 300
 

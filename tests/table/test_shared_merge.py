@@ -13,17 +13,20 @@ from hypothesis import strategies as st
 
 import nimblepy as nb
 from nimblepy.table.changing.merge_plan import Merge, MergePlan
+from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.changing.shared_merge import (
     Outcome,
     Part,
-    SharedMerge,
     holds,
     outcome,
     outcome_rows,
     outcomes_of,
     rehearse,
     save_part,
+    shared_merge_change,
 )
+from nimblepy.table.distributed import write_target
+from nimblepy.table.handle import TableState
 from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.reading.shipped import rows_as_text, rows_of_text
 from nimblepy.table.writing.write import Target, discard
@@ -65,9 +68,10 @@ def shared(
     def execute(merge: Merge) -> nb.Commit:
         parts: list[Part] = []
 
-        def made(metadata: Any, files_of: Any) -> SharedMerge:
-            plan, target = merge.plan(metadata), table.write_target()
-            rehearse(data.schema, plan, files_of(metadata), target)
+        call = begin(TableState(table), "merge")
+        try:
+            plan, target = merge.plan(call.metadata), write_target(table)
+            rehearse(data.schema, plan, call.table.rows(call.metadata), target)
             (key, *_) = plan.on
             keys = data.column(key).to_pylist()
             for low, high in zip([None, *cuts], [*cuts, None], strict=True):
@@ -81,10 +85,8 @@ def shared(
                 if part is not None:
                     parts.append(part)
             locals_.append(Local(plan, between))
-            return SharedMerge(plan, parts, locals_[-1], files_of)
-
-        try:
-            return table.commit_change(made, what="merge")
+            change = shared_merge_change(plan, parts, locals_[-1], call.metadata)
+            return call.commit(change)
         finally:
             discard(parts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import pytest
 import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.progress import Progress
+from nimblepy.table.distributed import write_target
+from nimblepy.table.handle import TableState
 from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.reading.shipped import (
     files_as_text,
@@ -63,7 +64,7 @@ def test_groups_are_written_as_here(lake: nb.Catalog, kind: str) -> None:
     before = one.to_table().sort_by("k")
     done = one.compact(where_needed=False)
     wanted = Compacting(filter=None, target_bytes=256 << 20, where_needed=False, write=shipped)
-    sent = compact(wanted, partial(other.commit_change, what="compact"))
+    sent = compact(TableState(other), wanted)
     assert one.to_table().sort_by("k") == other.to_table().sort_by("k") == before
     assert (sent.files_added, sent.files_removed) == (done.files_added, done.files_removed)
     if one.cluster_by and "cubes" not in kind:  # which have weights that are drawn
@@ -81,7 +82,7 @@ def test_what_is_no_group(lake: nb.Catalog) -> None:
     table = stock(lake, "a.b", "keyed")
     for text in ("", "{}", "[]"):
         with pytest.raises(InvalidArgumentError, match="description of a table's files"):
-            written_group(text, table.write_target())
+            written_group(text, write_target(table))
 
 
 def test_indexes_of_a_table_without_files_are_sent(lake: nb.Catalog) -> None:

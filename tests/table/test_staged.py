@@ -17,9 +17,12 @@ from pyiceberg.types import LongType, NestedField, UUIDType
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.changing import staged as staged_files
 from nimblepy.table.distributed import commit_files, write_rows, write_target
+from nimblepy.table.handle import TableState
 from nimblepy.table.reading.shipped import files_as_text, files_of_text
 from nimblepy.table.testing import commit_hooks
+from nimblepy.table.writing.batches import batch_is_done, checked_batch
 
 
 def rows(keys: range, v: int) -> pa.Table:
@@ -32,9 +35,21 @@ def rows(keys: range, v: int) -> pa.Table:
     )
 
 
+def commit(table: nb.Table, files: Any, **arguments: Any) -> nb.Commit:
+    """As ``commit_files``, also with a filter."""
+    if "filter" not in arguments:
+        return commit_files(table, files, **arguments)
+    given = {"partition_overwrite": "static", "batch": None, "mode": "append", **arguments}
+    return staged_files.commit_files(TableState(table), files, **given)
+
+
+def has_batch(table: nb.Table, batch: Any) -> bool:
+    return batch_is_done(TableState(table).newest(), checked_batch(batch))
+
+
 def staged(table: nb.Table, data: pa.Table, **arguments: Any) -> nb.Commit:
-    files = write_rows(data, table.write_target())
-    return table.commit_files(files_of_text(files_as_text(files)), **arguments)
+    files = write_rows(data, write_target(table))
+    return commit(table, files_of_text(files_as_text(files)), **arguments)
 
 
 def counts(table: nb.Table) -> Counter[tuple[str | None, int]]:
@@ -66,7 +81,9 @@ def test_partitions_are_overwritten(lake: nb.Catalog, data_format: Any, before: 
     kept = {("g1", 1): 10, ("g2", 1): 20, ("g3", 1): 20}
     assert counts(table) == Counter(kept) + Counter({("g0", 2): 2, (None, 2): 1})
     # Nothing to write overwrites nothing.
-    assert table.commit_files([], mode="overwrite", partition_overwrite="dynamic").rows_deleted == 0
+    assert (
+        commit_files(table, [], mode="overwrite", partition_overwrite="dynamic").rows_deleted == 0
+    )
     assert orphans(table) == 0
 
 
@@ -95,11 +112,11 @@ def test_upsert(lake: nb.Catalog) -> None:
     assert table.count_rows("v = 2") == 20
     assert table.num_rows == 60
     both = [
-        *write_rows(rows(range(70, 72), 1), table.write_target()),
-        *write_rows(rows(range(71, 73), 1), table.write_target()),
+        *write_rows(rows(range(70, 72), 1), write_target(table)),
+        *write_rows(rows(range(71, 73), 1), write_target(table)),
     ]
     with pytest.raises(nb.DuplicateKeyError, match="k=71"):
-        table.commit_files(both, mode="upsert")
+        commit_files(table, both, mode="upsert")
     with pytest.raises(nb.DuplicateKeyError, match="k=3"):
         staged(table, rows(range(3, 4), 1))
     with pytest.raises(nb.InvalidArgumentError, match="no primary key"):
@@ -126,16 +143,16 @@ def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch)
     assert orphans(table) == 0
     for number in (6, 7):
         assert staged(table, rows(range(1), 3), batch=("x", number)).rows_inserted == 0
-    assert not table.has_batch(("x", 8))
+    assert not has_batch(table, ("x", 8))
     # Every later commit keeps the record, so that it does not expire.
     table.append(rows(range(1), 4))
     table.expire(keep=1)
-    assert table.has_batch(("x", 7))
-    assert not table.has_batch(("y", 1))
+    assert has_batch(table, ("x", 7))
+    assert not has_batch(table, ("y", 1))
     table.rollback(table.append(rows(range(1), 5)).snapshot or 0)
     for wrong in ("x", ("x",), ("x", "1"), ("", 1), (1, 1), ("x", True)):
         with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
-            table.has_batch(wrong)  # type: ignore[arg-type]
+            has_batch(table, wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("key", [["k"], None], ids=["by key", "plain"])
@@ -143,22 +160,22 @@ def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch)
 def test_the_same_files_twice(lake: nb.Catalog, key: Any, again: str) -> None:
     """Who does not know whether a commit landed makes it again: the files are there once."""
     table = lake.create_table("a.b", rows(range(3), 1), primary_key=key)
-    files = write_rows(rows(range(5, 9), 2), table.write_target())
+    files = write_rows(rows(range(5, 9), 2), write_target(table))
     batch = ("load", 1) if again == "batch" else None
-    table.commit_files(files, batch=batch)
+    commit_files(table, files, batch=batch)
     mode: Any = again if again in ("upsert", "overwrite") and key else "append"
-    done = table.commit_files(files, mode=mode, batch=batch)
+    done = commit_files(table, files, mode=mode, batch=batch)
     assert (done.rows_inserted, done.rows_deleted) == (0, 0)
     assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == [0, 1, 2, 5, 6, 7, 8]
 
 
 def test_files_that_are_refused_go_unless_the_table_has_them(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(3), 1), primary_key=["k"])
-    first = write_rows(rows(range(5, 9), 2), table.write_target())
-    table.commit_files(first)
-    new = write_rows(rows(range(20, 21), 2), table.write_target())
+    first = write_rows(rows(range(5, 9), 2), write_target(table))
+    commit_files(table, first)
+    new = write_rows(rows(range(20, 21), 2), write_target(table))
     with pytest.raises(nb.DuplicateKeyError):
-        table.commit_files([*first, *new])
+        commit_files(table, [*first, *new])
     assert table.to_table().num_rows == 7
     assert orphans(table) == 0
 
@@ -168,10 +185,10 @@ def test_a_batch_that_changes_nothing_is_recorded(lake: nb.Catalog, mode: Any) -
     table = lake.create_table("a.b", rows(range(0), 1).schema, primary_key=["k"])
     for number in range(2):  # before there is a row, and beside some
         where = "k > 90" if mode == "overwrite" else None
-        done = table.commit_files([], mode=mode, filter=where, batch=("feed", number))
+        done = commit(table, [], mode=mode, filter=where, batch=("feed", number))
         assert done.rows_inserted == done.rows_deleted == 0
-        assert lake.table("a.b").has_batch(("feed", number))
-        assert not table.has_batch(("feed", number + 1))
+        assert has_batch(lake.table("a.b"), ("feed", number))
+        assert not has_batch(table, ("feed", number + 1))
         again = staged(table, rows(range(100, 110), 1), mode=mode, batch=("feed", number))
         assert again.rows_inserted == 0
         table.append(rows(range(10 * number, 10 * number + 10), 1))
@@ -182,10 +199,10 @@ def test_a_batch_that_changes_nothing_is_recorded(lake: nb.Catalog, mode: Any) -
 
 def test_a_batch_that_is_done_leaves_what_the_table_has(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(3), 1))
-    first = write_rows(rows(range(5, 9), 2), table.write_target())
-    table.commit_files(first, batch=("q", 1))
-    new = write_rows(rows(range(20, 21), 2), table.write_target())
-    assert table.commit_files([*first, *new], batch=("q", 1)).rows_inserted == 0
+    first = write_rows(rows(range(5, 9), 2), write_target(table))
+    commit_files(table, first, batch=("q", 1))
+    new = write_rows(rows(range(20, 21), 2), write_target(table))
+    assert commit_files(table, [*first, *new], batch=("q", 1)).rows_inserted == 0
     assert table.to_table().num_rows == 7
     assert orphans(table) == 0
 
@@ -193,13 +210,13 @@ def test_a_batch_that_is_done_leaves_what_the_table_has(lake: nb.Catalog) -> Non
 def test_files_that_were_rolled_back_come_again(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(3), 1))
     before = table.snapshot
-    files = write_rows(rows(range(5, 9), 2), table.write_target())
-    table.commit_files(files)
+    files = write_rows(rows(range(5, 9), 2), write_target(table))
+    commit_files(table, files)
     table.rollback(before)
-    assert table.commit_files(files).rows_inserted == 4
+    assert commit_files(table, files).rows_inserted == 4
     assert table.num_rows == 7
     with pytest.raises(nb.InvalidArgumentError, match="given twice"):
-        table.commit_files([*files, *files])
+        commit_files(table, [*files, *files])
 
 
 Change = Callable[[nb.Table, tuple[str, int]], nb.Commit]
@@ -220,13 +237,13 @@ def test_every_verb_takes_a_batch_once(lake: nb.Catalog, verb: str) -> None:
     table = lake.create_table("a.b", pa.table({"k": [1, 2]}), primary_key="k")
     change = VERBS[verb]
     first = change(table, ("feed", 3)).snapshot
-    assert table.has_batch(("feed", 3))
+    assert has_batch(table, ("feed", 3))
     rows = table.to_table()
     for number in (3, 2):
         again = change(lake.table("a.b"), ("feed", number))
         assert (again.snapshot, again.rows_inserted, again.rows_deleted) == (first, 0, 0)
     assert table.refresh().to_table() == rows
-    assert not lake.table("a.b").has_batch(("feed", 4))
+    assert not has_batch(lake.table("a.b"), ("feed", 4))
     with pytest.raises(nb.InvalidArgumentError, match=r"batch: expected \(name, number\)"):
         change(table, ("feed", "4"))  # type: ignore[arg-type]
     assert table.remove_orphans(older_than=dt.timedelta(0)).files == ()
@@ -323,7 +340,7 @@ def test_a_batch_is_undone_with_its_rows(lake: nb.Catalog) -> None:
     undone = table.refresh().snapshot
     assert undone is not None
     table.rollback(before)
-    assert (add(5), table.has_batch(("x", 6))) == (0, False)
+    assert (add(5), has_batch(table, ("x", 6))) == (0, False)
     assert lake.table("a.b").properties["nimblepy.batch.x"].startswith("5@")
     # Back again: the rows of 7 are there, so is the batch.
     table.refresh().rollback(undone)
@@ -345,8 +362,8 @@ def test_a_batch_is_undone_by_another_engine(lake: nb.Catalog) -> None:
     theirs = lake.iceberg.load_table("a.b")
     theirs.manage_snapshots().set_current_snapshot(snapshot_id=before).commit()
     for _ in range(2):
-        assert not table.has_batch(("x", 6))
-        assert table.has_batch(("x", 5))
+        assert not has_batch(table, ("x", 6))
+        assert has_batch(table, ("x", 5))
         lake.table("a.b").expire(keep=1)
     assert "nimblepy.staged-files" not in lake.table("a.b").properties
     assert table.append(pa.table({"k": [7]}), batch=("x", 7)).rows_inserted == 1
@@ -494,7 +511,7 @@ def test_a_rollback_to_before_what_expired_undoes_it(lake: nb.Catalog) -> None:
     table.append(pa.table({"k": [9]}))
     table.expire(keep=1)
     table.rollback(before)
-    assert not table.has_batch(("x", 7))
+    assert not has_batch(table, ("x", 7))
     assert commit_files(table, files, batch=("x", 7)).rows_inserted == 1
     assert sorted(table.to_table()["k"].to_pylist()) == [1, 7]
 
@@ -535,5 +552,5 @@ def test_files_that_are_gone_are_refused(lake: nb.Catalog, mode: Any, key: Any) 
         commit_files(table, [*files, *more], mode=mode, batch=("x", 1))
     assert lake.table("a.b").snapshot == now
     assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == [1, 2]
-    assert not table.has_batch(("x", 1))
+    assert not has_batch(table, ("x", 1))
     assert orphans(table) == 0

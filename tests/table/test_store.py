@@ -22,7 +22,7 @@ pytest.importorskip("pyiceberg")
 
 import nimblepy as nb
 from nimblepy.io.location import locate
-from nimblepy.table.distributed import write_rows
+from nimblepy.table.distributed import commit_files, write_rows, write_target
 from nimblepy.table.reading.plan import clear_caches
 from nimblepy.table.upkeep import maintain
 
@@ -262,13 +262,13 @@ def test_files_that_are_gone_are_not_committed(connected: Callable[[], nb.Catalo
     table = connected().create_table("a.b", rows(0, 10))
     before = table.snapshot
     assert before is not None
-    files = write_rows(rows(20, 5), table.write_target())
-    assert table.commit_files(files).rows_inserted == 5
+    files = write_rows(rows(20, 5), write_target(table))
+    assert commit_files(table, files).rows_inserted == 5
     table.rollback(before)
-    assert table.commit_files(files).rows_inserted == 5
+    assert commit_files(table, files).rows_inserted == 5
     table.rollback(before)
     table.append(rows(30, 1))
     table.expire(older_than=timedelta(0))
     with pytest.raises(FileNotFoundError, match="write their rows again"):
-        table.commit_files(files)
+        commit_files(table, files)
     assert table.to_table().num_rows == 11

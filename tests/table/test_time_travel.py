@@ -49,7 +49,7 @@ def test_the_past(table: nb.Table) -> None:
         table.at(time=before)
     with pytest.raises(nb.InvalidArgumentError, match="time zone"):
         table.at(time=dt.datetime(2024, 1, 1))
-    with pytest.raises(nb.InvalidArgumentError, match="no snapshot 5"):
+    with pytest.raises(nb.InvalidArgumentError, match="snapshot 5 not found"):
         table.at(snapshot=5)
     with pytest.raises(nb.InvalidArgumentError, match="one of"):
         table.at()
@@ -102,7 +102,7 @@ def test_rollback_and_conflict(lake: nb.Catalog, table: nb.Table) -> None:
     assert table.rollback(first).num_rows == 10
     assert other.num_rows == 15
     assert other.refresh().num_rows == 10
-    with pytest.raises(nb.InvalidArgumentError, match="no snapshot"):
+    with pytest.raises(nb.InvalidArgumentError, match="snapshot 1 not found"):
         table.rollback(1)
     table.tag("was")
     with pytest.raises(nb.InvalidArgumentError, match=f"the name 'was', which stands for {first}"):

@@ -108,10 +108,10 @@ def test_an_error_at_its_end_leaves_nothing(
     table = lake.create_table("a.b", rows(range(4)), primary_key="k")
     before = files(table)
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise OSError("disk full")
 
-    monkeypatch.setattr(transaction, "_TransactionChange", fail)
+    monkeypatch.setattr(transaction, "RowChange", fail)
     with pytest.raises(OSError, match="disk full"), table.transaction() as tx:
         tx.upsert(rows([1, 9], 1))
     assert files(table) == before

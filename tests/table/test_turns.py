@@ -19,7 +19,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 import nimblepy as nb
-from nimblepy.table.changing.row_changes import Append
+from nimblepy.table.changing.row_commit import RowCommit
 from nimblepy.table.iceberg.catalog_rows import CatalogRows
 from nimblepy.table.testing import commit_hooks
 from nimblepy.table.writing import commit
@@ -33,16 +33,16 @@ def table(lake: nb.Catalog) -> nb.Table:
 
 
 def slow_rebases(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Makes what this thread does between two attempts take time."""
+    """Makes what this thread does before each attempt take time."""
     victim = threading.get_ident()
-    plain = Append.rebase
+    plain = RowCommit.plan
 
-    def rebase(self: Append, *arguments: Any) -> bool:
+    def plan(self: RowCommit, metadata: Any) -> bool:
         if threading.get_ident() == victim:
             time.sleep(seconds)
-        return plain(self, *arguments)
+        return plain(self, metadata)
 
-    monkeypatch.setattr(Append, "rebase", rebase)
+    monkeypatch.setattr(RowCommit, "plan", plan)
 
 
 class Busy:
@@ -97,18 +97,22 @@ def test_a_long_attempt_has_no_turn(
     monkeypatch.setattr(commit, "_PATIENCE", 1)
     monkeypatch.setattr(commit, "_LONGEST_TURN", 0.0)
     monkeypatch.setattr(commit.ice, "MOST_ATTEMPTS", 4)
-    plain, other, made = Append.rebase, lake.table("a.t"), []
+    plain, other, made = RowCommit.plan, lake.table("a.t"), []
+    nested: list[None] = []
 
-    def rebase(self: Append, *arguments: Any) -> bool:
-        made.append(plain(self, *arguments))
-        other.append(ROWS)
-        return made[-1]
+    def plan(self: RowCommit, metadata: Any) -> bool:
+        done = plain(self, metadata)
+        if not nested:
+            nested.append(None)
+            other.append(ROWS)
+            nested.clear()
+            made.append(done)
+        return done
 
-    between(lambda: other.append(ROWS))
-    monkeypatch.setattr(Append, "rebase", rebase)
+    monkeypatch.setattr(RowCommit, "plan", plan)
     with pytest.raises(nb.ConflictError, match="4 attempts"):
         table.append(ROWS)
-    assert made == [True] * 3
+    assert made == [True] * 4
     assert table.refresh().num_rows == 2 * len(table.snapshots()) == 2 * 5
 
 

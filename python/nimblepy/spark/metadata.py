@@ -32,12 +32,13 @@ def files_for_keys(
         InvalidArgumentError: as for ``Table.files_for_keys``.
     """
     from nimblepy.table.reading import holding
+    from nimblepy.table.requests import requested_keys
 
-    metadata, requested_keys = table.asked_for_keys(keys, on)
+    metadata, wanted = requested_keys(table, keys, on)
     manifests = holding.data_manifests(metadata)
     beside = holding.uncovered(metadata, manifests)
     if len(beside) < 2 * _LEAST:
-        return holding.files_for_keys(metadata, manifests, requested_keys)
+        return holding.files_for_keys(metadata, manifests, wanted)
     numbers = {item.path: i for i, item in enumerate(manifests)}
     rest = [numbers[item.path] for item in beside]
     tasks = min(len(rest) // _LEAST, _MOST)
@@ -46,9 +47,9 @@ def files_for_keys(
     ).repartition(tasks)
     file = holding.MetadataFile(metadata.metadata_file, metadata.io_properties)
     answers_of_tasks = manifest_numbers.mapInArrow(
-        iterator_function("holding_files", file, requested_keys), spark_schema(holding.HOLDING)
+        iterator_function("holding_files", file, wanted), spark_schema(holding.HOLDING)
     )
     covered = [item for item in manifests if numbers[item.path] not in set(rest)]
-    answers_of_driver = holding.files_for_keys(metadata, covered, requested_keys)
+    answers_of_driver = holding.files_for_keys(metadata, covered, wanted)
     answers_as_arrow = answers_of_tasks.toArrow().cast(holding.HOLDING)
     return pa.concat_tables([answers_of_driver, answers_as_arrow]).sort_by("path").combine_chunks()

@@ -36,11 +36,12 @@ def sample_table(
     computed.
     """
     from nimblepy.table.reading.members import SomeRows
+    from nimblepy.table.requests import plan_sample
 
     if filter is not None:
         parse_filter(filter, table.schema)
     schema = spark_schema(table.current.projected(column_names(columns)))
-    plan = table.plan_sample(fraction, seed=seed, filter=filter)
+    plan = plan_sample(table, fraction, seed=seed, filter=filter)
     spec = SampleSpec(
         files=InputTable(table.name, rows=SomeRows(plan.reading, list(plan.members))),
         fraction=plan.fraction,

@@ -49,9 +49,11 @@ def changes(
         task reads it if the table has a primary key and the commit also removed rows, because the
         old and new rows must be matched.
     """
+    from nimblepy.table.requests import requested_changes
+
     if not is_table(table):
         raise InvalidArgumentError(f"changes: expected a Table, got {table!r}")
-    requested = table.asked_for_changes(since, until, columns)
+    requested = requested_changes(table, since, until, columns)
     shares, schema = requested.shares(), spark_schema(requested.schema)
     tasks = iterator_function("changed_rows", shares, arrow_schema(schema))
     return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(tasks, schema)
@@ -68,9 +70,11 @@ def changes_columns(options: Mapping[str, str]) -> StructType:
     The snapshots need not exist: a restarted stream continues from its checkpoint, and ``since``
     may have expired.
     """
+    from nimblepy.table.requests import changes_schema
+
     _check_since(options)
     table = named_table(options)
-    return spark_schema(table.changes_schema(parse_names(options.get("columns"))))
+    return spark_schema(changes_schema(table, parse_names(options.get("columns"))))
 
 
 class _Share(InputPartition):
@@ -94,9 +98,10 @@ class _Changes(ShippedByValue):
         self, table: Table, since: int | str | None, until: int | str | None
     ) -> list[_Share]:
         from nimblepy.table.reading.changes import CHANGE, SNAPSHOT
+        from nimblepy.table.requests import requested_changes
 
         names = [name for name in self._names if name not in (CHANGE, SNAPSHOT)]
-        requested = table.asked_for_changes(since, until, names)
+        requested = requested_changes(table, since, until, names)
         return [_Share(share) for share in requested.shares()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

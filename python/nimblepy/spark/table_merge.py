@@ -20,9 +20,7 @@ from nimblepy.spark.shipping import map_in_arrow, run_numbered
 from nimblepy.spark.table_write import checked_target, partition_column
 
 if TYPE_CHECKING:
-    from nimblepy.table import iceberg as ice
     from nimblepy.table.changing.merge_plan import Merge, MergePlan, On
-    from nimblepy.table.changing.row_changes import FilesOf, RowChange
     from nimblepy.table.changing.shared_merge import Outcome, Part
     from nimblepy.table.reading.members import MemberRows
     from nimblepy.table.table import Table
@@ -100,25 +98,24 @@ def upsert(df: DataFrame, table: Table, *, files: int | None, batch: Batch | Non
 def _execute(
     df: DataFrame, table: Table, merge: Merge, files: int | None, batch: Batch | None
 ) -> Commit:
-    from nimblepy.table.changing.shared_merge import SharedMerge, rehearse, whole_of
+    from nimblepy.table.changing.row_commit import begin
+    from nimblepy.table.changing.shared_merge import rehearse, shared_merge_change, whole_of
+    from nimblepy.table.handle import TableState
     from nimblepy.table.writing.settings import target_of
     from nimblepy.table.writing.write import discard
 
-    parts: list[Part] = []
-
-    def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
-        plan, target, schema = merge.plan(metadata), target_of(metadata), arrow_schema(df.schema)
-        rehearse(schema, plan, files_of(metadata), target)
-        parts.extend(_saved(df, plan, target, files))
-        if sum(part.bytes for part in parts) <= ALONE_BYTES:
-            change: RowChange = plan.change(whole_of(parts, schema, plan), files_of)
-        else:
-            workers = _Tasks(df.sparkSession, table.name, plan)
-            change = SharedMerge(plan, parts, workers, files_of)
-        return change
-
+    call = begin(TableState(table), "merge", batch)
+    if call.is_done:
+        return call.nothing()
+    metadata = call.metadata
+    plan, target, schema = merge.plan(metadata), target_of(metadata), arrow_schema(df.schema)
+    rehearse(schema, plan, call.table.rows(metadata), target)
+    parts = _saved(df, plan, target, files)
     try:
-        return table.commit_change(made, batch, what="merge")
+        if sum(part.bytes for part in parts) <= ALONE_BYTES:
+            return call.commit(plan.change(whole_of(parts, schema, plan), metadata))
+        workers = _Tasks(df.sparkSession, table.name, plan)
+        return call.commit(shared_merge_change(plan, parts, workers, metadata))
     finally:
         discard(parts)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,6 +67,7 @@ def compact(
     Cost: as for ``Table.compact``. A group has up to eight times ``target_bytes``, or all files
         with overlapping keys. The driver itself rewrites up to 64 MiB of files.
     """
+    from nimblepy.table.handle import TableState
     from nimblepy.table.upkeep.compact import Compacting
     from nimblepy.table.upkeep.recluster import compact
 
@@ -79,7 +79,7 @@ def compact(
         where_needed=where_needed,
         write=_Tasks(spark),
     )
-    return compact(options, partial(table.commit_change, what="compact"))
+    return compact(TableState(table), options)
 
 
 def analyze(
@@ -96,6 +96,8 @@ def analyze(
     Cost: as for ``Table.analyze``. Each task sends 32 KiB per column to the driver. The driver
         itself reads up to 64 MiB of files.
     """
+    from nimblepy.table.requests import analyze_by
+
     if not is_table(table):
         raise InvalidArgumentError(f"analyze: expected a Table, got {table!r}")
 
@@ -113,7 +115,7 @@ def analyze(
         sketches = [Sketch.merged(list(map(Sketch.from_bytes, octets))) for octets in columns_of]
         return sketches, sum(results.column("rows").to_pylist())
 
-    return table.analyze_by(looking, columns)
+    return analyze_by(table, looking, columns)
 
 
 def _cut(rows: MemberRows, most: int) -> list[list[int]]:

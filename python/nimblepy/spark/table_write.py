@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +25,7 @@ from nimblepy.spark.shipping import ShippedByValue, array_udf, map_in_arrow
 from nimblepy.spark.tables import named_table
 
 if TYPE_CHECKING:
+    from nimblepy.table.base.model import DataFile
     from nimblepy.table.changing.staged import Mode, PartitionOverwrite
     from nimblepy.table.table import Table
     from nimblepy.table.writing.batches import Batch
@@ -45,11 +46,13 @@ def write_table(
     files: int | None = None,
 ) -> Commit:
     """Appends a DataFrame to a table, or overwrites it; see :func:`nimblepy.spark.write`."""
+    from nimblepy.table.changing.row_commit import begin
+    from nimblepy.table.handle import TableState
     from nimblepy.table.reading.shipped import files_of_text
-    from nimblepy.table.writing.commit import Commit
 
-    if batch is not None and table.has_batch(batch):
-        return Commit(snapshot=table.refresh().snapshot)
+    call = begin(TableState(table), "write", batch)
+    if call.is_done:
+        return call.nothing()
     target = checked_target(table, df.schema, filter)
     if mode == "overwrite" and filter is None and partition_overwrite == "static":
         target = replace(target, rows_before=0)
@@ -58,13 +61,21 @@ def write_table(
     with own_errors():
         texts = [row[0] for row in done.collect()]
     new_files = [file for text in texts for file in files_of_text(text)]
-    return table.commit_files(
+    return _commit_files(
+        table,
         whole_cubes(df.sparkSession, new_files, target),
         mode=mode,
         filter=filter,
         partition_overwrite=partition_overwrite,
         batch=batch,
     )
+
+
+def _commit_files(table: Table, files: Sequence[DataFile], **how: Any) -> Commit:
+    from nimblepy.table.changing.staged import commit_files
+    from nimblepy.table.handle import TableState
+
+    return commit_files(TableState(table), files, **how)
 
 
 def checked_target(table: Table, schema: StructType, filter: Any) -> Target:
@@ -150,11 +161,13 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
         return WrittenFiles(batch.column(0)[0].as_py())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        named_table(self._options).commit_files(
+        _commit_files(
+            named_table(self._options),
             self._files(messages),
             mode=self._mode,
             filter=self._filter,
             partition_overwrite=self._partitions,
+            batch=None,
         )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

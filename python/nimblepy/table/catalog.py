@@ -340,8 +340,8 @@ class Catalog:
                 files.
             OSError: the table is gone, but not all of its files, which nothing names any more.
         """
+        from nimblepy.table.reading.reachable import reachable_files
         from nimblepy.table.upkeep.maintain import remove_files
-        from nimblepy.table.upkeep.reachable import reachable_files
 
         parts = parse_name(name)
         found: Iterable[pa.Array] = []

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.io.log import logger
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_key
@@ -21,8 +22,11 @@ from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
+from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import check_property
+
+_log = logger(__name__)
 
 _Step = Callable[[ice.Evolution], None]
 
@@ -34,15 +38,10 @@ class Alter:
     exception in the block leaves the table as it was.
     """
 
-    def __init__(
-        self,
-        metadata: ice.Metadata,
-        reload: Callable[[], ice.Metadata],
-        done: Callable[[ice.Metadata], None],
-    ) -> None:
+    def __init__(self, table: TableAccess) -> None:
+        metadata = table.newest()
+        self._table = table
         self._metadata = metadata
-        self._reload = reload
-        self._done = done
         self._steps: list[_Step] = []
         self._pending = False  # steps that no `with` has committed or given up
         # Every step is tried at once, so that what is wrong is said where it was written.
@@ -224,14 +223,15 @@ class Alter:
             tried.append(self._trial if newest is self._metadata else self._on(newest))
             return tried[-1].commit()
 
-        self._done(
-            swapped(
-                self._metadata,
-                self._reload,
-                attempt,
-                lambda newest: any(evolution.is_made(newest) for evolution in tried),
-            )
+        newest = swapped(
+            self._metadata,
+            self._table.reload,
+            attempt,
+            lambda newest: any(evolution.is_made(newest) for evolution in tried),
         )
+        self._table.show(newest)
+        schema, columns = newest.schema_id, len(newest.schema())
+        _log.info("%s: alter: schema %d, %d columns", self._table.name, schema, columns)
 
     def _on(self, newest: ice.Metadata) -> ice.Evolution:
         """All steps, on what another commit has made."""

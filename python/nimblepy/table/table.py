@@ -2,73 +2,47 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import json
 import os
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from nimblepy.errors import (
-    ConflictError,
-    InvalidArgumentError,
-    NimbleError,
-    UnsupportedVersionError,
-)
-from nimblepy.expr.filter import Parameters, parse_filter, with_params
-from nimblepy.files.versions import Position, VersionedRows
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
-from nimblepy.rows.arguments import Columns, at_least, checked_fraction, column_names
+from nimblepy.rows.arguments import Columns, at_least, checked_fraction
 from nimblepy.rows.source import Filter
-from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
-from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import paths_of
-from nimblepy.table.base.model import DataFile, DataFormat, Snapshot
-from nimblepy.table.base.places import exist
+from nimblepy.table.base.model import DataFormat
 from nimblepy.table.base.transforms import partition_text
-from nimblepy.table.changing.key_positions import given_keys
+from nimblepy.table.changing.append import add_files, append
+from nimblepy.table.changing.delete import convert, delete, overwrite
 from nimblepy.table.changing.keyed_rows import Duplicates
-from nimblepy.table.changing.merge_plan import Merge, On
-from nimblepy.table.changing.row_changes import (
-    Append,
-    Conversion,
-    DeleteKeys,
-    DeleteWhere,
-    FilesOf,
-    NewKeys,
-    RowChange,
-)
-from nimblepy.table.changing.staged import (
-    Mode,
-    PartitionOverwrite,
-    check_present,
-    check_staged,
-    staged_change,
-)
+from nimblepy.table.changing.merge_plan import Merge, On, merge
 from nimblepy.table.changing.transaction import Transaction
-from nimblepy.table.changing.upsert import WhenMatched, upsert_change
+from nimblepy.table.changing.upsert import WhenMatched, upsert
 from nimblepy.table.evolve import Alter
+from nimblepy.table.handle import TableHandle, TableState, id_of
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.estimate import Estimate, estimate, parsed
 from nimblepy.table.otree.layouts import Layout, OTree, layout_of
-from nimblepy.table.reading.changes import changes_schema, steps
-from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
-from nimblepy.table.reading.holding import KeysOf, data_manifests, files_for_keys, keys_of
-from nimblepy.table.reading.members import Reading
-from nimblepy.table.reading.plan import SnapshotPlan
-from nimblepy.table.reading.sample import SamplePlan, plan_sample
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.holding import data_manifests, files_for_keys
 from nimblepy.table.reading.sample import sample as draw_sample
-from nimblepy.table.reading.shared_changes import WantedChanges
-from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze, look
+from nimblepy.table.references import (
+    drop_reference,
+    history,
+    refer,
+    rollback,
+    snapshot_of,
+)
+from nimblepy.table.requests import analyze_by, requested_changes, requested_keys
+from nimblepy.table.upkeep.analyze import Analysis, look
 from nimblepy.table.upkeep.compact import Compacting
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.maintain import (
@@ -78,66 +52,19 @@ from nimblepy.table.upkeep.maintain import (
     Removal,
     census,
     expire,
-    expire_by_default,
-    instant_ms,
     remove_orphans,
 )
 from nimblepy.table.upkeep.plot_layout import plot
-from nimblepy.table.upkeep.reachable import reachable_files
 from nimblepy.table.upkeep.recluster import compact, optimize
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
-from nimblepy.table.writing.adding import describe_files
-from nimblepy.table.writing.batches import Batch, batch_is_done, checked_batch, were_staged
-from nimblepy.table.writing.commit import Commit, reloaded, run, swapped
-from nimblepy.table.writing.settings import declared_indexes, format_property, target_of
-from nimblepy.table.writing.write import Target, discard, write_rows
+from nimblepy.table.writing.batches import Batch
+from nimblepy.table.writing.commit import Commit
+from nimblepy.table.writing.settings import target_of
 
 _log = logger(__name__)
 
 
-class Tables(Protocol):
-    """What a table asks of its catalog."""
-
-    def load(self, parts: tuple[str, ...]) -> ice.Metadata: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Position(Position[FileSet]):
-    """What a handle on a table shows, all of it as of one time.
-
-    Attributes:
-        metadata: the version of the table that has the snapshot and the schema.
-        snapshot: the one that is read; ``None`` before the first.
-        schema_id: of the columns.
-        newest: the newest version that the handle knows, for tags, branches and the history. It is
-            newer than ``metadata`` where this handle made a tag after others changed the table.
-    """
-
-    metadata: ice.Metadata
-    snapshot: Snapshot | None
-    schema_id: int
-    newest: ice.Metadata
-
-    def shows(self, metadata: ice.Metadata) -> bool:
-        """Whether these are the newest rows of some metadata, and its columns."""
-        # Not whole snapshots: one whose parent expires is changed by that.
-        return (_id_of(self.snapshot), self.schema_id, _form_of(self.metadata)) == (
-            _id_of(metadata.head()),
-            metadata.schema_id,
-            _form_of(metadata),
-        )
-
-
-def _id_of(snapshot: Snapshot | None) -> int | None:
-    return None if snapshot is None else snapshot.id
-
-
-def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
-    """What of a table, beside its schema, decides how its files are read and new ones written."""
-    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
-
-
-class Table(VersionedRows[FileSet]):
+class Table(TableHandle):
     """A table, read as it was at one snapshot.
 
     It has the reading methods of a :class:`nimblepy.File`. A handle stays at its snapshot until it
@@ -146,94 +73,24 @@ class Table(VersionedRows[FileSet]):
     of threads may use one handle.
 
     Attributes:
-        catalog: where the table is.
+        catalog: the catalog of the table.
     """
 
-    def __init__(
-        self,
-        catalog: Tables,
-        metadata: ice.Metadata,
-        *,
-        at: tuple[Snapshot | None, int] | None = None,
-        pinned: str | None = None,
-    ) -> None:
-        """A handle on the newest snapshot, or one at an older one.
-
-        Args:
-            at: the older snapshot and the id of the schema that it is read with.
-            pinned: what the handle was opened at. It is read only then.
-        """
-        self.catalog = catalog
-        self._closed = False
-        self._pinned = pinned
-        self._readings: dict[Any, Reading] = {}
-        self._specs = Specs(metadata)
-        snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
-        # That of the files, and the same without field ids.
-        self._shown_schema: tuple[pa.Schema | None, pa.Schema] = None, pa.schema([])
-        super().__init__(self._position_at(metadata, snapshot, schema_id))
-
     @property
-    def current(self) -> FileSet:
-        self._check_open()
-        return super().current
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Columns and types. Field ids are in :attr:`iceberg`, not here."""
-        known, shown = self._shown_schema
-        schema = super().schema
-        if schema is not known:
-            shown = without_field_ids(schema)
-            self._shown_schema = schema, shown
-        return shown
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise InvalidArgumentError(f"this table is closed: {self.name}")
-
-    def _position_at(
-        self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
-    ) -> _Position:
-        reload = partial(self.catalog.load, metadata.name)  # not of `self`, which would keep it
-        plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
-        rows = FileSet(self._reading(metadata, schema_id), plan)
-        return _Position(rows, metadata, snapshot, schema_id, metadata)
-
-    @property
-    def _at(self) -> _Position:
-        """Where this handle is: whoever needs two facts of it takes both from one position."""
-        return self.position  # type: ignore[return-value]
-
-    @property
-    def _metadata(self) -> ice.Metadata:
-        return self._at.metadata
-
-    @property
-    def _snapshot(self) -> Snapshot | None:
-        return self._at.snapshot
-
-    def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
-        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
-        self._specs.learn(metadata)
-        known = self._readings.get(key)
-        if known is None:
-            known = self._readings[key] = reading_of(metadata, schema_id, self._specs)
-            known.open_files.holders.add(self)
-        known.indexes = declared_indexes(metadata, schema_id)
-        return known
+    def _state(self) -> TableState:
+        return TableState(self)
 
     # ------------------------------------------------------------------ what it says of itself
 
     @property
     def name(self) -> str:
         """``"namespace.name"``."""
-        return ".".join(self._metadata.name)
+        return ".".join(self._state.shown.metadata.name)
 
     @property
     def snapshot(self) -> int | None:
         """The snapshot that is read; ``None``: the table is empty, and has never had rows."""
-        return _id_of(self._snapshot)
+        return id_of(self._state.shown.snapshot)
 
     @property
     def primary_key(self) -> list[str]:
@@ -244,7 +101,7 @@ class Table(VersionedRows[FileSet]):
     def partition_by(self) -> list[str]:
         """How new files are partitioned, as ``create_table`` takes it."""
         found = []
-        metadata = self._metadata
+        metadata = self._state.shown.metadata
         for item in metadata.spec():
             name = metadata.column_name(item.source_id)
             if name is not None and item.transform != "void":
@@ -254,28 +111,28 @@ class Table(VersionedRows[FileSet]):
     @property
     def layout_by(self) -> Layout | None:
         """Which rows come into one new file, as ``create_table`` takes it as ``layout``."""
-        metadata = self._metadata
+        metadata = self._state.shown.metadata
         return layout_of(metadata.properties, metadata.column_name)
 
     @property
     def properties(self) -> dict[str, str]:
         """The table's properties."""
-        return self._metadata.properties
+        return self._state.shown.metadata.properties
 
     @property
     def location(self) -> str:
         """Where its files lie."""
-        return self._metadata.location
+        return self._state.shown.metadata.location
 
     @property
     def iceberg(self) -> Any:
         """The table as pyiceberg has it, in the version of this handle."""
-        return self._metadata.ice
+        return self._state.shown.metadata.ice
 
     @property
     def metadata_location(self) -> str:
         """The metadata file of this handle's version, which any Iceberg reader takes."""
-        return self._metadata.metadata_file
+        return self._state.shown.metadata.metadata_file
 
     @property
     def num_rows(self) -> int:
@@ -319,16 +176,8 @@ class Table(VersionedRows[FileSet]):
         return draw_sample(rows, cubes, share, seed, columns, asked)
 
     def _rows_and_cubes(self) -> tuple[FileSet, Blocks]:
-        self._check_open()
-        at = self._at
+        at = self._state.position
         return at.rows, at.metadata.cubes(at.snapshot)
-
-    def plan_sample(
-        self, fraction: float, *, seed: int | None = None, filter: Filter = None
-    ) -> SamplePlan:
-        """Which rows of which files :meth:`sample` takes, for other processes that read them."""
-        rows, cubes = self._rows_and_cubes()
-        return plan_sample(rows, cubes, checked_fraction(fraction), seed, filter)
 
     def estimate(
         self,
@@ -374,8 +223,7 @@ class Table(VersionedRows[FileSet]):
         ``rows_updated``, ``rows_deleted`` (null where another writer did not say), and the
         ``files_added``, ``files_removed`` and ``bytes_written`` of each commit.
         """
-        rows = [_history_row(item) for item in self._at.newest.snapshots]
-        return pa.Table.from_pylist(rows, schema=_HISTORY)
+        return history(self._state.shown.newest.snapshots)
 
     # ------------------------------------------------------------------ changes
 
@@ -387,7 +235,9 @@ class Table(VersionedRows[FileSet]):
         progress: ProgressArg = None,
         batch: Batch | None = None,
     ) -> Commit:
-        """Adds rows.
+        """Adds rows, in one commit.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Args:
             data: tabular data with the table's columns in any order; a missing column is null.
@@ -409,24 +259,7 @@ class Table(VersionedRows[FileSet]):
         Cost: one file for each partition, and three of metadata. With a primary key, the keys are
             held in memory and looked up.
         """
-
-        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
-            files = write_rows(data, target_of(metadata), presorted=presorted, progress=progress)
-            try:
-                return Append(files, files_of, self._new_keys(metadata, files))
-            except BaseException:
-                discard(files)
-                raise
-
-        return self.commit_change(made, batch, what="append")
-
-    def _new_keys(self, metadata: ice.Metadata, files: Sequence[DataFile]) -> NewKeys | None:
-        primary = metadata.primary_key()
-        if not primary:
-            return None
-        reading = self._reading(metadata, metadata.schema_id)
-        tables = [reading.child(file, keep=False).to_table(primary) for file in files]
-        return NewKeys(primary, pa.concat_tables(tables)) if tables else None
+        return append(self._state, data, presorted=presorted, progress=progress, batch=batch)
 
     def delete(
         self,
@@ -437,6 +270,8 @@ class Table(VersionedRows[FileSet]):
         batch: Batch | None = None,
     ) -> Commit:
         """Removes rows: those that pass a filter, or those with some primary keys.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Files all of whose rows go leave the table; of others the positions of the rows are kept
         in one delete file for each partition.
@@ -455,17 +290,7 @@ class Table(VersionedRows[FileSet]):
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
             raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
-
-        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
-            if keys is None:
-                parse_filter(filter, metadata.schema())
-                return DeleteWhere("delete", (), files_of, filter)
-            primary = metadata.primary_key()
-            if not primary:
-                raise InvalidArgumentError(f"delete: {self.name} has no primary key; give a filter")
-            return DeleteKeys(files_of, given_keys(files_of(metadata), keys, primary))
-
-        return self.commit_change(made, batch, what="delete")
+        return delete(self._state, filter, keys, batch)
 
     def upsert(
         self,
@@ -477,6 +302,8 @@ class Table(VersionedRows[FileSet]):
         batch: Batch | None = None,
     ) -> Commit:
         """Inserts rows whose primary keys are new, and replaces the rows that have the others.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         One commit: old rows are marked as deleted, new ones written to one file for each
         partition. Beside other commits it takes effect as if it had come after them.
@@ -504,17 +331,13 @@ class Table(VersionedRows[FileSet]):
             with ``update`` alone. Memory beyond that of a file being written: 16 bytes for each
             row that is replaced.
         """
-        return self.commit_change(
-            lambda metadata, files_of: upsert_change(
-                data,
-                metadata,
-                files_of,
-                update=update,
-                when_matched=when_matched,
-                duplicates=duplicates,
-            ),
-            batch,
-            what="upsert",
+        return upsert(
+            self._state,
+            data,
+            update=update,
+            when_matched=when_matched,
+            duplicates=duplicates,
+            batch=batch,
         )
 
     def merge(
@@ -526,6 +349,8 @@ class Table(VersionedRows[FileSet]):
         batch: Batch | None = None,
     ) -> Merge:
         """Brings rows together with those of the table that have their keys, clause by clause.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Beside other commits it takes effect as if it had come after them.
 
@@ -549,15 +374,7 @@ class Table(VersionedRows[FileSet]):
             ...     .execute()
             ... )
         """
-
-        def execute(merge: Merge) -> Commit:
-            def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
-                plan = merge.plan(metadata)
-                return plan.change(plan.keyed(data, duplicates), files_of)
-
-            return self.commit_change(made, batch, what="merge")
-
-        return Merge(execute, on, self.name)
+        return merge(self._state, data, on, duplicates=duplicates, batch=batch)
 
     def overwrite(
         self,
@@ -569,6 +386,8 @@ class Table(VersionedRows[FileSet]):
         batch: Batch | None = None,
     ) -> Commit:
         """Replaces rows in one step: those that pass a filter, or all.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Args:
             data: see :meth:`append`; the new rows need not pass the filter.
@@ -578,27 +397,12 @@ class Table(VersionedRows[FileSet]):
         Raises:
             As :meth:`append`.
         """
-        filter = with_params(filter, params)
-
-        def made(metadata: ice.Metadata, files_of: FilesOf) -> RowChange:
-            target = target_of(metadata)
-            if filter is None:  # none of the rows before stays
-                target = replace(target, rows_before=0)
-            else:
-                parse_filter(filter, metadata.schema())
-            files = write_rows(data, target, progress=progress)
-            try:
-                change = DeleteWhere("overwrite", files, files_of, filter)
-                change.keys = self._new_keys(metadata, files)
-            except BaseException:
-                discard(files)
-                raise
-            return change
-
-        return self.commit_change(made, batch, what="overwrite")
+        return overwrite(self._state, data, with_params(filter, params), progress, batch)
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Writes all rows anew in another format, which new files have from then on.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         After a conversion to Parquet no manifest of the newest snapshot names a nimble file, so
         that every Iceberg engine reads it; snapshots of before stay as they were.
@@ -608,29 +412,7 @@ class Table(VersionedRows[FileSet]):
 
         Cost: reads and writes all rows.
         """
-        begin = time.perf_counter()
-        metadata = self._newest()
-        property = format_property(data_format)
-        rows = self._current_files(metadata)
-        target = replace(target_of(metadata), data_format=data_format, rows_before=0)
-        files = write_rows(rows.scan().to_reader(), target, progress=progress)
-        change = Conversion(files, self._current_files, metadata, property)
-        done = self._commit(change, begin, "convert")
-        if not property.items() <= self._metadata.properties.items():  # there were no rows
-            self._set_property(property)
-        return done
-
-    def _set_property(self, properties: dict[str, str]) -> None:
-        def attempt(metadata: ice.Metadata) -> ice.Metadata:
-            evolution = ice.Evolution(metadata)
-            evolution.set_properties(properties)
-            return evolution.commit()
-
-        def is_made(metadata: ice.Metadata) -> bool:
-            return properties.items() <= metadata.properties.items()
-
-        self._move(swapped(self._reload(), self._reload, attempt, is_made))
-        _log.info("%s: properties set: %s", self.name, ", ".join(properties))
+        return convert(self._state, data_format, progress)
 
     def compact(
         self,
@@ -641,6 +423,8 @@ class Table(VersionedRows[FileSet]):
         progress: ProgressArg = None,
     ) -> Commit:
         """Replaces files by fewer and larger ones with the same rows, in one commit.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Rows and their values stay the same; deleted rows, delete files that name nothing any more,
         and partitions of before the last change of ``partition_by`` go. Another commit is never
@@ -674,12 +458,14 @@ class Table(VersionedRows[FileSet]):
             where_needed=where_needed,
             progress=progress,
         )
-        return compact(wanted, partial(self.commit_change, what="compact"))
+        return compact(self._state, wanted)
 
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
     ) -> Commit:
         """Writes files anew where filters gain the most by it, in one commit.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Where the layout is an :class:`nimblepy.OTree`, these are subtrees whose files overlap, are
         small, or lie where the values no longer do; what boxes of typical filters gain is
@@ -699,8 +485,7 @@ class Table(VersionedRows[FileSet]):
         most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         if not isinstance(self.layout_by, OTree):
             return self.compact(progress=progress)
-        commit = partial(self.commit_change, what="optimize_layout")
-        return optimize(commit, budget=most, progress=progress)
+        return optimize(self._state, budget=most, progress=progress)
 
     def draw_layout(self, columns: Sequence[ColumnName] | None = None) -> str:
         """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an
@@ -723,6 +508,8 @@ class Table(VersionedRows[FileSet]):
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Makes files that exist part of the table, as they are and where they are.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         They become the table's own: when their rows are deleted and the snapshots that had them
         expire, they are removed. So no file should be part of two tables; a warning says where one
@@ -739,144 +526,12 @@ class Table(VersionedRows[FileSet]):
 
         Cost: each file is read once, for its statistics.
         """
-        begin = time.perf_counter()
-        given = paths_of(paths, "add_files")
-        metadata = self._newest()
-        if metadata.name_mapping is None:
-            self._set_property({ice.NAME_MAPPING: metadata.new_name_mapping()})
-            metadata = self._newest()
-        defaults = metadata.defaults(None)
-        files = describe_files(given, target_of(metadata), metadata.mapped_names(), defaults)
-        change = Append(files, self._current_files, self._new_keys(metadata, files))
-        change.owned = False
-        return self._commit(change, begin, "add_files")
-
-    def write_target(self) -> Target:
-        """What files are like that other processes write for this table; it pickles.
-
-        They write them with :func:`nimblepy.table.distributed.write_rows`, describe them, and
-        :meth:`commit_files` makes them part of the table.
-        """
-        return target_of(self._newest())
-
-    def commit_files(
-        self,
-        files: Sequence[DataFile],
-        *,
-        mode: Mode = "append",
-        filter: Filter = None,
-        partition_overwrite: PartitionOverwrite = "static",
-        batch: Batch | None = None,
-    ) -> Commit:
-        """Commits files that other processes have written for this table, in one step.
-
-        A caller who does not know whether they were committed may commit exactly the same files
-        again: they become part of the table once. That holds as long as it has them, and after
-        their rows were moved to other files, by a compaction for example, until 32 more commits of
-        files. After a rollback to before their commit they can be committed again.
-
-        Args:
-            files: what :func:`nimblepy.table.distributed.write_rows` gave there.
-            mode: ``"append"``; ``"overwrite"``, of the rows that pass ``filter``, or of all;
-                ``"upsert"``, by the primary key.
-            partition_overwrite: ``"dynamic"`` overwrites the partitions that the files have rows
-                of, and no others.
-            batch: (name, number): nothing is changed where this or a later batch of that name is
-                part of the table; the files are removed.
-
-        Raises:
-            InvalidArgumentError: the table has some of the files, but not all; or some were written
-                for another table, and none is removed.
-            FileNotFoundError: a file does not exist any more, as after a rollback and an expiry:
-                write its rows again.
-            As :meth:`append` and :meth:`upsert`. After any error the table is as it was, and the
-            files that it does not name are removed.
-
-        Cost: three files of metadata, and the paths of the table's files are looked at; with a
-            primary key, the keys of the files are read. Of files in a store, a request each tells
-            whether they exist. If nothing is committed, all manifests are
-            read before files are removed.
-        """
-        begin = time.perf_counter()
-        files = list(files)
-        check_staged(files, self._metadata)
-        if len({file.path for file in files}) < len(files):
-            raise InvalidArgumentError("commit_files: a file is given twice")
-        try:
-            metadata = self._newest()
-            if files and were_staged(metadata, files):  # they may be gone, as after a compaction
-                return self._nothing_done(metadata, begin, "commit_files")
-            named = None if batch is None else checked_batch(batch)
-            if named is None or not batch_is_done(metadata, named):
-                check_present(files, metadata)
-            change = staged_change(
-                files,
-                metadata,
-                self._current_files,
-                self._new_keys,
-                self._reading(metadata, metadata.schema_id),
-                mode,
-                filter,
-                partition_overwrite,
-            )
-            change.batch, change.begun = named, metadata
-            change.staged, change.named = files, self._named_files
-        except BaseException:
-            # If the table is gone, it may have been renamed, and have the files.
-            with contextlib.suppress(ConflictError):
-                known = self._named_files()
-                discard([file for file in files if file.path not in known])
-            raise
-        return self._commit(change, begin, "commit_files")
-
-    def _named_files(self) -> set[str]:
-        """Paths of all that the newest metadata names."""
-        newest = reloaded(self._metadata, self._reload)
-        return {path for part in reachable_files(newest) for path in part.to_pylist()}
-
-    def has_batch(self, batch: Batch) -> bool:
-        """Whether this batch, or a later one of its name, is part of the newest snapshot."""
-        return batch_is_done(self._newest(), checked_batch(batch))
-
-    def _current_files(self, metadata: ice.Metadata) -> FileSet:
-        """The rows of the newest snapshot, with the newest schema."""
-        reading = self._reading(metadata, metadata.schema_id)
-        return FileSet(reading, SnapshotPlan(metadata, metadata.head(), metadata.schema_id))
-
-    def _newest(self) -> ice.Metadata:
-        """The newest metadata, to be changed.
-
-        Raises:
-            InvalidArgumentError: this handle is one of the past, or was closed.
-            ConflictError: the table was dropped or renamed.
-            UnsupportedVersionError: the table is in a version of Iceberg that is not written.
-        """
-        self._check_open()
-        if self._pinned:
-            raise InvalidArgumentError(
-                f"{self.name} was opened at {self._pinned}, and is read only; "
-                f"catalog.table({self.name!r}) gives the table itself"
-            )
-        metadata = reloaded(self._metadata, self._reload)
-        if metadata.format_version != 2:
-            raise UnsupportedVersionError(
-                f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
-                "writes version 2"
-            )
-        return metadata
-
-    def _reload(self) -> ice.Metadata:
-        self._check_open()
-        newest = self.catalog.load(self._metadata.name)
-        if newest.uuid != self._metadata.uuid:
-            raise ConflictError(
-                f"{self.name}: it was dropped or renamed, and another made of its name",
-                kind="table",
-            )
-        return newest
+        return add_files(self._state, paths_of(paths, "add_files"))
 
     def transaction(self) -> Transaction:
         """Several reads and changes in one commit, when the block ends.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
 
         Raises:
             ConflictError: raised at the end of the block where other commits changed what was
@@ -891,143 +546,7 @@ class Table(VersionedRows[FileSet]):
             ...     amount = tx.get(7)["amount"]
             ...     tx.upsert(pa.table({"id": [7], "amount": [amount - 5]}), update=["amount"])
         """
-        commit = partial(self._commit, what="transaction")
-        return Transaction(self._newest(), self._current_files, commit)
-
-    def commit_change(
-        self,
-        make: Callable[[ice.Metadata, FilesOf], RowChange],
-        batch: Batch | None = None,
-        *,
-        what: str = "change",
-    ) -> Commit:
-        """Makes a change for the newest metadata, and commits it.
-
-        Args:
-            make: gets the metadata, and what gives the rows of the newest snapshot of any.
-            batch: what it adds; where that is there already, nothing is made.
-            what: what the log calls it.
-        """
-        begin = time.perf_counter()
-        named = None if batch is None else checked_batch(batch)
-        metadata = self._newest()
-        if named is not None and batch_is_done(metadata, named):
-            return self._nothing_done(metadata, begin, what)
-        change = make(metadata, self._current_files)
-        change.batch, change.begun = named, metadata
-        return self._commit(change, begin, what)
-
-    def _commit(self, change: RowChange, begin: float, what: str) -> Commit:
-        """Commits a change, planned for what is the newest now: its files may have taken long."""
-        try:
-            metadata = self._newest()
-            if change.is_done(metadata):
-                change.discard()
-                something = False
-            else:
-                something = change.needed(metadata)
-        except BaseException:
-            change.discard()
-            raise
-        done = run(change, metadata, self._reload) if something else None
-        if done is None:
-            return self._nothing_done(reloaded(self._metadata, self._reload), begin, what)
-        newest, retries = done
-        expired = expire_by_default(newest, self._reload)
-        self._move(expired)
-        if expired is not newest:
-            self._close_removed_files()
-        made = Commit(
-            snapshot=change.commit.snapshot,
-            rows_inserted=change.inserted,
-            rows_updated=change.updated,
-            rows_deleted=change.deleted,
-            files_added=len(change.commit.added),
-            files_removed=change.files_removed,
-            bytes_written=sum(file.bytes for file in change.commit.added),
-            retries=retries,
-            seconds=time.perf_counter() - begin,
-        )
-        _log.info(
-            "%s: %s: snapshot %s; rows: %d inserted, %d updated, %d deleted; files: %d added, "
-            "%d removed; %d retries, %.3f s",
-            self.name,
-            what,
-            made.snapshot,
-            made.rows_inserted,
-            made.rows_updated,
-            made.rows_deleted,
-            made.files_added,
-            made.files_removed,
-            made.retries,
-            made.seconds,
-        )
-        return made
-
-    def _nothing_done(self, newest: ice.Metadata, begin: float, what: str) -> Commit:
-        self._move(newest)
-        _log.info("%s: %s: nothing to change", self.name, what)
-        return Commit(snapshot=_id_of(newest.head()), seconds=time.perf_counter() - begin)
-
-    def _move(self, newest: ice.Metadata) -> None:
-        """Moves this handle to the newest snapshot and schema of some metadata.
-
-        If another thread has moved it further meanwhile, it stays there.
-        """
-        left: list[_Position] = []
-
-        def following(at: _Position) -> _Position:
-            if at.metadata.is_newer_than(newest):
-                return at
-            if at.shows(newest):  # then what is planned and open stays so
-                self._reading(newest, newest.schema_id)
-                at.rows.plan.learn(newest)
-                moved = replace(at, metadata=newest, snapshot=newest.head())
-            else:
-                moved = self._position_at(newest, newest.head(), newest.schema_id)
-                left.append(at)
-            return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
-
-        self.move(following)
-        for at in left:
-            at.rows.plan.is_past = True
-        if left:
-            self._close_old_readings()
-            # The handle has moved; if metadata cannot be read, the next move looks again.
-            with contextlib.suppress(OSError, NimbleError):
-                self.current.close_left_files()
-
-    def _close_old_readings(self) -> None:
-        """Closes the files that are read with columns that this handle no longer shows.
-
-        Files that left the table are closed when the files of the new snapshot are planned.
-        """
-        reading = self._at.rows.reading
-        for key, other in list(self._readings.items()):
-            if other is not reading:
-                self._readings.pop(key, None)
-                other.close_unless(lambda paths: [False] * len(paths))
-
-    def _close_removed_files(self) -> None:
-        """Closes files that were removed, so that the system frees their space."""
-        self._at.rows.reading.close_unless(exist)
-
-    def _learn(self, newest: ice.Metadata) -> None:
-        """Moves this handle to metadata in which it has changed neither rows nor columns.
-
-        If somebody else has changed these, the handle goes on showing the rows and columns that it
-        shows.
-        """
-
-        def following(at: _Position) -> _Position:
-            if at.newest.is_newer_than(newest):
-                return at
-            if at.shows(newest):
-                at.rows.plan.learn(newest)
-                at = replace(at, metadata=newest, snapshot=newest.head())
-            return replace(at, newest=newest)
-
-        self.move(following)
+        return Transaction(self._state)
 
     # ------------------------------------------------------------------ what changed
 
@@ -1061,32 +580,7 @@ class Table(VersionedRows[FileSet]):
             >>> for batch in table.changes(last_seen):  # doctest: +SKIP
             ...     follow(batch)
         """
-        return self.asked_for_changes(since, until, columns).reader()
-
-    def asked_for_changes(
-        self, since: int | str | None, until: int | str | None, columns: Columns
-    ) -> WantedChanges:
-        """What :meth:`changes` reads; nothing is read of it yet."""
-        self._check_open()
-        at = self._at
-        metadata = at.newest
-        given = [name for name in (since, until) if name is not None]
-        if any(metadata.named(name) is None for name in given):
-            metadata = self._reload()
-        names = column_names(columns)
-        return WantedChanges(
-            metadata,
-            at.schema_id,
-            at.rows.reading,
-            steps(metadata, since, _id_of(at.snapshot) if until is None else until),
-            names,
-            changes_schema(at.rows.reading, at.rows.projected(names)),
-        )
-
-    def changes_schema(self, columns: Columns = None) -> pa.Schema:
-        """The columns that :meth:`changes` has, whatever the snapshots."""
-        rows = self.current
-        return changes_schema(rows.reading, rows.projected(column_names(columns)))
+        return requested_changes(self, since, until, columns).reader()
 
     # ------------------------------------------------------------------ columns and partitions
 
@@ -1102,12 +596,7 @@ class Table(VersionedRows[FileSet]):
             ...     a.rename_column("what", "kind")
             ...     a.add_column("price", pa.float64(), after="kind")
         """
-        return Alter(self._newest(), self._reload, self._altered)
-
-    def _altered(self, newest: ice.Metadata) -> None:
-        self._move(newest)
-        columns = len(newest.schema())
-        _log.info("%s: alter: schema %d, %d columns", self.name, newest.schema_id, columns)
+        return Alter(self._state)
 
     # ------------------------------------------------------------------ the past
 
@@ -1135,43 +624,11 @@ class Table(VersionedRows[FileSet]):
         named = [(kind, value) for kind, value in given.items() if value is not None]
         if len(named) != 1:
             raise InvalidArgumentError("at: give one of snapshot, tag, branch and time")
-        metadata = self._reload()
+        metadata = self._state.reload()
         kind, value = named[0]
-        found = self._snapshot_of(metadata, kind, value)
-        schema_id = metadata.schema_id if found.schema_id is None else found.schema_id
-        return Table(self.catalog, metadata, at=(found, schema_id), pinned=f"{kind} {value}")
-
-    def _snapshot_of(self, metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
-        if kind == "snapshot":
-            return self._known(metadata, value)
-        if kind == "time":
-            found = metadata.snapshot_at(instant_ms(value, "at(time=)"))
-            if found is None:
-                raise InvalidArgumentError(
-                    f"{self.name} had no rows yet at {value}, or they expired"
-                )
-            return found
-        reference = metadata.references.get(value)
-        if reference is None or reference.kind != kind:
-            there = [name for name, ref in metadata.references.items() if ref.kind == kind]
-            raise InvalidArgumentError(
-                f"{self.name} has no {kind} {value!r}; it has {', '.join(sorted(there)) or 'none'}"
-            )
-        return self._known(metadata, reference.snapshot)
-
-    def _known(self, metadata: ice.Metadata, number: Any) -> Snapshot:
-        found = metadata.snapshot(int(number)) if isinstance(number, Integral) else None
-        if isinstance(number, str) and number in (names := self.tags | self.branches):
-            raise InvalidArgumentError(
-                f"{self.name}: expected the id of a snapshot, got the name {number!r}, which "
-                f"stands for {names[number]}"
-            )
-        if found is None:
-            raise InvalidArgumentError(
-                f"{self.name} has no snapshot {number!r}: it has expired, or never was; "
-                "snapshots() lists those that there are"
-            )
-        return found
+        past = snapshot_of(metadata, kind, value)
+        schema_id = metadata.schema_id if past.schema_id is None else past.schema_id
+        return Table(self.catalog, metadata, at=(past, schema_id), pinned=f"{kind} {value}")
 
     @property
     def tags(self) -> dict[str, int]:
@@ -1184,7 +641,7 @@ class Table(VersionedRows[FileSet]):
         return self._references("branch")
 
     def _references(self, kind: str) -> dict[str, int]:
-        found = self._at.newest.references.items()
+        found = self._state.shown.newest.references.items()
         return {name: ref.snapshot for name, ref in sorted(found) if ref.kind == kind}
 
     def tag(self, name: str, snapshot: int | None = None) -> Table:
@@ -1203,47 +660,18 @@ class Table(VersionedRows[FileSet]):
         """
         return self._refer(name, "branch", snapshot)
 
-    def _refer(self, name: str, kind: str, snapshot: int | None) -> Table:
+    def _refer(self, name: str, kind: Literal["tag", "branch"], snapshot: int | None) -> Table:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise InvalidArgumentError(f"{kind}: expected a name, got {name!r}")
         wanted = self.snapshot if snapshot is None else snapshot
         if wanted is None:
             raise InvalidArgumentError(f"{kind} {name!r}: {self.name} has no snapshot yet")
-
-        def change(metadata: ice.Metadata) -> ice.Metadata:
-            known = metadata.references.get(name)
-            if known is not None:
-                raise InvalidArgumentError(
-                    f"{self.name} has a {known.kind} {name!r} already, at {known.snapshot}"
-                )
-            return ice.set_reference(metadata, name, self._known(metadata, wanted).id, kind, None)
-
-        def is_made(metadata: ice.Metadata) -> bool:
-            known = metadata.references.get(name)
-            return known is not None and (known.kind, known.snapshot) == (kind, wanted)
-
-        self._learn(swapped(self._newest(), self._reload, change, is_made))
-        _log.info("%s: %s %r names snapshot %s", self.name, kind, name, wanted)
+        refer(self._state, name, kind, wanted)
         return self
 
     def drop_reference(self, name: str) -> Table:
         """Forgets a tag or branch; its snapshot may expire then."""
-
-        def change(metadata: ice.Metadata) -> ice.Metadata:
-            known = metadata.references.get(name)
-            if name == ice.MAIN:
-                raise InvalidArgumentError(
-                    f"{self.name}: {name!r} cannot be dropped: it is the table itself"
-                )
-            if known is None:
-                raise InvalidArgumentError(f"{self.name} has no tag or branch {name!r} to drop")
-            return ice.remove_reference(metadata, name, known.snapshot)
-
-        def is_made(metadata: ice.Metadata) -> bool:
-            return name not in metadata.references
-
-        self._learn(swapped(self._newest(), self._reload, change, is_made))
-        _log.info("%s: tag or branch %r dropped", self.name, name)
+        drop_reference(self._state, name)
         return self
 
     def rollback(self, snapshot: int) -> Table:
@@ -1257,31 +685,7 @@ class Table(VersionedRows[FileSet]):
             ConflictError: this handle does not show the newest snapshot, which somebody else has
                 made; look at it with :meth:`refresh`, and roll back again.
         """
-        metadata = self._newest()
-        snapshot = self._known(metadata, snapshot).id
-        seen = self.snapshot
-
-        def change(newest: ice.Metadata) -> ice.Metadata:
-            winner = newest.head()
-            if winner is None or winner.id != seen:
-                newer = "none" if winner is None else winner.id
-                raise ConflictError(
-                    f"{self.name}: the newest snapshot is {newer}, and this handle shows "
-                    f"{'none' if seen is None else seen}; "
-                    "refresh() shows the newest",
-                    kind="reference",
-                    base=seen,
-                    winner=None if winner is None else winner.id,
-                )
-            self._known(newest, snapshot)
-            return ice.set_reference(newest, ice.MAIN, snapshot, "branch", seen)
-
-        def is_made(newest: ice.Metadata) -> bool:
-            winner = newest.head()
-            return winner is not None and winner.id == snapshot
-
-        self._move(swapped(metadata, self._reload, change, is_made))
-        _log.info("%s: rollback: from snapshot %s to %s", self.name, seen, snapshot)
+        rollback(self._state, snapshot, self.snapshot)
         return self
 
     # ------------------------------------------------------------------ keeping it small
@@ -1310,9 +714,10 @@ class Table(VersionedRows[FileSet]):
         Cost: reads the manifest lists of all snapshots; of manifests those that only forgotten
             snapshots name, and if there are any, those that are left or the plan index.
         """
-        done = expire(self._newest(), self._reload, keep, older_than, dry_run=dry_run)
-        self._learn(self._reload())
-        self._close_removed_files()
+        state = self._state
+        done = expire(state.newest(), state.reload, keep, older_than, dry_run=dry_run)
+        state.learn(state.reload())
+        state.close_removed_files()
         return done
 
     def remove_orphans(
@@ -1336,8 +741,9 @@ class Table(VersionedRows[FileSet]):
                 of another one, so that other tables have the same files.
             OSError: files cannot be removed.
         """
-        self._newest()
-        return remove_orphans(self._reload, older_than, dry_run)
+        state = self._state
+        state.newest()
+        return remove_orphans(state.reload, older_than, dry_run)
 
     def rewrite_manifests(self, *, whole: bool = False) -> ManifestRewrite:
         """Rewrites the table's metadata so that it is planned faster; no data file is touched.
@@ -1355,8 +761,9 @@ class Table(VersionedRows[FileSet]):
         Cost: reads the manifests that are replaced, or new since the last plan index, and writes
             a row for each file of the table.
         """
-        newest, done = rewrite_manifests(self._newest(), self._reload, whole=whole)
-        self._move(newest)
+        state = self._state
+        newest, done = rewrite_manifests(state.newest(), state.reload, whole=whole)
+        state.show(newest)
         _log.info("%s: rewrite_manifests: %s", self.name, done)
         return done
 
@@ -1368,8 +775,8 @@ class Table(VersionedRows[FileSet]):
         Cost: describes every file, from the plan index or the manifests. Data files are opened
             only where the layout is an OTree: a sample of its columns is read.
         """
-        metadata = self._reload()
-        return health(self._current_files(metadata), metadata)
+        metadata = self._state.reload()
+        return health(self._state.rows(metadata), metadata)
 
     def analyze(self, columns: Sequence[ColumnName] | None = None) -> Analysis:
         """Finds out about how many different values columns have, and keeps that with the table.
@@ -1389,16 +796,7 @@ class Table(VersionedRows[FileSet]):
             them, of the new files alone. Some 0.1 us of processor time a value, and 32 KiB a
             column in the file.
         """
-        return self.analyze_by(look, columns)
-
-    def analyze_by(self, looking: Looking, columns: Sequence[ColumnName] | None) -> Analysis:
-        """:meth:`analyze`, whose values others look at."""
-        metadata = self._newest()
-        rows = self._current_files(metadata)
-        newest, found = analyze(rows, metadata, self._reload, columns, looking)
-        self._move(newest)
-        _log.info("%s: analyze: snapshot %s", self.name, _id_of(newest.head()))
-        return found
+        return analyze_by(self, look, columns)
 
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
         """Does what :meth:`health` advises: each action's name, with what it returned.
@@ -1410,7 +808,7 @@ class Table(VersionedRows[FileSet]):
             As :meth:`compact`, :meth:`optimize_layout`, :meth:`rewrite_manifests`,
             :meth:`expire` and :meth:`analyze`.
         """
-        target = target_of(self._newest()).target_bytes
+        target = target_of(self._state.newest()).target_bytes
         actions: dict[str, Callable[[], Any]] = {
             "compact": lambda: self.compact(target_bytes=target),
             "optimize_layout": lambda: self.optimize_layout(budget_bytes=budget_bytes),
@@ -1436,16 +834,8 @@ class Table(VersionedRows[FileSet]):
         Cost: of every file the bounds of one column, from the plan index or the manifests; no data
             file is opened.
         """
-        metadata, wanted = self.asked_for_keys(keys, on)
+        metadata, wanted = requested_keys(self, keys, on)
         return files_for_keys(metadata, data_manifests(metadata), wanted)
-
-    def asked_for_keys(self, keys: ManyKeys, on: ColumnName | None) -> tuple[ice.Metadata, KeysOf]:
-        """The newest metadata, and what :meth:`files_for_keys` looks for in it."""
-        if on is None and not self.cluster_by:
-            raise InvalidArgumentError(f"{self.name}: no cluster key; say which column with on=")
-        metadata = self._reload()
-        column = self.cluster_by[0].column if on is None else on
-        return metadata, keys_of(keys, column, metadata.schema())
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
@@ -1453,7 +843,7 @@ class Table(VersionedRows[FileSet]):
         ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan index, metadata,
         cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots`` that name it.
         """
-        return census(self._reload)
+        return census(self._state.reload)
 
     # ------------------------------------------------------------------ handles
 
@@ -1465,116 +855,12 @@ class Table(VersionedRows[FileSet]):
 
         Cost: one read, of the metadata file.
         """
-        if self._pinned:
-            raise InvalidArgumentError(f"{self.name} was opened at {self._pinned}, and stays there")
-        newest = self._reload()
-        if newest.metadata_file != self._metadata.metadata_file:
-            self._move(newest)
-            self._close_removed_files()
-        elif not self._at.shows(newest):  # an unpickled handle
-            self._move(newest)
+        self._state.refresh()
         return self
 
-    def close(self) -> None:
-        """Lets go of open files; results that were handed out stay valid.
-
-        Whatever reads or changes the table, and :meth:`refresh`, raises from then on. What the
-        handle knows is still said: name, snapshot, :meth:`snapshots`, properties, tags.
-        """
-        self._closed = True
-        for reading in self._readings.values():
-            reading.close()
-        self.release()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        at = self._at
-        name, uuid, snapshot = at.metadata.name, at.metadata.uuid, _id_of(at.snapshot)
-        return _reopen, (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
-
     def __repr__(self) -> str:
-        at = f" at {self._pinned}" if self._pinned else ""
+        state = self._state
+        at = f" at {state.pinned}" if state.pinned else ""
         shown = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
-        rows = "closed" if self._closed else f"{len(self.schema)} columns"
+        rows = "closed" if state.is_closed else f"{len(self.schema)} columns"
         return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"
-
-
-def _reopen(
-    catalog: Tables,
-    name: tuple[str, ...],
-    uuid: str,
-    snapshot: int | None,
-    schema_id: int,
-    pinned: str | None,
-) -> Table:
-    """The table at the same snapshot, with the same columns, as long as it is not expired."""
-    metadata = catalog.load(name)
-    if metadata.uuid != uuid:
-        raise ConflictError(
-            f"{'.'.join(name)}: it was dropped or renamed, and another made of its name",
-            kind="table",
-        )
-    found = None if snapshot is None else metadata.snapshot(snapshot)
-    if snapshot is not None and found is None:
-        raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
-    return Table(catalog, metadata, at=(found, schema_id), pinned=pinned)
-
-
-_HISTORY = pa.schema(
-    [
-        pa.field("snapshot_id", pa.int64(), nullable=False),
-        pa.field("parent_id", pa.int64()),
-        pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
-        pa.field("operation", pa.string(), nullable=False),
-        pa.field("user", pa.string()),
-        pa.field("rows_inserted", pa.int64()),
-        pa.field("rows_updated", pa.int64()),
-        pa.field("rows_deleted", pa.int64()),
-        pa.field("files_added", pa.int64()),
-        pa.field("files_removed", pa.int64()),
-        pa.field("bytes_written", pa.int64()),
-    ]
-)
-# pandas has nullable integers for these columns; it would make floats of ids, which lose digits.
-_HISTORY = _HISTORY.with_metadata(
-    {
-        "pandas": json.dumps(
-            {
-                "index_columns": [],
-                "column_indexes": [],
-                "columns": [
-                    {
-                        "name": item.name,
-                        "field_name": item.name,
-                        "pandas_type": "int64",
-                        "numpy_type": "Int64",
-                        "metadata": None,
-                    }
-                    for item in _HISTORY
-                    if pa.types.is_int64(item.type)
-                ],
-            }
-        )
-    }
-)
-
-
-def _history_row(snapshot: Snapshot) -> dict[str, Any]:
-    summary = snapshot.summary
-
-    def number(*names: str) -> int | None:
-        found = [count for name in names if (count := snapshot.figure(name)) is not None]
-        return sum(found) if found else None
-
-    return {
-        "snapshot_id": snapshot.id,
-        "parent_id": snapshot.parent,
-        "timestamp": datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC),
-        "operation": snapshot.operation,
-        "user": summary.get("nimblepy.user"),
-        "rows_inserted": number("nimblepy.rows-inserted"),
-        "rows_updated": number("nimblepy.rows-updated"),
-        "rows_deleted": number("nimblepy.rows-deleted"),
-        "files_added": number("added-data-files", "added-delete-files") or 0,
-        "files_removed": number("deleted-data-files", "removed-delete-files") or 0,
-        "bytes_written": number("added-files-size") or 0,
-    }

@@ -18,6 +18,8 @@ SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 # Table properties that keep more history than the default.
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
+# Property of a table: whether commits expire old snapshots ("true", the default, or "false").
+EXPIRE_ON_COMMIT = "nimblepy.expire-on-commit"
 # Key of a snapshot's summary: the paths of its plan index.
 PLAN_INDEX = "nimblepy.plan-index"
 # Prefix of the keys of a snapshot's summary for batches that are added once.

@@ -19,6 +19,7 @@ from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.source import key_order
 from nimblepy.input.tabular import as_reader
 from nimblepy.rows.rowset import Positions
+from nimblepy.schema.field_ids import field_id_of
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.types import Conformer
 
@@ -151,6 +152,19 @@ class KeyedRows:
             if table.num_rows:
                 yield number, table
             number += table.num_rows
+
+    def columns_of(self, schema: pa.Schema) -> tuple[list[str], list[pa.Field]]:
+        """The columns that a table of ``schema`` still has: their names here, and their fields.
+
+        Columns with a field id have the name that the table gives them now.
+        """
+        names = {field_id_of(field): field.name for field in schema}
+        kept = [
+            (field.name, field if number is None else field.with_name(names[number]))
+            for field in self.schema
+            if (number := field_id_of(field)) is None or number in names
+        ]
+        return [name for name, _ in kept], [field for _, field in kept]
 
     def key_chunks(self) -> Iterator[tuple[int, pa.Table]]:
         """:meth:`chunks` of the key alone, in its order of columns."""

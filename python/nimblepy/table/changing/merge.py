@@ -20,13 +20,21 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
+from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.key_positions import numbers
-from nimblepy.table.changing.keyed_change import Found, KeyedChange
+from nimblepy.table.changing.key_positions import KeyPositions, numbers
 from nimblepy.table.changing.keyed_rows import KeyedRows
-from nimblepy.table.changing.row_changes import FilesOf, NewKeys
+from nimblepy.table.changing.new_keys import NewKeys
+from nimblepy.table.changing.row_change import (
+    Effect,
+    Matches,
+    RowChange,
+    Rows,
+    RowsWithKeys,
+    SameColumns,
+)
 from nimblepy.table.reading.members import MemberRows
-from nimblepy.table.writing.write import write_rows
+from nimblepy.table.writing.write import Target, write_rows
 
 if TYPE_CHECKING:
     from nimblepy.expr.sql import Computed
@@ -42,7 +50,7 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Rows that match take some columns."""
+    """Matching rows take values from the source."""
 
     columns: Assigned = True
     condition: Filter = None
@@ -50,79 +58,104 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Rows of the table go."""
+    """Deletes rows of the table."""
 
     condition: Filter = None
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows of the source come."""
+    """Inserts rows of the source."""
 
     columns: Assigned = True
     condition: Filter = None
 
 
-class MergeChange(KeyedChange):
-    """What clauses do with the rows of a source and of the table; the first that applies wins."""
+def merge_change(
+    source: KeyedRows,
+    positions: KeyPositions,
+    metadata: ice.Metadata,
+    matched: Sequence[Update | Delete],
+    not_matched: Sequence[Insert],
+    not_matched_by_source: Sequence[Delete] = (),
+    primary: Sequence[str] = (),
+) -> RowChange[Matches]:
+    """What clauses do with the rows of a source and of a table; the first that applies wins.
 
-    uses_names = True
+    Args:
+        metadata: the newest metadata, whose columns the clauses name.
+        primary: the table's primary key, if new rows may have the key of a remaining row.
+    """
+    return RowChange(
+        operation=None,
+        plan=RowsWithKeys(positions),
+        writer=MergedRows(
+            source, positions.columns, matched, not_matched, not_matched_by_source, primary
+        ),
+        rules=[SameColumns(metadata)],
+    )
 
-    def __init__(
-        self,
-        source: KeyedRows,
-        columns: Sequence[int],
-        files_of: FilesOf,
-        matched: Sequence[Update | Delete],
-        not_matched: Sequence[Insert],
-        not_matched_by_source: Sequence[Delete] = (),
-        primary: Sequence[str] = (),
-    ) -> None:
-        """``primary``: the table's primary key, where the new rows have to be checked by it."""
-        super().__init__(source, columns, files_of)
-        self._clauses = tuple(matched)
-        self._inserts = tuple(not_matched)
-        self._by_source = tuple(not_matched_by_source)
-        self._primary = tuple(primary)
-        self._going: dict[str, RowNumbers] = {}
+
+@dataclass(eq=False)
+class MergedRows:
+    """Writes the rows that clauses make of a source and of matching rows.
+
+    They are written again only if another commit changed matching rows.
+    """
+
+    source: KeyedRows
+    columns: Sequence[int]
+    matched: Sequence[Update | Delete]
+    not_matched: Sequence[Insert]
+    not_matched_by_source: Sequence[Delete] = ()
+    primary: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.files: Sequence[DataFile] = ()
+        self._matches: dict[str, RowSet] | None = None  # by path, when the files were written
+        self._deleted: dict[str, RowNumbers] = {}
         self._figures = (0, 0)  # rows inserted, rows updated
-        self._fitted = False  # to the columns of the table, once
+        self._fitted = False  # whether the clauses have fitted the columns before
 
-    def gone(self, rows: MemberRows) -> dict[int, RowNumbers | None]:
-        without = self._fit(lambda: WithoutSource(self._by_source, rows))
-        found = self.match(rows)
-        self._fitted = True
-        going: dict[int, RowNumbers | None] = {
+    def write(self, rows: MemberRows, found: Matches, target: Target) -> Effect:
+        """
+        Raises:
+            InvalidArgumentError: a clause does not fit the columns.
+            ConflictError: it does not any more.
+            DuplicateKeyError: a new row has the primary key of another new row or of a remaining
+                one.
+        """
+        without = self._fit(lambda: WithoutSource(self.not_matched_by_source, rows))
+        matches = {rows.members[number].file.path: some for number, some in found.items()}
+        if self._matches is None or not _same(matches, self._matches):
+            self._write(rows, found, target)
+        self._matches, self._fitted = matches, True
+        deleted: Rows = {
             number: positions
             for number, member in enumerate(rows.members)
-            if (positions := self._going.get(member.file.path)) is not None
+            if (positions := self._deleted.get(member.file.path)) is not None
         }
-        without.add(found, going)
-        refuse_kept(self._primary, self.added, rows, going)
-        return going
+        without.add(found, deleted)
+        refuse_kept(self.primary, self.files, rows, deleted)
+        inserted, updated = self._figures
+        return Effect(added=self.files, deleted=deleted, inserted=inserted, updated=updated)
 
-    def count(self, gone: int) -> None:
-        self.inserted, self.updated = self._figures
-        self.deleted = gone - self.updated
-        self.commit.operation = "overwrite" if gone else "append"
-
-    # ------------------------------------------------------------------ rows that match, or are new
-
-    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
-        step = self._fit(lambda: _Step(self, rows, self._clauses, self._inserts))
+    def _write(self, rows: MemberRows, found: Matches, target: Target) -> None:
+        step = self._fit(
+            lambda: _Step(self.source, self.columns, rows, self.matched, self.not_matched)
+        )
 
         def batches() -> Iterator[pa.RecordBatch]:
             for first, chunk in self.source.chunks(step.names):
                 yield from step.made(found, first, chunk).to_batches()
 
-        reader = pa.RecordBatchReader.from_batches(rows.schema, batches())
-        files = write_rows(reader, self.target)
-        self._going = {
+        self._matches = None
+        self.files = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches()), target)
+        self._deleted = {
             rows.members[number].file.path: np.unique(np.concatenate(parts))
             for number, parts in step.going.items()
         }
         self._figures = step.inserted, step.updated
-        return files
 
     def _fit(self, make: Callable[[], _Made]) -> _Made:
         """What is made of the clauses for the columns of a table."""
@@ -136,21 +169,25 @@ class MergeChange(KeyedChange):
             ) from error
 
 
+def _same(one: dict[str, RowSet], other: dict[str, RowSet]) -> bool:
+    return one.keys() == other.keys() and all(
+        np.array_equal(rows.begin, other[path].begin)
+        and np.array_equal(numbers(rows), numbers(other[path]))
+        for path, rows in one.items()
+    )
+
+
 def refuse_kept(
-    primary: Sequence[str],
-    added: Sequence[DataFile],
-    rows: MemberRows,
-    going: dict[int, RowNumbers | None],
+    primary: Sequence[str], added: Sequence[DataFile], rows: MemberRows, deleted: Rows
 ) -> None:
-    """Raises DuplicateKeyError if new rows have a primary key twice, or that of a row that stays.
+    """Raises DuplicateKeyError if new rows share a primary key, or have that of a remaining row.
 
     Args:
-        primary: columns of the key; empty where nothing is to be checked.
-        going: the rows that do not stay.
+        primary: columns of the key; empty if nothing can collide.
     """
     if primary and added:
         tables = [rows.reading.child(file, keep=False).to_table(primary) for file in added]
-        NewKeys(primary, pa.concat_tables(tables)).refuse_kept(rows, going)
+        NewKeys(primary, pa.concat_tables(tables)).refuse_kept(rows, deleted)
 
 
 class WithoutSource:
@@ -160,8 +197,8 @@ class WithoutSource:
         self._rows = rows
         self._conditions = [_WithoutSource(clause.condition, rows) for clause in clauses]
 
-    def add(self, found: Found, going: dict[int, RowNumbers | None]) -> None:
-        """Adds the rows that go.
+    def add(self, found: Matches, deleted: Rows) -> None:
+        """Adds rows to the deleted ones.
 
         Args:
             found: rows that match.
@@ -171,17 +208,17 @@ class WithoutSource:
             asked = [condition for condition in self._conditions if number in condition.files]
             if not asked:
                 continue
-            left, deleted = rows.child(number).all_rows(), rows.deleted(number)
-            if deleted is not None:
-                left = left.minus(deleted)
+            left, gone = rows.child(number).all_rows(), rows.deleted(number)
+            if gone is not None:
+                left = left.minus(gone)
             if number in found:
                 left = left.minus(RowSet(np.unique(found[number].begin)))
-            before = going.get(number)
+            before = deleted.get(number)
             parts = [] if before is None else [before]
             parts += [condition.passing(number, left) for condition in asked]
             some = np.unique(np.concatenate(parts))
             if len(some):
-                going[number] = some
+                deleted[number] = some
 
 
 class _WithoutSource:
@@ -306,15 +343,16 @@ class _Step:
 
     def __init__(
         self,
-        change: KeyedChange,
+        source: KeyedRows,
+        columns: Sequence[int],
         rows: MemberRows,
         matched: Sequence[Update | Delete],
         inserts: Sequence[Insert],
     ) -> None:
         self._rows = rows
-        self.names, fields = change.source_fields(rows.schema)
+        self.names, fields = source.columns_of(rows.schema)
         both = list(zip(self.names, fields, strict=True))
-        keys = dict(zip(change.source.key, change.positions.columns, strict=True))
+        keys = dict(zip(source.key, columns, strict=True))
         # Where two of the source are meant, it is the one that the rows are found by.
         names = {field.name: name for name, field in both}
         names |= {field.name: name for name, field in both if name in keys}
@@ -340,7 +378,7 @@ class _Step:
                 needed |= {n for n in self._rows.schema.names if n not in clause.taken}
         return tuple(name for name in self._rows.schema.names if name in needed)
 
-    def made(self, found: Found, first: int, chunk: pa.Table) -> pa.Table:
+    def made(self, found: Matches, first: int, chunk: pa.Table) -> pa.Table:
         """The new rows that some rows of the source make."""
         fields = [field.with_nullable(True) for field in self._source]
         source = _table_batch(pa.Table.from_arrays(chunk.columns, schema=pa.schema(fields)))
@@ -411,7 +449,7 @@ class _Step:
         return pa.Table.from_arrays(arrays, schema=self._rows.schema)
 
 
-def _pairs(found: Found, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
+def _pairs(found: Matches, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
     """(row of the chunk, file, row of it) of each match of some neighbouring rows of a source."""
     probes, files, rows = [], [], []
     for number, some in found.items():

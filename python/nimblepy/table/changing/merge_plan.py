@@ -15,10 +15,20 @@ from nimblepy.rows.arguments import column_names
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.table import iceberg as ice
-from nimblepy.table.changing.key_positions import key_ids
+from nimblepy.table.changing.key_positions import KeyPositions, key_ids
 from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
-from nimblepy.table.changing.merge import Assigned, Delete, Insert, MergeChange, Update
-from nimblepy.table.changing.row_changes import FilesOf
+from nimblepy.table.changing.merge import (
+    Assigned,
+    Delete,
+    Insert,
+    MergedRows,
+    Update,
+    merge_change,
+)
+from nimblepy.table.changing.row_change import Matches, RowChange
+from nimblepy.table.changing.row_commit import begin
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
@@ -228,21 +238,44 @@ class MergePlan:
         key = list(on)
         return KeyedRows(reader, pa.schema(wanted), key, duplicates=duplicates, numbered=numbered)
 
-    def change(self, source: KeyedRows, files_of: FilesOf) -> MergeChange:
-        """The change that does all of it."""
-        return MergeChange(
+    def change(self, source: KeyedRows, metadata: ice.Metadata) -> RowChange[Matches]:
+        """The change that applies all clauses.
+
+        Args:
+            metadata: what the plan was made for.
+        """
+        return merge_change(
             source,
-            self.key_ids,
-            files_of,
+            self.positions(source),
+            metadata,
             self.matched,
             self.not_matched,
             self.by_source,
             self.checked,
         )
 
-    def change_of_part(self, source: KeyedRows, files_of: FilesOf) -> MergeChange:
-        """What can be done knowing only some rows of the source."""
-        return MergeChange(source, self.key_ids, files_of, self.matched, self.not_matched)
+    def positions(self, source: KeyedRows) -> KeyPositions:
+        """The search for the rows that have keys of the source."""
+        return KeyPositions(self.key_ids, source.key_chunks)
+
+    def part_writer(self, source: KeyedRows) -> MergedRows:
+        """Applies the clauses that need only some rows of the source."""
+        return MergedRows(source, self.key_ids, self.matched, self.not_matched)
+
+
+def merge(
+    table: TableAccess, data: Any, on: On, *, duplicates: Duplicates, batch: Batch | None
+) -> Merge:
+    """See :meth:`nimblepy.Table.merge`."""
+
+    def execute(merge: Merge) -> Commit:
+        call = begin(table, "merge", batch)
+        if call.is_done:
+            return call.nothing()
+        plan = merge.plan(call.metadata)
+        return call.commit(plan.change(plan.keyed(data, duplicates), call.metadata))
+
+    return Merge(execute, on, table.name)
 
 
 def _arguments(clause: Update | Delete | Insert) -> str:

@@ -1,8 +1,8 @@
 """Merges that several processes share: each works on a part of the source, and one commits.
 
 The source is first saved in parts that have no key in common, so that it is the same whenever and
-wherever it is read. What is done with a part is :class:`MergeChange` of it alone. Where another
-commit came first, only those parts are worked on again whose keys it touched.
+wherever it is read. Each part is merged alone. If another commit was first, only the parts whose
+keys it touched are merged again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.rows.rowset import RowNumbers, RowSet, ascending_once
+from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.base.places import readable_path
-from nimblepy.table.changing.key_positions import KeyPositions
 from nimblepy.table.changing.keyed_rows import KeyedRows
 from nimblepy.table.changing.merge import WithoutSource, refuse_kept
 from nimblepy.table.changing.merge_plan import MergePlan
-from nimblepy.table.changing.row_changes import FilesOf, Replacement
+from nimblepy.table.changing.row_change import Effect, NoRows, RowChange, Rows, SameColumns
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.reading.shipped import files_as_text, files_of_text
-from nimblepy.table.writing.write import Target
+from nimblepy.table.writing.write import Target, discard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ def rehearse(schema: pa.Schema, plan: MergePlan, rows: MemberRows, target: Targe
     """Says what of the clauses does not fit a source with these columns, before it is read."""
     WithoutSource(plan.by_source, rows)
     source = plan.keyed(schema.empty_table())
-    plan.change_of_part(source, _none).plan_in(rows, target)
+    plan.part_writer(source).write(rows, plan.positions(source).find(rows), target)
 
 
 def outcome(part: Part, plan: MergePlan, rows: MemberRows, target: Target) -> Outcome:
@@ -118,89 +118,94 @@ def outcome(part: Part, plan: MergePlan, rows: MemberRows, target: Target) -> Ou
 
     Cost: as of a merge with these rows alone.
     """
-    change = plan.change_of_part(part.keyed(plan), _none)
+    source = part.keyed(plan)
+    matches = plan.positions(source).find(rows)
+    writer = plan.part_writer(source)
     try:
-        gone = change.plan_in(rows, target)
+        effect = writer.write(rows, matches, target)
     except BaseException:
-        change.discard()
+        discard(writer.files)
         raise
-    going = {
-        rows.members[number].file.path: some for number, some in gone.items() if some is not None
-    }
-    change.count(sum(map(len, going.values())))
+    paths = [member.file.path for member in rows.members]
     return Outcome(
-        added=change.added,
-        matched={path: ascending_once(some.begin) for path, some in change.matches.items()},
-        going=going,
-        inserted=change.inserted,
-        updated=change.updated,
+        added=effect.added,
+        matched={paths[number]: ascending_once(some.begin) for number, some in matches.items()},
+        going={paths[number]: some for number, some in effect.deleted.items() if some is not None},
+        inserted=effect.inserted,
+        updated=effect.updated,
     )
 
 
 def holds(part: Part, plan: MergePlan, rows: MemberRows) -> bool:
     """Whether any of some rows has a key of a part. Cost: a lookup of its keys."""
-    return bool(KeyPositions(plan.key_ids, part.keyed(plan).key_chunks).find(rows))
+    return bool(plan.positions(part.keyed(plan)).find(rows))
 
 
-def _none(_: object) -> FileSet:
-    """Of a change that never plans for metadata."""
-    raise AssertionError
+def shared_merge_change(
+    plan: MergePlan, parts: Sequence[Part], workers: Workers, metadata: ice.Metadata
+) -> RowChange[Rows]:
+    """A merge of a source in parts, which workers process.
+
+    Args:
+        metadata: what the plan was made for.
+    """
+    return RowChange(
+        operation=None,
+        plan=NoRows(),  # the workers search
+        writer=SharedRows(plan, parts, workers),
+        rules=[SameColumns(metadata)],
+    )
 
 
-class SharedMerge(Replacement):
-    """A merge of a source in parts, which others work on."""
+class SharedRows:
+    """Has workers find and write the rows of a merge, part by part."""
 
-    uses_names = True
-
-    def __init__(
-        self, plan: MergePlan, parts: Sequence[Part], workers: Workers, files_of: FilesOf
-    ) -> None:
-        super().__init__("overwrite", (), files_of)
+    def __init__(self, plan: MergePlan, parts: Sequence[Part], workers: Workers) -> None:
+        self.files: Sequence[DataFile] = ()
         self._plan = plan
         self._parts = list(parts)
         self._workers = workers
         self._outcomes: dict[int, Outcome] = {}  # by number of the part
-        # Files that were asked for the keys, with the delete files that were applied.
-        self._asked: dict[str, frozenset[str]] = {}
+        # Files that were searched for the keys, with the delete files that were applied.
+        self._searched: dict[str, frozenset[str]] = {}
 
-    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
+    def write(self, rows: FileSet, found: Rows, target: Target) -> Effect:
+        """
+        Raises:
+            As :meth:`nimblepy.table.changing.merge.MergedRows.write`.
+        """
         try:
             without = WithoutSource(self._plan.by_source, rows)
-            self._work(rows)
+            self._work(rows, target)
         except InvalidArgumentError as error:
             if not self._outcomes:
                 raise
             raise ConflictError(
                 f"the merge no longer fits the table: {error}", kind="schema"
             ) from error
+        outcomes = self._done
         numbers = {member.file.path: number for number, member in enumerate(rows.members)}
-        matched = _together([item.matched for item in self._done])
-        going: dict[int, RowNumbers | None] = {
-            numbers[path]: some
-            for path, some in _together([item.going for item in self._done]).items()
-        }
-        without.add({numbers[path]: RowSet(some) for path, some in matched.items()}, going)
-        refuse_kept(self._plan.checked, self.added, rows, going)
-        return going
+        matched = _together([item.matched for item in outcomes])
+        going = _together([item.going for item in outcomes])
+        deleted: Rows = {numbers[path]: some for path, some in going.items()}
+        without.add({numbers[path]: RowSet(some) for path, some in matched.items()}, deleted)
+        refuse_kept(self._plan.checked, self.files, rows, deleted)
+        return Effect(
+            added=self.files,
+            deleted=deleted,
+            inserted=sum(item.inserted for item in outcomes),
+            updated=sum(item.updated for item in outcomes),
+        )
 
-    def count(self, gone: int) -> None:
-        self.inserted = sum(item.inserted for item in self._done)
-        self.updated = sum(item.updated for item in self._done)
-        self.deleted = gone - self.updated
-        self.commit.operation = "overwrite" if gone else "append"
-
-    def _work(self, rows: FileSet) -> None:
-        """Has the parts worked on that have not been, or not for these rows."""
+    def _work(self, rows: FileSet, target: Target) -> None:
+        """Has the parts processed that were not processed yet, or not for these rows."""
         states = {member.file.path: member.delete_paths for member in rows.members}
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
-            found = self._workers.outcomes([self._parts[i] for i in again], rows, self.target)
-            for i, new in zip(again, found, strict=True):
-                if i in self._outcomes:
-                    self.remove(self._outcomes[i].added)
-                self._outcomes[i] = new
-            self.added = [file for item in self._done for file in item.added]
-        self._asked = states
+            results = self._workers.outcomes([self._parts[i] for i in again], rows, target)
+            self._outcomes |= dict(zip(again, results, strict=True))
+            self.files = [file for item in self._done for file in item.added]
+        self._searched = states
 
     @property
     def _done(self) -> list[Outcome]:
@@ -211,7 +216,7 @@ class SharedMerge(Replacement):
         new: list[int] = []
         changed: dict[str, int] = {}
         for number, (path, deletes) in enumerate(states.items()):
-            before = self._asked.get(path)
+            before = self._searched.get(path)
             if before is None or not before <= deletes:
                 new.append(number)  # also where a rollback has brought rows back
             elif before != deletes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,19 +16,26 @@ from nimblepy.rows.source import Filter
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.base.places import missing, readable_path
-from nimblepy.table.changing.key_positions import key_ids
-from nimblepy.table.changing.keyed_change import Found
+from nimblepy.table.changing.append import append_change
+from nimblepy.table.changing.delete import overwrite_change
+from nimblepy.table.changing.key_positions import KeyPositions, key_ids
 from nimblepy.table.changing.keyed_rows import KeyedRows
-from nimblepy.table.changing.row_changes import (
-    Append,
-    DeleteWhere,
-    FilesOf,
-    NewKeys,
+from nimblepy.table.changing.new_keys import NewKeys
+from nimblepy.table.changing.row_change import (
+    GivenFiles,
+    Matches,
     RowChange,
+    Rows,
+    RowsWithKeys,
+    Rule,
 )
-from nimblepy.table.changing.upsert import Upsert
+from nimblepy.table.changing.row_commit import FilesAreNew, RowCommit, begin, discard_unnamed
+from nimblepy.table.changing.upsert import SourceRows
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
+from nimblepy.table.reading.members import Reading, SomeRows, member_of
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.batches import Batch, were_staged
+from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target, partition_rows, partition_sources
 
@@ -56,23 +63,22 @@ def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwri
         raise InvalidArgumentError("overwrite: give a filter or partition_overwrite, not both")
 
 
-def check_staged(files: Sequence[object], metadata: ice.Metadata) -> None:
+def check_staged(files: Sequence[object], table: TableAccess) -> None:
     """Refuses values that do not describe files which were written for this table.
 
-    Files of another table must not become part of this one: their columns have the field ids of
-    the other, and each of the two would remove files that the other needs.
+    Files of another table must not become part of this one: their columns have field ids of the
+    other table, and each of the two tables would remove files that the other needs.
     """
-    name = ".".join(metadata.name)
     for file in files:
         if not isinstance(file, DataFile):
             raise InvalidArgumentError(
                 f"commit_files: expected what write_rows() returned, got {file!r}; add_files() "
                 "takes paths"
             )
-        if not file.path.startswith(f"{metadata.location.rstrip('/')}/"):
+        if not file.path.startswith(f"{table.location.rstrip('/')}/"):
             raise InvalidArgumentError(
                 f"commit_files: {file.path} was written for another table; it is not below "
-                f"{metadata.location}, the location of {name}"
+                f"{table.location}, the location of {table.name}"
             )
 
 
@@ -92,108 +98,121 @@ def check_present(files: Sequence[DataFile], metadata: ice.Metadata) -> None:
         )
 
 
+def commit_files(
+    table: TableAccess,
+    files: Sequence[DataFile],
+    *,
+    mode: Mode,
+    filter: Filter,
+    partition_overwrite: PartitionOverwrite,
+    batch: Batch | None,
+) -> Commit:
+    """Commits files that other processes wrote for a table, in one step.
+
+    See :func:`nimblepy.table.distributed.commit_files`.
+
+    Args:
+        filter: rows that ``mode="overwrite"`` replaces.
+    """
+    files = list(files)
+    check_staged(files, table)
+    if len({file.path for file in files}) < len(files):
+        raise InvalidArgumentError("commit_files: a file is given twice")
+    try:
+        call = begin(table, "commit_files", batch)
+        if files and were_staged(call.metadata, files):  # they may be gone, as after a compaction
+            return call.nothing()
+        if not call.is_done:
+            check_present(files, call.metadata)
+        change = staged_change(
+            files, call.metadata, table.reading(call.metadata), mode, filter, partition_overwrite
+        )
+    except BaseException:
+        discard_unnamed(files, table)
+        raise
+    return call.run(RowCommit(call, change, staged=files))
+
+
 def staged_change(
     files: Sequence[DataFile],
     metadata: ice.Metadata,
-    files_of: FilesOf,
-    new_keys: Callable[[ice.Metadata, Sequence[DataFile]], NewKeys | None],
     reading: Reading,
     mode: Mode,
     filter: Filter,
     partition_overwrite: PartitionOverwrite,
-) -> RowChange:
-    """The change that makes files part of a table; :meth:`Table.commit_files` says what it means.
+) -> RowChange[Any]:
+    """The change that makes files part of a table.
 
     Args:
         reading: how these files are read.
     """
     check_mode(mode, filter, partition_overwrite)
+    new_files = FilesAreNew(files, "commit_files")
     if mode == "upsert":
-        written = SomeRows(reading, [member_of(file) for file in files])
-        return staged_upsert(files, written, metadata, files_of)
-    keys = new_keys(metadata, files)
+        return _staged_upsert(files, metadata, reading, new_files)
+    keys = NewKeys.of_files(files, reading)
     if mode == "append":
-        return Append(files, files_of, keys)
-    if partition_overwrite == "dynamic":
-        targets = {
-            number: replace(target_of(metadata), spec_id=number, spec=tuple(metadata.spec(number)))
-            for number in {file.spec_id for file in files}
-        }
-        change: DeleteWhere = ReplacePartitions(files, files_of, list(targets.values()))
+        change = append_change(files, keys)
+    elif partition_overwrite == "dynamic":
+        plan = RowsOfPartitions(files, metadata)
+        change = RowChange(operation="overwrite", plan=plan, writer=GivenFiles(files, keys))
     else:
         if filter is not None:
             parse_filter(filter, metadata.schema())
-        change = DeleteWhere("overwrite", files, files_of, filter)
-    change.keys = keys
-    return change
+        change = overwrite_change(files, keys, filter, metadata)
+    return replace(change, rules=[*change.rules, new_files])
 
 
-def staged_upsert(
-    files: Sequence[DataFile], written: MemberRows, metadata: ice.Metadata, files_of: FilesOf
-) -> Upsert:
-    """An upsert of the rows of files."""
+def _staged_upsert(
+    files: Sequence[DataFile], metadata: ice.Metadata, reading: Reading, new_files: Rule
+) -> RowChange[Matches]:
+    """Upserts the rows of files."""
     primary, schema = metadata.primary_key(), metadata.schema()
     if not primary:
         raise InvalidArgumentError(
             f"upsert: {'.'.join(metadata.name)} has no primary key to find rows by; merge(data, "
             "on=...) needs none"
         )
-    keys = KeyedRows(written.scan(primary).to_reader(), schema, primary)
-    return StagedUpsert(files, keys, key_ids(schema, primary), files_of)
+    rows = SomeRows(reading, [member_of(file) for file in files])
+    keys = KeyedRows(rows.scan(primary).to_reader(), schema, primary)
+    positions = KeyPositions(key_ids(schema, primary), keys.key_chunks)
+    return RowChange(
+        operation=None,
+        plan=RowsWithKeys(positions),
+        writer=SourceRows(keys, positions.columns, files, is_written=True),
+        rules=[new_files],
+    )
 
 
-class StagedUpsert(Upsert):
-    """An upsert whose new rows are in files already; the source has their keys."""
+class RowsOfPartitions:
+    """Finds all rows of the partitions that files belong to.
 
-    def __init__(
-        self,
-        files: Sequence[DataFile],
-        source: KeyedRows,
-        columns: Sequence[int],
-        files_of: FilesOf,
-    ) -> None:
-        super().__init__(source, columns, files_of, refuses=False)
-        self._files = list(files)
-
-    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
-        return self._files
-
-    def discard(self) -> None:
-        self.added = self._files
-        super().discard()
-
-
-class ReplacePartitions(DeleteWhere):
-    """Deletes all rows of the partitions that the new files belong to.
-
-    These are partitions of the spec that the files were written with, also if the table has got
-    another one since. Rows in files of other specs go by their values.
+    These are partitions of the spec that the files were written with, even if the table has another
+    one now. Rows in files of other specs belong to a partition by their values.
     """
 
-    def __init__(
-        self, files: Sequence[DataFile], files_of: FilesOf, targets: Sequence[Target]
-    ) -> None:
-        """``targets``: what files of each spec are like that the new ones have."""
-        super().__init__("overwrite", files, files_of, None)
-        self._targets = list(targets)
-        self._partitions = {
-            target.spec_id: {file.partition for file in files if file.spec_id == target.spec_id}
-            for target in targets
-        }
+    def __init__(self, files: Sequence[DataFile], metadata: ice.Metadata) -> None:
+        """``files``: those whose partitions are meant, of any spec of the metadata."""
+        target = target_of(metadata)
+        self._partitions: dict[int, set[tuple[Any, ...]]] = {}
+        for file in files:
+            self._partitions.setdefault(file.spec_id, set()).add(file.partition)
+        self._targets = [
+            replace(target, spec_id=spec_id, spec=tuple(metadata.spec(spec_id)))
+            for spec_id in self._partitions
+        ]
 
-    def gone(self, rows: FileSet) -> dict[int, RowNumbers | None]:
-        found: dict[int, RowNumbers | None] = {}
+    def find(self, rows: FileSet) -> Rows:
+        found: Rows = {}
         for number, member in enumerate(rows.members):
-            own = self._partitions.get(member.file.spec_id)
-            if own is not None and member.file.partition in own:
+            spec_id, partition = member.file.spec_id, member.file.partition
+            if partition in self._partitions.get(spec_id, ()):
                 found[number] = None
                 continue
-            others = [t for t in self._targets if t.spec_id != member.file.spec_id]
+            others = [target for target in self._targets if target.spec_id != spec_id]
             parts = [some for t in others if len(some := self._by_values(rows, number, t))]
             if parts:
                 found[number] = np.unique(np.concatenate(parts))
-        if self.keys is not None:
-            self.keys.refuse_kept(rows, found)
         return found
 
     def _by_values(self, rows: FileSet, number: int, target: Target) -> RowNumbers:
@@ -203,8 +222,8 @@ class ReplacePartitions(DeleteWhere):
         child, deleted = rows.child(number), rows.deleted(number)
         columns = tuple(dict.fromkeys((path[0],) for path, _, _ in partition_sources(target)))
         found: list[RowSet] = []
-        for begin in range(0, child.num_rows, _ROWS_AT_ONCE):
-            some = RowSet.of_range(begin, min(child.num_rows, begin + _ROWS_AT_ONCE))
+        for first in range(0, child.num_rows, _ROWS_AT_ONCE):
+            some = RowSet.of_range(first, min(child.num_rows, first + _ROWS_AT_ONCE))
             for partition, places in partition_rows(child.read(some, columns), target):
                 if partition in partitions:
                     found.append(some if places is None else some.expand().entries(places))

@@ -1,110 +1,74 @@
-"""Upserts: rows that take the place of those with their keys."""
+"""Upserts: new rows replace the rows that have their primary keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import DuplicateKeyError, InvalidArgumentError
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.arguments import column_names
-from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.names import output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.key_positions import ascending, key_ids, key_names, numbers
-from nimblepy.table.changing.keyed_change import Found, KeyedChange
-from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows, show_key
-from nimblepy.table.changing.merge import Insert, MergeChange, Update
-from nimblepy.table.changing.row_changes import FilesOf
+from nimblepy.table.changing.key_positions import (
+    KeyPositions,
+    ascending,
+    key_ids,
+    key_names,
+    numbers,
+)
+from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
+from nimblepy.table.changing.merge import Insert, Update, merge_change
+from nimblepy.table.changing.row_change import Effect, Matches, RowChange, RowsWithKeys
+from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.reading.members import MemberRows
-from nimblepy.table.writing.write import write_rows
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.batches import Batch
+from nimblepy.table.writing.commit import Commit
+from nimblepy.table.writing.write import Target, write_rows
 
 WhenMatched: TypeAlias = Literal["update", "ignore", "error"]
 
 
-class Upsert(KeyedChange):
-    """Rows whose keys are new to the table are inserted, others replace those of their keys."""
-
-    def __init__(
-        self, source: KeyedRows, columns: Sequence[int], files_of: FilesOf, *, refuses: bool
-    ) -> None:
-        """``refuses``: a key that is there is an error."""
-        super().__init__(source, columns, files_of)
-        self._refuses = refuses
-        self._matched = 0
-
-    @property
-    def is_blind(self) -> bool:
-        return True
-
-    def gone(self, rows: MemberRows) -> dict[int, RowNumbers | None]:
-        found = self.match(rows)
-        if self._refuses and found:
-            self._refuse(rows, found)
-        matched = np.zeros(self.source.num_rows, dtype=np.bool_)
-        for some in found.values():
-            matched[numbers(some)] = True
-        self._matched = int(np.count_nonzero(matched))
-        return ascending(found)
-
-    def count(self, gone: int) -> None:
-        self.updated = self._matched
-        self.inserted = self.source.num_rows - self._matched
-        self.deleted = gone - self._matched  # of keys that another writer gave to several rows
-        self.commit.operation = "overwrite" if gone else "append"
-
-    def _refuse(self, rows: MemberRows, found: Found) -> None:
-        number, some = next(iter(found.items()))
-        shown = show_key(rows.child(number).read(some.entries(slice(1)), rows.reading.primary_key))
-        count = sum(len(rows.begin) for rows in found.values())
-        raise DuplicateKeyError(
-            f"the key {shown} is in the table already"
-            + (f", and {count - 1} more" if count > 1 else "")
-        )
-
-    def written(self, rows: MemberRows, found: Found) -> list[DataFile]:
-        if not self.source.num_rows:
-            return []
-        names, fields = self.source_fields(rows.schema)
-        schema = pa.schema(fields)
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for _, chunk in self.source.chunks(names):
-                yield from chunk.rename_columns(schema.names).cast(schema).to_batches()
-
-        key = key_names(rows.schema, self.positions.columns)
-        return write_rows(
-            pa.RecordBatchReader.from_batches(schema, batches()),
-            self.target,
-            presorted=_leads(key, self.target.cluster_by),
-        )
-
-
-def _leads(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
-    """Whether rows in the order of unique ``names`` are in that of ``keys``."""
-    return bool(keys) and all(
-        key.column == name and not key.descending for key, name in zip(keys, names, strict=False)
+def upsert(
+    table: TableAccess,
+    data: Any,
+    *,
+    update: str | Sequence[str] | None,
+    when_matched: WhenMatched,
+    duplicates: Duplicates,
+    batch: Batch | None,
+) -> Commit:
+    """See :meth:`nimblepy.Table.upsert`."""
+    call = begin(table, "upsert", batch)
+    if call.is_done:
+        return call.nothing()
+    _, change = upsert_change(
+        data, call.metadata, update=update, when_matched=when_matched, duplicates=duplicates
     )
+    return call.commit(change)
 
 
 def upsert_change(
     data: Any,
     metadata: ice.Metadata,
-    files_of: FilesOf,
     *,
     update: str | Sequence[str] | None,
     when_matched: WhenMatched,
     duplicates: Duplicates,
-) -> KeyedChange:
-    """The upsert of some rows into a table; ``Table.upsert`` says what it means.
+) -> tuple[KeyedRows, RowChange[Matches]]:
+    """The rows by key, and the change that upserts them.
+
+    With ``update`` or ``when_matched="ignore"`` it is a merge.
 
     Raises:
         InvalidArgumentError: the table has no primary key, or the arguments or data do not fit.
-        DuplicateKeyError: a key comes twice in the data.
+        DuplicateKeyError: a key occurs twice in the data.
     """
     name, primary = ".".join(metadata.name), metadata.primary_key()
     schema = metadata.schema()
@@ -118,18 +82,77 @@ def upsert_change(
             f"got {when_matched!r}"
         )
     given = (update,) if isinstance(update, str) else column_names(update, "update")
-    taken = None if given is None else [output_name(name) for name in given]
-    if taken is not None and when_matched != "update":
+    columns = None if given is None else [output_name(name) for name in given]
+    if columns is not None and when_matched != "update":
         raise InvalidArgumentError(f"update: no row is updated with when_matched={when_matched!r}")
-    if taken is not None and not taken:
+    if columns is not None and not columns:
         raise InvalidArgumentError("update: no column given; when_matched='ignore' updates none")
     source = KeyedRows(data, schema, primary, duplicates=duplicates)
-    for column in taken or ():
+    for column in columns or ():
         if column not in schema.names or column not in source.schema.names:
             where = "the data have" if column in schema.names else f"{name} has"
             raise InvalidArgumentError(f"update: {where} no column {column!r}")
-    ids = key_ids(schema, primary)
-    if taken is not None or when_matched == "ignore":
-        matched = [] if taken is None else [Update(taken)]
-        return MergeChange(source, ids, files_of, matched, [Insert()])
-    return Upsert(source, ids, files_of, refuses=when_matched == "error")
+    positions = KeyPositions(key_ids(schema, primary), source.key_chunks)
+    if columns is not None or when_matched == "ignore":
+        matched = [] if columns is None else [Update(columns)]
+        return source, merge_change(source, positions, metadata, matched, [Insert()])
+    return source, RowChange(
+        operation=None,
+        plan=RowsWithKeys(positions, refuses=when_matched == "error"),
+        writer=SourceRows(source, positions.columns),
+    )
+
+
+@dataclass(eq=False)
+class SourceRows:
+    """Writes the rows of a source once, because they do not depend on the rows they replace.
+
+    Attributes:
+        columns: field ids of the table's columns of the key.
+        files: the new files, once they are written.
+    """
+
+    source: KeyedRows
+    columns: Sequence[int]
+    files: Sequence[DataFile] = ()
+    is_written: bool = False
+
+    def write(self, rows: MemberRows, found: Matches, target: Target) -> Effect:
+        """Writes the rows, unless that is done; matching rows are deleted."""
+        if not self.is_written:
+            self.files = self._write(rows, target)
+            self.is_written = True
+        replaced = np.zeros(self.source.num_rows, dtype=np.bool_)
+        for some in found.values():
+            replaced[numbers(some)] = True
+        updated = int(np.count_nonzero(replaced))
+        return Effect(
+            added=self.files,
+            deleted=ascending(found),
+            inserted=self.source.num_rows - updated,
+            updated=updated,
+        )
+
+    def _write(self, rows: MemberRows, target: Target) -> list[DataFile]:
+        if not self.source.num_rows:
+            return []
+        names, fields = self.source.columns_of(rows.schema)
+        schema = pa.schema(fields)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for _, chunk in self.source.chunks(names):
+                yield from chunk.rename_columns(schema.names).cast(schema).to_batches()
+
+        key = key_names(rows.schema, self.columns)
+        return write_rows(
+            pa.RecordBatchReader.from_batches(schema, batches()),
+            target,
+            presorted=_is_prefix(key, target.cluster_by),
+        )
+
+
+def _is_prefix(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
+    """Whether rows in the order of unique ``names`` are in the order of ``keys``."""
+    return bool(keys) and all(
+        key.column == name and not key.descending for key, name in zip(keys, names, strict=False)
+    )

@@ -161,10 +161,16 @@ class SnapshotCommit:
         self._kept: list[str] = []  # metadata files of all attempts
         self._passing: list[str] = []  # those of the last one alone, and of those in doubt
         self._written: list[Manifest] = []
+        self._listed: list[str] = []  # paths of the files in these
         self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
         self._unsure = False  # an attempt was not told for certain that it had lost
         self.doubtful = False
+
+    @property
+    def was_attempted(self) -> bool:
+        """Whether the catalog may know of an attempt."""
+        return self._attempts > 0
 
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
@@ -316,9 +322,16 @@ class SnapshotCommit:
         return metadata.ice.io.new_output(path)
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
-        """One manifest of new files for each spec and kind; those written before are kept."""
-        if self._written:
+        """One manifest of new files for each spec and kind; written again if the files changed."""
+        paths = [file.path for file in self.added]
+        if self._listed == paths:
             return self._written
+        if not self.doubtful:
+            self._forget(metadata.ice.io, self._kept)
+        self._written.clear()
+        self._files.clear()
+        self._blob = ""
+        self._listed = []
         groups: dict[tuple[bool, int], list[DataFile]] = {}
         for file in self.added:
             groups.setdefault((file.content != "data", file.spec_id), []).append(file)
@@ -336,15 +349,8 @@ class SnapshotCommit:
             made = self._manifest(metadata, deletes, spec_id, entries, self._kept)
             self._written.append(made)
             self._files[made.path] = files
+        self._listed = paths
         return self._written
-
-    def added_again(self, metadata: Metadata) -> None:
-        """The new files are others now: their manifests are written anew."""
-        if not self.doubtful:
-            self._forget(metadata.ice.io, self._kept)
-        self._written.clear()
-        self._files.clear()
-        self._blob = ""
 
     def _manifest(
         self,

@@ -26,16 +26,19 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.row_changes import CommitChange, FilesOf, RowChange, listed_twice
+from nimblepy.table.changing.delete_files import listed_twice
+from nimblepy.table.changing.row_commit import begin, summary_of
+from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.tree import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.fileset import FileSet, key_ends
 from nimblepy.table.reading.members import Member, MemberRows
+from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
 from nimblepy.table.writing.settings import rewriting_target
-from nimblepy.table.writing.write import Target, write_deletes, write_rows
+from nimblepy.table.writing.write import Target, discard, write_deletes, write_rows
 
 # A file below this share of the target size is small.
 SMALL = 0.75
@@ -348,45 +351,62 @@ def _live(
 # ------------------------------------------------------------------ committing
 
 
-class Compaction(RowChange):
-    """Replaces groups of files by the files that were written for them.
+class Compaction:
+    """Replaces groups of files by the files that were written from them.
 
-    Every other commit wins. If rows were deleted meanwhile, they are deleted in the new files too,
-    by primary key. If there is no primary key or a file was removed, the group is dropped.
+    It yields to every other commit. Rows that another commit deleted meanwhile are found in the new
+    files by their primary key, and deleted there. A group is dropped if the table has no primary
+    key, or if one of its files is gone.
 
     Attributes:
-        given_up: number of groups that the last attempt dropped.
+        rebuilt: cubes of files that remain, which no blob describes any more.
+        given_up: number of groups that were dropped in the last attempt.
     """
 
-    def __init__(self, groups: Sequence[Group], files_of: FilesOf, target: Target) -> None:
-        super().__init__("replace", (), files_of)
+    inserted = updated = deleted = 0
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        table: TableAccess,
+        target: Target,
+        rebuilt: Blocks | None = None,
+    ) -> None:
+        self.commit = ice.SnapshotCommit("replace")
+        if rebuilt is not None:
+            self.commit.rebuilt = rebuilt
+        self.files_removed = 0
+        self.given_up = 0
         self._groups = list(groups)
+        self._table = table
         self._target = target
         self._carried: list[DataFile] = []
-        self.given_up = 0
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        return False
 
     def plan(self, metadata: ice.Metadata) -> bool:
-        rows = self.files_of(metadata)
+        rows = self._table.rows(metadata)
         members = {member.file.path: member for member in rows.members}
         repeated = (
             set()
             if len(members) == len(rows.members)
             else listed_twice(rows, range(len(rows.members)))
         )
-        self.remove(self._carried)
+        self._remove(self._carried)
         self._carried = []
         kept = []
         for group in self._groups:
             is_repeated = any(member.file.path in repeated for member in group.members)
             carried = None if is_repeated else self._followed(group, members, rows)
             if carried is None:
-                self.remove(group.added)
+                self._remove(group.added)
                 self.given_up += 1
             else:
                 kept.append(group)
                 self._carried += carried
         self._groups = kept
-        self.added = [file for group in kept for file in group.added]
+        added = [file for group in kept for file in group.added]
         removed = {member.file.path for group in kept for member in group.members}
         self.files_removed = len(removed)
         useless, rest = _sifted_deletes(rows, members, removed)
@@ -402,9 +422,9 @@ class Compaction(RowChange):
                 together = _positions(deletes, left)
                 self._carried.append(write_deletes(together, target, partition))
                 useless |= {file.path for file in deletes}
-        self.commit.added = [*self.added, *self._carried]
+        self.commit.added = [*added, *self._carried]
         self.commit.removed = removed | useless
-        self.describe(metadata)
+        self.commit.summary = summary_of(self)
         return bool(self.commit.removed or len(self.commit.rebuilt))
 
     def _followed(
@@ -459,14 +479,14 @@ class Compaction(RowChange):
             for partition, positions_of in partitions.items()
         ]
 
-    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        self.commit.added_again(newest)
-        return self.plan(newest)
-
     def discard(self) -> None:
-        self.remove(self._carried)
+        self._remove(self._carried)
         for group in self._groups:
-            self.remove(group.added)
+            self._remove(group.added)
+
+    def _remove(self, files: Sequence[DataFile]) -> None:
+        if not self.commit.doubtful:
+            discard(files)
 
 
 def _sifted_deletes(
@@ -533,32 +553,30 @@ class Compacting:
     write: Writing = write_each
 
 
-def repeated(
-    prepare: Callable[[ice.Metadata, FilesOf], Compaction], commit: CommitChange
-) -> Commit:
+# Chooses and writes groups of files for the metadata of a call.
+Prepare = Callable[[TableAccess, ice.Metadata], Compaction]
+
+
+def commit_repeatedly(table: TableAccess, what: str, prepare: Prepare) -> Commit:
     """Commits a compaction, and repeats it for dropped groups. Returns the sum of the commits."""
     done: Commit | None = None
-    made: list[Compaction] = []
-
-    def make(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
-        made.append(prepare(metadata, files_of))
-        return made[-1]
-
     for _ in range(_MOST_PASSES):
-        now = commit(make)
+        call = begin(table, what)
+        change = prepare(table, call.metadata)
+        now = call.run(change)
         done = now if done is None else _sum(done, now)
-        if not made.pop().given_up:
+        if not change.given_up:
             break
     assert done is not None
     return done
 
 
-def prepared(settings: Compacting, metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+def prepared(settings: Compacting, table: TableAccess, metadata: ice.Metadata) -> Compaction:
     """Plans a compaction and writes its files."""
-    rows = files_of(metadata)
+    rows = table.rows(metadata)
     target = replace(rewriting_target(metadata), target_bytes=settings.target_bytes)
     groups = choose(rows, settings.filter, target, where_needed=settings.where_needed)
-    change = Compaction(groups, files_of, target)
+    change = Compaction(groups, table, target)
     write_all(change, groups, rows, target, settings, "compacting")
     return change
 

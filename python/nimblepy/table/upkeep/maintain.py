@@ -20,9 +20,9 @@ from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.damage import BAD_BYTES
-from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
+from nimblepy.table.base.model import EXPIRE_ON_COMMIT, MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
 from nimblepy.table.base.places import exist, readable_path, remove_file
-from nimblepy.table.upkeep.reachable import reachable_by_kind, reachable_files, unreachable
+from nimblepy.table.reading.reachable import reachable_by_kind, reachable_files, unreachable
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import number_property
 
@@ -310,11 +310,17 @@ def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
 
 
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """Expires old snapshots after a commit, so that the history stays short.
+    """Expires old snapshots after a commit, if the table has too many, so that commits stay cheap.
 
-    Failures are logged and not raised: the commit itself has succeeded, and remaining files are
+    Young snapshots are kept for readers. The property ``nimblepy.expire-on-commit`` turns it off.
+    A failure is logged and not raised, because the commit has succeeded. Files that it leaves are
     orphans.
+
+    Returns:
+        The newest metadata; ``metadata`` itself if nothing expired.
     """
+    if metadata.properties.get(EXPIRE_ON_COMMIT, "true") == "false":
+        return metadata
     keep, older_than = _by_default(metadata)
     if keep is None:
         return metadata

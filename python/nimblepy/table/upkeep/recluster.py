@@ -16,7 +16,7 @@ from nimblepy.io.progress import ProgressArg
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
 from nimblepy.table import iceberg as ice
-from nimblepy.table.changing.row_changes import CommitChange, FilesOf
+from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.iceberg.pruning import End, Mask, original
 from nimblepy.table.otree.arrange import Whole
 from nimblepy.table.otree.blocks import Blocks
@@ -39,11 +39,12 @@ from nimblepy.table.upkeep.compact import (
     Compacting,
     Compaction,
     Group,
+    commit_repeatedly,
     may_pass,
     prepared,
-    repeated,
     write_all,
 )
+from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import rewriting_target
 from nimblepy.table.writing.write import Target
@@ -430,10 +431,7 @@ def drift(rows: FileSet, layout: OTree, blobs: Blocks) -> Drift | None:
 
 
 def optimize(
-    commit: CommitChange,
-    *,
-    budget: int | None = None,
-    progress: ProgressArg = None,
+    table: TableAccess, *, budget: int | None = None, progress: ProgressArg = None
 ) -> Commit:
     """Rewrites files of an OTree where boxes gain the most per byte, and commits the result.
 
@@ -445,47 +443,43 @@ def optimize(
     Raises:
         InvalidArgumentError: the layout of the table is not an OTree.
     """
-
-    def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
-        target = rewriting_target(metadata)
-        if not isinstance(target.layout, OTree):
-            name = ".".join(metadata.name)
-            raise InvalidArgumentError(
-                f"optimize: the layout of {name} is {target.layout!r}; expected nb.OTree"
-            )
-        options = Compacting(
-            filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
+    call = begin(table, "optimize_layout")
+    target = rewriting_target(call.metadata)
+    if not isinstance(target.layout, OTree):
+        raise InvalidArgumentError(
+            f"optimize: the layout of {table.name} is {target.layout!r}; expected nb.OTree"
         )
-        return _prepared(options, metadata, files_of, target, target.layout, budget)
+    options = Compacting(
+        filter=None, target_bytes=target.target_bytes, where_needed=True, progress=progress
+    )
+    return call.run(_prepared(options, table, call.metadata, target, target.layout, budget))
 
-    return commit(prepare)
 
-
-def compact(options: Compacting, commit: CommitChange) -> Commit:
+def compact(table: TableAccess, options: Compacting) -> Commit:
     """Compacts a table. Groups that lost to concurrent commits are tried again.
 
     The files of an OTree remain files of cubes. With ``where_needed``, this does the same as
     :func:`optimize`; otherwise all files are laid out together, as if written in one commit.
     """
 
-    def prepare(metadata: ice.Metadata, files_of: FilesOf) -> Compaction:
+    def prepare(table: TableAccess, metadata: ice.Metadata) -> Compaction:
         target = rewriting_target(metadata)
         if isinstance(target.layout, OTree):
-            return _prepared(options, metadata, files_of, target, target.layout, None)
-        return prepared(options, metadata, files_of)
+            return _prepared(options, table, metadata, target, target.layout, None)
+        return prepared(options, table, metadata)
 
-    return repeated(prepare, commit)
+    return commit_repeatedly(table, "compact", prepare)
 
 
 def _prepared(
     options: Compacting,
+    table: TableAccess,
     metadata: ice.Metadata,
-    files_of: FilesOf,
     target: Target,
     layout: OTree,
     budget: int | None,
 ) -> Compaction:
-    rows = files_of(metadata)
+    rows = table.rows(metadata)
     selected = np.array(may_pass(rows, options.filter), np.int64)
     target = replace(target, target_bytes=options.target_bytes)
     chosen: list[Numbers] = [selected] if len(selected) else []
@@ -499,7 +493,6 @@ def _prepared(
             file_extents = extents(rows, layout, surveyed, cubes)
             chosen = _worth(rows, file_extents, selected, layout.cube_rows, budget)
     groups = [Group([rows.members[int(i)] for i in group]) for group in chosen]
-    change = Compaction(groups, files_of, target)
-    change.commit.rebuilt = rebuilt
+    change = Compaction(groups, table, target, rebuilt)
     write_all(change, groups, rows, target, options, "optimizing")
     return change

@@ -25,7 +25,7 @@ from nimblepy.table.reading.plan_index import (
     tail,
     write_index,
 )
-from nimblepy.table.writing.commit import Change, run
+from nimblepy.table.writing.commit import run
 
 # Maximum entries of a manifest; manifests with at least _ENOUGH entries need not be merged.
 MOST_ENTRIES = 4096
@@ -60,7 +60,7 @@ def rewrite_manifests(
     """See :meth:`nimblepy.table.table.Table.rewrite_manifests`."""
     begin = time.perf_counter()
     change = _Rewrite(whole)
-    done = run(change, metadata, reload) if change.plan(metadata) else None
+    done = run(change, metadata, reload)
     head = metadata.head()
     if done is None:
         snapshot = None if head is None else head.id
@@ -82,21 +82,40 @@ def rewrite_manifests(
     )
 
 
-class _Rewrite(Change):
+class _Rewrite:
     """Replaces manifests by others with the same files, and writes the plan index."""
-
-    commit: ice.ManifestsCommit
 
     def __init__(self, whole: bool) -> None:
         self._whole = whole
+        self._is_planned = False
         self.commit = ice.ManifestsCommit("replace")
         self.before = 0
         self.files = 0
         self._part: str | None = None  # path of the new part of the index
 
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        return False
+
     def plan(self, metadata: ice.Metadata) -> bool:
-        """Writes new manifests and the index. Returns ``False`` if nothing needs to change."""
+        """Writes new manifests and the index, unless those of a lost attempt are still right.
+
+        Returns:
+            ``False`` if nothing needs to change.
+        """
+        if self._is_planned:
+            head = metadata.head()
+            current = set() if head is None else {item.path for item in metadata.manifests(head)}
+            if self.commit.replaced <= current:
+                # Other commits only added manifests. This is also the case after an attempt with an
+                # unknown outcome: the head is still that of the base.
+                return True
+            self.commit.abandon(metadata)
+            self.discard()
         self.commit = ice.ManifestsCommit("replace")
+        self._is_planned = self._plan(metadata)
+        return self._is_planned
+
+    def _plan(self, metadata: ice.Metadata) -> bool:
         head = metadata.head()
         if head is None:
             return False
@@ -188,17 +207,6 @@ class _Rewrite(Change):
                 number = pa.array(np.full(last - first, len(tables), np.int32))
                 tables.append(rows_of_manifest.append_column("manifest", number))
         return tables
-
-    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        head = newest.head()
-        current = set() if head is None else {item.path for item in newest.manifests(head)}
-        if self.commit.replaced <= current:
-            # Other commits only added manifests. This is also the case after an attempt with an
-            # unknown outcome: the head is still that of the base.
-            return True
-        self.commit.abandon(newest)
-        self.discard()
-        return self.plan(newest)
 
     def discard(self) -> None:
         if self._part is not None and not self.commit.doubtful:

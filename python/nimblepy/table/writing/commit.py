@@ -1,27 +1,27 @@
-"""Commits: one compare-and-swap, tried again after what won is looked at."""
+"""Commits: plan a change, swap the metadata, and plan again if another commit was first."""
 
 from __future__ import annotations
 
 import contextlib
 import random
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.hooks import swaps_may_lose
+from nimblepy.table.base.model import Snapshot
 
 _log = logger(__name__)
 
 _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.25
-# Who lost so often asks for a turn, in which no other commit can be first ...
+# After this many lost races, take the catalog's write lock, unless the previous attempt took longer
+# than _LONGEST_TURN seconds. Other programs that use the database may give up after five seconds.
 _PATIENCE = 2
-# ... if the others need not wait longer than seconds for its end, as far as the attempt before
-# tells. Programs that use a catalog's database beside this one may give up after five.
 _LONGEST_TURN = 4.0
 
 
@@ -30,11 +30,11 @@ class Commit:
     """What a change of a table did.
 
     Attributes:
-        snapshot: the snapshot that it made; the one that was there where nothing was to be done.
-        rows_inserted, rows_updated, rows_deleted: rows of the table, not of files: a row that is
-            moved to a new file is none of them.
-        files_added, files_removed: data files.
-        bytes_written: of the new data files.
+        snapshot: id of the new snapshot; of the current one if there was nothing to change.
+        rows_inserted, rows_updated, rows_deleted: rows of the table. Rows that only move to
+            another file do not count.
+        files_added, files_removed: number of files.
+        bytes_written: bytes of the new files.
         retries: how often another commit was first.
         seconds: from the call to the end of the commit.
     """
@@ -50,80 +50,84 @@ class Commit:
     seconds: float = 0.0
 
 
-class Change(ABC):
-    """A change of a table on its way to a commit."""
+class Change(Protocol):
+    """A change of a table that :func:`run` commits."""
 
-    commit: ice.SnapshotCommit
+    @property
+    def commit(self) -> ice.SnapshotCommit:
+        """The snapshot to commit."""
 
     def is_done(self, metadata: ice.Metadata) -> bool:
-        """Whether it has been made before, and is not to be made again."""
-        return False
+        """Whether the table has the change already, so that it must not be made again."""
 
-    @abstractmethod
-    def rebase(self, base: ice.Metadata, newest: ice.Metadata) -> bool:
-        """Makes the change one of ``newest``; false: nothing is left to be done.
+    def plan(self, metadata: ice.Metadata) -> bool:
+        """Prepares ``commit`` for the newest metadata; called again after each lost race.
+
+        Returns:
+            False if there is nothing to commit.
 
         Raises:
-            ConflictError: what was committed since ``base`` does not allow it.
+            ConflictError: an earlier commit does not allow the change any more.
         """
 
-    @abstractmethod
     def discard(self) -> None:
-        """Removes the files that were written for it, unless its commit is ``doubtful``."""
+        """Removes the files written for it, unless its commit is ``doubtful``."""
 
 
 def run(
     change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 ) -> tuple[ice.Metadata, int] | None:
-    """Commits a change made for ``metadata``: the new metadata, and how often it lost.
+    """Plans and commits a change, and repeats both until an attempt wins.
+
+    Args:
+        metadata: the newest metadata.
+        reload: reads the newest metadata again.
+
+    Returns:
+        The new metadata, and how often another commit was first; ``None`` if there was nothing to
+        commit.
 
     Raises:
-        ConflictError: it cannot be made any more, or lost every time. Nothing is left behind but
-            what an attempt may name of which the catalog did not say whether it took effect.
-        Exception: of the catalog. A commit that took effect all the same is none.
+        ConflictError: the change is not possible any more, or every attempt lost. Its files are
+            removed unless the outcome of the commit is unknown.
+        Exception: of the plan or the catalog. If the commit landed despite the error, no exception
+            is raised.
     """
     attempts = _Attempts()
     try:
         while True:
+            if change.is_done(metadata):
+                change.commit.abandon(metadata)
+                change.discard()
+                return None
+            if not change.plan(metadata):
+                change.commit.abandon(metadata)
+                return None
             with contextlib.suppress(ice.SwapLost, ice.FilesGone):
                 return change.commit.attempt(metadata), attempts.lost
             attempts.again(metadata)
-            # Read once: what landed before it is seen here, and never taken for another's commit.
+            # Read once: a commit that landed before this read is seen here, and is not mistaken for
+            # another writer's commit.
             newest = reloaded(metadata, reload)
-            made = change.commit.has_landed(metadata, newest)
-            if made:
+            landed = change.commit.has_landed(metadata, newest)
+            if landed:
                 return newest, attempts.lost
-            if made is None:
+            if landed is None:
                 raise _unknown(metadata, newest, change)
-            _log.info(
-                "%s: another commit was first, %d times now", ".".join(metadata.name), attempts.lost
-            )
-            base = metadata.head(change.commit.branch)
+            name = ".".join(metadata.name)
+            _log.info("%s: another commit was first, %d times now", name, attempts.lost)
             if attempts.lost >= ice.MOST_ATTEMPTS:
-                winner = newest.head(change.commit.branch)
-                raise ConflictError(
-                    f"{'.'.join(metadata.name)}: {attempts.lost} attempts lost to other commits",
-                    kind="attempts",
-                    base=None if base is None else base.id,
-                    winner=None if winner is None else winner.id,
-                )
-            if change.is_done(newest):
-                change.commit.abandon(newest)
-                change.discard()
-                return None
-            if not change.rebase(metadata, newest):
-                change.commit.abandon(newest)
-                return None
+                raise _lost(metadata, attempts.lost, newest.head(change.commit.branch))
             metadata = newest
     except ice.NoSuchTable:
         _give_up(change, metadata, reload)
         raise _dropped(metadata) from None
     except BaseException as error:
-        landed = _give_up(change, metadata, reload)
-        if landed is None or not isinstance(error, Exception):
+        committed = _give_up(change, metadata, reload)
+        if committed is None or not isinstance(error, Exception):
             raise
         _log.warning("%s: it was committed, despite %r", ".".join(metadata.name), error)
-        return landed, attempts.lost
+        return committed, attempts.lost
     finally:
         attempts.end()
 
@@ -134,16 +138,16 @@ def swapped(
     attempt: Callable[[ice.Metadata], ice.Metadata],
     is_made: Callable[[ice.Metadata], bool],
 ) -> ice.Metadata:
-    """Commits a change that makes no snapshot: the new metadata.
+    """Commits a change that makes no snapshot; returns the new metadata.
 
     Args:
-        attempt: tries it for the newest metadata.
-        is_made: whether the newest metadata has what an attempt was to make. It is asked where the
-            catalog did not say whether one took effect, or failed in it.
+        attempt: tries the change on the newest metadata.
+        is_made: whether the newest metadata has the change. Called after an error, or if the
+            catalog did not say whether an attempt landed.
 
     Raises:
-        ConflictError: every attempt lost, or the table is no longer there.
-        Exception: of ``attempt``, unless it took effect.
+        ConflictError: every attempt lost, or the table was dropped.
+        Exception: of ``attempt``, unless it landed.
     """
     doubtful = False
     attempts = _Attempts()
@@ -156,7 +160,7 @@ def swapped(
             except ice.NoSuchTable:
                 raise _dropped(metadata) from None
             except NimbleError:
-                raise  # the change is not possible, and nothing was sent
+                raise  # the change is not possible; nothing was sent to the catalog
             except Exception as error:
                 with contextlib.suppress(Exception):
                     newest = reload()
@@ -172,22 +176,18 @@ def swapped(
                 return metadata
     finally:
         attempts.end()
-    head = metadata.head()
-    raise ConflictError(
-        f"{'.'.join(metadata.name)}: {attempts.lost} attempts lost to other commits",
-        kind="attempts",
-        base=None if head is None else head.id,
-    )
+    raise _lost(metadata, attempts.lost, None)
 
 
 class _Attempts:
-    """The attempts of one commit, so that none loses for ever.
+    """Counts and delays the attempts of one commit, so that no writer loses for ever.
 
-    Chance makes some lose much more often than others, and who takes longer for an attempt than
-    the others between two commits would always lose. So who has lost some gets a turn.
+    By chance some writers lose much more often than others. A writer whose attempts take longer
+    than the time between two commits of the others would always lose. So after some lost races a
+    writer gets exclusive access to the catalog.
 
     Attributes:
-        lost: how many of them other commits were before.
+        lost: number of attempts that lost.
     """
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class _Attempts:
         self._begun = time.monotonic()
 
     def again(self, metadata: ice.Metadata) -> None:
-        """Waits after an attempt that lost until it is time for the next one."""
+        """Counts a lost attempt, and waits before the next one."""
         self.end()
         took = time.monotonic() - self._begun
         self.lost += 1
@@ -208,15 +208,15 @@ class _Attempts:
         self._begun = time.monotonic()
 
     def end(self) -> None:
-        """Lets the others commit, where they were kept from it."""
+        """Releases the catalog's write lock, if it was taken."""
         self._turn.close()
 
 
 def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """The newest metadata after a lost attempt.
+    """Reads the newest metadata.
 
     Raises:
-        ConflictError: the table is no longer there.
+        ConflictError: the table was dropped or renamed.
     """
     try:
         return reload()
@@ -224,11 +224,22 @@ def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.
         raise _dropped(metadata) from None
 
 
+def _lost(metadata: ice.Metadata, count: int, winner: Snapshot | None) -> ConflictError:
+    base = metadata.head()
+    return ConflictError(
+        f"{'.'.join(metadata.name)}: {count} attempts lost to other commits",
+        kind="attempts",
+        base=None if base is None else base.id,
+        winner=None if winner is None else winner.id,
+    )
+
+
 def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> ConflictError:
     base, winner = (some.head(change.commit.branch) for some in (metadata, newest))
     return ConflictError(
-        f"{'.'.join(metadata.name)}: whether a commit took effect cannot be known, since the "
-        "snapshots expired that followed the one it was made for; look whether its rows are there",
+        f"{'.'.join(metadata.name)}: the outcome of a commit could not be determined, because the "
+        "snapshots that followed the one it was made for have expired; check whether its rows are "
+        "in the table",
         kind="unknown",
         base=None if base is None else base.id,
         winner=None if winner is None else winner.id,
@@ -243,13 +254,15 @@ def _dropped(metadata: ice.Metadata) -> ConflictError:
 def _give_up(
     change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 ) -> ice.Metadata | None:
-    """Removes what was written, unless the commit took effect or that cannot be known.
+    """Removes the files of a failed change; returns the newest metadata if it landed after all.
 
-    It cannot where the table is not found: it may have been renamed after the commit.
-
-    Returns:
-        The newest metadata, if the commit took effect.
+    If an attempt was made and the table is not found, the files are kept: the table may have been
+    renamed after the commit.
     """
+    if not change.commit.was_attempted:
+        change.commit.abandon(metadata)
+        change.discard()
+        return None
     with contextlib.suppress(Exception):
         newest = reload()
         if change.commit.has_landed(metadata, newest):

@@ -17,7 +17,13 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
-from nimblepy.table.base.model import BATCH_PREFIX, MAX_AGE, MIN_SNAPSHOTS, DataFormat
+from nimblepy.table.base.model import (
+    BATCH_PREFIX,
+    EXPIRE_ON_COMMIT,
+    MAX_AGE,
+    MIN_SNAPSHOTS,
+    DataFormat,
+)
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.writing.write import Target
 
@@ -74,6 +80,8 @@ def check_property(name: object, value: object) -> None:
         raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
     if name == ice.NAME_MAPPING:
         ice.check_name_mapping(value)
+    elif name == EXPIRE_ON_COMMIT and value not in ("true", "false"):
+        raise InvalidArgumentError(f"properties: {name}: expected 'true' or 'false', got {value!r}")
     elif name in _NUMBERS:
         try:
             right = int(value) >= _NUMBERS[name]

@@ -1,0 +1,304 @@
+"""The way of a change of rows into a table: plan, write, swap, and again after a lost race."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.io.log import logger
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.delete_files import (
+    Groups,
+    deletion_of,
+    same_positions,
+    write_delete_files,
+)
+from nimblepy.table.changing.row_change import Effect, RowChange
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.reachable import reachable_files
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.batches import (
+    Batch,
+    batch_is_done,
+    batch_record,
+    checked_batch,
+    staged_record,
+    were_staged,
+)
+from nimblepy.table.writing.commit import Change, Commit, reloaded, run
+from nimblepy.table.writing.settings import target_of
+from nimblepy.table.writing.write import discard
+
+_log = logger(__name__)
+
+
+class CountedChange(Change, Protocol):
+    """A change that counts its rows.
+
+    Attributes:
+        inserted, updated, deleted: number of rows, once it is planned.
+        files_removed: number of data files.
+    """
+
+    inserted: int
+    updated: int
+    deleted: int
+    files_removed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call that changes a table. Made by :func:`begin`.
+
+    Attributes:
+        what: the name of the method, for the log.
+        metadata: the newest metadata when the call began.
+        batch: (name, number) of what it adds once.
+        start: when it began, by :func:`time.perf_counter`.
+    """
+
+    table: TableAccess
+    what: str
+    metadata: ice.Metadata
+    batch: Batch | None
+    start: float
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the table has this or a later batch already."""
+        return self.batch is not None and batch_is_done(self.metadata, self.batch)
+
+    def commit(self, change: RowChange[Any]) -> Commit:
+        """Commits a change of rows; see :class:`RowCommit`."""
+        return self.run(RowCommit(self, change))
+
+    def run(self, change: CountedChange) -> Commit:
+        """Plans and commits a change for the newest snapshot, and moves the handle."""
+        try:
+            metadata = self.table.newest()  # again: to write files may have taken long
+        except BaseException:
+            change.discard()
+            raise
+        outcome = run(change, metadata, self.table.reload)
+        if outcome is None:
+            return self.nothing(reloaded(metadata, self.table.reload))
+        newest, retries = outcome
+        self.table.show_commit(newest)
+        done = Commit(
+            snapshot=change.commit.snapshot,
+            rows_inserted=change.inserted,
+            rows_updated=change.updated,
+            rows_deleted=change.deleted,
+            files_added=len(change.commit.added),
+            files_removed=change.files_removed,
+            bytes_written=sum(file.bytes for file in change.commit.added),
+            retries=retries,
+            seconds=time.perf_counter() - self.start,
+        )
+        _log.info(
+            "%s: %s: snapshot %s; rows: %d inserted, %d updated, %d deleted; files: %d added, "
+            "%d removed; %d retries, %.3f s",
+            self.table.name,
+            self.what,
+            done.snapshot,
+            done.rows_inserted,
+            done.rows_updated,
+            done.rows_deleted,
+            done.files_added,
+            done.files_removed,
+            done.retries,
+            done.seconds,
+        )
+        return done
+
+    def nothing(self, newest: ice.Metadata | None = None) -> Commit:
+        """The result of a call that changes nothing; moves the handle to the newest snapshot."""
+        metadata = self.metadata if newest is None else newest
+        self.table.show(metadata)
+        _log.info("%s: %s: nothing to change", self.table.name, self.what)
+        head = metadata.head()
+        return Commit(
+            snapshot=None if head is None else head.id, seconds=time.perf_counter() - self.start
+        )
+
+
+def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
+    """Begins a call that changes a table: reads the newest metadata.
+
+    Args:
+        batch: (name, number) of what the call adds once.
+    """
+    start = time.perf_counter()
+    named = None if batch is None else checked_batch(batch)
+    return Call(table, what, table.newest(), named, start)
+
+
+def summary_of(change: CountedChange) -> dict[str, str]:
+    """What the history says about a change."""
+    return {
+        "engine-name": "nimblepy",
+        "nimblepy.user": ice.who(),
+        "nimblepy.rows-inserted": str(change.inserted),
+        "nimblepy.rows-updated": str(change.updated),
+        "nimblepy.rows-deleted": str(change.deleted),
+    }
+
+
+@dataclass(eq=False)
+class RowCommit:
+    """A change of rows on its way to a commit. A :class:`CountedChange`.
+
+    Attributes:
+        rows_of: gives the newest rows of some metadata; by default ``call.table.rows``.
+        staged: files that the caller's workers wrote, which are added once. They are removed only
+            if the table does not name them.
+        properties: of the table, set with the commit.
+        replaces: the files of the new snapshot have the rows of all files before, so that no
+            manifest lists those as removed.
+    """
+
+    call: Call
+    change: RowChange[Any]
+    rows_of: Callable[[ice.Metadata], FileSet] | None = None
+    staged: Sequence[DataFile] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+
+    def __post_init__(self) -> None:
+        operation = self.change.operation
+        self.commit = ice.SnapshotCommit(operation or "append", forget=self.replaces)
+        self.commit.properties = dict(self.properties)
+        self.inserted = self.updated = self.deleted = self.files_removed = 0
+        self._effect = Effect()
+        self._deletes: list[DataFile] = []
+        self._positions: Groups = {}
+        self._planned: tuple[str, FileSet] | None = None
+
+    def rows(self, metadata: ice.Metadata) -> FileSet:
+        """The newest rows of some metadata, which are planned once."""
+        if self._planned is None or self._planned[0] != metadata.metadata_file:
+            rows = (self.rows_of or self.call.table.rows)(metadata)
+            self._planned = metadata.metadata_file, rows
+        return self._planned[1]
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        if self.call.batch is not None and batch_is_done(metadata, self.call.batch):
+            return True
+        if not self.staged:
+            return False
+        if were_staged(metadata, self.staged):
+            return True
+        return len(listed(self.rows(metadata), self.staged)) == len(self.staged)
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        """Finds old rows, writes new rows and delete files, and prepares the snapshot."""
+        rows, target = self.rows(metadata), target_of(metadata)
+        for rule in self.change.rules:
+            rule(metadata, rows)
+        try:
+            effect = self.change.effect(rows, target)
+        except InvalidArgumentError as error:
+            if self.call.metadata.schema_id == metadata.schema_id:
+                raise
+            raise ConflictError(
+                f"{'.'.join(metadata.name)}: the change no longer fits the table: {error}",
+                kind="schema",
+            ) from error
+        self._replace_effect(effect)
+        deletion = deletion_of(rows, effect.deleted)
+        if not same_positions(deletion.groups, self._positions):
+            self._remove(self._deletes)
+            self._deletes, self._positions = [], {}
+            self._deletes = write_delete_files(deletion.groups, target)
+            self._positions = deletion.groups
+        self.inserted, self.updated = effect.inserted, effect.updated
+        self.deleted = deletion.rows - effect.updated - effect.moved
+        self.files_removed = len(deletion.removed)
+        self.commit.added = [*effect.added, *self._deletes]
+        self.commit.removed = deletion.removed | deletion.useless
+        self.commit.repeated = deletion.repeated
+        if self.change.operation is None:
+            self.commit.operation = "overwrite" if deletion.rows else "append"
+        self.describe(metadata)
+        return bool(self.commit.added or self.commit.removed or self.call.batch)
+
+    def describe(self, metadata: ice.Metadata) -> None:
+        """Sets what the history says, and the table properties of the commit."""
+        self.commit.summary = summary_of(self)
+        if self.call.batch is not None:
+            record = batch_record(metadata, self.call.batch, self.commit.snapshot)
+            self.commit.summary |= record
+            self.commit.properties |= record
+        if self.staged:
+            self.commit.properties |= staged_record(metadata, self.staged, self.commit.snapshot)
+
+    def _replace_effect(self, effect: Effect) -> None:
+        """Removes new files of an earlier attempt that are not used again."""
+        used = {file.path for file in effect.added}
+        self._remove([file for file in self._effect.added if file.path not in used])
+        self._effect = effect
+
+    def discard(self) -> None:
+        self._remove(self._deletes)
+        if self.change.owns_files:
+            files = {file.path: file for file in self._effect.added}
+            files |= {file.path: file for file in self.change.writer.files}
+            self._remove(list(files.values()))
+
+    def _remove(self, files: Sequence[DataFile]) -> None:
+        if not files or self.commit.doubtful:
+            return
+        if self.staged:
+            discard_unnamed(files, self.call.table)
+        else:
+            discard(files)
+
+
+def discard_unnamed(files: Sequence[DataFile], table: TableAccess) -> None:
+    """Removes files of the caller's workers, except those that the table names.
+
+    If the table does not exist, all files are kept: it may have been renamed, and have them.
+    """
+    with contextlib.suppress(ConflictError, InvalidArgumentError):
+        newest = table.reload()
+        named = {path for part in reachable_files(newest) for path in part.to_pylist()}
+        discard([file for file in files if file.path not in named])
+
+
+def listed(rows: FileSet, files: Sequence[DataFile]) -> list[str]:
+    """The paths of those files that a snapshot lists."""
+    given = pa.array([file.path for file in files], pa.string())
+    if not len(given):
+        return []
+    # Without any files the paths have the type null.
+    is_listed = pc.is_in(given, value_set=rows.members.files.paths.cast(pa.string()))
+    paths: list[str] = given.filter(is_listed).to_pylist()
+    return paths
+
+
+@dataclass(frozen=True, eq=False)
+class FilesAreNew:
+    """A rule: files that others wrote are not part of the table yet.
+
+    Attributes:
+        what: the method that adds them, for the error.
+    """
+
+    files: Sequence[DataFile]
+    what: str
+
+    def __call__(self, metadata: ice.Metadata, rows: FileSet) -> None:
+        paths = listed(rows, self.files)
+        if paths:
+            rest = "" if len(paths) == len(self.files) else "; commit the other files without it"
+            raise InvalidArgumentError(
+                f"{self.what}: {paths[0]} is part of {rows.reading.name} already{rest}"
+            )

@@ -1,0 +1,179 @@
+"""The changes of a transaction as one change of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy.cached import cached_property
+from nimblepy.expr.filter import Filter
+from nimblepy.files.bounds import EncodedKeys
+from nimblepy.rows.rowset import RowNumbers
+from nimblepy.schema.columns import column_paths, resolve_column
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.names import Path, show_path
+from nimblepy.schema.types import SortKey
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.delete import RowsThatPass
+from nimblepy.table.changing.key_positions import KeyPositions, ascending, key_ids, numbers
+from nimblepy.table.changing.row_change import Effect, Rows, conflict
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.writing.write import Target
+
+
+class Replaced(NamedTuple):
+    """Rows to delete, and how many of them have a new row with the same key."""
+
+    rows: Rows
+    updated: int
+
+
+@dataclass(eq=False)
+class TouchedKeys:
+    """The keys of rows that a transaction writes or deletes.
+
+    Attributes:
+        touched: the keys.
+        files: its new rows, which are updates if there is an old row with their key.
+        base: the rows when it began.
+    """
+
+    touched: Sequence[pa.Table]
+    files: Sequence[DataFile]
+    base: FileSet
+
+    def find(self, rows: FileSet) -> Replaced:
+        """The rows that have one of the keys."""
+        is_own, positions = self._search
+        matches = positions.find(rows)
+        probes = [numbers(some) for some in matches.values()]
+        matched = np.unique(np.concatenate(probes)) if probes else np.empty(0, np.int64)
+        return Replaced(ascending(matches), int(is_own[matched].sum()))
+
+    @cached_property
+    def _search(self) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], KeyPositions]:
+        """Which of the unique keys are those of new rows, and the search for the keys."""
+        names, schema = list(self.base.reading.primary_key), self.base.schema
+        empty = pa.schema([schema.field(name) for name in names]).empty_table()
+        keys = pa.concat_tables([empty, *(table.cast(empty.schema) for table in self.touched)])
+        keys = keys.group_by(names).aggregate([]).select(names).combine_chunks()
+        reading = self.base.reading
+        own = [reading.child(file, keep=False).to_table(names) for file in self.files]
+        is_own = _among(keys, pa.concat_tables([empty, *own]))
+        return is_own, KeyPositions(key_ids(schema, names), lambda: iter([(0, keys)]))
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfKeys:
+    """Finds the rows to replace by their keys.
+
+    Attributes:
+        base: the rows when the transaction began.
+        deleted: rows of the base to delete. If another engine gave a key to several rows, a filter
+            may have deleted only some of them.
+        only_updates: each of them has a new row.
+    """
+
+    base: FileSet
+    keys: TouchedKeys
+    deleted: dict[int, RowNumbers]
+    only_updates: bool
+
+    def find(self, rows: FileSet) -> Replaced:
+        if rows is not self.base:
+            return self.keys.find(rows)
+        if self.only_updates:
+            updated = sum(map(len, self.deleted.values()))
+        else:
+            updated = self.keys.find(rows).updated
+        return Replaced(dict(self.deleted), updated)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfFilters:
+    """Finds the rows to delete in a table without a primary key."""
+
+    filters: Sequence[Filter]
+
+    def find(self, rows: FileSet) -> Replaced:
+        deleted: Rows = {}
+        for filter in self.filters:
+            for number, positions in RowsThatPass(filter).find(rows).items():
+                more = live_positions(rows, number, positions)
+                before = deleted.get(number)
+                deleted[number] = more if before is None else np.union1d(before, more)
+        return Replaced(deleted, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFiles:
+    """The files that a transaction has written."""
+
+    files: Sequence[DataFile]
+
+    def write(self, rows: FileSet, found: Replaced, target: Target) -> Effect:
+        count = sum(file.rows for file in self.files)
+        return Effect(
+            added=self.files,
+            deleted=found.rows,
+            inserted=count - found.updated,
+            updated=found.updated,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SameFilterColumns:
+    """A rule: the columns of filters have the same ids and types as when they were parsed."""
+
+    begun: ice.Metadata
+    filters: Sequence[Filter]
+
+    def __call__(self, metadata: ice.Metadata, rows: FileSet) -> None:
+        before = self.begun.schema()
+        for path in (path for filter in self.filters for path in filter.columns):
+            if not _same_column(before, rows.schema, path):
+                raise conflict(
+                    self.begun,
+                    metadata,
+                    f"the column {show_path(path)!r} of a transaction's filter was changed "
+                    "meanwhile",
+                    kind="schema",
+                )
+
+
+def live_positions(rows: FileSet, number: int, positions: RowNumbers | None) -> RowNumbers:
+    """Rows of a file; ``None`` stands for all live rows."""
+    if positions is not None:
+        return positions
+    everything, deleted = rows.child(number).all_rows(), rows.deleted(number)
+    return (everything if deleted is None else everything.minus(deleted)).rows
+
+
+def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
+    """Whether a path of one schema means the same column, of the same type, in another."""
+    if path not in column_paths(now) or field_id_at(now, path) != field_id_at(before, path):
+        return False
+    kind = resolve_column(now, path).type
+    # The metadata has the field ids of what is inside.
+    return bool(kind.equals(resolve_column(before, path).type, check_metadata=True))
+
+
+def _among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which keys are among others."""
+
+    def encoded(table: pa.Table) -> pa.Array:
+        batches = table.combine_chunks().to_batches()
+        order = [SortKey(name) for name in table.column_names]
+        found = EncodedKeys(batches[0], order).to_list() if batches else []
+        return pa.array(found, pa.large_binary())
+
+    found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(encoded(keys), encoded(others)).to_numpy(
+        zero_copy_only=False
+    )
+    return found

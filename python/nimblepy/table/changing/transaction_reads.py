@@ -1,0 +1,146 @@
+"""What a transaction has read, and the rule that nothing of it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import IndexUnavailableError
+from nimblepy.expr.filter import Filter
+from nimblepy.rows.request import Keys, Ordered, Request, Where
+from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.names import ColumnName
+from nimblepy.table import iceberg as ice
+from nimblepy.table.changing.row_change import conflict
+from nimblepy.table.reading.changed_rows import differences
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.plan import SnapshotPlan
+
+_BATCH_ROWS = 1 << 16
+# Number of keys that a ConflictError names.
+_SHOWN_KEYS = 10
+
+
+class Reads:
+    """What a transaction has read: a change of any of it is a conflict."""
+
+    def __init__(self) -> None:
+        self._keys: dict[tuple[tuple[ColumnName, ...], bool], list[Keys]] = {}
+        self._ordered: list[Ordered | Keys] = []
+        self._filters: list[Filter] = []
+        self._everything = False
+
+    def add(self, request: Request) -> None:
+        if isinstance(request, Where):
+            if request.filter is None:
+                self._everything = True
+            elif not request.filter.matches_nothing:
+                self._filters.append(request.filter)
+        elif isinstance(request, Keys) and request.between is None:
+            self._keys.setdefault((request.names, request.null_equals), []).append(request)
+        else:
+            self._ordered.append(request)
+
+    def add_everything(self) -> None:
+        self._everything = True
+
+    def __bool__(self) -> bool:
+        return bool(self._keys or self._ordered or self._filters or self._everything)
+
+    def changed(self, gone: FileSet, come: FileSet) -> pa.Table | None:
+        """The rows that it read among removed and added ones; ``None`` if these are the same."""
+        for request in self._requests():
+            before, after = _answer(gone, request), _answer(come, request)
+            if not _same_rows(before, after):
+                return pa.concat_tables([before, after])
+        return None
+
+    def _requests(self) -> Iterator[Request]:
+        nothing = RowSet.of_range(0, 0)
+        if self._everything:
+            yield Where(None, nothing)
+            return
+        for (names, null_equals), requests in self._keys.items():
+            parts = [
+                request if request.usable is None else request.take(np.flatnonzero(request.usable))
+                for request in requests
+            ]
+            columns = zip(*(part.values for part in parts), strict=True)
+            values = tuple(pa.concat_arrays(arrays) for arrays in columns)
+            yield Keys(names, values, None, null_equals)
+        yield from self._ordered
+        for filter in self._filters:
+            yield Where(filter, nothing)
+
+
+def _answer(rows: FileSet, request: Request) -> pa.Table:
+    if not rows.num_files:
+        return rows.schema.empty_table()
+    if isinstance(request, Where):
+        where = Where(request.filter, rows.all_rows())
+        batches = rows.scan_batches(where, None, batch_rows=_BATCH_ROWS, threads=0)
+        return pa.Table.from_batches(batches, rows.schema)
+    return rows.read(rows.find(request), None)
+
+
+def _same_rows(one: pa.Table, other: pa.Table) -> bool:
+    """Whether two tables have the same rows, in any order."""
+    if one.num_rows != other.num_rows:
+        return False
+    return sorted(map(repr, one.to_pylist())) == sorted(map(repr, other.to_pylist()))
+
+
+@dataclass(frozen=True, eq=False)
+class ReadsAreSame:
+    """A rule: other commits did not change what a transaction has read.
+
+    Attributes:
+        begun: the metadata when the transaction began.
+        base: the rows that it read.
+    """
+
+    begun: ice.Metadata
+    base: FileSet
+    reads: Reads
+
+    def __call__(self, metadata: ice.Metadata, rows: FileSet) -> None:
+        base, winner = self.begun.head(), metadata.head()
+        if (base and base.id) == (winner and winner.id):
+            return
+        plan = SnapshotPlan(metadata, winner, self.begun.schema_id)
+        removed, added = differences(self.base, FileSet(self.base.reading, plan))
+        widened = metadata.widened_since(self.begun.schema_id) if added.num_files else []
+        if widened and self.reads:
+            # The new rows may have values that the columns could not hold when they were read.
+            why = (
+                f"the column {widened[0]!r} was widened, and rows were written, since a "
+                "transaction read rows; begin it again"
+            )
+            raise conflict(self.begun, metadata, why, kind="schema")
+        try:
+            changed = self.reads.changed(removed, added)
+        except (FileNotFoundError, IndexUnavailableError) as error:
+            why = f"what a transaction read cannot be read again: {error}"
+            raise conflict(self.begun, metadata, why, kind="files") from error
+        if changed is None:
+            return
+        primary = list(self.base.reading.primary_key)
+        shown = changed.select(primary).slice(0, _SHOWN_KEYS).to_pylist() if primary else []
+        # A replaced row occurs twice, with its old and its new values.
+        keys = list(
+            dict.fromkeys(
+                tuple(row.values()) if len(primary) > 1 else row[primary[0]] for row in shown
+            )
+        )
+        example = f", among them that of the key {keys[0]!r}" if keys else ""
+        raise conflict(
+            self.begun,
+            metadata,
+            f"rows that a transaction read were changed{example}",
+            kind="keys",
+            files=added.members.files.paths.to_pylist() if added.num_files else (),
+            keys=keys,
+        )

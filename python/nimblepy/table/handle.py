@@ -1,0 +1,350 @@
+"""Where a handle on a table is, and how it moves to newer snapshots."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from nimblepy.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    NimbleError,
+    UnsupportedVersionError,
+)
+from nimblepy.files.versions import Position, VersionedRows
+from nimblepy.schema.field_ids import without_field_ids
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import Snapshot
+from nimblepy.table.base.places import exist
+from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
+from nimblepy.table.reading.members import Reading
+from nimblepy.table.reading.plan import SnapshotPlan
+from nimblepy.table.upkeep.maintain import expire_by_default
+from nimblepy.table.writing.commit import reloaded
+from nimblepy.table.writing.settings import declared_indexes
+
+
+class Tables(Protocol):
+    """What a table asks of its catalog."""
+
+    def load(self, parts: tuple[str, ...]) -> ice.Metadata:
+        """The newest metadata of a table."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TablePosition(Position[FileSet]):
+    """What a handle shows, all of it at one time.
+
+    Attributes:
+        metadata: the version of the table that has the snapshot and the schema.
+        snapshot: the one that is read; ``None`` before the first.
+        schema_id: of the columns.
+        newest: the newest version that the handle knows, for tags, branches and the history. It is
+            newer than ``metadata`` if this handle made a tag after others changed the table.
+    """
+
+    metadata: ice.Metadata
+    snapshot: Snapshot | None
+    schema_id: int
+    newest: ice.Metadata
+
+    def shows(self, metadata: ice.Metadata) -> bool:
+        """Whether these are the newest rows and columns of some metadata."""
+        # Ids, because a snapshot changes when its parent expires.
+        return (id_of(self.snapshot), self.schema_id, _form_of(self.metadata)) == (
+            id_of(metadata.head()),
+            metadata.schema_id,
+            _form_of(metadata),
+        )
+
+
+def id_of(snapshot: Snapshot | None) -> int | None:
+    return None if snapshot is None else snapshot.id
+
+
+def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
+    """What decides, besides the schema, how files are read and new ones are written."""
+    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
+
+
+class TableHandle(VersionedRows[FileSet]):
+    """A handle at one snapshot of a table, which :class:`TableState` moves."""
+
+    def __init__(
+        self,
+        catalog: Tables,
+        metadata: ice.Metadata,
+        *,
+        at: tuple[Snapshot | None, int] | None = None,
+        pinned: str | None = None,
+    ) -> None:
+        """A handle on the newest snapshot, or on an older one.
+
+        Args:
+            at: the older snapshot and the id of the schema that it is read with.
+            pinned: what the handle was opened at. It is read-only then.
+        """
+        self.catalog = catalog
+        self._closed = False
+        self._pinned = pinned
+        self._readings: dict[Any, Reading] = {}
+        self._specs = Specs(metadata)
+        snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
+        # The schema of the files, and the same without field ids.
+        self._shown_schema: tuple[pa.Schema | None, pa.Schema] = None, pa.schema([])
+        super().__init__(self._position_at(metadata, snapshot, schema_id))
+
+    @property
+    def current(self) -> FileSet:
+        self._check_open()
+        return super().current
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types. Field ids are in :attr:`iceberg`, not here."""
+        before, shown = self._shown_schema
+        schema = super().schema
+        if schema is not before:
+            shown = without_field_ids(schema)
+            self._shown_schema = schema, shown
+        return shown
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InvalidArgumentError(f"this table is closed: {'.'.join(self._metadata.name)}")
+
+    def _position_at(
+        self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
+    ) -> TablePosition:
+        reload = partial(self.catalog.load, metadata.name)  # no reference to `self`
+        plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
+        rows = FileSet(self._reading(metadata, schema_id), plan)
+        return TablePosition(rows, metadata, snapshot, schema_id, metadata)
+
+    @property
+    def _at(self) -> TablePosition:
+        """Where this handle is. Take two facts of it from the same position."""
+        return self.position  # type: ignore[return-value]
+
+    @property
+    def _metadata(self) -> ice.Metadata:
+        return self._at.metadata
+
+    @property
+    def _snapshot(self) -> Snapshot | None:
+        return self._at.snapshot
+
+    def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
+        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
+        self._specs.learn(metadata)
+        reading = self._readings.get(key)
+        if reading is None:
+            reading = self._readings[key] = reading_of(metadata, schema_id, self._specs)
+            reading.open_files.holders.add(self)
+        reading.indexes = declared_indexes(metadata, schema_id)
+        return reading
+
+    def close(self) -> None:
+        """Closes its files. Results that were returned remain valid.
+
+        Methods that read or change the table, and ``refresh()``, raise an error from then on. What
+        the handle knows is still available: name, snapshot, history, properties, tags.
+        """
+        self._closed = True
+        for reading in self._readings.values():
+            reading.close()
+        self.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        at = self._at
+        name, uuid, snapshot = at.metadata.name, at.metadata.uuid, id_of(at.snapshot)
+        found = (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
+        return _reopen, (type(self), *found)
+
+
+def _reopen(
+    kind: type[TableHandle],
+    catalog: Tables,
+    name: tuple[str, ...],
+    uuid: str,
+    snapshot: int | None,
+    schema_id: int,
+    pinned: str | None,
+) -> TableHandle:
+    """A handle at the same snapshot with the same columns, as long as it has not expired."""
+    metadata = catalog.load(name)
+    if metadata.uuid != uuid:
+        raise ConflictError(
+            f"{'.'.join(name)}: it was dropped or renamed, and another made of its name",
+            kind="table",
+        )
+    past = None if snapshot is None else metadata.snapshot(snapshot)
+    if snapshot is not None and past is None:
+        raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
+    return kind(catalog, metadata, at=(past, schema_id), pinned=pinned)
+
+
+class TableState:
+    """The newest state of a table, for changes that are made through a handle.
+
+    A :class:`nimblepy.table.writing.access.TableAccess`, made for each call.
+    """
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+
+    @property
+    def name(self) -> str:
+        return ".".join(self._handle._metadata.name)
+
+    @property
+    def location(self) -> str:
+        return self._handle._metadata.location
+
+    @property
+    def shown(self) -> TablePosition:
+        """Where the handle is, even if it is closed."""
+        return self._handle._at
+
+    @property
+    def position(self) -> TablePosition:
+        """Where the handle is. Raises InvalidArgumentError if it is closed."""
+        self._handle._check_open()
+        return self._handle._at
+
+    @property
+    def pinned(self) -> str | None:
+        """The snapshot, tag or branch that the handle was opened at."""
+        return self._handle._pinned
+
+    @property
+    def is_closed(self) -> bool:
+        return self._handle._closed
+
+    def newest(self) -> ice.Metadata:
+        """Reads the newest metadata, to be changed.
+
+        Raises:
+            InvalidArgumentError: the handle is read-only or closed.
+            ConflictError: the table was dropped or renamed.
+            UnsupportedVersionError: nimblepy does not write this version of Iceberg's format.
+        """
+        handle = self._handle
+        handle._check_open()
+        if handle._pinned:
+            raise InvalidArgumentError(
+                f"{self.name} was opened at {handle._pinned}, and is read only; "
+                f"catalog.table({self.name!r}) gives the table itself"
+            )
+        metadata = reloaded(handle._metadata, self.reload)
+        if metadata.format_version != 2:
+            raise UnsupportedVersionError(
+                f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
+                "writes version 2"
+            )
+        return metadata
+
+    def reload(self) -> ice.Metadata:
+        """Reads the newest metadata."""
+        handle = self._handle
+        handle._check_open()
+        newest = handle.catalog.load(handle._metadata.name)
+        if newest.uuid != handle._metadata.uuid:
+            raise ConflictError(
+                f"{self.name}: it was dropped or renamed, and another made of its name",
+                kind="table",
+            )
+        return newest
+
+    def rows(self, metadata: ice.Metadata) -> FileSet:
+        """The rows of the newest snapshot, with the newest schema."""
+        plan = SnapshotPlan(metadata, metadata.head(), metadata.schema_id)
+        return FileSet(self.reading(metadata), plan)
+
+    def reading(self, metadata: ice.Metadata) -> Reading:
+        return self._handle._reading(metadata, metadata.schema_id)
+
+    # ------------------------------------------------------------------ moves of the handle
+
+    def refresh(self) -> None:
+        """Moves the handle to the newest snapshot and schema."""
+        if self.pinned:
+            raise InvalidArgumentError(f"{self.name} was opened at {self.pinned}, and stays there")
+        newest = self.reload()
+        if newest.metadata_file != self.shown.metadata.metadata_file:
+            self.show(newest)
+            self.close_removed_files()
+        elif not self.shown.shows(newest):  # an unpickled handle
+            self.show(newest)
+
+    def show(self, newest: ice.Metadata) -> None:
+        """Moves the handle to the newest snapshot and schema of some metadata.
+
+        If another thread has moved it further meanwhile, it stays there.
+        """
+        handle = self._handle
+        left: list[TablePosition] = []
+
+        def following(at: TablePosition) -> TablePosition:
+            if at.metadata.is_newer_than(newest):
+                return at
+            if at.shows(newest):  # keep what is planned and open
+                self.reading(newest)
+                at.rows.plan.learn(newest)
+                moved = replace(at, metadata=newest, snapshot=newest.head())
+            else:
+                moved = handle._position_at(newest, newest.head(), newest.schema_id)
+                left.append(at)
+            return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
+
+        handle.move(following)
+        for at in left:
+            at.rows.plan.is_past = True
+        if left:
+            self._close_old_readings()
+            # The handle has moved; if metadata cannot be read, the next move tries again.
+            with contextlib.suppress(OSError, NimbleError):
+                handle.current.close_left_files()
+
+    def show_commit(self, metadata: ice.Metadata) -> None:
+        """Expires old snapshots if the table has too many, and moves the handle."""
+        newest = expire_by_default(metadata, self.reload)
+        self.show(newest)
+        if newest is not metadata:
+            self.close_removed_files()
+
+    def learn(self, newest: ice.Metadata) -> None:
+        """Moves the handle to metadata in which it changed neither rows nor columns.
+
+        If another writer changed these, the handle keeps showing its rows and columns.
+        """
+
+        def following(at: TablePosition) -> TablePosition:
+            if at.newest.is_newer_than(newest):
+                return at
+            if at.shows(newest):
+                at.rows.plan.learn(newest)
+                at = replace(at, metadata=newest, snapshot=newest.head())
+            return replace(at, newest=newest)
+
+        self._handle.move(following)
+
+    def _close_old_readings(self) -> None:
+        """Closes files that are read with columns that the handle no longer shows.
+
+        Files that left the table are closed when the files of the new snapshot are planned.
+        """
+        handle = self._handle
+        reading = handle._at.rows.reading
+        for key, other in list(handle._readings.items()):
+            if other is not reading:
+                handle._readings.pop(key, None)
+                other.close_unless(lambda paths: [False] * len(paths))
+
+    def close_removed_files(self) -> None:
+        """Closes files that were removed, so that the system frees their space."""
+        self._handle._at.rows.reading.close_unless(exist)

@@ -1,0 +1,204 @@
+"""Tags, branches and the history of a table."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.io.log import logger
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import Snapshot
+from nimblepy.table.handle import TableState, id_of
+from nimblepy.table.upkeep.maintain import instant_ms
+from nimblepy.table.writing.commit import swapped
+
+_log = logger(__name__)
+
+
+def refer(table: TableState, name: str, kind: Literal["tag", "branch"], snapshot: int) -> None:
+    """Makes a tag or branch.
+
+    Raises:
+        InvalidArgumentError: the name is taken, or there is no such snapshot.
+    """
+
+    def change(metadata: ice.Metadata) -> ice.Metadata:
+        taken = metadata.references.get(name)
+        if taken is not None:
+            raise InvalidArgumentError(
+                f"{table.name} has a {taken.kind} {name!r} already, at {taken.snapshot}"
+            )
+        return ice.set_reference(metadata, name, known(metadata, snapshot).id, kind, None)
+
+    def is_made(metadata: ice.Metadata) -> bool:
+        reference = metadata.references.get(name)
+        return reference is not None and (reference.kind, reference.snapshot) == (kind, snapshot)
+
+    table.learn(swapped(table.newest(), table.reload, change, is_made))
+    _log.info("%s: %s %r names snapshot %s", table.name, kind, name, snapshot)
+
+
+def drop_reference(table: TableState, name: str) -> None:
+    """Removes a tag or branch; its snapshot may expire then."""
+
+    def change(metadata: ice.Metadata) -> ice.Metadata:
+        reference = metadata.references.get(name)
+        if name == ice.MAIN:
+            raise InvalidArgumentError(
+                f"{table.name}: {name!r} cannot be dropped: it is the table itself"
+            )
+        if reference is None:
+            raise InvalidArgumentError(f"{table.name} has no tag or branch {name!r} to drop")
+        return ice.remove_reference(metadata, name, reference.snapshot)
+
+    def is_made(metadata: ice.Metadata) -> bool:
+        return name not in metadata.references
+
+    table.learn(swapped(table.newest(), table.reload, change, is_made))
+    _log.info("%s: tag or branch %r dropped", table.name, name)
+
+
+def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
+    """Makes an earlier snapshot the newest again.
+
+    Args:
+        shown: the snapshot that the handle shows, which must be the newest.
+    """
+    metadata = table.newest()
+    snapshot = known(metadata, snapshot).id
+
+    def change(newest: ice.Metadata) -> ice.Metadata:
+        winner = newest.head()
+        if winner is None or winner.id != shown:
+            newer = "none" if winner is None else winner.id
+            raise ConflictError(
+                f"{table.name}: the newest snapshot is {newer}, and this handle shows "
+                f"{'none' if shown is None else shown}; refresh() shows the newest",
+                kind="reference",
+                base=shown,
+                winner=id_of(winner),
+            )
+        known(newest, snapshot)
+        return ice.set_reference(newest, ice.MAIN, snapshot, "branch", shown)
+
+    def is_made(newest: ice.Metadata) -> bool:
+        return id_of(newest.head()) == snapshot
+
+    table.show(swapped(metadata, table.reload, change, is_made))
+    _log.info("%s: rollback: from snapshot %s to %s", table.name, shown, snapshot)
+
+
+def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
+    """The snapshot that ``Table.at(kind=value)`` means.
+
+    Raises:
+        InvalidArgumentError: there is no such snapshot, or it has expired.
+    """
+    name = ".".join(metadata.name)
+    if kind == "snapshot":
+        return known(metadata, value)
+    if kind == "time":
+        snapshot = metadata.snapshot_at(instant_ms(value, "at(time=)"))
+        if snapshot is None:
+            raise InvalidArgumentError(f"{name} had no rows yet at {value}, or they expired")
+        return snapshot
+    reference = metadata.references.get(value)
+    if reference is None or reference.kind != kind:
+        there = [name for name, ref in metadata.references.items() if ref.kind == kind]
+        raise InvalidArgumentError(
+            f"{name} has no {kind} {value!r}; it has {', '.join(sorted(there)) or 'none'}"
+        )
+    return known(metadata, reference.snapshot)
+
+
+def known(metadata: ice.Metadata, number: Any) -> Snapshot:
+    """The snapshot with an id.
+
+    Raises:
+        InvalidArgumentError: there is none.
+    """
+    name = ".".join(metadata.name)
+    snapshot = metadata.snapshot(int(number)) if isinstance(number, Integral) else None
+    if isinstance(number, str) and number in metadata.references:
+        raise InvalidArgumentError(
+            f"{name}: expected the id of a snapshot, got the name {number!r}, which "
+            f"stands for {metadata.references[number].snapshot}"
+        )
+    if snapshot is None:
+        raise InvalidArgumentError(
+            f"snapshot {number!r} not found in {name} (expired or never existed); see "
+            "table.snapshots()"
+        )
+    return snapshot
+
+
+_HISTORY = pa.schema(
+    [
+        pa.field("snapshot_id", pa.int64(), nullable=False),
+        pa.field("parent_id", pa.int64()),
+        pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("user", pa.string()),
+        pa.field("rows_inserted", pa.int64()),
+        pa.field("rows_updated", pa.int64()),
+        pa.field("rows_deleted", pa.int64()),
+        pa.field("files_added", pa.int64()),
+        pa.field("files_removed", pa.int64()),
+        pa.field("bytes_written", pa.int64()),
+    ]
+)
+# Makes pandas use nullable integers. It would convert ids to floats, which lose digits.
+_HISTORY = _HISTORY.with_metadata(
+    {
+        "pandas": json.dumps(
+            {
+                "index_columns": [],
+                "column_indexes": [],
+                "columns": [
+                    {
+                        "name": item.name,
+                        "field_name": item.name,
+                        "pandas_type": "int64",
+                        "numpy_type": "Int64",
+                        "metadata": None,
+                    }
+                    for item in _HISTORY
+                    if pa.types.is_int64(item.type)
+                ],
+            }
+        )
+    }
+)
+
+
+def history(snapshots: Sequence[Snapshot]) -> pa.Table:
+    """Snapshots as ``Table.snapshots()`` shows them."""
+    return pa.Table.from_pylist([_history_row(item) for item in snapshots], schema=_HISTORY)
+
+
+def _history_row(snapshot: Snapshot) -> dict[str, Any]:
+    summary = snapshot.summary
+
+    def number(*names: str) -> int | None:
+        counts = [count for name in names if (count := snapshot.figure(name)) is not None]
+        return sum(counts) if counts else None
+
+    return {
+        "snapshot_id": snapshot.id,
+        "parent_id": snapshot.parent,
+        "timestamp": datetime.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, datetime.UTC),
+        "operation": snapshot.operation,
+        "user": summary.get("nimblepy.user"),
+        "rows_inserted": number("nimblepy.rows-inserted"),
+        "rows_updated": number("nimblepy.rows-updated"),
+        "rows_deleted": number("nimblepy.rows-deleted"),
+        "files_added": number("added-data-files", "added-delete-files") or 0,
+        "files_removed": number("deleted-data-files", "removed-delete-files") or 0,
+        "bytes_written": number("added-files-size") or 0,
+    }
