@@ -276,8 +276,8 @@ def test_negative_numbers_are_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["lookup", "x\ny,1"], "around those with commas, quotes or line breaks"),
-        (["lookup", '"x,1'], "around those with commas, quotes or line breaks"),
+        (["lookup", "x\ny,1"], "around values with commas, quotes or line breaks"),
+        (["lookup", '"x,1'], "around values with commas, quotes or line breaks"),
         (["lookup", ""], "has no value; the key is a, b"),
         (["range", "--prefix", ""], "has no value; the key is a, b"),
         (["range", "--lower", ""], "has no value; the key is a, b"),
@@ -417,7 +417,7 @@ def test_advice_as_json_and_for_people(tmp_path: Path) -> None:
         assert advice["size_bytes"] > 50_000
     shown = run("advise", path, "--filter", "w = 'w 7'", "--filter", "k > 3").stdout
     assert "hash (w)" in shown
-    check_one_line(run("advise", path), "nothing to advise on")
+    check_one_line(run("advise", path), "no queries: pass --filter")
     check_one_line(run("advise", path, "--filter", "z = 3"), "z")
 
 

@@ -90,7 +90,7 @@ def test_expire_and_orphans(place: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ls", "nowhere"], "no catalog of tables"),
+        (["ls", "nowhere"], "not a catalog of tables"),
         (["show", "nowhere"], "expected CATALOG#NAMESPACE.NAME"),
         (["expire", "{place}", "--older-than", "soon"], "as in 3d"),
         (["expire", "{place}", "--older-than", "99999999999999d"], "before the year 1"),
@@ -153,7 +153,7 @@ def test_convert_takes_a_table(place: str, tmp_path: Path) -> None:
         assert file.get(3) == {"id": 3, "g": "b"}
         assert file.get(4) is None
     for wrong, message in (
-        ((place, target, "--overwrite", "--format", "csv"), "--format is that of files"),
+        ((place, target, "--overwrite", "--format", "csv"), "--format is for files"),
         ((place.partition("#")[0], target, "--overwrite"), "expected CATALOG#NAMESPACE.NAME"),
         ((place + "x", target, "--overwrite"), "there is no table"),
         ((target, place), "is a table"),
@@ -261,7 +261,7 @@ def test_partitions_are_readable(
 
 def test_a_catalog_that_is_not_there(tmp_path: Path) -> None:
     result = run("table", "ls", tmp_path / "nolake")
-    assert "there is no such directory" in " ".join(result.stderr.split())
+    assert "the directory does not exist" in " ".join(result.stderr.split())
     (tmp_path / "empty").mkdir()
     result = run("table", "ls", tmp_path / "empty")
-    assert "no catalog of tables is in this directory" in " ".join(result.stderr.split())
+    assert "not a catalog of tables" in " ".join(result.stderr.split())

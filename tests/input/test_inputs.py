@@ -361,7 +361,7 @@ def test_rows_as_dicts_keep_every_name(tmp_path: Path) -> None:
     late = ({"a": i} if i < 131_072 else {"a": i, "b": 1} for i in range(131_073))
     with pytest.raises(nb.InvalidArgumentError, match="a row has 'b'"):
         nb.write(late, tmp_path / "late.nimble")
-    with pytest.raises(nb.InvalidArgumentError, match="one is a int"):
+    with pytest.raises(nb.InvalidArgumentError, match="one row is a int"):
         nb.write([{"a": 1}, 5], tmp_path / "wrong.nimble")
 
 
@@ -413,9 +413,9 @@ def test_the_index_of_a_frame_is_columns_where_it_has_names(
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
         (pd.DataFrame({"a": [1, [2]]}), "Conversion failed for column a"),
         ([{"a": 1}, {"a": "x"}], "rows as dicts"),
-        ({"a": [1, "x"]}, "no table"),
+        ({"a": [1, "x"]}, "cannot be converted to a table"),
         (iter([pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1, "x"]})]), "column a"),
-        (np.array([(1, 2.0)], dtype=[("a", "i8"), ("b", "f8")]), "structured array"),
+        (np.array([(1, 2.0)], dtype=[("a", "i8"), ("b", "f8")]), "structured numpy array"),
     ],
     ids=range(8),
 )

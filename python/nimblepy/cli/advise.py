@@ -1,4 +1,4 @@
-"""The command that says which indexes would pay."""
+"""The command that advises which indexes to add."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run_advise(
     *,
     as_json: bool,
 ) -> None:
-    """Advises on filters, lookups and a log together."""
+    """Advises on indexes for filters, lookups and a log."""
     if not filters and not lookups and log is None:
-        raise nb.InvalidArgumentError("nothing to advise on: pass --filter, --on or --log")
+        raise nb.InvalidArgumentError("no queries: pass --filter, --on or --log")
     names = None if columns is None else split_names(columns)
     workload: list[Any] = [
         {"filter": text, "params": _used(text, params), "columns": names} for text in filters
@@ -38,37 +38,35 @@ def run_advise(
     if log is not None:
         workload += read_log(log)
     with open_rows(path) as rows:
-        found = nb.advise_indexes(rows, workload)
+        advice = nb.advise_indexes(rows, workload)
     if as_json:
-        print_json([{k: v for k, v in asdict(advice).items() if k != "index"} for advice in found])
+        print_json([{k: v for k, v in asdict(item).items() if k != "index"} for item in advice])
     else:
-        Console().print(_table(found))
+        Console().print(_table(advice))
 
 
 def _used(text: str, params: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Of the parameters of all filters those of one."""
-    found = {name: value for name, value in (params or {}).items() if f"${name}" in text}
-    return found or None
+    """The parameters that one filter uses."""
+    used = {name: value for name, value in (params or {}).items() if f"${name}" in text}
+    return used or None
 
 
-def _table(found: Sequence[nb.IndexAdvice]) -> Table:
+def _table(advice: Sequence[nb.IndexAdvice]) -> Table:
     table = Table(header_style="bold")
     table.add_column("do")
     table.add_column("index")
     for heading in ("size", "questions", "reads", "bytes"):
         table.add_column(heading, justify="right")
     table.add_column("why")
-    for advice in found:
+    for item in advice:
         cells = (
-            "-" if advice.action == "none" else advice.action,
-            f"{advice.kind} ({', '.join(advice.columns)})".strip(),
-            format_bytes(advice.size_bytes) if advice.size_bytes else "",
-            f"{advice.times:,}",
-            _change(f"{advice.reads_before:,.0f}", f"{advice.reads_after:,.0f}"),
-            _change(
-                format_bytes(round(advice.bytes_before)), format_bytes(round(advice.bytes_after))
-            ),
-            advice.why,
+            "-" if item.action == "none" else item.action,
+            f"{item.kind} ({', '.join(item.columns)})".strip(),
+            format_bytes(item.size_bytes) if item.size_bytes else "",
+            f"{item.times:,}",
+            _change(f"{item.reads_before:,.0f}", f"{item.reads_after:,.0f}"),
+            _change(format_bytes(round(item.bytes_before)), format_bytes(round(item.bytes_after))),
+            item.why,
         )
         # Text, not str: rich would read [brackets] in names as markup.
         table.add_row(*(Text(cell) for cell in cells))

@@ -1,4 +1,4 @@
-"""The command ``diff``: rows that two files, directories or tables do not share, by their key."""
+"""The command ``diff``: compares the rows of two files, directories or tables by key."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ROWS = 1 << 16
 def run_diff(
     old: str, new: str, on: str | None, columns: str | None, limit: int | None, output: OutputFormat
 ) -> bool:
-    """Prints the rows that differ and how many these are; whether there are any.
+    """Prints the rows that differ and their number. Returns whether there are any.
 
-    Cost: both are scanned, and each is looked up by the keys of the other.
+    Cost: scans both sources, and looks up the keys of each in the other.
     """
     with open_rows(old) as before, open_rows(new) as after:
         keys = _key(before, on)
@@ -39,7 +39,7 @@ def run_diff(
         most = TABLE_ROWS if limit is None and output == "table" else limit
         shown = _first(comparison.changes(), most)
         if output == "table":
-            batches = list(shown)  # with it all have been counted
+            batches = list(shown)  # after the loop, all rows are counted
             if batches:
                 print_rows(batches, comparison.schema, output)
         else:
@@ -58,18 +58,20 @@ def _key(rows: Joinable, on: str | None) -> list[str]:
     if on is not None:
         return split_names(on)
     if not rows.cluster_by:
-        raise InvalidArgumentError("diff: the first has no cluster key; pass --on with a key")
+        raise InvalidArgumentError(
+            "diff: the first source has no cluster key; pass --on with a key"
+        )
     return [output_name(key.column) for key in rows.cluster_by]
 
 
 def _shared(
     before: Joinable, after: Joinable, columns: list[str] | None, keys: Sequence[str]
 ) -> list[str]:
-    """Columns to compare, those of the key first. What columns themselves differ in is told."""
+    """Columns to compare, key columns first. Prints the columns that only one source has."""
     was, now = before.schema, after.schema
     for name in [*keys, *(columns or ())]:
         if name not in was.names or name not in now.names:
-            raise InvalidArgumentError(f"diff: both need a column {name!r}")
+            raise InvalidArgumentError(f"diff: column {name!r} must be in both sources")
     for name in dict.fromkeys([*was.names, *now.names]):
         if name not in now.names:
             typer.echo(f"column {name!r} was removed", err=True)
@@ -83,7 +85,7 @@ def _shared(
 
 
 class _Comparison:
-    """The rows of two sources that differ, and how many these are."""
+    """The rows of two sources that differ, and their number."""
 
     def __init__(
         self, before: Joinable, after: Joinable, keys: Sequence[str], names: Sequence[str]
@@ -99,7 +101,7 @@ class _Comparison:
         self.schema = pa.schema(fields)
 
     def changes(self) -> Iterator[pa.RecordBatch]:
-        """Rows that were removed or changed in the order of the first, then those that are new."""
+        """Yields removed and changed rows in the order of the first source, then new rows."""
         probe = "_" + max(self._names, key=len)
         for batch in self._before.scan(self._names, batch_rows=_ROWS):
             old = pa.Table.from_batches([batch])
@@ -112,8 +114,8 @@ class _Comparison:
             )
             at = new.column(0).to_numpy()
             self._refuse_twice(old, np.bincount(at, minlength=len(batch)))
-            gone = np.setdiff1d(np.arange(len(batch)), at)
-            yield from self._labelled("removed", _taken(old, gone))
+            removed = np.setdiff1d(np.arange(len(batch)), at)
+            yield from self._labelled("removed", _taken(old, removed))
             old, new = _taken(old, at), new.drop_columns([probe])
             differ = np.zeros(len(at), dtype=np.bool_)
             for name in self._names[len(self._keys) :]:
@@ -122,9 +124,11 @@ class _Comparison:
             yield from self._pairs(_taken(old, rows), _taken(new, rows))
         for batch in self._after.scan(self._names, batch_rows=_ROWS):
             new = pa.Table.from_batches([batch])
-            known = self._before.count(new.select(self._keys), on=self._keys, null_equals=True)
-            self._refuse_twice(new, known.to_numpy())
-            added = np.flatnonzero(known.to_numpy() == 0)
+            counts_before = self._before.count(
+                new.select(self._keys), on=self._keys, null_equals=True
+            )
+            self._refuse_twice(new, counts_before.to_numpy())
+            added = np.flatnonzero(counts_before.to_numpy() == 0)
             yield from self._labelled("added", _taken(new, added))
 
     def _refuse_twice(self, rows: pa.Table, counts: Counts) -> None:
@@ -155,14 +159,14 @@ class _Comparison:
 
 
 def _taken(rows: pa.Table, at: np.ndarray[Any, Any]) -> pa.Table:
-    """Rows at positions, of every type."""
+    """The rows at some positions, for all types."""
     positions = pa.array(at)
     columns = [gather_array(column.combine_chunks(), positions) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
-    """Rows whose values differ; null and NaN are the same as themselves."""
+    """Rows whose values differ; null and NaN equal themselves."""
     if old.equals(new):
         return np.zeros(len(old), dtype=np.bool_)
     if old.type == new.type and family(old.type) != "none":
@@ -178,7 +182,7 @@ def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
 
 
 def _first(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
-    """The first rows; the others are counted only."""
+    """The first rows to print; all rows are counted."""
     left = most
     for batch in batches:
         if left is None or left > 0:

@@ -31,7 +31,7 @@ def run_convert(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Converts, with a progress bar on a terminal, and prints what was written."""
+    """Converts data, with a progress bar on a terminal, and prints a summary."""
     only_file(target, "convert", "its rows are changed by append and overwrite of Python")
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
@@ -50,7 +50,7 @@ def run_convert(
             raise no_table(source)
         if is_table(source):
             if chosen.pop("format", None) is not None:
-                raise nb.InvalidArgumentError(f"--format is that of files; {source} is a table")
+                raise nb.InvalidArgumentError(f"--format is for files, but {source} is a table")
             rows = stack.enter_context(open_rows(source))
         summary = nb.convert(
             rows,
@@ -80,7 +80,7 @@ def run_merge(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Writes the rows of all sources as one file with the key and indexes of the first."""
+    """Merges all sources into one file with the key and indexes of the first."""
     only_file(target, "merge", "its rows are changed by append and overwrite of Python")
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
@@ -113,7 +113,7 @@ def run_merge(
 
 
 def _again(index: nb.IndexInfo) -> nb.HashIndex | nb.SortedIndex:
-    """What makes such an index."""
+    """The definition of an existing index."""
     if index.kind == "sorted":
         return nb.SortedIndex(list(index.columns))
     columns = [key.column for key in index.columns]
@@ -130,34 +130,36 @@ def run_add_index(
     *,
     as_json: bool,
 ) -> None:
-    """Adds indexes, with a progress bar on a terminal, and prints what the file has then."""
+    """Adds indexes, with a progress bar on a terminal, and prints the indexes of the file."""
     only_file(path, "add-index", "it gets its indexes by create_table(indexes=)")
     indexes = _indexes(hash_indexes, sorted_indexes)
     if not indexes:
         raise nb.InvalidArgumentError("nothing to add: pass --hash-index or --sorted-index")
     begin = time.perf_counter()
-    found = nb.add_index(path, indexes, output=output, progress=sys.stderr.isatty())
+    file_indexes = nb.add_index(path, indexes, output=output, progress=sys.stderr.isatty())
     seconds = time.perf_counter() - begin
-    _print_indexes(output or path, found, f"{len(indexes)} added", seconds, as_json=as_json)
+    _print_indexes(output or path, file_indexes, f"{len(indexes)} added", seconds, as_json=as_json)
 
 
 def run_drop_index(path: str, columns: str, output: str | None, *, as_json: bool) -> None:
-    """Drops the secondary indexes on these columns and prints what the file has then."""
+    """Drops the secondary indexes on these columns and prints the remaining indexes."""
     only_file(path, "drop-index", "it gets its indexes by create_table(indexes=)")
     begin = time.perf_counter()
-    found = nb.drop_index(path, split_names(columns), output=output)
+    file_indexes = nb.drop_index(path, split_names(columns), output=output)
     seconds = time.perf_counter() - begin
-    _print_indexes(output or path, found, f"index on {columns} dropped", seconds, as_json=as_json)
+    _print_indexes(
+        output or path, file_indexes, f"index on {columns} dropped", seconds, as_json=as_json
+    )
 
 
 def _print_indexes(
-    path: str, found: Sequence[nb.IndexInfo], done: str, seconds: float, *, as_json: bool
+    path: str, indexes: Sequence[nb.IndexInfo], done: str, seconds: float, *, as_json: bool
 ) -> None:
     if as_json:
-        shown = [asdict(info) for info in found]
+        shown = [asdict(info) for info in indexes]
         print_json({"file": path, "seconds": seconds, "indexes": shown})
         return
-    for info in found:
+    for info in indexes:
         names = ", ".join(map(str, info.columns))
         typer.echo(f"{info.kind} index on {names}: {format_bytes(info.size_bytes)}")
     typer.echo(f"{path}: {done} in {seconds:.1f} s")
@@ -166,7 +168,7 @@ def _print_indexes(
 def _indexes(
     hash_indexes: Sequence[str], sorted_indexes: Sequence[str]
 ) -> list[nb.HashIndex | nb.SortedIndex]:
-    found: list[nb.HashIndex | nb.SortedIndex] = [
+    indexes: list[nb.HashIndex | nb.SortedIndex] = [
         nb.HashIndex(split_names(t)) for t in hash_indexes
     ]
-    return found + [nb.SortedIndex(parse_sort_keys(text)) for text in sorted_indexes]
+    return indexes + [nb.SortedIndex(parse_sort_keys(text)) for text in sorted_indexes]

@@ -1,4 +1,4 @@
-"""One line for an error a user can act on; tracebacks are left to real faults."""
+"""Prints errors that a user can act on in one line. Other errors keep their traceback."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The reader of a pipe has seen enough (`nimble scan ... | head`): no error. Python would
-        # fail once more while flushing at exit, so output goes nowhere from here on.
+        # The reader of a pipe has closed it (`nimble scan ... | head`), which is not an error.
+        # Python would fail again when it flushes at exit, so redirect the output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except (NimbleError, OSError, ImportError) as error:
         raise _fail(_message(error)) from error
     except Exception as error:
-        # pyarrow is not imported just to name its errors: without it none can occur.
+        # Does not import pyarrow only for its error classes: without it they cannot occur.
         arrow = sys.modules.get("pyarrow")
         if arrow is None or not isinstance(error, arrow.ArrowException):
             raise

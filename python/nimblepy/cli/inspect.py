@@ -64,7 +64,7 @@ def _print_facts(path: str, rows: Joinable) -> None:
 
 
 def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
-    """The facts of a file or dataset and the tree of its parts, ``depth`` levels deep."""
+    """Prints the facts of a file or dataset, and the tree of its parts, ``depth`` levels deep."""
     with open_rows(path) as rows:
         layout = rows.layout()
         if as_json:
@@ -90,7 +90,7 @@ def _tree(node: LayoutNode, depth: int) -> Tree:
 
 
 def print_schema(path: str, *, as_json: bool) -> None:
-    """Columns and types, cluster key and indexes."""
+    """Prints columns and types, cluster key and indexes."""
     with open_rows(path) as file:
         if not as_json:
             _print_facts(path, file)
@@ -119,7 +119,7 @@ _STATS = pa.schema(
 
 
 def print_stats(path: str, output: OutputFormat) -> None:
-    """One row per column: bytes, share of the file and encodings, over all stripes."""
+    """Prints for each column its bytes, share of the file, and encodings, over all stripes."""
     with open_rows(path) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
@@ -148,7 +148,7 @@ def print_stats(path: str, output: OutputFormat) -> None:
 
 
 def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
-    """Verifies files in turn; the first damaged one raises its CorruptFileError."""
+    """Verifies files one after another. Raises CorruptFileError for the first damaged file."""
     bar = Progress(sys.stderr.isatty(), len(paths), stage="verifying", unit="files")
     try:
         for path in paths:

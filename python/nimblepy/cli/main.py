@@ -1,7 +1,7 @@
-"""The ``nimble`` command: looks into nimble files, makes them, and asks them questions.
+"""The ``nimble`` command: inspects, writes and queries nimble files and tables.
 
-Only typer is imported here, so that ``nimble --help`` is quick; the rest loads when a command runs.
-Rows go to standard output; everything meant for people (progress, notes, errors) to standard error.
+Imports only typer, so that ``nimble --help`` is fast. Commands import the rest when they run. Rows
+are printed to standard output; progress, notes and errors to standard error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class _Group(TyperGroup):
-    """Turns errors a user can act on into one line and exit status 1."""
+    """Prints errors that a user can act on in one line, and exits with status 1."""
 
     def invoke(self, ctx: Any) -> Any:
         from nimblepy.cli.errors import one_line_errors
@@ -24,10 +24,10 @@ class _Group(TyperGroup):
 
 
 class _TakesNumbers(TyperCommand):
-    """Takes ``-5`` and ``-1.5`` for values, where an option is a letter."""
+    """Accepts ``-5`` and ``-1.5`` as values, although options begin with a dash."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # No argument of a program can hold a NUL.
+        # The argument of a program cannot contain a NUL.
         hidden = ["\0" + arg if re.match(r"-\.?\d", arg) else arg for arg in args]
         rest: list[str] = super().parse_args(ctx, hidden)
         for name, value in ctx.params.items():
@@ -39,7 +39,7 @@ class _TakesNumbers(TyperCommand):
 
 
 class _TakesFilter(TyperCommand):
-    """Says how a condition is given where there is one too many arguments."""
+    """Explains how to pass a condition if there is one argument too many."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True
@@ -83,8 +83,8 @@ ParamOption = Annotated[
 LimitOption = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Most rows.")]
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from nimblepy import __version__
 
         typer.echo(f"nimble {__version__}")
@@ -142,7 +142,7 @@ def verify(
     ],
     json: JsonOption = False,
 ) -> None:
-    """Check every checksum and invariant; exit 1 at the first file that is damaged."""
+    """Check every checksum and invariant; exit with status 1 at the first damaged file."""
     from nimblepy.cli.inspect import verify_files
 
     verify_files(files, as_json=json)
@@ -218,7 +218,7 @@ def lookup(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print the rows that have one of the keys, through an index."""
+    """Print the rows with the given keys, through an index."""
     from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Query, run_lookup
 
@@ -274,7 +274,7 @@ def scan(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print rows in file order, all or those that pass a filter."""
+    """Print rows in file order: all rows, or those that pass a filter."""
     from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Query, parameters, run_scan
 
@@ -293,7 +293,9 @@ def sql(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print what a SELECT of columns with a condition finds; DuckDB does more, and it says how."""
+    """Print the result of a SELECT of columns with a condition. For other SQL, show how to use
+    DuckDB.
+    """
     from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Query, parameters
     from nimblepy.cli.sql import run_sql
@@ -315,7 +317,9 @@ def diff(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print rows that were removed, added or changed, by their key; exit 1 if there are any."""
+    """Print rows that were removed, added or changed, by key; exit with
+    status 1 if there are any.
+    """
     from nimblepy.cli.compare import run_diff
     from nimblepy.cli.output import output_format
 
@@ -342,7 +346,9 @@ def merge(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write the rows of many as one file, with the key and the indexes of the first."""
+    """Merge the rows of several sources into one file, with the key and
+    the indexes of the first.
+    """
     from nimblepy.cli.convert import run_merge
 
     run_merge(
@@ -387,7 +393,7 @@ def drop_index(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Drop the secondary indexes on these columns without encoding rows again."""
+    """Drop the secondary indexes on these columns, without encoding rows again."""
     from nimblepy.cli.convert import run_drop_index
 
     run_drop_index(file, columns, output, as_json=json)
@@ -442,7 +448,7 @@ def table_ls(catalog: CatalogArgument, json: JsonOption = False, csv: CsvOption 
 
 @tables.command("show")
 def table_show(table: TableArgument, json: JsonOption = False) -> None:
-    """Print what a table is made of: rows, files, keys, partitions, columns."""
+    """Print the rows, files, keys, partitions and columns of a table."""
     from nimblepy.cli.table import show_table
 
     show_table(table, as_json=json)
@@ -455,7 +461,7 @@ def table_history(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print every snapshot: when, who, and how many rows and files."""
+    """Print every snapshot: time, operation, and number of rows and files."""
     from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_history
 
@@ -506,7 +512,7 @@ def table_compact(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Make fewer, larger files of many, without deleted rows."""
+    """Rewrite many small files as fewer, larger ones, without deleted rows."""
     from nimblepy.cli.table import run_compact
 
     run_compact(table, filter, target_mb << 20, not everything, as_json=json)
@@ -522,7 +528,7 @@ def table_layout(
         str | None, typer.Option("--columns", "-c", help="Of the picture: a,b.")
     ] = None,
 ) -> None:
-    """Tell which rows lie in one file, or draw it."""
+    """Print or draw which rows share a file."""
     from nimblepy.cli.table import show_layout
 
     show_layout(table, columns, plot)
@@ -536,7 +542,7 @@ def table_expire(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Forget old snapshots, and remove the files that only they name."""
+    """Remove old snapshots, and the files that only they reference."""
     from nimblepy.cli.table import run_expire
 
     run_expire(table, keep, older_than, dry_run, as_json=json)
@@ -550,7 +556,7 @@ def table_health(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say how the files and the metadata of a table are, and what would make them better."""
+    """Print the health of a table: its files, metadata, and advice."""
     from nimblepy.cli.table import show_health
 
     show_health(table, plot, as_json=json)
@@ -562,7 +568,7 @@ def table_analyze(
     columns: Annotated[str | None, typer.Option("--columns", "-c", help="Only these: a,b.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Find out about how many different values columns have, and keep it with the table."""
+    """Estimate the number of distinct values of columns, and store it with the table."""
     from nimblepy.cli.table import run_analyze
 
     run_analyze(table, columns, as_json=json)
@@ -575,7 +581,7 @@ def table_orphans(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Remove files below the table that no snapshot names."""
+    """Remove files below the table that no snapshot references."""
     from nimblepy.cli.table import run_orphans
 
     run_orphans(table, older_than, dry_run, as_json=json)

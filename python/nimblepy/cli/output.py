@@ -19,21 +19,21 @@ from nimblepy.errors import InvalidArgumentError
 
 OutputFormat: TypeAlias = Literal["table", "json", "csv"]
 
-# A terminal shows this many rows unless --limit says otherwise; --json and --csv print all.
+# A terminal shows this many rows without --limit; --json and --csv print all rows.
 TABLE_ROWS = 20
-# Letters that a value has in a line at least, where there are so many columns.
+# Minimum width of a value if there are many columns.
 _LEAST_CELL = 6
 
 
 def output_format(json: bool, csv: bool) -> OutputFormat:
-    """The format the two flags ask for."""
+    """The output format for the two flags."""
     if json and csv:
         raise InvalidArgumentError("pass --json or --csv, not both")
     return "json" if json else "csv" if csv else "table"
 
 
 def split_names(text: str) -> list[str]:
-    """The names of ``"a, b"``, one at least."""
+    """Splits ``"a, b"`` into names; at least one."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise InvalidArgumentError(f"no column given: expected names as in 'a,b', got {text!r}")
@@ -41,14 +41,14 @@ def split_names(text: str) -> list[str]:
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     typer.echo(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
 
 def jsonable(value: object) -> object:
-    """``value`` as JSON can hold it: times in ISO form, decimals as text, bytes in hexadecimal.
+    """Converts ``value`` for JSON: times in ISO form, decimals as text, bytes in hexadecimal.
 
-    NaN and the infinities, which JSON lacks, become text as well.
+    NaN and infinities become text, because JSON does not have them.
     """
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
@@ -75,11 +75,11 @@ def print_rows(
     chosen: bool = True,
     note: str = "",
 ) -> None:
-    """Prints batches as they come.
+    """Prints batches while they are read.
 
     Args:
         chosen: the command has ``--columns``.
-        note: a line for people after the table, such as how many rows were left out.
+        note: a line for people after the table, such as the number of rows left out.
     """
     if output == "json":
         for batch in batches:
@@ -94,7 +94,7 @@ def print_rows(
 
 
 def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with nanosecond columns as text: Python's own times stop at microseconds."""
+    """``batch`` with nanosecond columns as text, because Python's times have microseconds."""
     for position, field in enumerate(batch.schema):
         kind = field.type
         temporal = pt.is_timestamp(kind) or pt.is_time64(kind) or pt.is_duration(kind)
@@ -120,13 +120,13 @@ def _print_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without rows, so that the header is printed even when no row is."""
+    """An empty batch, so that the header is printed if there are no rows."""
     arrays = [pa.array([], type=field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with columns that CSV cannot hold written as JSON text."""
+    """``batch`` with columns that CSV cannot represent as JSON text."""
     arrays = []
     for field, column in zip(plain_values(batch).schema, plain_values(batch).columns, strict=True):
         if _csv_can_hold(field.type):
@@ -168,7 +168,7 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool)
         for batch in batches
         for row in zip(*(c.to_pylist() for c in plain_values(batch).columns), strict=True)
     ]
-    if len(rows) == 1:  # one row is read from top to bottom
+    if len(rows) == 1:  # one row is printed from top to bottom
         table.add_column("column")
         table.add_column("value", overflow="fold")
         rows = list(zip(schema.names, rows[0], strict=True))
@@ -185,7 +185,7 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool)
                 Text(field.name),
                 justify="right" if right else "left",
                 overflow="fold",
-                width=width,  # rich's own widths may be more than there is room for
+                width=width,  # rich's own widths may exceed the terminal
             )
     for row in rows:
         # Text, not str: rich would read [brackets] in data as markup.
@@ -198,13 +198,15 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool)
 
 
 def _least_width(field: pa.Field, column: int, rows: Sequence[Sequence[object]]) -> int:
-    """Of a column: its name and its whole numbers are not broken, as ids would be."""
+    """Minimum width of a column, so that its name and whole numbers,
+    such as ids, are not broken.
+    """
     texts = [_cell(row[column]) for row in rows] if pt.is_integer(field.type) else []
     return max(map(len, [field.name, *texts]))
 
 
 def _fitting(least: Sequence[int], width: int) -> int:
-    """How many columns fit beside each other, with values of some letters at least."""
+    """How many columns fit side by side with their minimum widths."""
     left = width - 1
     for shown, needed in enumerate(least):
         left -= max(needed, _LEAST_CELL) + 3
@@ -216,7 +218,7 @@ def _fitting(least: Sequence[int], width: int) -> int:
 def _widths(
     least: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[object]], width: int
 ) -> list[int]:
-    """Letters for each column: what it needs, as far as there is room."""
+    """The width of each column: what it needs, if there is room."""
     from rich.cells import cell_len
 
     texts: list[list[str]] = [[name] for name in names]
@@ -227,15 +229,15 @@ def _widths(
     room = width - 1 - 3 * len(names)
     if len(names) == 1:
         return [min(whole[0], room)]
-    found = [min(w, max(a, _LEAST_CELL)) for w, a in zip(whole, least, strict=True)]
-    left = max(room - sum(found), 0)
-    # What is left is shared, beginning with the columns that lack the least.
-    lacking = sorted((whole[i] - found[i], i) for i in range(len(found)) if whole[i] > found[i])
+    widths = [min(w, max(a, _LEAST_CELL)) for w, a in zip(whole, least, strict=True)]
+    left = max(room - sum(widths), 0)
+    # Distributes the remaining room, first to the columns that need the least.
+    lacking = sorted((whole[i] - widths[i], i) for i in range(len(widths)) if whole[i] > widths[i])
     for position, (lack, i) in enumerate(lacking):
         more = min(lack, left // (len(lacking) - position))
-        found[i] += more
+        widths[i] += more
         left -= more
-    return found
+    return widths
 
 
 def _cell(value: object) -> str:

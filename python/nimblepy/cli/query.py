@@ -24,10 +24,10 @@ from nimblepy.schema.values import place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What the commands have in common, as written on the command line.
+    """Options that the commands share.
 
     Attributes:
-        paths: the columns, where they are known as paths.
+        paths: the columns, if they are known as paths.
     """
 
     on: str | None = None
@@ -45,13 +45,13 @@ class Query:
 
     @property
     def shown(self) -> int | None:
-        """Rows to print: a terminal gets a page unless a limit is given."""
+        """Maximum number of rows to print: a page on a terminal, unless a limit is given."""
         return TABLE_ROWS if self.limit is None and self.output == "table" else self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What ``range`` selects, as written on the command line."""
+    """The bounds of ``range`` on the command line."""
 
     lower: str | None
     upper: str | None
@@ -68,7 +68,7 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
         parsed = [_parse_key(columns, key) for key in keys]
         if len({len(key) for key in parsed}) > 1:
             raise nb.InvalidArgumentError("all keys must have the same number of values")
-        # A leading part of the cluster key is a key as well.
+        # The first columns of the cluster key are a key too.
         on = on[: len(parsed[0])]
         values = [key[0] if len(on) == 1 else key for key in parsed]
         if query.explain:
@@ -76,7 +76,7 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
             return
         names = query.names
         if names is not None and query.output == "table" and len(keys) > 1:
-            # People see which row is of which key; programs get the columns they name.
+            # People see which row belongs to which key. Programs get the columns they name.
             names = list(dict.fromkeys([*on, *names]))
         table = file.lookup(values, on=on, columns=names)
         _print_table(
@@ -89,41 +89,45 @@ def run_range(path: str, bounds: Bounds, query: Query) -> None:
     with open_rows(path) as file:
         columns = _key_columns(file, query.on)
         on = None if query.on is None else [column.name for column in columns]
-        asked: dict[str, Any]
+        arguments: dict[str, Any]
         if bounds.prefix is not None:
             if bounds.lower is not None or bounds.upper is not None:
-                raise nb.InvalidArgumentError("--prefix does not go with --lower and --upper")
-            asked = {"prefix": _parse_prefix(columns, bounds.prefix)}
+                raise nb.InvalidArgumentError(
+                    "--prefix cannot be combined with --lower and --upper"
+                )
+            arguments = {"prefix": _parse_prefix(columns, bounds.prefix)}
         else:
-            asked = {
+            arguments = {
                 "lower": None if bounds.lower is None else _parse_key(columns, bounds.lower),
                 "upper": None if bounds.upper is None else _parse_key(columns, bounds.upper),
                 "inclusive": bounds.inclusive,
             }
         if query.explain:
-            _print_plan(file.explain(on=on, columns=query.names, **asked), query)
+            _print_plan(file.explain(on=on, columns=query.names, **arguments), query)
             return
         find = file.range if bounds.prefix is None else file.prefix
         table = find(
-            on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse, **asked
+            on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse, **arguments
         )
         _print_table(table, query, missing="no row is in this range")
 
 
 def parameters(given: Sequence[str] | None) -> dict[str, str] | None:
-    """``name=value`` pairs of the command line: quoted text, which takes the type it meets."""
+    """Parses ``name=value`` pairs. The text is quoted SQL, which takes the type it is compared
+    with.
+    """
     if not given:
         return None
     pairs = [pair.partition("=") for pair in given]
     for name, sign, _ in pairs:
         if not name or not sign:
             raise nb.InvalidArgumentError(f"--param: expected NAME=VALUE, got {name!r}")
-    found = {name: value for name, _, value in pairs}
-    if len(found) < len(pairs):
+    values = {name: value for name, _, value in pairs}
+    if len(values) < len(pairs):
         names = [name for name, _, _ in pairs]
-        twice = next(name for name in found if names.count(name) > 1)
+        twice = next(name for name in values if names.count(name) > 1)
         raise nb.InvalidArgumentError(f"--param: {twice} is given {names.count(twice)} times")
-    return found
+    return values
 
 
 def run_scan(
@@ -151,15 +155,15 @@ def scan_rows(
     if query.explain:
         _print_plan(rows.explain(columns=query.names, filter=filter, params=params), query)
         return
-    asked: dict[str, Any] = {"filter": filter, "params": params, "offset": query.offset}
+    arguments: dict[str, Any] = {"filter": filter, "params": params, "offset": query.offset}
     if count_only:
-        count = rows.scan([], limit=query.limit, **asked).count()
+        count = rows.scan([], limit=query.limit, **arguments).count()
         if query.output == "json":
             print_json({"rows": count})
         else:
             typer.echo(count)
         return
-    reader = rows.scan(query.names, limit=_one_more(query), **asked).to_reader()
+    reader = rows.scan(query.names, limit=_one_more(query), **arguments).to_reader()
     if query.output == "table":
         _print_table(reader.read_all(), query, missing="no row passes")
     else:
@@ -167,7 +171,7 @@ def scan_rows(
 
 
 def _one_more(query: Query) -> int | None:
-    """Reads one row beyond a page, to know whether rows are left out."""
+    """Reads one more row than a page, to know if rows are left out."""
     paged = query.limit is None and query.output == "table"
     return TABLE_ROWS + 1 if paged else query.limit
 
@@ -203,15 +207,15 @@ def _key_columns(file: Joinable, on: str | None) -> list[Column]:
 
 
 def _key_parts(columns: Sequence[Column], text: str) -> list[str]:
-    """The texts of a key's values. CSV quoting protects commas."""
-    if len(columns) == 1:  # taken whole, so that its commas need no quotes
+    """Splits a key into the texts of its values. CSV quotes protect commas."""
+    if len(columns) == 1:  # a single value may contain commas without quotes
         return [text]
     try:
         parts = next(csv.reader([text], skipinitialspace=True, strict=True))
     except csv.Error as error:
         raise nb.InvalidArgumentError(
-            f"key {text!r}: expected values divided by commas, and double quotes around those with "
-            f"commas, quotes or line breaks ({str(error).partition(' - ')[0]})"
+            f"key {text!r}: expected values separated by commas, and double quotes around "
+            f"values with commas, quotes or line breaks ({str(error).partition(' - ')[0]})"
         ) from error
     if not parts:
         names = ", ".join(column.name for column in columns)
@@ -220,7 +224,7 @@ def _key_parts(columns: Sequence[Column], text: str) -> list[str]:
 
 
 def _parse_key(columns: Sequence[Column], text: str) -> tuple[object, ...]:
-    """The values of a key as Python values of the column types."""
+    """Parses the values of a key to Python values of the column types."""
     parts = _key_parts(columns, text)
     if len(parts) > len(columns):
         names = ", ".join(column.name for column in columns)
@@ -232,16 +236,16 @@ def _parse_value(column: Column, text: str) -> object:
     parsed = parse_text(column.type, text)
     exact = place(column.type, parsed).exact
     if exact is None:
-        # Left to the lookup, which knows what a value outside the column's type means.
+        # The lookup handles values outside of the column's type.
         return parsed.as_py() if isinstance(parsed, pa.Scalar) else parsed
     try:
         return exact.as_py()
-    except ValueError:  # nanoseconds that Python's datetime cannot hold
+    except ValueError:  # nanoseconds that Python's datetime cannot represent
         return exact
 
 
 def _parse_prefix(columns: list[Column], text: str) -> tuple[object, ...]:
-    """A key prefix; a final ``*`` on a string makes it a string prefix."""
+    """Parses a key prefix. A final ``*`` after text means a string prefix."""
     *heads, last = _key_parts(columns, text)
     column = columns[min(len(heads), len(columns) - 1)]
     textual = is_text(column.value_type) or is_bytes(column.value_type)

@@ -1,4 +1,4 @@
-"""What a command names: a file, a directory of files, or a table as ``catalog#namespace.name``."""
+"""Resolves the sources of commands: a file, a directory, or a table ``catalog#namespace.name``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
 
-# Tables that a message names.
+# Maximum number of tables in an error message.
 _SHOWN = 8
 
 
 def open_rows(text: str) -> Joinable:
-    """The rows that ``text`` names, opened."""
+    """Opens the rows that ``text`` names."""
     catalog, mark, name = text.rpartition("#")
     if is_catalog(text):
         raise no_table(text)
@@ -25,7 +25,7 @@ def open_rows(text: str) -> Joinable:
 
 
 def is_catalog(text: str) -> bool:
-    """Whether ``text`` is the directory of a catalog."""
+    """Whether ``text`` is a catalog directory."""
     return os.path.exists(os.path.join(text, "catalog.db"))
 
 
@@ -41,7 +41,7 @@ def only_file(text: str, command: str, instead: str) -> str:
     """``text``, which must not name a table.
 
     Raises:
-        InvalidArgumentError: it does.
+        InvalidArgumentError: it names a table.
     """
     if is_table(text):
         raise InvalidArgumentError(f"{command}: {text} is a table; {instead}")
@@ -49,7 +49,7 @@ def only_file(text: str, command: str, instead: str) -> str:
 
 
 def no_table(text: str) -> InvalidArgumentError:
-    """What is wrong with ``text``, which names no table: of a catalog, which there are."""
+    """The error message for ``text`` that names no table. For a catalog, it lists the tables."""
     message = f"{text}: expected CATALOG#NAMESPACE.NAME"
     if is_catalog(text):
         from nimblepy.table.catalog import connect
@@ -62,9 +62,11 @@ def no_table(text: str) -> InvalidArgumentError:
 
 
 def existing_catalog(text: str) -> str:
-    """A catalog's directory or URI; a directory has to be one already."""
+    """A catalog's directory or URI. A directory must already be a catalog."""
     if ":" not in text and not is_catalog(text):
         if not os.path.exists(text):
-            raise InvalidArgumentError(f"{text}: no catalog of tables: there is no such directory")
-        raise InvalidArgumentError(f"{text}: no catalog of tables is in this directory")
+            raise InvalidArgumentError(
+                f"{text}: not a catalog of tables: the directory does not exist"
+            )
+        raise InvalidArgumentError(f"{text}: not a catalog of tables")
     return text

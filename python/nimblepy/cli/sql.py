@@ -1,4 +1,4 @@
-"""The command ``sql``: a SELECT that is a scan; for more it says how DuckDB is asked."""
+"""The command ``sql``: a SELECT that is a scan. For other SQL it shows how to use DuckDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nimblepy.expr.select import read_select
 
 
 def run_sql(path: str, text: str, params: Mapping[str, str] | None, query: Query) -> None:
-    """Prints what a SELECT of columns with a condition finds."""
+    """Prints the result of a SELECT of columns with a condition."""
     with open_rows(path) as rows:
         try:
             select = read_select(text, rows.schema)
@@ -23,7 +23,8 @@ def run_sql(path: str, text: str, params: Mapping[str, str] | None, query: Query
         if not select.count:
             query = replace(query, limit=select.limit, offset=select.offset)
         elif (select.limit == 0 or select.offset) and not query.explain:
-            # A count is one row, which these leave out; the condition is checked all the same.
+            # A count is one row, which limit and offset may leave out. The condition is checked
+            # anyway.
             rows.scan([], filter=select.where, params=params, limit=0).count()
             return
         scan_rows(rows, select.where, params, query, count_only=select.count)

@@ -1,4 +1,4 @@
-"""The commands about tables: which there are, what they are made of, what was done to them."""
+"""The commands for tables: names, content, history and maintenance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def open_table(text: str) -> Table:
-    """The table that ``catalog#namespace.name`` names."""
+    """Opens the table ``catalog#namespace.name``."""
     catalog, mark, name = text.rpartition("#")
     if not mark:
         raise no_table(text)
@@ -88,7 +88,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
             "format": member.file.format,
             "rows": member.file.rows,
             "bytes": member.file.bytes,
-            "deleted": 0 if (gone := member.deleted_bitmap()) is None else len(gone),
+            "deleted": 0 if (deleted := member.deleted_bitmap()) is None else len(deleted),
             "partition": ", ".join(
                 shown_value(field.transform, kinds.get(field.source_id), value)
                 for field, value in zip(
@@ -122,7 +122,7 @@ def print_changes(
     if output != "table":
         print_rows(reader, reader.schema, output)
         return
-    # What has no room on the screen is left out on the right.
+    # Columns that do not fit on the screen are left out on the right.
     order = [CHANGE, *(name for name in reader.schema.names if name != CHANGE)]
     schema = pa.schema([reader.schema.field(name) for name in order])
     print_rows((batch.select(order) for batch in reader), schema, output)
@@ -152,24 +152,24 @@ def run_compact(
 
 
 def show_health(text: str, plot: str | None, *, as_json: bool) -> None:
-    found = open_table(text).health()
+    health = open_table(text).health()
     if plot is not None:
-        picture = found.to_svg()
+        picture = health.to_svg()
         if plot.endswith((".html", ".htm")):
             picture = (
-                f'<!doctype html><meta charset="utf-8"><title>{escape(found.name)}</title>\n'
-                f"{picture}<pre>{escape(repr(found))}</pre>\n"
+                f'<!doctype html><meta charset="utf-8"><title>{escape(health.name)}</title>\n'
+                f"{picture}<pre>{escape(repr(health))}</pre>\n"
             )
         with open(plot, "w", encoding="utf-8") as target:
             target.write(picture)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(health))
     else:
-        typer.echo(repr(found))
+        typer.echo(repr(health))
 
 
 def show_layout(text: str, columns: str | None, path: str | None) -> None:
-    """What the layout is; or a picture of it, as SVG or HTML."""
+    """Prints the layout, or draws it as SVG or HTML."""
     table = open_table(text)
     if path is None:
         typer.echo(f"{table.name}: {table.layout_by or 'no layout'}")
@@ -214,13 +214,13 @@ def _print_removal(done: Removal, *, as_json: bool) -> None:
 
 
 def _age(text: str) -> datetime.timedelta:
-    found = re.fullmatch(r"(\d+)([smhd])", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
+    if match is None:
         raise InvalidArgumentError(f"age {text!r}: expected a number and s, m, h or d, as in 3d")
     try:
-        age = datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+        age = datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
         datetime.datetime.now(datetime.UTC) - age
-    except (OverflowError, ValueError):  # ValueError: more digits than Python reads
+    except (OverflowError, ValueError):  # ValueError: too many digits
         raise InvalidArgumentError(f"age {text!r}: that is before the year 1") from None
     return age
 

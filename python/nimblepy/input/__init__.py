@@ -1,1 +1,1 @@
-"""What people bring: frames, readers, files of other formats, as batches of one schema."""
+"""Input data: frames, readers and files of other formats, as batches of one schema."""

@@ -1,4 +1,4 @@
-"""Files of other formats, many as one: directories, globs and lists of them, local or by URI."""
+"""Reads files of other formats as one: files, directories, globs and lists, local or by URI."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _FORMATS: dict[str, Format] = {
     ".nimble": "nimble",
 }
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
-# Types of CSV and JSON are settled by the first block, so it is made large.
+# The first block determines the types of CSV and JSON columns, so it is large.
 _BLOCK_BYTES = 16 << 20
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class CountedReader(NamedTuple):
-    """A stream whose number of rows is known beforehand."""
+    """A stream with a known number of rows."""
 
     reader: pa.RecordBatchReader
     num_rows: int | None
@@ -57,7 +57,7 @@ class _Part:
     """One file, or a directory of nimble files.
 
     Attributes:
-        partition: columns that its path gives, as in ``year=2024/part.parquet``.
+        partition: columns from its path, as in ``year=2024/part.parquet``.
     """
 
     store: FileSystem
@@ -74,7 +74,7 @@ class _Opened(NamedTuple):
 
 
 def is_paths(data: object) -> TypeGuard[Paths]:
-    """Whether ``data`` is a path, or a list of nothing but paths."""
+    """Whether ``data`` is a path, or a list of paths only."""
     if isinstance(data, (list, tuple)):
         return bool(data) and all(isinstance(item, (str, os.PathLike)) for item in data)
     return isinstance(data, (str, os.PathLike))
@@ -83,24 +83,24 @@ def is_paths(data: object) -> TypeGuard[Paths]:
 def open_files(
     paths: Paths, *, format: Format | None = None, columns: Sequence[str] | None = None
 ) -> CountedReader:
-    """The rows of files as one stream, and their number where the formats tell it.
+    """The rows of files as one stream, and the number of rows if the formats store it.
 
     Args:
         paths: a file, a directory, a glob (``*``, ``?``, ``[...]``, ``**``), or a list of these.
-            Files of a directory are read in the order of their paths, those beginning with ``_``
-            or ``.`` are left out. Names such as ``year=2024`` of directories are columns.
-        format: of all files; ``None`` tells from the first bytes and the name of each.
-        columns: columns to read, in this order; ``None`` is all.
+            Files of a directory are read in the order of their paths, without names that begin with
+            ``_`` or ``.``. Directories such as ``year=2024`` become columns.
+        format: format of all files; ``None`` detects it from the first bytes or the name.
+        columns: columns to read, in this order; ``None`` means all.
 
     Raises:
-        InvalidArgumentError: unknown format or column, nothing there, types of one column that
-            have none in common.
+        InvalidArgumentError: unknown format or column, no file, or types of one column without a
+            common type.
         OSError: a file cannot be read.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     parts = [part for path in given for part in _parts_of(os.fspath(path), format)]
     if not parts:
-        raise InvalidArgumentError("data: an empty list of paths")
+        raise InvalidArgumentError("data: the list of paths is empty")
     if len(parts) == 1:
         stack = ExitStack()
         try:
@@ -170,28 +170,28 @@ def _parts_of(path: str, format: Format | None) -> list[_Part]:
         raise FileNotFoundError(2, "no such file or directory", prefix + path)
     if kind != pafs.FileType.File:
         raise InvalidArgumentError(
-            f"{prefix}{path} is a device, a pipe or a socket; give nimblepy.write a reader, "
+            f"{prefix}{path} is a device, a pipe or a socket; pass a reader to nimblepy.write, "
             "such as pyarrow.csv.open_csv(sys.stdin.buffer)"
         )
     return [_Part(store, path, prefix + path, format or _format_of(store, path, prefix + path))]
 
 
 def _in_directory(store: FileSystem, root: str, prefix: str, format: Format | None) -> list[_Part]:
-    found = _files_below(store, root)
-    if format == "nimble" or any(path.endswith(".nimble") for path in found):
+    paths = _files_below(store, root)
+    if format == "nimble" or any(path.endswith(".nimble") for path in paths):
         return [_Part(store, root, prefix + root, "nimble")]
-    if not found:
-        raise InvalidArgumentError(f"{prefix}{root}: a directory without files")
-    return [_part(store, root, path, prefix, format) for path in found]
+    if not paths:
+        raise InvalidArgumentError(f"{prefix}{root}: the directory has no files")
+    return [_part(store, root, path, prefix, format) for path in paths]
 
 
 def _in_glob(store: FileSystem, pattern: str, prefix: str, format: Format | None) -> list[_Part]:
     root = posixpath.dirname(re.split(r"[*?\[]", pattern, maxsplit=1)[0])
     matches = re.compile(_regular(pattern)).fullmatch
-    found = [path for path in _files_below(store, root or ".") if matches(_unrooted(path, pattern))]
-    if not found:
+    paths = [path for path in _files_below(store, root or ".") if matches(_unrooted(path, pattern))]
+    if not paths:
         raise FileNotFoundError(2, "no file matches", prefix + pattern)
-    return [_part(store, root, _unrooted(path, pattern), prefix, format) for path in found]
+    return [_part(store, root, _unrooted(path, pattern), prefix, format) for path in paths]
 
 
 def _unrooted(path: str, pattern: str) -> str:
@@ -199,7 +199,7 @@ def _unrooted(path: str, pattern: str) -> str:
 
 
 def _regular(pattern: str) -> str:
-    """A glob as a regular expression; ``**/`` is any number of directories."""
+    """A glob as a regular expression; ``**/`` matches any number of directories."""
     out = []
     for piece in re.findall(r"\*\*/|\*+|\?|\[[^\]]+\]|.", pattern, re.DOTALL):
         match piece:
@@ -219,11 +219,11 @@ def _regular(pattern: str) -> str:
 def _files_below(store: FileSystem, root: str) -> list[str]:
     import pyarrow.fs as pafs
 
-    found = store.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+    infos = store.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
     base = root.rstrip("/") + "/"
     return sorted(
         info.path
-        for info in found
+        for info in infos
         if info.type == pafs.FileType.File
         and not any(step[0] in "._" for step in info.path.removeprefix(base).split("/"))
     )
@@ -238,7 +238,7 @@ def _part(store: FileSystem, root: str, path: str, prefix: str, format: Format |
 
 
 def _format_of(store: FileSystem, path: str, name: str) -> Format:
-    """The format of a file, from its first bytes or else its name."""
+    """The format of a file, from its first bytes or its name."""
     with store.open_input_stream(path, compression=None) as file:
         start = file.read(6)
     if start[:4] == b"PAR1":
@@ -248,31 +248,31 @@ def _format_of(store: FileSystem, path: str, name: str) -> Format:
     stem, suffix = posixpath.splitext(path.lower())
     if suffix in _COMPRESSIONS:
         suffix = posixpath.splitext(stem)[1]
-    found = _FORMATS.get(suffix)
-    if found is None or found == "parquet":
+    format = _FORMATS.get(suffix)
+    if format is None or format == "parquet":
         expected = "; ".join(sorted(_FORMATS))
         raise InvalidArgumentError(
             f"cannot tell the format of {name!r}: it starts with {start!r}. Pass format=, or use "
             f"one of the names {expected}"
         )
-    return found
+    return format
 
 
 # ------------------------------------------------------------------ one file
 
 
 def _open(
-    part: _Part, columns: Sequence[str] | None, wanted: pa.Schema | None, stack: ExitStack
+    part: _Part, columns: Sequence[str] | None, target: pa.Schema | None, stack: ExitStack
 ) -> _Opened:
-    """One file with the columns of its path.
+    """Opens one file, and adds the columns of its path.
 
     Args:
-        columns: columns of the result; ``None`` is all.
-        wanted: the schema that columns become members of, for formats that have no types.
+        columns: columns of the result; ``None`` means all.
+        target: the schema of the result, for formats without types.
         stack: closes the file.
     """
     try:
-        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
+        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, target, stack)
     except pa.ArrowInvalid as error:
         raise _unreadable(part, error) from error
     extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
@@ -322,7 +322,7 @@ def _with_constant(
 
 
 def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The columns of a schema that are asked for, in that order; ``None`` is all."""
+    """The requested columns of a schema, in the requested order; ``None`` means all."""
     if columns is None:
         return schema
     for name in columns:
@@ -335,13 +335,13 @@ def _known(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None
     return None if columns is None else [name for name in columns if name in schema.names]
 
 
-def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_parquet(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
     from pyarrow.parquet import ParquetFile
 
     source = stack.enter_context(part.store.open_input_file(part.path))
     file = stack.enter_context(ParquetFile(source))
     names = _known(file.schema_arrow, columns)
-    # A row group at a time: pyarrow makes no batch of two whose nested dictionaries differ.
+    # Reads one row group at a time: pyarrow cannot combine nested dictionaries of two.
     batches = (
         batch
         for group in range(file.num_row_groups)
@@ -350,10 +350,10 @@ def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _
     return _Opened(file.schema_arrow, file.metadata.num_rows, batches)
 
 
-def _open_csv(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitStack) -> _Opened:
+def _open_csv(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
     from pyarrow import csv
 
-    types = {} if wanted is None else {item.name: item.type for item in wanted}
+    types = {} if target is None else {item.name: item.type for item in target}
     reader = csv.open_csv(
         stack.enter_context(part.store.open_input_stream(part.path)),
         parse_options=csv.ParseOptions(
@@ -365,12 +365,12 @@ def _open_csv(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitSt
     return _Opened(reader.schema, None, stack.enter_context(reader))
 
 
-def _open_json(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitStack) -> _Opened:
+def _open_json(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
     from pyarrow import json
 
     source = stack.enter_context(part.store.open_input_stream(part.path))
     options = json.ReadOptions(block_size=_BLOCK_BYTES)
-    parse = json.ParseOptions(explicit_schema=wanted)
+    parse = json.ParseOptions(explicit_schema=target)
     if hasattr(json, "open_json"):
         reader = json.open_json(source, read_options=options, parse_options=parse)
     else:  # pyarrow before 20
@@ -378,7 +378,7 @@ def _open_json(part: _Part, columns: Any, wanted: pa.Schema | None, stack: ExitS
     return _Opened(reader.schema, None, reader)
 
 
-def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_arrow(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
     source = stack.enter_context(part.store.open_input_file(part.path))
     if source.read(6) != b"ARROW1":
         source.seek(0)
@@ -391,7 +391,7 @@ def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Op
     return _Opened(file.schema, rows, batches)
 
 
-def _open_nimble(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_nimble(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
     assert own_rows.open_rows is not None
     rows = stack.enter_context(own_rows.open_rows(part.name))
     names = _known(rows.schema, columns)

@@ -1,4 +1,4 @@
-"""Tabular input of any kind as record batches."""
+"""Converts tabular input of any kind to record batches."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from nimblepy.input.foreign import CountedReader, is_paths, open_files
 from nimblepy.schema.conform import conform
 from nimblepy.schema.protocols import Tabular
 
-# Batches handed to the core: large enough to amortise a call, small enough for steady progress.
+# Rows per batch for the core: enough to amortise a call, few enough for steady progress.
 BATCH_ROWS = 131_072
 
 
 def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
-    """Batches of ``data`` and its number of rows, ``None`` where that is not known beforehand.
+    """Batches of ``data``, and its number of rows or ``None`` if unknown.
 
     Args:
-        data: any of
+        data: one of
 
-            * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars,
-              DuckDB, and files, datasets and scans of nimblepy;
-            * a pandas DataFrame, whose index is columns, too, where it has names; a polars
-              LazyFrame, a dataset or scanner of pyarrow;
-            * a dict of columns, of which numpy arrays may have two dimensions;
-            * a path, or a list of paths, as :func:`nimblepy.input.foreign.open_files` takes them;
-            * an iterable of any of these but paths, or of rows as dicts. The first of them settles
-              the types, to which others are converted where that keeps every value.
+    * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars, DuckDB,
+      and files, datasets and scans of nimblepy;
+    * a pandas DataFrame (with its index if the index has names), a polars LazyFrame, a dataset or
+      scanner of pyarrow;
+    * a dict of columns, where numpy arrays may have two dimensions;
+    * a path, or a list of paths, as for :func:`nimblepy.input.foreign.open_files`;
+    * an iterable of such data except paths, or of rows as dicts. The first item fixes the types.
+      Other items are converted if that keeps every value.
 
     Raises:
-        InvalidArgumentError: ``data`` is none of these.
+        InvalidArgumentError: ``data`` has another type.
     """
     try:
         return _reader_of(data)
@@ -64,7 +64,9 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
         try:
             return as_reader(pa.record_batch(data))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidArgumentError(f"data: one column and no table: {error}") from error
+            raise InvalidArgumentError(
+                f"data: expected a table, got one column: {error}"
+            ) from error
     if is_paths(data):
         return open_files(data)
     if isinstance(data, Mapping):
@@ -77,7 +79,7 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
         return data.to_reader(), None
     if isinstance(data, np.ndarray) and data.dtype.names is not None:
         raise InvalidArgumentError(
-            "data: a structured array of numpy; give its columns as a dict: "
+            "data: a structured numpy array; pass its columns as a dict: "
             "{name: data[name] for name in data.dtype.names}"
         )
     if isinstance(data, Iterable) and not isinstance(data, bytes):
@@ -89,14 +91,14 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
 
 
 def _of_pandas(frame: Any) -> pa.Table:
-    # An index without a name is the rows' places, or what a selection left of them.
+    # An index without names is the row number, or what a selection left of it.
     named = any(name is not None for name in frame.index.names)
     try:
         return pa.Table.from_pandas(frame, preserve_index=named)
     except (TypeError, ValueError) as error:
         if isinstance(error, pa.ArrowException):
             raise
-        raise InvalidArgumentError(f"data: {error}") from error  # such as a name given twice
+        raise InvalidArgumentError(f"data: {error}") from error  # such as a duplicate name
 
 
 def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
@@ -112,7 +114,9 @@ def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
                 "list: [{...}]"
             )
         )
-        raise InvalidArgumentError(f"data: no table: {error}{hint}") from error
+        raise InvalidArgumentError(
+            f"data: cannot be converted to a table: {error}{hint}"
+        ) from error
 
 
 def _is_single(values: Any) -> bool:
@@ -120,26 +124,26 @@ def _is_single(values: Any) -> bool:
 
 
 def _column(values: Any) -> Any:
-    if isinstance(values, (str, bytes)):  # which pyarrow takes apart
-        raise TypeError(f"{values!r} is no column")
+    if isinstance(values, (str, bytes)):  # pyarrow would split it into characters
+        raise TypeError(f"{values!r} is not a column")
     if isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf":
         flat = pa.array(np.ascontiguousarray(values).reshape(-1))
         return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     if isinstance(values, np.ndarray) and values.dtype.kind in "SU":
-        return pa.array(values.tolist())  # pyarrow cuts them at the first NUL
+        return pa.array(values.tolist())  # pyarrow truncates them at the first NUL
     return values if hasattr(values, "__arrow_c_stream__") else pa.array(values)
 
 
 def _lazy_batches(frame: Any) -> Iterator[Any]:
-    """The rows of a polars LazyFrame, in constant memory where polars can do that."""
+    """The rows of a polars LazyFrame, in constant memory if polars supports it."""
     if not hasattr(frame, "collect_batches"):
         yield frame.collect()
         return
-    found = False
+    has_batches = False
     for batch in frame.collect_batches(chunk_size=BATCH_ROWS):
-        found = True
+        has_batches = True
         yield batch
-    if not found:  # the schema all the same
+    if not has_batches:  # an empty result still has a schema
         yield frame.head(0).collect()
 
 
@@ -148,13 +152,13 @@ def _import_stream(data: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidArgumentError(
-            f"{_unsupported_column(data)}: a type that Arrow does not have: {error}"
+            f"{_unsupported_column(data)}: a type that Arrow does not support: {error}"
         ) from error
 
 
 def _unsupported_column(data: Any) -> str:
-    """The column of a frame, and its type, whose Arrow schema pyarrow refuses."""
-    if hasattr(data, "get_column"):  # of polars; Arrow's own error names no column
+    """The column of a frame, and its type, that pyarrow cannot convert."""
+    if hasattr(data, "get_column"):  # of polars; Arrow's own error does not name the column
         for name in data.columns:
             try:
                 pa.RecordBatchReader.from_stream(data.select(name).clear())
@@ -164,13 +168,13 @@ def _unsupported_column(data: Any) -> str:
 
 
 def _length(data: Any) -> int | None:
-    # len() of a DuckDB relation would run its query: only frames that know their height count.
+    # len() of a DuckDB relation would run its query: use len() only for frames
     height = getattr(data, "height", getattr(data, "num_rows", None))
     return height if isinstance(height, int) else None
 
 
 def check_column(name: str, column: pa.Array | pa.ChunkedArray) -> None:
-    """Refuses what Arrow's own cheap checks find wrong."""
+    """Refuses data that Arrow's cheap checks find invalid."""
     try:
         column.validate()
     except pa.ArrowInvalid as error:
@@ -191,18 +195,18 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
 
 
 def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
-    """Data one after another, with the schema of the first."""
+    """Concatenates data, with the schema of the first item."""
     first = next(items, None)
     if first is None:
         raise InvalidArgumentError(
-            "data: an empty iterable has no columns; give an empty table, schema.empty_table()"
+            "data: an empty iterable has no columns; pass an empty table, schema.empty_table()"
         )
     if isinstance(first, Mapping):
         items = _rows_as_tables(chain([first], items))
         first = next(items)
     elif isinstance(first, (str, bytes, int, float, tuple, list)):
         raise InvalidArgumentError(
-            "data: an iterable must give pyarrow.RecordBatch objects, frames or rows as dicts, "
+            "data: an iterable must yield pyarrow.RecordBatch objects, frames or rows as dicts, "
             f"got {type(first).__name__}"
         )
     reader, _ = as_reader(first)
@@ -218,23 +222,22 @@ def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
 
 
 def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
-    """Tables of rows that are dicts; the first one settles names and types.
+    """Converts rows as dicts to tables. The first table fixes names and types.
 
-    A name that a row lacks is null there. pyarrow takes the names of the first row for those of
-    all, and leaves out what others have besides.
+    A missing name is null. pyarrow would take the names of the first row and ignore others.
     """
     schema = None
     while some := list(islice(rows, BATCH_ROWS)):
         wrong = next((row for row in some if not isinstance(row, Mapping)), None)
         if wrong is not None:
-            raise InvalidArgumentError(f"data: rows as dicts: one is a {type(wrong).__name__}")
+            raise InvalidArgumentError(f"data: rows as dicts: one row is a {type(wrong).__name__}")
         names = dict.fromkeys(name for row in some for name in row)
         if schema is not None:
             unknown = [name for name in names if name not in schema.names]
             if unknown:
                 raise InvalidArgumentError(
                     f"data: rows as dicts: a row has {unknown[0]!r}, which none of the first "
-                    f"{BATCH_ROWS} has; give a table, or all names in the first row"
+                    f"{BATCH_ROWS} rows has; pass a table, or all names in the first row"
                 )
         try:
             table = pa.Table.from_pylist([dict.fromkeys(names) | dict(some[0]), *some[1:]], schema)

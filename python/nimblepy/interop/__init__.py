@@ -1,1 +1,1 @@
-"""Other libraries' frames."""
+"""Conversion to and from other libraries."""

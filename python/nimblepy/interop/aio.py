@@ -1,4 +1,4 @@
-"""Files and datasets for asyncio: the same questions, each answered in a thread."""
+"""Files, datasets and tables for asyncio: each call runs in a thread."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _Answer = TypeVar("_Answer")
 
 
 class AsyncRows:
-    """Reading methods of a file, dataset or table to be awaited.
+    """Reading methods of a file, dataset or table as coroutines.
 
-    Every method and its arguments are those of the handle; only ``scan`` differs: it is iterated
-    over, ``async for batch in a.scan(...)``. The handle stays usable beside it.
+    Methods and arguments are those of the handle. Only ``scan`` differs: use ``async for batch in
+    a.scan(...)``. The handle itself remains usable.
 
-    A question that is cancelled is answered all the same, and its answer dropped: a thread cannot
-    be stopped. At most ``concurrency`` questions are under way; others wait their turn.
+    If a call is cancelled, its thread continues and drops the answer. At most ``concurrency`` calls
+    run at a time; others wait.
 
     Attributes:
         rows: the handle.
@@ -53,7 +53,7 @@ class AsyncRows:
         return ask
 
     async def scan(self, *arguments: Any, **keywords: Any) -> AsyncIterator[pa.RecordBatch]:
-        """The batches of ``scan``; the next one is made when it is asked for."""
+        """Yields the batches of ``scan``. Each one is decoded when it is requested."""
         scan = await self._run(functools.partial(self.rows.scan, *arguments, **keywords))
         batches = scan.to_batches()
         while (batch := await self._run(lambda: next(batches, None))) is not None:
@@ -63,7 +63,7 @@ class AsyncRows:
         return await asyncio.get_running_loop().run_in_executor(self._threads, question)
 
     async def close(self) -> None:
-        """Waits for what is under way, then closes the handle."""
+        """Waits for running calls, then closes the handle."""
         await asyncio.to_thread(self._threads.shutdown, wait=True)
         self.rows.close()
 
@@ -86,15 +86,14 @@ _AWAITED = (
 def aio(source: Source, *, concurrency: int = 32) -> AsyncRows:
     """``source`` for asyncio: ``await nb.aio("s3://bucket/users.nimble").get(7)``.
 
-    Made for object stores, where a question waits for reads: many wait beside each other. For a
-    file in memory or on a local disk a plain call is faster than the way through a thread.
+    For object stores, where calls wait for reads and many can wait at the same time. For a file in
+    memory or on a local disk, a plain call is faster than a thread.
 
     Args:
         source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
-            dataset, which is opened now: of something remote, call this in a thread
-            (``asyncio.to_thread(nb.aio, ...)``). ``close()``, and the end of ``async with``, close
-            what was given as well.
-        concurrency: most questions under way at a time, each in a thread of its own.
+            dataset, which is opened now. Open remote files in a thread (``asyncio.to_thread(nb.aio,
+            ...)``). ``close()`` and the end of ``async with`` also close a given handle.
+        concurrency: maximum number of running calls, each in its own thread.
     """
     if at_least("concurrency", concurrency, 1) > 1024:
         raise InvalidArgumentError(f"concurrency: expected at most 1024, got {concurrency}")

@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 def arrow_dataset(source: Source, *, filesystem: FileSystem | None = None) -> ds.Dataset:
     """``source`` as a :class:`pyarrow.dataset.Dataset` whose scans are answered by its indexes.
 
-    DuckDB reads it by the name of its variable, or of ``connection.register``. It hands over the
-    columns of a query and those terms of WHERE that compare a column with constants (``=``, ``<``,
-    ``BETWEEN``, ``IN``, ``IS NULL``, the beginning of a text, joined by AND); the rest, OR over
-    several columns and expressions among it, DuckDB evaluates on what is read. NaN is above all
-    numbers in filters, as these engines have it; over a dataset of pyarrow's own, DuckDB loses NaN.
+    DuckDB reads it by the name of its variable, or of ``connection.register``. DuckDB pushes down
+    the columns of a query, and comparisons of a column with constants that are joined by AND
+    (``=``, ``<``, ``BETWEEN``, ``IN``, ``IS NULL``, text prefixes). It evaluates other expressions,
+    and OR over several columns, on the rows that it reads. NaN is larger than all numbers in
+    filters, as in these engines. With pyarrow's own datasets, DuckDB loses rows with NaN.
 
     Args:
         source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file
-            or dataset. Of a table, the snapshot of the handle.
+            or dataset. For a table, the snapshot of the handle.
         filesystem: a pyarrow or fsspec file system of the path, as for :func:`nimblepy.open`.
 
     Returns:
         A dataset with ``schema``, ``scanner``, ``to_table``, ``to_batches``, ``head``, ``take``
         and ``count_rows``. It has no fragments.
 
-    Cost: opens the source once now; each scan reads what its columns and filter need.
+    Cost: opens the source once. Each scan reads what its columns and filter need.
 
     Example:
         >>> orders = nb.arrow_dataset("orders.nimble")                         # doctest: +SKIP

@@ -19,20 +19,19 @@ Connection = TypeVar("Connection", bound=Registers)
 
 
 def duckdb(connection: Connection, **views: Source) -> Connection:
-    """Makes files, datasets and tables views of a DuckDB connection, which pushes columns and
-    filters into them.
+    """Registers files, datasets and tables as views of a DuckDB connection.
 
-    What is pushed, and what DuckDB does itself: :func:`nimblepy.arrow_dataset`.
+    DuckDB pushes columns and filters into the views: see :func:`nimblepy.arrow_dataset`.
 
     Args:
-        connection: of DuckDB; the module ``duckdb`` is its default connection.
-        views: for each name of a view a :class:`File`, :class:`Dataset` or :class:`Table`; or the
-            path or URI of a file or dataset. The view of a table follows ``table.refresh()``.
+        connection: a DuckDB connection; the module ``duckdb`` is its default connection.
+        views: for each view name a :class:`File`, :class:`Dataset` or :class:`Table`; or the path
+            or URI of a file or dataset. The view of a table follows ``table.refresh()``.
 
     Returns:
         ``connection``.
 
-    Cost: opens the sources that are paths; they stay open as long as the connection has the view.
+    Cost: opens the sources that are paths. They stay open while the connection has the view.
 
     Example:
         >>> con = nb.duckdb(duckdb.connect(), orders="orders.nimble")          # doctest: +SKIP
@@ -40,8 +39,8 @@ def duckdb(connection: Connection, **views: Source) -> Connection:
     """
     if not hasattr(connection, "register"):
         raise InvalidArgumentError(
-            f"duckdb: expected a connection of DuckDB, got {type(connection).__name__}; "
-            "without one, DuckDB reads nb.arrow_dataset(...) by the name of its variable"
+            f"duckdb: expected a DuckDB connection, got {type(connection).__name__}; "
+            "without a connection, use nb.arrow_dataset(...), which DuckDB reads by variable name"
         )
     for name, source in views.items():
         connection.register(name, arrow_dataset(source))

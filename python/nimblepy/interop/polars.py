@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def scan_polars(source: Source, *, filesystem: FileSystem | None = None) -> pl.LazyFrame:
-    """A lazy polars frame over a file or many.
+    """A lazy polars frame over a file, a dataset or a table.
 
-    Polars pushes the columns a query needs, its filters and its row limit into the scan. The parts
-    of a filter that nimblepy understands narrow the rows read (indexes, zone maps); polars then
-    evaluates the whole filter again on what is left, so results are exactly polars' own.
+    Polars pushes the columns, filters and row limit of a query into the scan. The parts of a filter
+    that nimblepy supports restrict the rows that are read (indexes, zone maps). Polars evaluates
+    the whole filter again on these rows, so results are exactly those of polars.
 
     Args:
         source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file
-            or dataset. Of a table, the snapshot of the handle.
+            or dataset. For a table, the snapshot of the handle.
         filesystem: a pyarrow or fsspec file system of the path, as for :func:`nimblepy.open`.
 
     Raises:
         MissingExtraError: polars is not installed.
         CorruptFileError: not a nimble file.
 
-    Cost: opens the source once now, for its schema; rows are read when the frame is collected.
+    Cost: opens the source once for its schema. Rows are read when the frame is collected.
     """
     try:
         import polars as pl
@@ -52,8 +52,8 @@ def scan_polars(source: Source, *, filesystem: FileSystem | None = None) -> pl.L
         n_rows: int | None,
         batch_size: int | None,
     ) -> Iterator[pl.DataFrame]:
-        wanted = schema.names() if with_columns is None else with_columns
-        needed = list(wanted)
+        columns = schema.names() if with_columns is None else with_columns
+        needed = list(columns)
         pushed = None
         if predicate is not None:
             # The predicate may read columns that the query does not return.
@@ -63,13 +63,13 @@ def scan_polars(source: Source, *, filesystem: FileSystem | None = None) -> pl.L
             needed,
             filter=pushed,
             batch_rows=batch_size or 65536,
-            # The filter is asked of the first rows: polars puts a limit here that stands below it.
+            # Polars passes a limit that applies to the filtered rows.
             row_range=None if n_rows is None else (0, min(n_rows, rows.num_rows)),
         )
         for batch in scan.to_batches():
             frame = pl.DataFrame(batch)
             if predicate is not None:
                 frame = frame.filter(predicate)
-            yield frame.select(wanted)
+            yield frame.select(columns)
 
     return register_io_source(batches, schema=schema, is_pure=True)

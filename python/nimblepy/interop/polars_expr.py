@@ -1,10 +1,9 @@
-"""Translates polars predicates to filters, where the two languages agree.
+"""Translates polars predicates to filters, as far as both languages agree.
 
-Polars evaluates the whole predicate afterwards, so a translation only has to keep every row that
-passes; a part that is not understood, or where polars compares differently, is left out. They
-differ on mixed types, where polars converts both sides first, and on the order of an Enum, which
-is that of its categories. Polars finds NaN equal to itself and greater than all numbers, as SQL
-does.
+Polars evaluates the whole predicate afterwards. So a translation must keep every passing row, and
+may leave out parts that it does not support or that polars evaluates differently. They differ on
+mixed types, which polars converts first, and on the order of an Enum, which polars orders by its
+categories. In polars, as in SQL, NaN equals itself and is larger than all numbers.
 """
 
 from __future__ import annotations
@@ -47,10 +46,12 @@ _OPS: dict[str, Op] = {
 
 
 def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> Node | None:
-    """A filter that every row passing ``predicate`` passes too; ``None`` when nothing is known."""
+    """A filter that every row passing ``predicate`` passes too; ``None`` if there is no such
+    filter.
+    """
     try:
         with warnings.catch_warnings():
-            # Polars warns that its JSON may change; what is not recognised is not pushed.
+            # Polars warns that its JSON may change. Unknown nodes are not pushed.
             warnings.simplefilter("ignore")
             tree = json.loads(predicate.meta.serialize(format="json"))
             node = _Translation(schema).implied(tree)
@@ -66,7 +67,7 @@ class _Translation:
         self._schema = schema
 
     def implied(self, tree: Json) -> Node:
-        """A node that is true wherever ``tree`` is; TRUE when nothing better is known."""
+        """A node that is true if ``tree`` is true; TRUE if nothing better is known."""
         if not isinstance(tree, dict):
             return TRUE
         if isinstance(parts := tree.get("BinaryExpr"), dict):
@@ -96,7 +97,7 @@ class _Translation:
         if len(values) != 1 or not _comparable(column, values[0]):
             return TRUE
         if op not in ("==", "!=") and pt.is_dictionary(column.type) and column.type.ordered:
-            return TRUE  # an Enum: its order is that of the categories
+            return TRUE  # an Enum is ordered by its categories
         try:
             return compare(column, op, values[0], nan_greatest=True)
         except InvalidArgumentError:
@@ -147,20 +148,21 @@ def _is_literal(tree: Json) -> bool:
 
 
 def _literal(tree: Json) -> pa.Array:
-    """The values of a literal: polars itself decodes what it encoded."""
+    """The values of a literal, decoded by polars itself."""
     expression = pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
     return pl.select(expression).to_series().to_arrow()
 
 
 def _comparable(column: Column, literal: pa.Scalar) -> bool:
-    """Whether polars compares the two by their exact values, as this package does."""
+    """Whether polars compares the two by their exact values, as nimblepy does."""
     kind, other = column.value_type, literal.type
     if not literal.is_valid:
         return False
     if pt.is_floating(kind):
         return bool(pt.is_float64(kind) and pt.is_float64(other))
     if pt.is_integer(kind) and pt.is_integer(other):
-        # Signed and unsigned integers may meet as doubles, which have all whole numbers up to here.
+        # Signed and unsigned integers may be compared as doubles, which are exact up to this
+        # number.
         alike = pt.is_signed_integer(kind) == pt.is_signed_integer(other)
         return bool(alike or abs(literal.as_py()) < 1 << 53)
     if is_text(kind):

@@ -13,14 +13,14 @@ from nimblepy.rows.rows import Rows
 
 
 class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """Derived from a class of pyarrow because engines check for it; nothing of it is used.
+    """A dataset for engines that check for pyarrow's class. It uses nothing of that class.
 
     Args:
-        rows: what it shows.
+        rows: the rows of the dataset.
     """
 
     def __init__(self, rows: Rows) -> None:
-        # pyarrow's own would refuse; it makes datasets in C++, of which there is none in here.
+        # pyarrow's own constructor would raise, because its datasets are created in C++.
         self._rows = rows
 
     @property
@@ -35,7 +35,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         use_threads: bool = True,
         **options: Any,
     ) -> ds.Scanner:
-        """A scan of some columns; ``options`` are those of pyarrow's files, which there are not."""
+        """A scan of some columns. ``options`` for pyarrow's file formats are ignored."""
         names = None if columns is None or isinstance(columns, dict) else list(columns)
         scan = self._rows.scan(
             names,
@@ -50,7 +50,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return self._rows.count_rows(self._read(filter))
 
     def _read(self, filter: pc.Expression | None) -> Any:
-        """DuckDB and polars have NaN above all numbers, though they write just ``x > 1.5``."""
+        """Reads with NaN larger than all numbers, as in DuckDB and polars, also for ``x > 1.5``."""
         if filter is None:
             return None
         return read_expression(filter, self._rows.schema, nan_greatest=True)
@@ -66,7 +66,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
             "a dataset over nimble rows has no fragments; use its scanner() or to_table()"
         )
 
-    # What pyarrow does in C++, with a dataset of its own.
+    # pyarrow would do this in C++ with its own dataset.
     get_fragments = replace_schema = filter = join = join_asof = sort_by = _unsupported
     partition_expression = property(_unsupported)
 

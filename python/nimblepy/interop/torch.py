@@ -1,7 +1,7 @@
-"""Rows as datasets of PyTorch. Torch is optional and imported only here.
+"""Rows as datasets of PyTorch. Torch is optional and only imported here.
 
-:class:`RowDataset` is asked for rows by their numbers, :class:`BlockDataset` gives all rows in
-shuffled blocks. Both open their source again in each worker process.
+:class:`RowDataset` returns rows by number. :class:`BlockDataset` returns all rows in shuffled
+blocks. Both open their source again in each worker process.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ Example: TypeAlias = dict[str, Any]
 
 
 def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
-    """Names of the columns that have a null in any row.
+    """Names of the columns with a null in any row.
 
-    Only such columns are looked at whose tensors have no value for a null: each batch has the
-    dtype that all batches have.
+    Only checks columns whose tensors cannot represent null, so that all batches of a column have
+    one dtype.
 
     Raises:
-        InvalidArgumentError: there is no such column.
+        InvalidArgumentError: a column does not exist.
 
-    Cost: zone maps of these columns; a column without nulls is not read.
+    Cost: reads zone maps of these columns. Columns without nulls are not read.
     """
     names = column_names(columns)
     fields = rows.scan(names).schema
-    found = set()
+    nullable: set[str] = set()
     for field, name in zip(fields, fields.names if names is None else names, strict=True):
         kind = value_type(field.type)
         keeps_nulls = pt.is_floating(kind) or family(kind) in ("text", "none")
@@ -54,26 +54,26 @@ def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
         path = resolve_column(rows.schema, name).path
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in path)
         if rows.head(1, (), filter=f"{quoted} IS NULL").num_rows:
-            found.add(field.name)
-    return frozenset(found)
+            nullable.add(field.name)
+    return frozenset(nullable)
 
 
 def tensors(table: pa.Table, nullable: Collection[str] = ()) -> Example:
-    """Columns as tensors where torch has their type, else as lists.
+    """Columns as tensors if torch has their type, otherwise as lists.
 
     Numbers, booleans and times are tensors of one dimension. Integers, booleans and times of
-    columns in ``nullable`` are float64 in every batch, with NaN for null. Times are integers in
-    the column's unit, since 1970. Lists of one fixed size are tensors with one dimension more,
-    other lists of numbers a list of tensors. Text and bytes are lists, with ``None`` for null.
+    columns in ``nullable`` are float64 in every batch, with NaN for null. Times are integers in the
+    column's unit, since 1970. Lists of one fixed size are tensors with one more dimension. Other
+    lists of numbers become a list of tensors. Text and bytes are lists, with ``None`` for null.
     """
-    found: Example = {}
+    example: Example = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         try:
-            found[name] = _values(array, name in nullable)
+            example[name] = _values(array, name in nullable)
         except pa.ArrowException as error:
             raise InvalidArgumentError(f"column {name!r} is {array.type}: {error}") from error
-    return found
+    return example
 
 
 def _values(array: pa.Array, nullable: bool) -> Any:
@@ -98,12 +98,14 @@ def _numbers(array: pa.Array, nullable: bool) -> np.ndarray[Any, Any]:
         array = array.cast(pa.float64())
     if not pt.is_floating(array.type):
         if not nullable and array.null_count:
-            raise pa.ArrowInvalid("a null inside of a list, or since the dataset was made")
+            raise pa.ArrowInvalid(
+                "a null inside a list, or a null added after the dataset was created"
+            )
         if not nullable:
             return np.asarray(array.to_numpy(zero_copy_only=False))
         array = array.cast(pa.uint8()) if pt.is_boolean(array.type) else array
         array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False))  # with NaN for null
+    return np.asarray(array.to_numpy(zero_copy_only=False))  # NaN stands for null
 
 
 def _tensor(values: np.ndarray[Any, Any]) -> Any:
@@ -111,11 +113,11 @@ def _tensor(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _stacked(array: pa.Array, nullable: bool) -> Any:
-    """Lists of one size; a null is NaN throughout."""
+    """Lists of one size; a null is filled with NaN."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not there.all():
-        raise pa.ArrowInvalid("a null inside of a list, or since the dataset was made")
-    values = _values(array.flatten(), False)  # those of nulls are left out
+        raise pa.ArrowInvalid("a null inside a list, or a null added after the dataset was created")
+    values = _values(array.flatten(), False)  # without the values of null lists
     if not isinstance(values, torch.Tensor):
         return array.to_pylist()
     values = values.reshape(int(there.sum()), array.type.list_size, *values.shape[1:])
@@ -132,11 +134,11 @@ class RowDataset(Dataset[Any]):
 
     Args:
         source: a file, a dataset, a table, or the path or URI of a file or dataset.
-        columns: columns of an example; ``None`` is all. :func:`tensors` says what becomes of each
-            type. A column has the same dtype in all batches.
+        columns: columns of an example; ``None`` means all. :func:`tensors` describes the conversion
+            of each type. A column has the same dtype in all batches.
         transform: applied to each example.
 
-    Cost: a ``DataLoader`` asks for a whole batch at once, which is one ``take``.
+    Cost: a ``DataLoader`` requests a whole batch at once, which is one ``take``.
 
     Example:
         >>> loader = DataLoader(RowDataset("train.nimble"), 256, shuffle=True)  # doctest: +SKIP
@@ -161,7 +163,7 @@ class RowDataset(Dataset[Any]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Any]:
-        """The examples at these rows, by one read."""
+        """The examples at these rows, with one read."""
         try:
             table = self._rows.take(rows, self._columns)
         except InvalidArgumentError as error:
@@ -170,19 +172,19 @@ class RowDataset(Dataset[Any]):
 
 
 class BlockDataset(IterableDataset[Any]):
-    """All rows once per epoch, block after block, both in random order if ``shuffle``.
+    """All rows once per epoch, block by block, in random order if ``shuffle``.
 
-    Blocks are runs of neighbouring rows, read whole, which costs about as much as a scan. Rows are
-    mixed within ``mixed_blocks`` blocks at a time. Worker processes share the blocks among them,
+    Blocks are runs of consecutive rows and are read as a whole, which costs about as much as a
+    scan. Rows of ``mixed_blocks`` blocks are mixed at a time. Worker processes share the blocks,
     and so do the processes of a job: ``rank`` of ``world_size``.
 
     Args:
         source, columns, transform: as for :class:`RowDataset`.
-        batch_rows: examples of a batch: tensors with so many rows are given, for a ``DataLoader``
-            with ``batch_size=None``; ``None`` gives single examples.
-        block_rows: rows of a block.
-        mixed_blocks: blocks that are held, and mixed, at a time.
-        seed: with the epoch (:meth:`set_epoch`) it settles the order.
+        batch_rows: examples per batch, returned as tensors for a ``DataLoader`` with
+            ``batch_size=None``. ``None`` returns single examples.
+        block_rows: rows per block.
+        mixed_blocks: number of blocks that are held and mixed at a time.
+        seed: determines the order, together with the epoch (:meth:`set_epoch`).
 
     Cost: memory of ``mixed_blocks * block_rows`` rows per worker.
     """
@@ -217,7 +219,7 @@ class BlockDataset(IterableDataset[Any]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Settles another order; to be called before the workers of that epoch start."""
+        """Sets the epoch, and so the order. Call it before the workers of that epoch start."""
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
@@ -228,11 +230,11 @@ class BlockDataset(IterableDataset[Any]):
         generator = np.random.default_rng([self._seed, self._epoch])
         blocks = np.arange(-(-self._rows.num_rows // self._block_rows))
         if self._shuffle:
-            generator.shuffle(blocks)  # alike in all workers, which then take their shares
-        mine = blocks[share::shares]
+            generator.shuffle(blocks)  # the same order in all workers
+        own_blocks = blocks[share::shares]
         own = np.random.default_rng([self._seed, self._epoch, share])
-        for at in range(0, len(mine), self._mixed_blocks):
-            yield from self._mixed(mine[at : at + self._mixed_blocks], own)
+        for at in range(0, len(own_blocks), self._mixed_blocks):
+            yield from self._mixed(own_blocks[at : at + self._mixed_blocks], own)
 
     def _mixed(self, blocks: np.ndarray[Any, Any], generator: np.random.Generator) -> Iterator[Any]:
         begins = blocks * self._block_rows

@@ -192,8 +192,8 @@ def translate_error(error: Exception, store: Any, path: str) -> Exception:
 def _without_xml(text: str) -> str:
     """An answer of a store in words: of its XML only the message."""
     head, mark, xml = text.partition("<?xml")
-    found = re.search(r"<Message>(.*?)</Message>", xml, re.DOTALL)
-    return head + (found[1] if found else "") if mark else text
+    message = re.search(r"<Message>(.*?)</Message>", xml, re.DOTALL)
+    return head + (message[1] if message else "") if mark else text
 
 
 class StoredObject:

@@ -1,4 +1,4 @@
-"""What can be joined with: the method index_join of files, datasets and tables."""
+"""The method ``index_join`` of files, datasets and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nimblepy.schema.protocols import Tabular
 
 
 class Joinable(Rows):
-    """Rows that other rows are joined with, through an index: nothing is built or shuffled."""
+    """Rows that can be joined through an index, without building a hash table or shuffling."""
 
     def index_join(
         self,
@@ -33,42 +33,43 @@ class Joinable(Rows):
         null_equals: bool = False,
         between: Ranges | None = None,
     ) -> pa.Table | pa.RecordBatchReader:
-        """Joins ``probe`` with the rows that have its keys, found by an index.
+        """Joins ``probe`` with the rows that have its keys, through an index.
 
-        The result has the probe's columns, then those of these rows. Rows come in probe order; the
-        matches of one probe row in file order.
+        The result has the probe's columns, then the columns of these rows. It is in probe order,
+        and the matches of one probe row are in file order.
 
         Args:
             probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
-            on: equal columns: a name, several, or ``{probe column: column here}``, where a tuple of
-                names is a path. Leading columns of the cluster key are enough. Values that a column
-                here cannot hold match nothing; columns of floats are joined with floats only.
+            on: equal columns: a name, several names, or ``{probe column: column here}``, where a
+                tuple of names is a path. The first columns of the cluster key are enough. Values
+                that a column here cannot represent do not match. Float columns are only joined with
+                floats.
             how: ``"inner"``; ``"left"`` keeps probe rows without a match, with nulls; ``"semi"``
-                and ``"anti"`` return the probe rows with and without one, and only their columns.
-            columns: columns to add; the default is all but those of ``on``.
-            condition: filter on the joined row. In a left join a probe row none of whose matches
-                passes is kept once, with nulls.
+                and ``"anti"`` return the probe rows with and without a match, without new columns.
+            columns: columns to add; the default is all columns except those of ``on``.
+            condition: filter on the joined row. If no match of a probe row passes, a left join
+                keeps the row once, with nulls.
             params: values of the condition's parameters, as for :meth:`scan`.
-            suffix: appended to names of added columns that the probe has as well, in the result
-                and in ``condition``.
+            suffix: appended to names of added columns that the probe also has, in the result and
+                in ``condition``.
             null_equals: null keys match null keys; otherwise they match nothing.
-            between: ``{column: (lower, upper)}`` with probe columns: the value lies between them,
-                both included. ``None`` for one of them is no bound on that side: ``{"ts": (None,
-                "t")}`` are the rows up to ``t``. Answered by the index where the column follows
-                those of ``on`` in the cluster key, otherwise evaluated like ``condition``.
+            between: ``{column: (lower, upper)}`` with probe columns, both bounds inclusive.
+                ``None`` means no bound on that side: ``{"ts": (None, "t")}`` matches rows up to
+                ``t``. The index answers it if the column follows the columns of ``on`` in the
+                cluster key. Otherwise it is evaluated like ``condition``.
 
         Returns:
-            A table, or a reader for a reader: then the lookup of a batch overlaps the output of
-            the one before it.
+            A table, or a reader if ``probe`` is a reader. Then the lookup of a batch overlaps with
+            the output of the previous batch.
 
         Raises:
-            InvalidArgumentError: unknown or clashing names; types that do not compare exactly,
-                such as text with numbers; a ``how`` that would need rows that nothing matches.
-            IndexUnavailableError: no index on the columns of ``on``; the message names those
-                there are.
+            InvalidArgumentError: unknown or clashing names; types that cannot be compared exactly,
+                such as text with numbers; a ``how`` that needs unmatched rows of this side.
+            IndexUnavailableError: no index on the columns of ``on``; the message names the existing
+                indexes.
 
-        Cost: as ``lookup`` of each batch's keys: no pass over the rows. Memory is some batches,
-            whatever the number of matches.
+        Cost: as ``lookup`` of each batch's keys, without a pass over the rows. Memory holds a few
+            batches, whatever the number of matches.
 
         Example:
             >>> orders = pa.table({"customer": [7, 8]})
@@ -94,7 +95,7 @@ class Joinable(Rows):
 
 
 class FixedRows(Joinable, RowSource):
-    """Rows that do not change, and so are their own source."""
+    """Rows that do not change, so they are their own source."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         Joinable.__init__(self)

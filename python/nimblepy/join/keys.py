@@ -1,4 +1,4 @@
-"""The keys of a probe batch as what a source is asked for."""
+"""Converts the keys of a probe batch to a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
-    """The keys of a probe batch in the types of ``build``; those that match nothing are marked."""
+    """The keys of a probe batch in the types of ``build``, with a mask
+    of keys that cannot match.
+    """
     usable = np.ones(batch.num_rows, dtype=np.bool_)
     values = []
     for probe_name, build_name in zip(plan.probe_keys, plan.build_keys, strict=True):
@@ -33,17 +35,17 @@ def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
     between = plan.indexed_between
     if between is None:
         return Keys(plan.build_keys, tuple(values), _mask(usable), plan.null_equals)
-    wanted = _key_type(build, between.column)
+    key_type = _key_type(build, between.column)
     bounds = []
     for name, ends in ((between.lower, 0), (between.upper, 1)):
         if name is None:
-            # Every value is inside, and no null is.
-            end = value_range(wanted, plan.nan_greatest)[ends]
+            # All values are valid and in range.
+            end = value_range(key_type, plan.nan_greatest)[ends]
             bounds.append(pa.repeat(end, batch.num_rows))
             continue
         bound = batch.column(name)
         usable &= _valid(bound) if plan.nan_greatest else _is_number(bound)
-        bounds.append(key_array(bound, wanted)[0])
+        bounds.append(key_array(bound, key_type)[0])
     return Keys(
         plan.build_keys,
         tuple(values),
@@ -68,7 +70,7 @@ def _valid(column: pa.Array) -> Mask:
 
 
 def _is_number(column: pa.Array) -> Mask:
-    """Neither null nor NaN: nothing lies between those and anything."""
+    """Whether each value is neither null nor NaN. Those are in no range."""
     mask = _valid(column)
     if pt.is_floating(column.type):
         nan = pc.fill_null(pc.is_nan(column), False)

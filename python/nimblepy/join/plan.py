@@ -1,4 +1,4 @@
-"""What an index join reads and returns, settled before the first probe row arrives."""
+"""Plans an index join: checks names and types, and fixes the columns of the result."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
 
 
-# By build column, the probe columns of its lower and upper bound; ``None`` is unbounded.
+# By build column: the probe columns of its lower and upper bound; ``None`` is unbounded.
 Ranges: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 
 
 class JoinKeywords(TypedDict, total=False):
-    """Arguments of ``index_join``, which says what they mean."""
+    """Arguments of ``index_join``, which documents them."""
 
     on: Required[str | Sequence[str] | Mapping[str, ColumnName]]
     how: How
@@ -42,12 +42,12 @@ class JoinKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A build column between two probe columns, both ends included.
+    """A build column between two probe columns, inclusive.
 
     Attributes:
         column: the build column.
-        lower, upper: the probe columns; ``None`` for one of them: no bound on that side.
-        by_index: the column follows the equality columns in the cluster key.
+        lower, upper: the probe columns; ``None`` means no bound on that side.
+        by_index: whether the column follows the equality columns in the cluster key.
     """
 
     column: str
@@ -58,17 +58,17 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """An index join whose names and types have been checked.
+    """An index join with checked names and types.
 
     Attributes:
         how: ``inner``, ``left``, ``semi`` or ``anti``.
-        probe_keys, build_keys: the equality columns of either side, pairwise.
-        between: range conditions; at most one is answered by the index.
-        output: (build column, its name in the result), in result order.
-        residual: (build column, its name in ``condition``) for those the condition needs.
-        condition: what a joined row must satisfy besides, over probe columns and ``residual``.
-        nan_greatest: ranges take NaN for a value above all others, as Spark does.
-        schema: of the result.
+        probe_keys, build_keys: the equality columns of both sides, pairwise.
+        between: range conditions; the index answers at most one of them.
+        output: (build column, name in the result), in result order.
+        residual: (build column, name in ``condition``) for columns that the condition needs.
+        condition: an additional condition on joined rows, over probe columns and ``residual``.
+        nan_greatest: whether NaN is larger than all numbers in ranges, as in Spark.
+        schema: schema of the result.
     """
 
     how: str
@@ -97,7 +97,7 @@ class JoinPlan:
 
     @property
     def has_residual(self) -> bool:
-        """Rows that the index finds may still fail."""
+        """Whether rows that the index finds may still fail."""
         return self.condition is not None or bool(self.residual_betweens)
 
 
@@ -120,12 +120,12 @@ def plan_join(
     Args:
         suffix: appended to names that both sides have.
         prefix: put before every name of the build side, instead of a suffix.
-        nan_greatest: ranges find NaN equal to itself and above all numbers, as SQL text does.
+        nan_greatest: NaN equals itself and is larger than all numbers in ranges, as in SQL text.
 
     Raises:
-        InvalidArgumentError: unknown or ambiguous columns, types that do not compare, a bad
-            ``how``, names that clash even with the suffix.
-        IndexUnavailableError: no index on the build side's columns.
+        InvalidArgumentError: unknown or ambiguous columns, types that cannot be compared, an
+            unknown ``how``, names that clash even with the suffix.
+        IndexUnavailableError: the build side has no index on these columns.
     """
     if between is not None and not (
         isinstance(between, Mapping)
@@ -151,7 +151,7 @@ def plan_join(
     ranges = _betweens(probe, build, build_keys, between or {})
     if not build_keys and not any(item.by_index for item in ranges):
         raise IndexUnavailableError(
-            "on: no equality column, and `between` is not on the first column of the cluster key"
+            "on: without equality columns, `between` must be on the first column of the cluster key"
         )
 
     def shown(name: str) -> str:
@@ -192,7 +192,7 @@ def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
     if not pairs and not between:
         raise InvalidArgumentError("on: no column given")
     if len({b for _, b in pairs}) != len(pairs):
-        raise InvalidArgumentError(f"on: a column is given twice: {on!r}")
+        raise InvalidArgumentError(f"on: a column occurs twice: {on!r}")
     return pairs
 
 
@@ -201,24 +201,24 @@ def _check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: Colu
     build_type = resolve_column(build, right).type
     if not comparable(probe_type, build_type):
         raise InvalidArgumentError(
-            f"probe column {left!r} is {probe_type}, which does not compare with column "
+            f"probe column {left!r} is {probe_type}, which cannot be compared with column "
             f"{right!r}, which is {build_type}; cast the probe column"
         )
 
 
 def probe_column(probe: pa.Schema, name: str) -> pa.Field:
-    """The probe's column of that name.
+    """The probe's column with that name.
 
     Raises:
-        InvalidArgumentError: there is none, or more than one.
+        InvalidArgumentError: there is no such column, or more than one.
     """
-    found = probe.get_all_field_indices(name)
-    if len(found) != 1:
-        problem = "no" if not found else "more than one"
+    positions = probe.get_all_field_indices(name)
+    if len(positions) != 1:
+        problem = "no" if not positions else "more than one"
         raise InvalidArgumentError(
             f"probe: {problem} column {name!r}; it has {', '.join(map(repr, probe.names))}"
         )
-    return probe.field(found[0])
+    return probe.field(positions[0])
 
 
 def _betweens(
@@ -240,17 +240,17 @@ def _betweens(
         lower, upper = bounds
         if lower is None and upper is None:
             raise InvalidArgumentError(
-                f"between: {column!r} has no bound; give one, or leave it out"
+                f"between: {column!r} has no bound; add a bound, or remove it"
             )
-        wanted = value_type(resolve_column(build.schema, column).type)
+        build_type = value_type(resolve_column(build.schema, column).type)
         by_index = column == following
-        if upper is None and family(wanted) in ("text", "none"):
-            by_index = False  # there is no greatest text
+        if upper is None and family(build_type) in ("text", "none"):
+            by_index = False  # texts have no maximum
         for bound in (lower, upper):
             if bound is None:
                 continue
             _check_comparable(probe, build.schema, bound, column)
-            by_index &= widens(value_type(probe_column(probe, bound).type), wanted)
+            by_index &= widens(value_type(probe_column(probe, bound).type), build_type)
         out.append(Between(column, lower, upper, by_index=by_index))
     return tuple(out)
 
@@ -263,16 +263,16 @@ def joined_columns(
     shown_as: Callable[[str], str],
     how: str,
 ) -> tuple[tuple[str, str], ...]:
-    """(build column, its name in the result) for every column that the join adds."""
+    """(build column, name in the result) for every column that the join adds."""
     names = column_names(columns)
     if how in ("semi", "anti"):
         return ()
-    # The equality columns are in the result already, on the probe's side.
-    wanted = [n for n in build.names if n not in build_keys] if names is None else names
+    # The probe side already has the equality columns.
+    added = [n for n in build.names if n not in build_keys] if names is None else names
     output: list[tuple[str, str]] = []
-    for name in wanted:
+    for name in added:
         if not isinstance(name, str):
-            raise InvalidArgumentError(f"columns: a join takes names, not the path {name!r}")
+            raise InvalidArgumentError(f"columns: expected names, got the path {name!r}")
         resolve_column(build, name)
         output.append((name, shown_as(name)))
     counts = Counter([*probe_names, *(shown for _, shown in output)])
@@ -292,16 +292,16 @@ def _residual(
     shown_as: Callable[[str], str],
     ranges: Sequence[Between],
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
-    """The parsed condition, and the build columns that it and the ranges left over read."""
-    wanted = {item.column: item.column for item in ranges if not item.by_index}
+    """The parsed condition, and the build columns that it and the remaining ranges read."""
+    residual_names = {item.column: item.column for item in ranges if not item.by_index}
     if condition is None:
-        return None, tuple(wanted.items())
+        return None, tuple(residual_names.items())
     shown = {name: shown_as(name) for name in build.names}
     fields = [pa.field(new, build.field(old).type) for old, new in shown.items()]
     parsed = parse_filter(condition, pa.schema([*probe, *fields]))
     used = {path[0] for path in parsed.columns}
     needed = {old: new for old, new in shown.items() if new in used and new not in probe.names}
-    return parsed, tuple({**wanted, **needed}.items())
+    return parsed, tuple({**residual_names, **needed}.items())
 
 
 def _result_schema(

@@ -1,6 +1,6 @@
 """The partition function of an index join: probe batches in, joined batches out.
 
-It knows no engine: plain Python, Spark tasks and datasets run the same generator.
+It is independent of the engine: Python, Spark tasks and datasets run the same generator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nimblepy.rows.gather import gather, gather_array, keep, rows_without_column
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import RowSource
 
-# Most rows of a joined batch, so that a key with very many matches needs no memory for all.
+# Maximum rows of a joined batch, so that a key with many matches needs little memory.
 OUTPUT_ROWS = 65_536
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -37,13 +37,13 @@ def join_batches(
     *,
     output_rows: int = OUTPUT_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """Joins probe batches one by one; rows come in probe order, then in order of the build side.
+    """Joins probe batches one by one. Rows are in probe order, then in order of the build side.
 
-    The lookup of a batch overlaps with what the caller does with the rows of the one before.
+    The lookup of a batch overlaps with the caller's work on the previous batch.
 
     Args:
-        batches: with the columns that ``plan`` was made for.
-        output_rows: most rows of a returned batch.
+        batches: batches with the probe columns of ``plan``.
+        output_rows: maximum rows of a returned batch.
     """
     for _, joined in joined_by_batch(plan, build, batches, output_rows=output_rows):
         yield from joined
@@ -56,17 +56,17 @@ def joined_by_batch(
     *,
     output_rows: int = OUTPUT_ROWS,
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
-    """As :func:`join_batches`, but says which probe batch the joined ones are of.
+    """As :func:`join_batches`, but also yields the probe batch.
 
     Returns:
-        Pairs of a probe batch and its joined batches, which must be used up before the next pair.
+        Pairs of a probe batch and its joined batches, which must be consumed before the next pair.
     """
     pieces = (piece for batch in batches for piece in slices(batch))
     held = next(pieces, None)
     if held is None:
         return
     following = next(pieces, None)
-    if following is None:  # nothing to overlap with
+    if following is None:  # there is no other work to overlap with
         yield held, _pieces(plan, build, held, output_rows)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="nimble-join") as ahead:
@@ -96,7 +96,7 @@ def _rest(
 def _pieces(
     plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, output_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The joined rows of one probe batch."""
+    """Yields the joined rows of one probe batch."""
     matches = build.find(probe_keys(plan, build.schema, batch), columns=plan.reads)
     if plan.how in ("inner", "left"):
         for piece in _slots(matches, plan.how == "left", output_rows):
@@ -104,23 +104,23 @@ def _pieces(
             if joined.num_rows:
                 yield joined
         return
-    found = _found(plan, build, batch, matches, output_rows)
-    kept = keep(batch, found if plan.how == "semi" else ~found)
+    has_match = _found(plan, build, batch, matches, output_rows)
+    kept = keep(batch, has_match if plan.how == "semi" else ~has_match)
     if kept.num_rows:
         yield kept
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some consecutive rows of the joined result before its residual condition.
+    """Some consecutive rows of the joined result, before the residual condition.
 
     Attributes:
         probe: probe row of each joined row.
         rows: build row of each joined row that has one.
-        missing: joined rows without one; ``None`` where all have.
-        last: joined rows that are the last of their probe row.
-        carry: shared between the pieces of a batch: whether the probe row that reaches into the
-            next piece has had a row that passed.
+        missing: mask of joined rows without a build row; ``None`` if all have one.
+        last: mask of joined rows that are the last of their probe row.
+        carry: shared by the pieces of a batch: whether the probe row that continues in the next
+            piece already had a passing row.
     """
 
     probe: Positions
@@ -131,9 +131,9 @@ class _Piece:
 
 
 def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
-    """The result in pieces; a left join has one row at least for every probe row."""
-    found = matches.counts
-    counts = np.maximum(found, 1) if left else found
+    """The result in pieces. A left join has at least one row for every probe row."""
+    match_counts = matches.counts
+    counts = np.maximum(match_counts, 1) if left else match_counts
     slot_ends = np.cumsum(counts)
     total = int(slot_ends[-1]) if len(slot_ends) else 0
     carry = [False]
@@ -142,12 +142,12 @@ def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
         at = np.arange(begin, min(total, begin + output_rows), dtype=np.int64)
         one_to_one = total == len(counts) and bool((counts == 1).all())
         probe = at if one_to_one else np.searchsorted(slot_ends, at, side="right")
-        missing = found[probe] == 0 if left else None
+        missing = match_counts[probe] == 0 if left else None
         if missing is not None and not missing.any():
             missing = None
-        wanted = len(at) if missing is None else int(len(at) - missing.sum())
-        rows = matches.slice(match_at, match_at + wanted)
-        match_at += wanted
+        num_rows = len(at) if missing is None else int(len(at) - missing.sum())
+        rows = matches.slice(match_at, match_at + num_rows)
+        match_at += num_rows
         yield _Piece(probe, rows, missing, slot_ends[probe] == at + 1, carry)
     assert match_at == matches.num_rows
 
@@ -176,7 +176,9 @@ def _joined(
 def _after_residual(
     plan: JoinPlan, piece: _Piece, passing: Mask, taken: pa.RecordBatch
 ) -> tuple[Positions, Mask | None, pa.RecordBatch]:
-    """What is left of a piece: rows that pass and, in a left join, one for rows that have none."""
+    """The rows of a piece that pass. In a left join, also one row for
+    probe rows without a match.
+    """
     if plan.how != "left":
         return piece.probe[passing], None, keep(taken, passing)
     kept = np.zeros(len(piece.probe), dtype=np.bool_)
@@ -184,7 +186,7 @@ def _after_residual(
     first = int(piece.probe[0])
     of_probe = np.bincount(piece.probe - first, weights=kept) > 0
     of_probe[0] |= piece.carry[0]
-    # Only the row that reaches into the next piece is carried over.
+    # Only the last probe row can continue in the next piece.
     piece.carry[0] = bool(of_probe[-1]) and not bool(piece.last[-1])
     missing = piece.last & ~of_probe[piece.probe - first]
     shown = kept | missing
@@ -197,17 +199,17 @@ def _found(
     """Which probe rows have a match that passes."""
     if not plan.has_residual:
         return matches.counts > 0
-    found = np.zeros(batch.num_rows, dtype=np.bool_)
+    has_match = np.zeros(batch.num_rows, dtype=np.bool_)
     for piece in _slots(matches, False, output_rows):
         taken = _take(build, piece.rows, plan.reads)
-        found[piece.probe[_passing(plan, batch, piece.probe, taken)]] = True
-    return found
+        has_match[piece.probe[_passing(plan, batch, piece.probe, taken)]] = True
+    return has_match
 
 
 def _passing(
     plan: JoinPlan, batch: pa.RecordBatch, probe: Positions, taken: pa.RecordBatch
 ) -> Mask:
-    """Which matches satisfy the ranges left over and the condition."""
+    """Which matches satisfy the remaining ranges and the condition."""
     passing = np.ones(len(probe), dtype=np.bool_)
     if not len(probe):
         return passing
@@ -246,7 +248,7 @@ def _less_equal(plan: JoinPlan, left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _ordered(array: pa.Array) -> pa.Array:
-    """Half floats as floats: pyarrow has no order for them."""
+    """Half floats as floats, because pyarrow cannot compare half floats."""
     return array.cast(pa.float32()) if pt.is_float16(array.type) else array
 
 
@@ -261,7 +263,7 @@ def _is_identity(probe: Positions) -> bool:
 
 
 def _take(build: RowSource, rows: RowSet, names: tuple[str, ...]) -> pa.RecordBatch:
-    """Build rows as one batch."""
+    """Reads build rows as one batch."""
     if not names:
         return rows_without_columns(rows.num_rows)
     table = build.read(rows, names)

@@ -159,25 +159,20 @@ def parse_keys(text: str) -> tuple[SortKey, ...]:
     return parse_sort_keys(text)
 
 
-def refuse_others(options: Mapping[str, str], known: Sequence[str], what: str) -> None:
+def refuse_others(options: Mapping[str, str], allowed: Sequence[str], what: str) -> None:
     """Raises an error for unknown options, since ignoring one could silently change the result.
 
     Args:
-        known: allowed names. A name that ends in a dot allows all names with this prefix.
+        allowed: allowed names. A name that ends in a dot allows all names with this prefix.
         what: the operation, for the error message.
 
     Raises:
         InvalidArgumentError: there is an unknown option; the message names it.
     """
     for name in options:
-        if not any(
-            name == allowed or (allowed[-1] == "." and name.startswith(allowed))
-            for allowed in known
-        ):
+        if not any(name == item or (item[-1] == "." and name.startswith(item)) for item in allowed):
             public = [
-                allowed + "NAME" * (allowed[-1] == ".")
-                for allowed in known
-                if allowed not in _INTERNAL
+                item + "NAME" * (item[-1] == ".") for item in allowed if item not in _INTERNAL
             ]
             raise InvalidArgumentError(
                 f"option {name!r}: {what} has no such option; it takes "
