@@ -1,15 +1,15 @@
-// KeyBounds: lower and upper bounds for the keys of each of many files
-// (_core.KeyBounds).
+// KeyBounds: FileKeyBounds in Arrow arrays (_core.KeyBounds).
 #pragma once
 
 #include <memory>
 
 #include "nimble/bindings/values/arrow_bridge.h"
 #include "nimble/bindings/values/errors.h"
+#include "nimble/lookup/files_by_key.h"
 
 namespace nimble {
 
-class KeyBounds {
+class KeyBounds final : public FileKeyBounds {
  public:
   // `batch` has two columns of byte strings without nulls: encoded keys.
   explicit KeyBounds(const pybind11::object& batch)
@@ -25,9 +25,11 @@ class KeyBounds {
     }
   }
 
-  size_t size() const { return static_cast<size_t>(batch_->view().length()); }
-  ByteSpan lower(size_t file) const { return bound(0, file); }
-  ByteSpan upper(size_t file) const { return bound(1, file); }
+  size_t size() const override {
+    return static_cast<size_t>(batch_->view().length());
+  }
+  ByteSpan lower(size_t file) const override { return bound(0, file); }
+  ByteSpan upper(size_t file) const override { return bound(1, file); }
 
  private:
   ByteSpan bound(size_t column, size_t file) const {

@@ -16,7 +16,7 @@
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/point_key.h"
 #include "nimble/bindings/values/python_rows.h"
-#include "nimble/key/same_keys.h"
+#include "nimble/lookup/files_by_key.h"
 #include "nimble/lookup/locate.h"
 #include "nimble/stripe/value_reader.h"
 
@@ -58,7 +58,8 @@ class Getters {
   }
 };
 
-class PointReader : public std::enable_shared_from_this<PointReader> {
+class PointReader final : public KeyedFile,
+                          public std::enable_shared_from_this<PointReader> {
  public:
   // Keys are keys of `index`; `order`: see PointKey. Does not find rows in
   // `deleted`; null: no rows are deleted. `blank` has all names in the order of
@@ -178,7 +179,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   }
 
  public:
-  const KeyEncoder& encoder() const { return (*index_)->encoder(); }
+  const KeyEncoder& encoder() const override { return (*index_)->encoder(); }
   // Finds the row of a key. `encoded` is the encoded form of `key`.
   py::object get_encoded(ByteSpan encoded, PyObject* key) const {
     const OpenFile& f = rows_->file();
@@ -369,8 +370,7 @@ class PointReader : public std::enable_shared_from_this<PointReader> {
   py::object import_array_;
 };
 
-// Like PointReader, for many files. Searches the files that may have the key,
-// in order.
+// Like PointReader, for many files: searches the files that may have the key.
 class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  public:
   using Numbers = py::array_t<int64_t, py::array::c_style>;
@@ -379,57 +379,26 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   using ColumnEnds = std::tuple<size_t, Numbers, Numbers>;
 
   // `keys` is a batch of the key columns; `orders` has (descending, nulls
-  // first) for each. `order`: see PointKey. prepare(files) returns the
+  // first) for each. `order`: see PointKey. open_files(files) returns the
   // PointReader of each file, or None.
   // REQUIRES: files are sorted by their lower bounds.
   FilesPointReader(const py::object& keys,
                    const std::vector<std::pair<bool, bool>>& orders,
                    std::vector<size_t> order,
                    std::shared_ptr<const KeyBounds> bounds,
-                   std::vector<ColumnEnds> ends, py::function prepare)
+                   std::vector<ColumnEnds> ends, py::function open_files)
       : encoder_(encoder_of(keys, orders)),
         key_(&encoder_, std::move(order)),
-        bounds_(std::move(bounds)),
         ends_(std::move(ends)),
-        prepare_(std::move(prepare)),
-        readers_(bounds_->size()),
-        is_other_(bounds_->size()) {
-    const size_t count = bounds_->size();
-    for (const auto& [column, least, greatest] : ends_) {
-      if (column >= encoder_.columns().size() ||
-          static_cast<size_t>(least.size()) != count ||
-          static_cast<size_t>(greatest.size()) != count) {
-        raise(
-            Status::invalid_argument("ends: expected a column of the key, and "
-                                     "two values for each file"));
-      }
-    }
-    reach_.reserve(count);
-    for (size_t i = 0; i < count; ++i) {
-      if (i % kBlock == 0) block_reach_.push_back(i);
-      keep_last(i, &block_reach_.back());
-      reach_.push_back(i);
-      if (i > 0) keep_last(reach_[i - 1], &reach_[i]);
-    }
-  }
+        open_files_(std::move(open_files)),
+        files_(unwrap(FilesByKey::create(
+            &encoder_, std::move(bounds), column_bounds(),
+            [this](std::span<const size_t> files) { return open(files); }))) {}
 
   py::object getter() const { return Getters<FilesPointReader>::make(*this); }
 
  private:
   friend class Getters<FilesPointReader>;
-  using Readers = std::vector<std::shared_ptr<const PointReader>>;
-  // Maximum number of cached readers. Each keeps its file open.
-  static constexpr size_t kMostKept = 256;
-  // Number of files that are opened together, before the first is searched.
-  static constexpr size_t kTogether = 16;
-  // Number of files that are skipped together if none of them reaches the key.
-  static constexpr size_t kBlock = 64;
-
-  // A key, with its value for each of `ends_`.
-  struct Asked {
-    ByteSpan encoded;
-    std::vector<std::optional<int64_t>> values;
-  };
 
   static KeyEncoder encoder_of(
       const py::object& keys,
@@ -442,133 +411,52 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     }
     return unwrap(KeyEncoder::create(batch->field(), specs));
   }
+  std::vector<ColumnBounds> column_bounds() const {
+    const auto span_of = [](const Numbers& numbers) {
+      return std::span(numbers.data(), static_cast<size_t>(numbers.size()));
+    };
+    std::vector<ColumnBounds> out;
+    for (const auto& [column, minimum, maximum] : ends_) {
+      out.push_back({column, span_of(minimum), span_of(maximum)});
+    }
+    return out;
+  }
 
   py::object get(PyObject* key) const {
     PointKey::Memory memory;
-    Asked asked;
+    FilesByKey::Key asked;
     asked.encoded = key_.encode(key, &memory);
-    if (asked.encoded.empty()) return unknown();
-    for (const auto& [column, least, greatest] : ends_) {
-      asked.values.push_back(key_.integer(key, column));
+    if (asked.encoded.empty()) return not_implemented();
+    for (const ColumnBounds& bounds : files_.column_bounds()) {
+      asked.values.push_back(key_.integer(key, bounds.column));
     }
-    for (std::optional<size_t> file = next(first_reaching(asked), asked); file;
-         file = next(*file + 1, asked)) {
-      std::shared_ptr<const PointReader> reader = readers_[*file];
-      if (reader == nullptr && !is_other_[*file]) reader = open(*file, asked);
-      if (reader == nullptr) return unknown();
-      py::object found = reader->get_encoded(asked.encoded, key);
-      if (!found.is_none()) return found;
-    }
-    return py::none();
+    py::object row = py::none();
+    const bool is_answer =
+        unwrap(files_.search(asked, [&](const KeyedFile& file) {
+          row = static_cast<const PointReader&>(file).get_encoded(asked.encoded,
+                                                                  key);
+          return !row.is_none();
+        }));
+    return is_answer ? row : not_implemented();
   }
-
-  static py::object unknown() {
+  static py::object not_implemented() {
     return py::reinterpret_borrow<py::object>(Py_NotImplemented);
   }
 
-  // Sets *last to `file` if that has the larger upper bound.
-  void keep_last(size_t file, size_t* last) const {
-    if (compare_bytes(bounds_->upper(*last), bounds_->upper(file)) < 0) {
-      *last = file;
-    }
-  }
-  bool reaches(size_t file, const Asked& asked) const {
-    return compare_bytes(bounds_->upper(file), asked.encoded) >= 0;
-  }
-
-  // The first file such that it, or a file before it, has keys up to this key.
-  size_t first_reaching(const Asked& asked) const {
-    return static_cast<size_t>(
-        std::partition_point(
-            reach_.begin(), reach_.end(),
-            [&](size_t file) { return !reaches(file, asked); }) -
-        reach_.begin());
-  }
-
-  // The first file from `file` on that may have the key.
-  std::optional<size_t> next(size_t file, const Asked& asked) const {
-    while (file < readers_.size() &&
-           compare_bytes(bounds_->lower(file), asked.encoded) <= 0) {
-      if (file % kBlock == 0 && !reaches(block_reach_[file / kBlock], asked)) {
-        file += kBlock;
-        continue;
-      }
-      if (reaches(file, asked) && can_have(file, asked)) return file;
-      ++file;
-    }
-    return std::nullopt;
-  }
-
-  bool can_have(size_t file, const Asked& asked) const {
-    for (size_t i = 0; i < ends_.size(); ++i) {
-      const auto& [column, least, greatest] = ends_[i];
-      const std::optional<int64_t>& value = asked.values[i];
-      if (value &&
-          (*value < least.data()[file] || greatest.data()[file] < *value)) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // Returns the reader of a file, and opens readers of some files that would be
-  // searched next. Returns null if the file needs Python code.
-  std::shared_ptr<const PointReader> open(size_t file,
-                                          const Asked& asked) const {
-    std::vector<size_t> files = {file};
-    for (std::optional<size_t> more = next(file + 1, asked);
-         more && files.size() < kTogether; more = next(*more + 1, asked)) {
-      if (readers_[*more] == nullptr && !is_other_[*more]) {
-        files.push_back(*more);
-      }
-    }
-    const auto made =
-        prepare_(files).cast<std::vector<std::shared_ptr<const PointReader>>>();
-    if (made.size() != files.size()) {
-      raise(Status::invalid_argument("not one reader for each file"));
-    }
-    // Destroying readers may run Python code, which may call this function
-    // again.
-    Readers gone;
-    if (num_kept_ + files.size() > kMostKept) {
-      gone = std::exchange(readers_, Readers(readers_.size()));
-      num_kept_ = 0;
-    }
-    for (size_t i = 0; i < files.size(); ++i) {
-      std::shared_ptr<const PointReader>& kept = readers_[files[i]];
-      if (kept != nullptr) continue;  // another thread was faster
-      if (has_keys(made[i].get())) {
-        kept = made[i];
-        ++num_kept_;
-      } else {
-        is_other_[files[i]] = true;
-      }
-    }
-    return readers_[file];
-  }
-
-  // Whether the reader exists and encodes keys like this object does.
-  bool has_keys(const PointReader* reader) const {
-    if (reader == nullptr) return false;
-    const auto& mine = encoder_.columns();
-    const auto& theirs = reader->encoder().columns();
-    return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
-                      have_same_keys);
+  Result<std::vector<FilesByKey::FilePtr>> open(
+      std::span<const size_t> files) const {
+    const std::vector<size_t> numbers(files.begin(), files.end());
+    const auto readers =
+        open_files_(numbers)
+            .cast<std::vector<std::shared_ptr<const PointReader>>>();
+    return std::vector<FilesByKey::FilePtr>(readers.begin(), readers.end());
   }
 
   const KeyEncoder encoder_;
   const PointKey key_;
-  const std::shared_ptr<const KeyBounds> bounds_;
   const std::vector<ColumnEnds> ends_;
-  const py::function prepare_;
-  // For each file: the file with the largest upper bound among it and all files
-  // before it. For each block: the file with the largest upper bound in the
-  // block.
-  std::vector<size_t> reach_, block_reach_;
-  // The GIL protects the following members.
-  mutable Readers readers_;
-  mutable size_t num_kept_ = 0;
-  mutable std::vector<bool> is_other_;  // files that need Python code
+  const py::function open_files_;
+  mutable FilesByKey files_;  // the GIL serializes its calls
 };
 
 }  // namespace
@@ -594,7 +482,7 @@ void register_point_reader(py::module_& m) {
                    std::vector<size_t>, std::shared_ptr<KeyBounds>,
                    std::vector<FilesPointReader::ColumnEnds>, py::function>(),
           py::arg("keys"), py::arg("orders"), py::arg("order"),
-          py::arg("bounds"), py::arg("ends"), py::arg("prepare"))
+          py::arg("bounds"), py::arg("ends"), py::arg("open_files"))
       .def("getter", &FilesPointReader::getter);
 }
 
