@@ -1,9 +1,10 @@
 """The compiled core; private. Arrow data crosses as PyCapsules or through the stream protocol."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from nimblepy.errors import InvalidArgumentError
@@ -55,30 +56,15 @@ class File:
     def reset_stats(self) -> None: ...
     def __arrow_c_schema__(self) -> object: ...
 
-class BatchStream:
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-    def check_failure(self) -> None: ...
-
 class Projection:
     def __init__(self, file: File, columns: list[tuple[tuple[int, ...], str]] | None) -> None: ...
     def __arrow_c_schema__(self) -> object: ...
-    def take(self, rows: NDArray[np.uint64], batch_rows: int, threads: int) -> BatchStream: ...
     def take_batch(self, rows: NDArray[np.uint64], threads: int) -> tuple[object, object]: ...
     def range_batch(self, begin: int, end: int, threads: int) -> tuple[object, object]: ...
-    def stripe_batch(self, begin: int, end: int, threads: int) -> tuple[object, object] | None: ...
-    def scan(
-        self,
-        ranges: _Ranges,
-        batch_rows: int,
-        threads: int,
-        filter: RowFilter | None = None,
-    ) -> BatchStream: ...
     def plan_reads(self, ranges: _Ranges) -> list[tuple[int, int, int, int, int]]: ...
 
 class RowFilter:
     def __init__(self, file: File, spec: tuple[Any, ...]) -> None: ...
-    def count(self, ranges: _Ranges, threads: int) -> int: ...
-    def rows(self, ranges: _Ranges, threads: int) -> NDArray[np.uint64]: ...
 
 class Index:
     """One index of a file. The cluster index and secondary ones answer the same questions.
@@ -222,14 +208,47 @@ class KeyProbes:
             keys and the numbers of their files; ordered by key position, then by file.
         """
 
-def scan_files(
-    projections: list[Projection], ranges: list[_Ranges], batch_rows: int, threads: int
-) -> BatchStream | None:
-    """Rows of many files, file by file.
+class ScanPart:
+    """What a scan reads of one file.
 
-    ``None`` if the columns of the files cannot be one, as for :func:`take_files`, or if more than
-    one thread is asked for (0 is one per processor) and a file is not mapped.
+    Args:
+        output: the columns to return.
+        ranges: the rows to test.
+        filter: tests encoded values; ``None``: all rows pass.
+        inputs: the columns that ``test`` reads.
+        test: which rows of a batch of ``inputs`` pass as well, as a boolean array. Threads may call
+            it at the same time.
     """
+
+    def __init__(
+        self,
+        output: Projection,
+        ranges: _Ranges,
+        filter: RowFilter | None = None,
+        inputs: Projection | None = None,
+        test: Callable[[pa.RecordBatch], pa.BooleanArray] | None = None,
+    ) -> None: ...
+
+def scan(
+    parts: list[ScanPart],
+    schema: pa.Schema,
+    batch_rows: int,
+    threads: int,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files that pass, file by file, in batches that are not empty.
+
+    Args:
+        schema: the columns of each part's output.
+        threads: 0 is one per processor.
+        limit: the caller reads at most this many rows.
+
+    Raises:
+        Exception: what a test raises, unchanged.
+    """
+
+def count(parts: list[ScanPart], threads: int) -> int:
+    """The number of rows that pass; decodes only what tests read."""
 
 def take_files(
     projections: list[Projection],
@@ -269,7 +288,7 @@ class FilesPointReader:
 
     ``keys`` is a batch of the key columns, ``orders`` their (descending, nulls first), ``order``
     as for :class:`PointReader`. ``ends``: columns of the key, as their numbers in it, with the
-    least and the greatest value that each file may have there. ``prepare`` gives the readers of
+    least and the greatest value that each file may have there. ``open_files`` gives the readers of
     files, ``None`` for those that have to be asked in another way.
     """
 
@@ -280,7 +299,7 @@ class FilesPointReader:
         order: list[int],
         bounds: KeyBounds,
         ends: list[tuple[int, NDArray[np.int64], NDArray[np.int64]]],
-        prepare: Callable[[list[int]], list[PointReader | None]],
+        open_files: Callable[[list[int]], list[PointReader | None]],
     ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
 

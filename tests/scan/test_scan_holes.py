@@ -11,10 +11,20 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy import _core
 
 pytestmark = pytest.mark.model
 
 ROWS = 3000
+
+
+def scanned(
+    file: Any, ranges: np.ndarray[Any, Any], columns: Any, batch_rows: int, threads: int = 1
+) -> pa.Table:
+    """Some columns of the rows in some ranges, as the core scans them."""
+    part = _core.ScanPart(file.core_projection(columns), ranges)
+    schema = file.projected(columns)
+    return pa.Table.from_batches(_core.scan([part], schema, batch_rows, threads), schema)
 
 
 def wide_table() -> pa.Table:
@@ -80,9 +90,7 @@ def test_every_layout(stored: Any, kind: str, mmap: bool, threads: int) -> None:
     with nb.open(path, mmap=mmap) as file:
         for columns in (None, *[(name,) for name in table.column_names]):
             ranges = some_ranges(kind, rng)
-            projection = file.core_projection(columns)
-            stream = projection.scan(np.array(ranges, dtype=np.uint64), 500, threads)
-            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            found = scanned(file, np.array(ranges, dtype=np.uint64), columns, 500, threads)
             found.validate(full=True)
             wanted = table if columns is None else table.select(list(columns))
             all_rows = wanted.to_pylist()
@@ -133,9 +141,7 @@ def test_pieces_of_stripes(long_stored: Any, batch_rows: int) -> None:
         ranges = np.array([(part[0], part[-1] + 1) for part in parts], dtype=np.uint64)
         wanted = table.take(pa.array(left))
         for columns in (None, ("number",), ("double",), ("bool", "text")):
-            projection = file.core_projection(columns)
-            stream = projection.scan(ranges, batch_rows, 1)
-            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            found = scanned(file, ranges, columns, batch_rows)
             found.validate(full=True)
             assert found.equals(wanted if columns is None else wanted.select(list(columns)))
             nulls = [column.null_count for column in found.columns]
@@ -201,6 +207,5 @@ def test_ends_of_blocks_and_segments(one_stripe: Any, kind: str) -> None:
     wanted = table.take(pa.array(left))
     for batch_rows in (10_000, LONGEST):
         for columns in (None, *[(name,) for name in table.column_names]):
-            stream = file.core_projection(columns).scan(ranges, batch_rows, 1)
-            found = pa.table(pa.RecordBatchReader.from_stream(stream))
+            found = scanned(file, ranges, columns, batch_rows)
             assert found.equals(wanted if columns is None else wanted.select(list(columns)))

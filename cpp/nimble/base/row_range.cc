@@ -62,4 +62,18 @@ NIMBLE_CLONES uint64_t count_rows(std::span<const RowRange> ranges) {
   return n;
 }
 
+std::vector<RowRange> take_front(std::vector<RowRange>* ranges, size_t* at,
+                                 uint64_t rows) {
+  const auto first = ranges->begin() + static_cast<ptrdiff_t>(*at);
+  auto it = first;
+  for (; it != ranges->end() && it->size() <= rows; ++it) rows -= it->size();
+  std::vector<RowRange> out(first, it);
+  *at += out.size();
+  if (it != ranges->end() && rows > 0) {
+    out.push_back({it->begin, it->begin + rows});
+    it->begin += rows;
+  }
+  return out;
+}
+
 }  // namespace nimble

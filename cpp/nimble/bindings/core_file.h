@@ -13,6 +13,7 @@
 #include "nimble/key/key_bounds.h"
 #include "nimble/reader/file_reader.h"
 #include "nimble/stripe/row_reader.h"
+#include "nimble/threads/threads.h"
 
 namespace nimble {
 
@@ -32,10 +33,16 @@ std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
     const OpenFile& file);
 
+// A number of threads from Python, where 0 is one per processor.
+inline uint32_t threads_or_default(uint32_t threads) {
+  return threads == 0 ? default_threads() : threads;
+}
+
 void register_errors(pybind11::module_& m);
 void register_file(pybind11::module_& m);
 void register_projection(pybind11::module_& m);
 void register_filter(pybind11::module_& m);
+void register_scan(pybind11::module_& m);
 void register_lookup(pybind11::module_& m);
 void register_index(pybind11::module_& m);
 void register_locate(pybind11::module_& m);

@@ -1,15 +1,19 @@
 #include "nimble/bindings/core_file.h"
+#include "nimble/bindings/values/gil.h"
 #include "nimble/threads/blocking.h"
 
 // Not mod_gil_not_used(): the tests have not run on a free-threaded Python yet.
 PYBIND11_MODULE(_core, m) {
   m.doc() = "The compiled core of nimblepy; private, see nimblepy's own names.";
   nimble::holds_interpreter = [] { return PyGILState_Check() == 1; };
+  pybind11::module_::import("atexit").attr("register")(
+      pybind11::cpp_function(&nimble::close_interpreter));
   nimble::register_errors(m);
   nimble::register_writer(m);
   nimble::register_file(m);
   nimble::register_projection(m);
   nimble::register_filter(m);
+  nimble::register_scan(m);
   nimble::register_lookup(m);
   nimble::register_index(m);
   nimble::register_locate(m);

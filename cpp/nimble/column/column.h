@@ -87,6 +87,9 @@ class Column {
   // ---- to Arrow (column_export.cc)
   // Moves the buffers into `out`. This column must not be used afterwards.
   Status export_array(ArrowArray* out) &&;
+  // Shares the buffers: `out` keeps the column alive.
+  static Status share_array(const std::shared_ptr<const Column>& column,
+                            ArrowArray* out);
   // Lends the buffers: `out` is valid as long as this column exists and does
   // not change. Byte strings have this column's offsets, so they are 64-bit in
   // `wide` columns whatever the field's format says (see stripe_key_encoder.h).

@@ -260,8 +260,12 @@ class ColumnExporter {
 };
 
 Status Column::export_array(ArrowArray* out) && {
-  auto owned = std::make_shared<const Column>(std::move(*this));
-  return ColumnExporter(*owned, owned).run(out);
+  return share_array(std::make_shared<const Column>(std::move(*this)), out);
+}
+
+Status Column::share_array(const std::shared_ptr<const Column>& column,
+                           ArrowArray* out) {
+  return ColumnExporter(*column, column).run(out);
 }
 
 Status Column::lend_array(ArrowArray* out) const {

@@ -54,11 +54,13 @@ class PassingRows {
   std::span<const uint32_t> rows() const {
     return {buffer_.as<uint32_t>(), buffer_.size() / sizeof(uint32_t)};
   }
+  // Returns the address of the rows. Keeps the first ones.
   uint32_t* resize(size_t count) {
     buffer_.resize(count * sizeof(uint32_t));
     return buffer_.as<uint32_t>();
   }
-  // Whether so many rows pass that most blocks between them are decoded whole.
+  // Whether so many rows pass that most blocks between the first and the last
+  // have one.
   bool is_dense() const;
 
  private:

@@ -7,17 +7,6 @@
 namespace nimble {
 namespace {
 
-bool is_same_form(const Field& a, const Field& b) {
-  if (a.format != b.format || a.nullable() != b.nullable() ||
-      a.children.size() != b.children.size()) {
-    return false;
-  }
-  for (size_t i = 0; i < a.children.size(); ++i) {
-    if (!is_same_form(a.children[i], b.children[i])) return false;
-  }
-  return true;
-}
-
 Status check(std::span<const RowReader* const> readers,
              const FileRows& wanted) {
   if (wanted.files.size() != wanted.rows.size()) {
@@ -41,10 +30,21 @@ Status check(std::span<const RowReader* const> readers,
 
 }  // namespace
 
+bool have_same_types(const Field& a, const Field& b) {
+  if (a.format != b.format || a.nullable() != b.nullable() ||
+      a.children.size() != b.children.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.children.size(); ++i) {
+    if (!have_same_types(a.children[i], b.children[i])) return false;
+  }
+  return true;
+}
+
 bool have_one_form(std::span<const RowReader* const> readers) {
   for (const RowReader* reader : readers) {
     if (has_dictionary(reader->schema()) ||
-        !is_same_form(reader->schema(), readers.front()->schema())) {
+        !have_same_types(reader->schema(), readers.front()->schema())) {
       return false;
     }
   }

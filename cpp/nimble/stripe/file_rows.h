@@ -13,6 +13,9 @@ struct FileRows {
   std::span<const uint64_t> rows;
 };
 
+// Whether two fields have the same types and nullability.
+bool have_same_types(const Field& a, const Field& b);
+
 // Whether the readers' columns can be combined into one result. Dictionary
 // codes cannot, because each file has its own dictionary.
 bool have_one_form(std::span<const RowReader* const> readers);

@@ -222,6 +222,10 @@ std::shared_ptr<const RowReader> RowReader::finish(
   reader->has_flat_columns_ =
       file->file().mapped() != nullptr &&
       std::all_of(reader->columns_.begin(), reader->columns_.end(), is_flat);
+  reader->has_vectors_ = std::any_of(
+      reader->columns_.begin(), reader->columns_.end(), [&](const auto& p) {
+        return p.parents.empty() && is_vector(*file, p.node);
+      });
   reader->file_ = std::move(file);
   return reader;
 }
@@ -336,6 +340,13 @@ bool RowReader::is_in_one_stripe(const RowRange& rows) const {
   if (!group) return false;
   const StripeView& s = (*group)->view().stripe_of(rows.begin);
   return rows.end <= s.first_row + s.rows;
+}
+
+uint64_t RowReader::rows_in_stripe(uint64_t row, uint64_t rows) const {
+  const auto group = file_->groups().get(file_->group_of(row));
+  if (!group) return rows;  // reading reports the error
+  const StripeView& s = (*group)->view().stripe_of(row);
+  return std::min(rows, s.first_row + s.rows - row);
 }
 
 double RowReader::decode_nanos(const StripeReader& reader) const {

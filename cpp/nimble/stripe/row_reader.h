@@ -48,8 +48,11 @@ class RowReader {
     return !columns_[column].parents.empty();
   }
 
-  // So that what is read of it may be handed out where it lies.
   bool is_in_one_stripe(const RowRange& rows) const;
+  // How many of the rows from `row` on, at most `rows`, are in its stripe.
+  uint64_t rows_in_stripe(uint64_t row, uint64_t rows) const;
+  // Whether a column has vectors (vector_reader.h).
+  bool has_vectors() const { return has_vectors_; }
 
   // About how long it takes to decode a row like `row`, one of the file.
   double decode_nanos(uint64_t row) const;
@@ -127,6 +130,7 @@ class RowReader {
   std::vector<OutputColumn> outputs_;
   std::vector<Projected> columns_;
   bool has_flat_columns_ = false;
+  bool has_vectors_ = false;
 };
 
 // Of a file that is not mapped: reads the bytes that read_ranges() or take() of

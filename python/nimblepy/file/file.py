@@ -15,7 +15,7 @@ from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
 from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
-from nimblepy.file.scan import count_passing, scan_file
+from nimblepy.file.scan import scan_part
 from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.plan import LayoutNode, Plan
@@ -149,10 +149,14 @@ class File(FixedRows):
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        return scan_file(self.handle, where, columns, batch_rows, threads)
+        part, schema = self.scan_part(where, columns), self.projected(columns)
+        return _core.scan([part], schema, batch_rows, threads, where.limit)
+
+    def scan_part(self, where: Where, columns: Projected) -> _core.ScanPart:
+        return scan_part(self.handle, where, columns)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
-        return count_passing(self.handle, where, threads)
+        return _core.count([self.scan_part(where, ())], threads)
 
     def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
         if isinstance(request, Where):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import MOST_PREPARED, OnKeys, Projected
-from nimblepy.rows.streams import stream_table
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
@@ -120,25 +119,39 @@ class FileHandle:
         if row_range is None:
             return self.take(rows.rows, columns)
         begin, end = row_range
-        projection = self.projection(columns)
+        projection, schema = self._projected(columns)
         if end - begin <= RANGE_ROWS:
             try:
                 return batch_table(projection.range_batch(begin, end, 1))
             except _core.ArrayTooLargeError:
                 pass
-        ranges = np.array([[begin, end]], dtype=np.uint64)
-        return stream_table(projection.scan(ranges, RANGE_ROWS, 0))
+        part = _core.ScanPart(projection, np.array([[begin, end]], dtype=np.uint64))
+        return pa.Table.from_batches(_core.scan([part], schema, RANGE_ROWS, 0), schema)
 
     def take(self, rows: RowNumbers, columns: Projected) -> pa.Table:
         """Some columns of these rows, one by one."""
+        projection, schema = self._projected(columns)
         rows = np.ascontiguousarray(rows)
-        projection = self.projection(columns)
         if len(rows) <= RESULT_ROWS:
             try:
                 return batch_table(projection.take_batch(rows, 0))
             except _core.ArrayTooLargeError:
                 pass
-        return stream_table(projection.take(rows, RESULT_ROWS, 0))
+        return pa.Table.from_batches(_taken(projection, rows, RESULT_ROWS), schema)
+
+
+def _taken(
+    projection: _core.Projection, rows: RowNumbers, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Reads rows in batches; in smaller batches where one array cannot hold their bytes."""
+    for at in range(0, len(rows), batch_rows):
+        part = rows[at : at + batch_rows]
+        try:
+            yield pa.RecordBatch._import_from_c_capsule(*projection.take_batch(part, 0))
+        except _core.ArrayTooLargeError:
+            if len(part) == 1:
+                raise
+            yield from _taken(projection, part, (len(part) + 1) // 2)
 
 
 def batch_table(capsules: tuple[object, object]) -> pa.Table:

@@ -20,7 +20,7 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
 from nimblepy.file.indexes import Index, choose
-from nimblepy.files.ahead import Decode, in_turn
+from nimblepy.files.ahead import in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.files.open_files import most_together
@@ -32,7 +32,6 @@ from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import Getter, OnKeys, Projected, no_getter
-from nimblepy.rows.streams import stream_batches
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
@@ -577,100 +576,81 @@ class FilesSource(FixedRows):
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        def decode(file: int, rows: RowSet, threads: int) -> Iterable[pa.RecordBatch]:
-            part = Where(where.filter, rows)
-            return self.child(file).scan_batches(
-                part, columns, batch_rows=batch_rows, threads=threads
-            )
+        schema = self.projected(columns)
 
-        width = len(self.projected(columns).names)
-        if where.filter is not None:
-            found = self._in_turn(where, width, self._parts(where, width, decode), threads)
-        else:
-            found = self._unfiltered(where, width, columns, batch_rows, threads, decode)
+        def scan(parts: list[_core.ScanPart]) -> Iterable[pa.RecordBatch]:
+            return _core.scan(parts, schema, batch_rows, threads, where.limit)
+
+        def decode(child: FixedRows, part: Where, threads: int) -> Iterable[pa.RecordBatch]:
+            return child.scan_batches(part, columns, batch_rows=batch_rows, threads=threads)
+
+        found = self._scan(where, columns, scan, decode, threads)
         yield from (batch for batch in found if batch.num_rows)
 
-    def _unfiltered(
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        def count(parts: list[_core.ScanPart]) -> Iterable[int]:
+            return [_core.count(parts, threads)]
+
+        def decode(child: FixedRows, part: Where, threads: int) -> Iterable[int]:
+            return [child.count_passing(part, threads=threads)]
+
+        return sum(self._scan(where, (), count, decode, threads))
+
+    def _scan(
         self,
         where: Where,
-        width: int,
         columns: Projected,
-        batch_rows: int,
+        scan: Callable[[list[_core.ScanPart]], Iterable[T]],
+        decode: Callable[[FixedRows, Where, int], Iterable[T]],
         threads: int,
-        decode: Callable[[int, RowSet, int], Iterable[pa.RecordBatch]],
-    ) -> Iterator[pa.RecordBatch]:
-        """A scan without a filter. The core decodes some files at once, with all threads.
+    ) -> Iterator[T]:
+        """Scans some files at a time.
 
-        Files that the core cannot read together are decoded one by one: those whose columns are
-        converted, Parquet files, and with several threads files that are not mapped, whose reads
-        wait.
+        Args:
+            scan: reads files that the core reads itself, all together.
+            decode: reads another file with some threads: Parquet, or with converted columns.
         """
-        for files in self._together(where, columns):
-            stream = None
-            if len(files) > 1 and all(core is not None for _, _, core in files):
-                stream = _core.scan_files(
-                    [core for _, _, core in files if core is not None],
-                    [rows.ranges for _, rows, _ in files],
-                    batch_rows,
-                    threads,
-                )
-            if stream is not None:
-                yield from stream_batches(stream)
+        width = max(1, len(self.projected(columns).names))
+        for group in self._groups(where, columns):
+            parts = [part for _, _, part in group if part is not None]
+            if parts:
+                yield from scan(parts)
                 continue
-            parts = [(self._values(i, width), partial(decode, i, rows)) for i, rows, _ in files]
-            yield from self._in_turn(where, width, parts, threads)
+            others = [
+                (self._values(i, width), partial(decode, self.child(i), wanted))
+                for i, wanted, _ in group
+            ]
+            if threads == 1 or len(others) == 1 or where.rows.num_rows * width < _WORTH_VALUES:
+                for _, other in others:
+                    yield from other(threads)
+            else:
+                yield from in_turn(others, threads)
 
-    def _together(
+    def _groups(
         self, where: Where, columns: Projected
-    ) -> Iterator[list[tuple[int, RowSet, _core.Projection | None]]]:
-        """Files that are scanned together, with the rows to read and the core's projection."""
-        together: list[tuple[int, RowSet, _core.Projection | None]] = []
-        # Fewer at first: a scan that ends early opens few files.
+    ) -> Iterator[list[tuple[int, Where, _core.ScanPart | None]]]:
+        """Files that are open at the same time. Either all or none of a group have a part."""
+        group: list[tuple[int, Where, _core.ScanPart | None]] = []
+        # The first group is smaller, since a scan that ends early should open few files.
         most = min(_PREPARED, most_together())
         try:
             for i, rows in self._within(where):
-                core = self.child(i).core_projection(columns)
-                is_other = bool(together) and (core is None) != (together[-1][2] is None)
-                if is_other or len(together) == most:
-                    yield together
-                    together, most = [], min(_SCANNED_TOGETHER, most_together())
-                together.append((i, rows, core))
-        except Exception:  # raised behind the rows of the files before
-            if together:
-                yield together
+                wanted = Where(where.filter, rows, where.limit)
+                part = self.child(i).scan_part(wanted, columns)
+                is_other = bool(group) and (part is None) != (group[-1][2] is None)
+                if is_other or len(group) == most:
+                    yield group
+                    group, most = [], min(_SCANNED_TOGETHER, most_together())
+                group.append((i, wanted, part))
+        except Exception:  # raised after the rows of the files before
+            if group:
+                yield group
             raise
-        if together:
-            yield together
-
-    def count_passing(self, where: Where, *, threads: int) -> int:
-        def count(file: int, rows: RowSet, threads: int) -> Iterable[int]:
-            return [self.child(file).count_passing(Where(where.filter, rows), threads=threads)]
-
-        return sum(self._in_turn(where, 1, self._parts(where, 1, count), threads))
-
-    def _parts(
-        self, where: Where, width: int, decode: Callable[[int, RowSet, int], Iterable[T]]
-    ) -> Iterator[tuple[int | None, Decode[T]]]:
-        """What is made of the rows of each file, and of how many values."""
-        for i, rows in self._within(where):
-            yield self._values(i, width), partial(decode, i, rows)
-
-    def _in_turn(
-        self,
-        where: Where,
-        width: int,
-        parts: Iterable[tuple[int | None, Decode[T]]],
-        threads: int,
-    ) -> Iterator[T]:
-        """What is made of all parts, part by part."""
-        if threads == 1 or self.num_files == 1 or where.rows.num_rows * width < _WORTH_VALUES:
-            for _, decode in parts:
-                yield from decode(threads)
-        else:
-            yield from in_turn(parts, threads)
+        if group:
+            yield group
 
     def _values(self, file: int, width: int) -> int | None:
-        """Of some columns of a file; ``None``: too many for one thread."""
+        """The number of values in some columns of a file; ``None``: too many for one thread."""
         rows = self.stored_rows(file)
         small = rows <= _SMALL_ROWS and rows * width <= _SMALL_VALUES
         small = small and self.child(file).size_bytes <= _SMALL_BYTES

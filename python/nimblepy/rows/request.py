@@ -151,10 +151,17 @@ class Prefix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Where:
-    """Rows of ``rows`` that pass a filter, in file order; ``None``: all of them."""
+    """Rows that pass a filter, in file order.
+
+    Attributes:
+        filter: ``None`` if all rows pass.
+        rows: the rows to test.
+        limit: the caller reads at most this many rows, so a scan may end then.
+    """
 
     filter: Filter | None
     rows: RowSet
+    limit: int | None = None
 
 
 Ordered: TypeAlias = KeyRange | Prefix

@@ -97,11 +97,13 @@ class Scan:
         return f"<nimblepy.Scan of {columns} of {self._source!r}{where}>"
 
     def _batches(self, columns: Projected) -> Iterator[pa.RecordBatch]:
+        where = self._where
+        if self._limit is not None:
+            where = Where(where.filter, where.rows, self._offset + self._limit)
         batches = self._source.scan_batches(
-            self._where, columns, batch_rows=self._batch_rows, threads=self._threads
+            where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
-        # Of all rows no batch is empty, and nobody counts them.
-        return batches if self._where.filter is None else self._limited(batches, columns)
+        return iter(batches) if where.filter is None else self._limited(batches, columns)
 
     def _limited(
         self, batches: Iterator[pa.RecordBatch], columns: Projected

@@ -353,6 +353,10 @@ class RowSource(Described):
         """The core's reader of some columns; ``None`` where the core does not read them itself."""
         return None
 
+    def scan_part(self, where: Where, columns: Projected) -> _core.ScanPart | None:
+        """The core's part of a scan; ``None`` if the core does not read these rows itself."""
+        return None
+
     def point_reader(
         self,
         columns: Projected,

@@ -1,7 +1,5 @@
 #include "nimble/bindings/values/arrow_bridge.h"
 
-#include <cerrno>
-
 #include "nimble/bindings/values/errors.h"
 
 namespace py = pybind11;
@@ -23,9 +21,6 @@ void destroy(PyObject* capsule, const char* name) {
 }
 void destroy_schema(PyObject* c) { destroy<ArrowSchema>(c, "arrow_schema"); }
 void destroy_array(PyObject* c) { destroy<ArrowArray>(c, "arrow_array"); }
-void destroy_stream(PyObject* c) {
-  destroy<ArrowArrayStream>(c, "arrow_array_stream");
-}
 
 template <class T>
 py::object make_capsule(std::unique_ptr<T> p, const char* name,
@@ -41,58 +36,6 @@ T* pointer_of(const py::handle& capsule, const char* name) {
   void* p = PyCapsule_GetPointer(capsule.ptr(), name);
   if (p == nullptr) throw py::error_already_set();
   return static_cast<T*>(p);
-}
-
-struct StreamState {
-  std::shared_ptr<BatchSource> source;
-  std::string error;
-};
-
-// Exceptions must not pass through Arrow's C functions. f() returns an errno.
-template <class F>
-int guarded(StreamState* state, F&& f) noexcept {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;  // no text, because text needs memory
-  } catch (const std::exception& e) {
-    try {
-      state->error = e.what();
-    } catch (const std::bad_alloc&) {
-      return ENOMEM;
-    }
-    return EIO;
-  } catch (...) {
-    return EIO;
-  }
-}
-
-int stream_schema(ArrowArrayStream* s, ArrowSchema* out) {
-  auto* state = static_cast<StreamState*>(s->private_data);
-  return guarded(state, [&] {
-    export_schema(state->source->schema(), out);
-    return 0;
-  });
-}
-int stream_next(ArrowArrayStream* s, ArrowArray* out) {
-  auto* state = static_cast<StreamState*>(s->private_data);
-  *out = ArrowArray{};
-  return guarded(state, [&] {
-    Status status = state->source->next(out);
-    if (status) return 0;
-    state->error = status.message();
-    const bool argument = status.code() == StatusCode::kInvalidArgument ||
-                          status.code() == StatusCode::kTooLarge;
-    state->source->failure = std::move(status);
-    return argument ? EINVAL : EIO;
-  });
-}
-const char* stream_error(ArrowArrayStream* s) {
-  return static_cast<StreamState*>(s->private_data)->error.c_str();
-}
-void stream_release(ArrowArrayStream* s) {
-  delete static_cast<StreamState*>(s->private_data);
-  s->release = nullptr;
 }
 
 }  // namespace
@@ -133,16 +76,6 @@ py::tuple array_capsules(const Field& field, ArrowArray* array) {
   array->release = nullptr;
   auto capsule = make_capsule(std::move(moved), "arrow_array", destroy_array);
   return py::make_tuple(schema_capsule(field), capsule);
-}
-
-py::object stream_capsule(std::shared_ptr<BatchSource> source) {
-  auto s = std::make_unique<ArrowArrayStream>();
-  s->get_schema = stream_schema;
-  s->get_next = stream_next;
-  s->get_last_error = stream_error;
-  s->release = stream_release;
-  s->private_data = new StreamState{std::move(source), {}};
-  return make_capsule(std::move(s), "arrow_array_stream", destroy_stream);
 }
 
 }  // namespace nimble

@@ -38,17 +38,4 @@ pybind11::tuple array_capsules(Column&& column);
 // Like above, for an exported array of `field`, which is moved out.
 pybind11::tuple array_capsules(const Field& field, ArrowArray* array);
 
-// A source of batches, exported as an object with __arrow_c_stream__. next()
-// runs without the GIL and leaves `out->release` null at the end.
-class BatchSource {
- public:
-  virtual ~BatchSource() = default;
-  virtual const Field& schema() const = 0;
-  virtual Status next(ArrowArray* out) = 0;
-  // The failure that ended the stream, for callers that need more than the text
-  // that Arrow's interface transports.
-  Status failure;
-};
-pybind11::object stream_capsule(std::shared_ptr<BatchSource> source);
-
 }  // namespace nimble

@@ -1,4 +1,4 @@
-// WithoutGil and WithGil: release and acquire the GIL.
+// WithoutGil, WithGil and MaybeGil: release and acquire the GIL.
 //
 // Before Python 3.14, a daemon thread that acquires the GIL while the process
 // shuts down is ended by pthread_exit(). That unwinds C++ frames whose
@@ -70,14 +70,39 @@ class WithGil {
   std::optional<pybind11::gil_scoped_acquire> gil_;
 };
 
+// Holds the GIL during its lifetime, like WithGil, unless the interpreter shuts
+// down and the thread is one of the core's. Such a thread must end, because the
+// main thread may wait for it.
+class MaybeGil {
+ public:
+  MaybeGil();
+  ~MaybeGil();
+  MaybeGil(const MaybeGil&) = delete;
+  MaybeGil& operator=(const MaybeGil&) = delete;
+
+  explicit operator bool() const { return gil_.has_value(); }
+
+ private:
+  const bool is_core_thread_;
+  std::optional<WithGil> gil_;
+};
+
+// To be called when the interpreter begins to shut down. From then on, threads
+// of the core cannot acquire the GIL. Waits for those that hold it.
+// REQUIRES: the GIL is held.
+void close_interpreter();
+
 // Drops a reference, on any thread. Leaks it if the GIL cannot be acquired.
 inline void drop(pybind11::object* object) noexcept {
   try {
-    const WithGil gil;
-    *object = pybind11::object();
+    const MaybeGil gil;
+    if (gil) {
+      *object = pybind11::object();
+      return;
+    }
   } catch (const std::exception&) {
-    object->release();
   }
+  object->release();
 }
 
 }  // namespace nimble

@@ -34,7 +34,8 @@ class PythonFile final : public ReadableFile {
   Status read_at(const ReadRequest& r) const override {
     assert_may_wait();
     NIMBLE_RETURN_IF_ERROR(check(r));
-    const WithGil gil;
+    const MaybeGil gil;
+    if (!gil) return Status::io_error(name_ + ": the interpreter shuts down");
     try {
       for (uint64_t done = 0; done < r.size;) {
         const uint64_t n =
@@ -52,7 +53,8 @@ class PythonFile final : public ReadableFile {
     if (!rounds_ || requests.empty()) return ReadableFile::read_many(requests);
     assert_may_wait();
     for (const ReadRequest& r : requests) NIMBLE_RETURN_IF_ERROR(check(r));
-    const WithGil gil;
+    const MaybeGil gil;
+    if (!gil) return Status::io_error(name_ + ": the interpreter shuts down");
     try {
       py::list ranges;
       for (const ReadRequest& r : requests) {

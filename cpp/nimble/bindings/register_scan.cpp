@@ -1,0 +1,177 @@
+// _core.scan() and _core.count(): the rows of files that pass filters.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+
+#include "nimble/bindings/core_file.h"
+#include "nimble/bindings/values/errors.h"
+#include "nimble/bindings/values/gil.h"
+#include "nimble/scan/scan.h"
+
+namespace py = pybind11;
+
+namespace nimble {
+namespace {
+
+// Calls a Python function (record batch) -> boolean array.
+class PythonTest {
+ public:
+  explicit PythonTest(py::object function)
+      : function_(std::move(function)),
+        import_batch_(py::module_::import("pyarrow")
+                          .attr("RecordBatch")
+                          .attr("_import_from_c_capsule")) {}
+  ~PythonTest() {
+    drop(&function_);
+    drop(&import_batch_);
+  }
+  PythonTest(const PythonTest&) = delete;
+
+  Status operator()(const std::shared_ptr<const Column>& inputs,
+                    std::span<uint64_t> mask) const {
+    ArrowArray array{};
+    NIMBLE_RETURN_IF_ERROR(Column::share_array(inputs, &array));
+    const MaybeGil gil;
+    if (!gil) {
+      array.release(&array);
+      return Status::io_error("the interpreter shuts down during a scan");
+    }
+    try {
+      const py::tuple capsules = array_capsules(inputs->field(), &array);
+      const auto result = ImportedArray::from_python(
+          function_(import_batch_(capsules[0], capsules[1])));
+      return copy_mask(result->view(), inputs->length(), mask);
+    } catch (const py::error_already_set& e) {
+      return python_failure(e, "filter");
+    }
+  }
+
+ private:
+  static Status copy_mask(const ArrayView& from, uint64_t rows,
+                          std::span<uint64_t> mask) {
+    if (from.field().layout != Layout::kBool ||
+        static_cast<uint64_t>(from.length()) != rows) {
+      return Status::invalid_argument("filter: expected " +
+                                      std::to_string(rows) + " booleans, got " +
+                                      std::to_string(from.length()) +
+                                      " values of " + from.field().type_name());
+    }
+    const auto offset = static_cast<uint64_t>(from.offset());
+    copy_bits(from.bits(), offset, rows,
+              reinterpret_cast<uint8_t*>(mask.data()), 0);
+    if (!from.may_have_nulls()) return Status::ok();
+    std::vector<uint64_t> valid(mask.size());
+    copy_bits(from.validity(), offset, rows,
+              reinterpret_cast<uint8_t*>(valid.data()), 0);
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] &= valid[i];
+    return Status::ok();
+  }
+
+  py::object function_, import_batch_;
+};
+
+ScanPart make_part(std::shared_ptr<RowReader> output,
+                   const py::array_t<uint64_t, py::array::c_style>& ranges,
+                   std::shared_ptr<RowFilter> filter,
+                   std::shared_ptr<RowReader> inputs, const py::object& test) {
+  const OpenFile& file = output->file();
+  if ((filter && &filter->file() != &file) ||
+      (inputs && &inputs->file() != &file)) {
+    raise(Status::invalid_argument("the filter is of another file"));
+  }
+  if ((inputs == nullptr) != test.is_none()) {
+    raise(
+        Status::invalid_argument("expected both inputs and test, or neither"));
+  }
+  ScanPart part{std::move(output), rows_of_file(ranges, file),
+                std::move(filter), std::move(inputs), nullptr};
+  if (part.inputs != nullptr) {
+    part.test = [call = std::make_shared<const PythonTest>(test)](
+                    const auto& columns, auto mask) {
+      return (*call)(columns, mask);
+    };
+  }
+  return part;
+}
+
+// Waits for the scan's threads, which may need the GIL.
+struct DeleteWithoutGil {
+  void operator()(Scan* scan) const {
+    if (PyGILState_Check() == 0) {
+      delete scan;
+    } else {
+      const WithoutGil nogil;
+      delete scan;
+    }
+  }
+};
+using ScanPtr = std::unique_ptr<Scan, DeleteWithoutGil>;
+
+ScanPtr create(const std::vector<const ScanPart*>& parts, ScanOptions options) {
+  options.batch_rows = std::max<uint64_t>(1, options.batch_rows);
+  options.threads = threads_or_default(options.threads);
+  std::vector<ScanPart> copies;
+  for (const ScanPart* part : parts) copies.push_back(*part);
+  return ScanPtr(unwrap(without_gil([&] {
+                   return Scan::create(std::move(copies), options);
+                 })).release());
+}
+
+class BatchIterator {
+ public:
+  BatchIterator(ScanPtr scan, py::object schema)
+      : scan_(std::move(scan)),
+        schema_(std::move(schema)),
+        import_batch_(py::module_::import("pyarrow")
+                          .attr("RecordBatch")
+                          .attr("_import_from_c")) {}
+
+  py::object next() {
+    ArrowArray array{};
+    check(without_gil([&] { return scan_->next(&array); }));
+    if (array.release == nullptr) throw py::stop_iteration();
+    try {
+      return import_batch_(reinterpret_cast<uintptr_t>(&array), schema_);
+    } catch (const py::error_already_set&) {
+      if (array.release != nullptr) array.release(&array);
+      throw;
+    }
+  }
+
+ private:
+  ScanPtr scan_;
+  py::object schema_, import_batch_;
+};
+
+BatchIterator scan(const std::vector<const ScanPart*>& parts,
+                   const py::object& schema, uint64_t batch_rows,
+                   uint32_t threads, std::optional<uint64_t> limit) {
+  ScanOptions options{batch_rows, threads};
+  if (limit) options.limit = *limit;
+  return BatchIterator(create(parts, options), schema);
+}
+
+uint64_t count(const std::vector<const ScanPart*>& parts, uint32_t threads) {
+  ScanOptions options;
+  options.threads = threads;
+  const ScanPtr scan = create(parts, options);
+  return unwrap(without_gil([&] { return scan->count(); }));
+}
+
+}  // namespace
+
+void register_scan(py::module_& m) {
+  py::class_<ScanPart>(m, "ScanPart")
+      .def(py::init(&make_part), py::arg("output"), py::arg("ranges"),
+           py::arg("filter") = nullptr, py::arg("inputs") = nullptr,
+           py::arg("test") = py::none());
+  py::class_<BatchIterator>(m, "BatchIterator")
+      .def("__iter__", [](py::object self) { return self; })
+      .def("__next__", &BatchIterator::next);
+  m.def("scan", &scan, py::arg("parts"), py::arg("schema"),
+        py::arg("batch_rows"), py::arg("threads"),
+        py::arg("limit") = py::none());
+  m.def("count", &count, py::arg("parts"), py::arg("threads"));
+}
+
+}  // namespace nimble
