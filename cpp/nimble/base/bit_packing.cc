@@ -4,12 +4,12 @@
 
 #include "nimble/base/unpack_ranges.h"
 
-// The kernels take the width at run time: one row of a block is 128 bytes
-// whatever the width, so the shifts are loop-invariant, the loop over lanes is
-// vector code, and one branch a row is all that specialising would save.
-// Measured against kernels specialised for each width: 7 against 10 Gvalues/s
-// for 8-byte values, both above what memory takes, for 17 KB of code against
-// 500 KB.
+// The kernels take the width at run time. One row of a block is 128 bytes for
+// every width, so the shifts are loop-invariant and the loop over lanes is
+// vector code. Kernels specialised by width would only save one branch per row.
+// They reach 10 Gvalues/s instead of 7 for 8-byte values, both above memory
+// speed, and take 500 KB of code instead of 17 KB (docs/internals/decisions,
+// number 8).
 
 namespace nimble {
 namespace {
@@ -98,8 +98,8 @@ NIMBLE_ALWAYS_INLINE void unpack_range(uint32_t width,
   uint32_t row = begin / kLanes;
   const uint32_t skip = begin % kLanes;
   if (skip > 0) {
-    // From a lane on, and so many values of what lies behind the row's words;
-    // there is nothing behind the block's last ones.
+    // Unpacks from a lane on. This reads past the row's words, which is only
+    // possible before the last row of the block.
     if ((row * width + width - 1) / kBits + 1 < width) {
       unpack_rows(width, packed + skip * sizeof(T), row, row + 1, base, out);
     } else {
@@ -145,7 +145,7 @@ NIMBLE_ALWAYS_INLINE void extract_values(uint32_t width,
   const T mask = static_cast<T>(low_bits(width));
   for (size_t i = 0; i < n; ++i) {
     const auto [byte, shift] = packed_place<T>(width, rows[i] % kPackValues);
-    // No branch: where one word holds the value, the mask cuts the other off.
+    // No branch: if one word holds the value, the mask removes the other word.
     const size_t next = shift + width > kBits ? kRowBytes : 0;
     const T low = load<T>(packed + byte) >> shift;
     const T high = load<T>(packed + byte + next) << 1 << (kBits - 1 - shift);

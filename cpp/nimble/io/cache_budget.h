@@ -1,8 +1,7 @@
-// CacheBudget: how much an open file keeps in memory, and what gives way where
-// that is more than it may. All that a file keeps is counted here: what it can
-// read again (groups of metadata, stretches of a file that is not mapped) in
-// the parts that keep it, the rest (dictionaries, Bloom filters, roots of
-// indexes) as resident.
+// CacheBudget: limits the memory of an open file. Data that can be read again
+// (metadata of groups, ranges of a file that is not mapped) is in parts, which
+// can evict it. Other data (dictionaries, Bloom filters, roots of indexes) is
+// resident. Both are counted here.
 #pragma once
 
 #include <atomic>
@@ -14,7 +13,7 @@ namespace nimble {
 
 class CacheBudget {
  public:
-  // What can give memory back. Any thread may use it.
+  // A cache that can evict data. Thread-safe.
   class Part {
    public:
     explicit Part(CacheBudget* budget) : budget_(*budget) {}
@@ -24,21 +23,21 @@ class CacheBudget {
 
     CacheBudget& budget() const { return budget_; }
     uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-    // Where what the part keeps is counted.
+    // Counts the bytes that the part holds.
     std::atomic<uint64_t>* counter() const { return &used_; }
 
    protected:
-    // Joins and leaves the budget's parts: a derived class attaches once it is
-    // built and detaches before it is taken apart, since other threads ask
-    // every part that is attached to give way.
+    // Adds the part to the budget, and removes it. A derived class attaches at
+    // the end of its constructor and detaches at the beginning of its
+    // destructor, because other threads may evict from every attached part.
     void attach();
     void detach();
 
    private:
     friend class CacheBudget;
-    // Gives back something that nobody uses, one of those that were wanted
-    // longest ago. False where there is none, and where another thread is
-    // changing the part: never waits.
+    // Evicts one unused item, among those used longest ago. Returns false if
+    // there is no such item, or if another thread changes the part. Never
+    // blocks.
     virtual bool evict_one() = 0;
 
     CacheBudget& budget_;
@@ -49,16 +48,17 @@ class CacheBudget {
   explicit CacheBudget(uint64_t capacity) : capacity_(capacity) {}
 
   uint64_t capacity() const { return capacity_; }
-  // Of all parts, and resident.
+  // Bytes of all parts and of resident data.
   uint64_t used() const;
   void add_resident(uint64_t bytes) {
     resident_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // Has the part that keeps most give way, until all parts fit in beside what
-  // is resident; however much that is, half of the capacity is theirs. To be
-  // called when a part has grown, without any lock of a part. Never waits.
+  // Evicts from the largest part until all parts fit beside the resident data.
+  // Half of the capacity is always left to the parts. Call it after a part has
+  // grown. Never blocks.
+  // REQUIRES: the caller holds no lock of a part.
   void shrink();
-  // For tests: how often a part was asked to give way.
+  // For tests: the number of evictions that were tried.
   uint64_t evictions() const { return evictions_; }
 
  private:

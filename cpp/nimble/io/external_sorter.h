@@ -1,15 +1,15 @@
-// ExternalSorter: any number of entries in order, within a memory budget. What
-// exceeds the budget is sorted and spilled as a run; finish() merges the runs,
-// over several passes where there are too many for one.
+// ExternalSorter: sorts any number of entries within a memory budget. Entries
+// above the budget are sorted and spilled as runs. finish() merges the runs, in
+// several passes if there are too many for one.
 //
 //   ( batch() grows, added() )* finish
 //
-// A run lies on disk as blocks of some KiB, or of one entry if that is larger.
-// A merge holds a window of whole blocks of each run: the budget bounds bytes,
-// not entries, and only entries that are large beside it exceed it.
+// On disk a run consists of blocks of some KiB, or of one entry if the entry is
+// larger. A merge holds a window of whole blocks of each run. The budget limits
+// bytes, and only entries of about its size exceed it.
 //
 // A Batch holds entries in memory:
-//   size() empty() clear() memory_bytes()  - with what growing and sorting take
+//   size() empty() clear() memory_bytes()  - with memory for growth, sort
 //   fresh()                                - an empty one of the same kind
 //   sort()                                 - stable
 // and, once sorted, with places in the order:
@@ -17,10 +17,10 @@
 //   append(other, begin, end)              - keeps their order; then sort again
 //   store(begin, end, ByteBuffer*)         - bytes for load(ByteSpan), which
 //                                            appends them to a sorted batch
-// Of equal entries those that were added first come first.
+// The order of equal entries is the order in which they were added.
 //
-// Sorting may take long: `poll` is asked between blocks and rounds, and where
-// it answers with an error, that ends the work.
+// Sorting may take long: `poll` is called between blocks and rounds. An error
+// that it returns ends the sort.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +85,7 @@ class ExternalSorter {
     size_t level = 0;  // of runs that were spilled; one more after each merge
   };
   struct Window {
-    Run run;  // what is left of it
+    Run run;  // the unread part
     Batch batch;
     size_t at = 0;
     bool more() const { return run.at < run.end; }

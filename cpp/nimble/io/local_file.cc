@@ -42,7 +42,7 @@ Result<std::unique_ptr<LocalFile>> LocalFile::open(const std::string& path,
     void* p = ::mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, fd, 0);
     if (p != MAP_FAILED) {
       file->map_ = static_cast<const uint8_t*>(p);
-      // The mapping outlives the descriptor, of which a process has few.
+      // The mapping outlives the descriptor. Close it: descriptors are scarce.
       ::close(std::exchange(file->fd_, -1));
     }
   }

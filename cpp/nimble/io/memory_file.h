@@ -1,4 +1,4 @@
-// MemoryFile: bytes that somebody else owns, as a file.
+// MemoryFile: a file over bytes that it does not own.
 #pragma once
 
 #include <memory>

@@ -8,8 +8,8 @@ namespace nimble {
 RangeCache::Bytes RangeCache::find(uint64_t offset, uint64_t size,
                                    uint64_t* begin) {
   const std::lock_guard lock(mutex_);
-  // No stretch lies inside another: of those that begin early enough the last
-  // reaches furthest.
+  // No cached range contains another, so the last range that begins at or
+  // before `offset` ends last.
   auto it = by_offset_.upper_bound(offset);
   if (it == by_offset_.begin()) return nullptr;
   const auto entry = (--it)->second;

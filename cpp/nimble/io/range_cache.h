@@ -29,15 +29,15 @@ class RangeCache final : public CacheBudget::Part {
   void put(uint64_t offset, Bytes bytes);
   uint64_t capacity() const { return budget().capacity(); }
 
-  // While it lives, an operation may read this much ahead of its use: those
-  // that do at a time share half of the capacity.
+  // The bytes that one operation may read ahead. Concurrent operations share
+  // half of the capacity.
   class Share {
    public:
     explicit Share(RangeCache* cache) : cache_(cache), forks_(fork_count()) {
       cache_->shares_.fetch_add(1, std::memory_order_relaxed);
     }
     ~Share() {
-      // A child of fork() has forgotten those of before.
+      // fork() reset the count in the child.
       if (forks_ != fork_count()) return;
       cache_->shares_.fetch_sub(1, std::memory_order_relaxed);
     }

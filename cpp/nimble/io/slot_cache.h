@@ -1,7 +1,7 @@
-// SlotCache: things of a file that are numbered and loaded one by one, such as
-// its stripe groups, each with a count of who uses it. To use one that is
-// loaded takes no lock: it adds one to the count of its slot. What nobody uses
-// may be evicted, what was loaded first before the rest.
+// SlotCache: numbered items of a file that are loaded one by one, such as its
+// stripe groups. Each slot counts the users of its item. Using a loaded item
+// takes no lock: it increments the count. Unused items may be evicted, in the
+// order in which they were loaded.
 #pragma once
 
 #include <deque>
@@ -15,7 +15,7 @@
 
 namespace nimble {
 
-// A thing in use: it stays as long as the handle lives.
+// An item in use. It is not evicted while the handle exists.
 template <class T>
 class SlotHandle {
  public:
@@ -81,11 +81,11 @@ class SlotCache final : public CacheBudget::Part {
     slot.users.fetch_sub(Handle::kUser, std::memory_order_relaxed);
     return {};
   }
-  // To be held while something is read and published, after find() has been
-  // asked again under it.
+  // Hold it while an item is read and published. Call find() again after
+  // acquiring it.
   ReadMutex& mutex() const { return mutex_; }
-  // Where it is loaded by now, that one stays. budget().shrink() is the
-  // caller's, when it has let go of the mutex.
+  // If another thread has loaded the item, keeps that one. The caller calls
+  // budget().shrink() after it has released the mutex.
   Handle publish(size_t i, std::unique_ptr<const T> made) const {
     if (Handle loaded = find(i)) return loaded;
     Slot& slot = slots_[i];

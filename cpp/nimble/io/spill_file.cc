@@ -26,7 +26,7 @@ Result<std::unique_ptr<SpillFile>> SpillFile::create(std::string directory) {
 #else
   int fd = -1;
 #endif
-  if (fd < 0) {  // where the file system has no such files: named for a moment
+  if (fd < 0) {  // not supported by the file system: create and unlink
     std::string path = directory + "/.nimble-spill-XXXXXX.nimble-tmp";
     fd = ::mkostemps(path.data(), sizeof(".nimble-tmp") - 1, O_CLOEXEC);
     if (fd < 0) return Status::io_error(directory, errno);

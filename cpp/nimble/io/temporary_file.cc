@@ -35,8 +35,8 @@ bool is_named(int fd, const std::string& path) {
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-// Removes a temporary file that nobody writes. Whoever removes the name holds
-// the lock of the file it names, so that a live writer's is never removed.
+// Removes the temporary file of a dead writer. Holds the lock of the file, so
+// that the file of a running writer is never removed.
 bool remove_remains(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno == ENOENT;

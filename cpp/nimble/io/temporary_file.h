@@ -1,8 +1,8 @@
 // Temporary files beside the file they will become: ".<name>.<n>.nimble-tmp".
 //
-// A writer holds a lock on its temporary file, which the system lets go of
-// however the process ends. One that nobody has locked is the remains of a
-// dead writer, and the next writer of that name removes it.
+// A writer locks its temporary file. The system releases the lock when the
+// process ends. So an unlocked temporary file belongs to a dead writer, and the
+// next writer of that name removes it.
 #pragma once
 
 #include <string>

@@ -24,12 +24,12 @@ class WritableFile {
 };
 
 // Writes a temporary file (temporary_file.h) and renames it to `path` on
-// commit, after fsync; then syncs the directory. Replaces regular files only,
-// through symbolic links, and keeps the mode and, where the system permits,
-// the owner of the file it replaces.
+// commit, after fsync. Then syncs the directory. Replaces only regular files,
+// also through symbolic links. Keeps the mode of the replaced file, and its
+// owner if the system permits.
 //
-// A commit that fails leaves the old file, with one exception that its message
-// names: the new file is in place, but its directory could not be synced.
+// If commit fails, the old file is unchanged, with one exception: if only the
+// sync of the directory fails, the new file is in place. The message says so.
 Result<std::unique_ptr<WritableFile>> create_local_file(
     const std::string& path);
 

@@ -16,18 +16,17 @@
 namespace nimble {
 namespace {
 
-// Written in pieces of a huge page that begin at one: file systems with large
-// folios then keep the file in such pages, a reader's map of it is made of
-// them, and a row at random costs no walk through the page table.
+// Writes are aligned pieces of the size of a huge page. File systems with large
+// folios then cache the file in huge pages, and random reads of a mapped file
+// need fewer page table lookups.
 constexpr size_t kPiece = size_t{2} << 20;
-// The system is asked to begin writing whenever this much is new, so that the
-// disk works while rows are being encoded and fsync at the end finds little
-// left.
+// Writeback starts after this many new bytes, so that the disk works while rows
+// are encoded, and the final fsync has little to write.
 constexpr uint64_t kWritebackBytes = uint64_t{8} << 20;
 // One write moves at most this much: macOS refuses more than 2 GiB.
 constexpr size_t kMaxWrite = size_t{1} << 30;
 
-// The file that is to be replaced; none: there is none yet.
+// The status of the file to replace, if it exists.
 Result<std::optional<struct stat>> replaced_file(const std::string& path) {
   struct stat st{};
   if (::stat(path.c_str(), &st) != 0) {
@@ -44,16 +43,16 @@ Result<std::optional<struct stat>> replaced_file(const std::string& path) {
   return std::optional(st);
 }
 
-// Gives the file that `fd` is open on the mode of `old`, and its owner and
-// group where the system permits.
+// Gives the file `fd` the mode of `old`, and its owner and group if the system
+// permits.
 bool take_attributes(const struct stat& old, int fd) {
   struct stat own{};
   if (::fstat(fd, &own) != 0) return false;
   mode_t mode = old.st_mode & 07777;
   if ((own.st_uid != old.st_uid || own.st_gid != old.st_gid) &&
       ::fchown(fd, old.st_uid, old.st_gid) != 0) {
-    mode &= 01777;  // nobody's setuid becomes another's
-    // Another group gets no more than everybody.
+    mode &= 01777;  // no setuid or setgid for another owner
+    // If the group cannot be kept, the new group gets the rights of others.
     if (::fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0) {
       mode = (mode & ~mode_t{070}) | (mode & 07) << 3;
     }
@@ -105,12 +104,13 @@ class WritableLocalFile final : public WritableFile {
   Status commit() override {
     if (!synced_) NIMBLE_RETURN_IF_ERROR(sync());
     NIMBLE_RETURN_IF_ERROR(owner_.check());
-    // Opened now, as nothing but the sync itself is to fail after the rename.
+    // Opened before the rename, so that only the sync can fail after it.
     const int folder =
         ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     // A folder that may be written but not read cannot be synced.
     if (folder < 0 && errno != EACCES) return error();
-    // Renamed before it is closed: an unlocked temporary file is fair game.
+    // Rename before closing: closing unlocks the file, and another writer could
+    // remove it.
     Status status = ::rename(temp_.c_str(), path_.c_str()) == 0
                         ? sync_and_close(folder)
                         : error();
@@ -134,7 +134,7 @@ class WritableLocalFile final : public WritableFile {
     start_writeback();
     return Status::ok();
   }
-  // A hint: where it is refused, fsync does all of it.
+  // Only a hint: if the system refuses it, fsync writes everything.
   void start_writeback() {
 #ifdef SYNC_FILE_RANGE_WRITE
     if (written_ - started_ < kWritebackBytes) return;

@@ -47,8 +47,8 @@ size_t block_size(size_t size) {
 }
 
 // Chooses the smallest chunk of 1 to 8 huge pages that wastes at most a
-// sixteenth, or else the one that wastes least. A large block has a chunk of
-// its own.
+// sixteenth, or else the chunk that wastes least. A large block has its own
+// chunk.
 size_t chunk_size(size_t block) {
   if (block > 2 * kHugePage) return round_up(block, size_t{65536});
   size_t best = kHugePage;

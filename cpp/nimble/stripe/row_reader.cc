@@ -27,10 +27,10 @@ std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
 struct StripeRows {
   const StripeView* stripe = nullptr;
   std::vector<uint64_t> rows;
-  bool is_first = true;  // of those wanted of its group
+  bool is_first = true;  // first requested stripe of its group
 
-  // Those of ascending file rows[*at ...] that lie in the same stripe as the
-  // first of them.
+  // Takes the rows of `from`, from *at on, that are in the stripe of from[*at].
+  // REQUIRES: `from` is ascending.
   void cut(const LoadedGroup& group, std::span<const uint64_t> from,
            size_t* at) {
     stripe = &group.view().stripe_of(from[*at]);
@@ -62,9 +62,9 @@ struct Pieces {
 
   std::vector<Piece> pieces;
   std::vector<RowRange> kept;
-  std::vector<RowRange> rows;  // all that is kept, counted as `pieces` are
+  std::vector<RowRange> rows;  // all kept rows, numbered as in `pieces`
   std::span<const RowRange> ranges;
-  size_t at = 0;     // of the range that comes next
+  size_t at = 0;     // index of the next range
   uint64_t row = 0;  // the ranges are cut up to here
 
   // The next row; false at the end.
@@ -81,8 +81,8 @@ struct Pieces {
     return at + 1 < ranges.size() && ranges[at + 1].begin < stop;
   }
 
-  // What lies in one stripe; where fewer rows than `between` are between two
-  // ranges, they are a hole in a piece. With `rows_only` there are no pieces.
+  // Takes the ranges of one stripe. If fewer than `between` rows separate two
+  // ranges, the rows are a hole in a piece. With `rows_only` makes no pieces.
   void cut(const StripeView& stripe, uint64_t between, bool rows_only) {
     const uint64_t stop = stripe.first_row + stripe.rows;
     pieces.clear();
@@ -96,10 +96,10 @@ struct Pieces {
       rows.push_back({begin - stripe.first_row, end - stripe.first_row});
       if (!rows_only) add(rows.back(), between);
       row = end;
-      if (ranges[at].end > stop) break;  // it goes on in the next stripe
+      if (ranges[at].end > stop) break;  // continues in the next stripe
     }
   }
-  // What is kept of a piece with holes; of others all is.
+  // The kept rows of a piece with holes; empty if all rows are kept.
   std::span<const RowRange> kept_of(const Piece& p) const {
     if (p.last - p.first == 1) return {};
     return std::span(kept).subspan(p.first, p.last - p.first);
@@ -272,7 +272,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
     const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
     const uint64_t stop = stripe.first_row + stripe.rows;
     const StripeReader reader(file, file.plan(), *group, stripe, &*fetched);
-    // A range that goes on in the next stripe is rare: it is read there again.
+    // Few ranges continue in the next stripe, which is handled separately.
     for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
       const uint64_t begin = ranges[i].begin - stripe.first_row;
       const uint64_t count = std::min(ranges[i].end, stop) - ranges[i].begin;
@@ -360,10 +360,11 @@ Status RowReader::each_column(const StripeReader& reader, uint64_t count,
                               bool alone, uint32_t threads, Column* out,
                               const Read& read) const {
   std::vector<Status> status(columns_.size());
-  // What is fetched on the way is shared, so only mapped files go parallel.
+  // Fetched bytes are shared between columns, so only mapped files are read in
+  // parallel.
   if (file_->file().mapped() == nullptr || columns_.size() == 1) threads = 1;
   if (threads > 1) {
-    // A row that is taken by itself is a miss of the cache.
+    // Reading a single row is a cache miss.
     constexpr double kTaken = 50;
     const double each =
         decode_nanos(reader) +
@@ -399,12 +400,13 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
     uint64_t between = 0;
     if (cut.more_before(stripe.first_row + stripe.rows) &&
         can_keep_rows(schema_)) {
-      // So many rows are read, and left out again, as soon as that.
+      // Reading this many rows and dropping them takes as long as starting a
+      // new range.
       const double rows = kBeginNanos * static_cast<double>(columns_.size()) /
                           std::max(decode_nanos(reader), 0.1);
       between = static_cast<uint64_t>(std::min(rows, 4096.0));
     }
-    // Without a hole, values may be handed on where they lie.
+    // Without a hole, values may be exported without a copy.
     const bool has_holes = cut.more_before(stripe.first_row + stripe.rows);
     const auto is_flat = [&](const Projected& p) {
       return has_holes && p.parents.empty() && reader.has_flat_values(p.node);

@@ -69,22 +69,22 @@ class RowReader {
   // May take_of_segment() read all columns?
   bool has_flat_columns() const { return has_flat_columns_; }
   // Appends rows of one segment of a stripe: `rows` are strictly ascending and
-  // counted from file row `first_row`, where the segment begins.
+  // relative to `first_row`, the file row of the segment's first value.
   // REQUIRES: has_flat_columns().
   Status take_of_segment(uint64_t first_row, std::span<const uint32_t> rows,
                          uint32_t threads, Column* out) const;
   // Appends rows in the given order, repeats included.
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
-  // The same with the order already known. Columns with a mark in `known` are
-  // left for the caller to append; empty: none.
+  // As take(), with the order already computed. Skips columns marked in
+  // `known`, which the caller appends. An empty `known` skips none.
   Status take_placed(const PlacedRows& rows, std::span<const uint8_t> known,
                      uint32_t threads, Column* out) const;
 
  private:
   struct Projected {
     uint32_t node;
-    // Structs above a nested field: where one is null, so is the field.
+    // Structs above a nested field: if one is null, the field is null too.
     std::vector<uint32_t> parents;
   };
 
@@ -95,7 +95,7 @@ class RowReader {
   static std::shared_ptr<const RowReader> finish(
       std::shared_ptr<RowReader> reader, std::shared_ptr<const OpenFile> file);
   // read(i) -> Status appends `count` rows of the stripe to column i of `out`,
-  // one by one where they are `alone`.
+  // one by one if they are `alone`.
   template <class Read>
   Status each_column(const StripeReader& reader, uint64_t count, bool alone,
                      uint32_t threads, Column* out, const Read& read) const;
@@ -105,16 +105,16 @@ class RowReader {
   double decode_nanos(const StripeReader& reader) const;
   Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
               uint64_t count, std::span<const uint8_t> known) const;
-  // Asks the memory for what ascending rows of a stripe will need.
+  // Prefetches the memory that ascending rows of a stripe need.
   void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
                 std::span<const uint8_t> known) const;
-  // Of a file that is not mapped: reads what read_ascending() will need of the
-  // first of these rows in one round, and says how many they are. Rows of one
-  // stripe are left alone: they are read in one round anyway.
+  // For a file that is not mapped: reads in one round what read_ascending()
+  // needs for the first of these rows, and returns how many rows that covers.
+  // Does nothing for rows of one stripe, which take one round anyway.
   Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
                              std::span<const uint8_t> known) const;
-  // Reads the columns whose rows are worth being read one by one, and marks
-  // them beside those that are known.
+  // Reads the columns for which reading single rows pays. Returns `known` with
+  // these columns marked too.
   Result<std::vector<uint8_t>> take_wide(std::span<const uint64_t> rows,
                                          std::span<const uint64_t> places,
                                          std::span<const uint8_t> known,
@@ -133,9 +133,10 @@ class RowReader {
   bool has_vectors_ = false;
 };
 
-// Of a file that is not mapped: reads the bytes that read_ranges() or take() of
-// these rows (disjoint, ascending) will need of the columns of `readers`, all
-// of one file, into its range cache, in one round if half of it has room.
+// For a file that is not mapped: reads the bytes that read_ranges() or take()
+// need for these rows into the file's range cache. Takes one round if half of
+// the cache has room.
+// REQUIRES: all readers belong to one file; the ranges are disjoint, ascending.
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges);
 

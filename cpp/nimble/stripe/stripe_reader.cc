@@ -195,7 +195,7 @@ Status StripeReader::read_runs(uint32_t node, const uint64_t* rows,
       return Status::corrupt("column '" + out->field().name +
                              "': runs stop before row " + std::to_string(row));
     }
-    // The rows that lie in this run.
+    // The rows of this run.
     uint64_t next = i + 1;
     if (rows == nullptr) {
       next = std::min(count, *run - begin);

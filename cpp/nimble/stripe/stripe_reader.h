@@ -53,14 +53,16 @@ class StripeReader {
   // ascending rows, or for the first of it where they are many.
   void prefetch_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
-  // About how long it takes to decode a row of the stripe with what lies below
-  // it, by the encodings of its first segments.
+  // Estimated time to decode a row of the node and its children, from the
+  // encodings of the stripe's first segments.
   double decode_nanos(uint32_t node) const;
 
-  // Clears the bits of `selection`, room for a segment, of which bit i is row
-  // segment * kSegmentValues + i and none past the stripe's rows is set, whose
-  // value fails. What stands at a null counts as its value: ask filter_valid()
-  // first, which clears the bits of rows that are null in the node itself.
+  // Clears the bits of rows whose value fails the test. Bit i of `selection`
+  // is row segment * kSegmentValues + i. A null slot is tested by its content:
+  // call filter_valid() first, which clears the bits of rows whose own value is
+  // null.
+  // REQUIRES: `selection` has a bit for each row of a segment, and no bit is
+  // set past the stripe's rows.
   Status filter_values(uint32_t node, uint32_t segment, const Predicate& test,
                        uint64_t* selection) const;
   Status filter_valid(uint32_t node, uint32_t segment,

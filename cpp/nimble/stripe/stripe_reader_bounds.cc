@@ -48,7 +48,7 @@ Status StripeReader::check_node(uint32_t node, const uint64_t* rows,
   return is_counted ? Status::ok() : check_uncounted(node, end);
 }
 
-// Rows of which a stripe holds nothing, like nulls, are as many as it says.
+// Rows without stored data, such as nulls, have no other limit.
 Status StripeReader::check_uncounted(uint32_t node, uint64_t end) const {
   if (end <= kMaxStripeRows) return Status::ok();
   return Status::corrupt("column '" + plan_.node(node).field->name +

@@ -123,8 +123,8 @@ Status StripeReader::want_range(uint32_t node, uint64_t begin,
   NIMBLE_RETURN_IF_ERROR(
       want_stream(n.ends, begin - (list && begin > 0 ? 1 : 0), end));
   if (n.field->layout == Layout::kFixedList) {
-    // Where they are is known; more than a block of them is read when it is
-    // known that all are needed.
+    // Fetches up to a block of items now. More items are read later, when all
+    // of them are known to be needed.
     const auto size = static_cast<uint64_t>(n.field->list_size);
     const bool few = size > 0 && end - begin <= kBlockValues / size;
     return few ? want_range(n.children[0], begin * size, end * size)
@@ -447,7 +447,7 @@ bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,
       file_.file().mapped() == nullptr || end > stripe_.values[stream]) {
     return false;
   }
-  // Segments that lie one behind the other are one piece of memory.
+  // Adjacent segments are one piece of memory.
   const uint8_t* data = nullptr;
   const uint8_t* next = nullptr;
   for (uint64_t at = begin; at < end;) {
