@@ -33,8 +33,9 @@ from nimblepy.schema.columns import resolve_sql
 from nimblepy.schema.kinds import family, is_bytes, is_text
 from nimblepy.schema.many import Many, as_many
 from nimblepy.schema.plain import plain_array
-from nimblepy.schema.text import is_uuid_size, localize, parse_text, spelled_uuid
+from nimblepy.schema.text import is_uuid_size, parse_text, spelled_uuid
 from nimblepy.schema.values import as_scalar, show
+from nimblepy.schema.zones import localize
 
 Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
 COMPARISONS: dict[str, Op] = {

@@ -46,8 +46,8 @@ from nimblepy.expr.strings import like_parts
 from nimblepy.expr.terms import Call, Case, Col, Lit, Term, paths_of
 from nimblepy.schema.columns import Column
 from nimblepy.schema.kinds import family, is_text, widens
-from nimblepy.schema.text import localize
 from nimblepy.schema.values import is_nan
+from nimblepy.schema.zones import localize
 
 # Functions over nodes are recursive, so deeper nesting becomes opaque.
 _DEEPEST = 40

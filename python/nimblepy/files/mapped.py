@@ -44,7 +44,8 @@ from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, id_difference, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
 from nimblepy.schema.names import ColumnName, Path, output_name, show_names
-from nimblepy.schema.reshape import Convert, converter, repeated
+from nimblepy.schema.plain import plain_array, plain_type
+from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 
 # What a column is read as that the source does not have.
@@ -66,7 +67,12 @@ class _Output:
             assert self.value is not None
             return repeated(self.value, rows)
         found = columns[self.path]
-        return found if self.convert is None else self.convert(found)
+        if self.convert is None:
+            return found
+        try:
+            return self.convert(found)
+        except UnfitError as error:
+            raise InvalidArgumentError(error.message(f"column {self.field.name!r}")) from error
 
 
 def no_value(field: pa.Field, place: str) -> pa.Scalar:
@@ -189,7 +195,8 @@ class MappedRows(FixedRows):
             for step in column.steps[1:]:
                 inner = inner.type.field(step)
             return _Output(field, None, column.type, None, self._missing(inner, place))
-        convert = converter(found.type, column.type, self._match, self._missing, _any_cast, place)
+        rules = Rules(self._match, self._missing, _as_stored)
+        convert = converter(found.type, column.type, rules, place)
         return _Output(field, path, found.type, convert, None)
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
@@ -503,15 +510,26 @@ class MappedRows(FixedRows):
         )
 
 
-def _any_cast(have: pa.DataType, wanted: pa.DataType, place: str) -> None:
+def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
     """What a table's schema was widened from is widened; Arrow refuses what does not fit."""
-    if pt.is_nested(wanted) or not (
-        (pt.is_integer(have) and pt.is_integer(wanted))
-        or (pt.is_floating(have) and pt.is_floating(wanted))
-        or (pt.is_decimal(have) and pt.is_decimal(wanted))
-        or _form(have) == _form(wanted)
+    plain = plain_type(have)
+    storage = plain_type(wanted)
+    if not (
+        (pt.is_integer(plain) and pt.is_integer(storage))
+        or (pt.is_floating(plain) and pt.is_floating(storage))
+        or (pt.is_decimal(plain) and pt.is_decimal(storage))
+        or _form(plain) == _form(storage)
     ):
         raise InvalidArgumentError(f"{place} is {have} in a file, and cannot be read as {wanted}")
+
+    def convert(array: pa.Array) -> pa.Array:
+        try:
+            cast = plain_array(array).cast(storage)
+        except pa.ArrowInvalid as error:
+            raise InvalidArgumentError(f"{place}: {have} to {wanted}: {error}") from error
+        return wanted.wrap_array(cast) if isinstance(wanted, pa.BaseExtensionType) else cast
+
+    return convert
 
 
 def _is_plain(output: _Output) -> bool:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input import own_rows
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.conform import common_schema, conform, with_missing
+from nimblepy.schema.kinds import is_list
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -81,7 +83,11 @@ def is_paths(data: object) -> TypeGuard[Paths]:
 
 
 def open_files(
-    paths: Paths, *, format: Format | None = None, columns: Sequence[str] | None = None
+    paths: Paths,
+    *,
+    format: Format | None = None,
+    columns: Sequence[str] | None = None,
+    wanted: pa.Schema | None = None,
 ) -> CountedReader:
     """The rows of files as one stream, and the number of rows if the formats store it.
 
@@ -91,6 +97,7 @@ def open_files(
             ``_`` or ``.``. Directories such as ``year=2024`` become columns.
         format: format of all files; ``None`` detects it from the first bytes or the name.
         columns: columns to read, in this order; ``None`` means all.
+        wanted: types of columns of CSV and JSON files, if the text can be read as such.
 
     Raises:
         InvalidArgumentError: unknown format or column, no file, or types of one column without a
@@ -104,7 +111,7 @@ def open_files(
     if len(parts) == 1:
         stack = ExitStack()
         try:
-            opened = _open(parts[0], columns, None, stack)
+            opened = _open(parts[0], columns, _hints(parts[0], wanted), stack)
         except BaseException:
             stack.close()
             raise
@@ -115,7 +122,7 @@ def open_files(
     schemas, counts = [], []
     for part in parts:
         with ExitStack() as stack:
-            opened = _open(part, None, None, stack)
+            opened = _open(part, None, _hints(part, wanted), stack)
             schemas.append(opened.schema)
             counts.append(opened.num_rows)
     schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
@@ -141,6 +148,32 @@ def _chained(
                     yield conform(with_missing(batch, schema), schema, cast=True)
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"{part.name}: {error}") from error
+
+
+def _hints(part: _Part, wanted: pa.Schema | None) -> pa.Schema | None:
+    """The types in which columns of text files are read; others are inferred from the text."""
+    if wanted is None or part.format not in ("csv", "tsv", "json"):
+        return None
+    if part.format != "json":
+        return pa.schema([item for item in wanted if _is_read_as_text(item.type)])
+    with ExitStack() as stack:  # JSON would add columns that the file does not have
+        names = _open(part, None, None, stack).schema.names
+    floats = [item for item in wanted if item.name in names and _has_narrow_floats(item.type)]
+    return pa.schema(
+        [
+            item.with_type(pa.list_(pa.float32())) if is_list(item.type) else item.remove_metadata()
+            for item in floats
+        ]
+    )
+
+
+def _is_read_as_text(kind: pa.DataType) -> bool:
+    """Types whose exact values CSV has, whatever the text looks like."""
+    return bool(pt.is_string(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
+
+
+def _has_narrow_floats(kind: pa.DataType) -> bool:
+    return bool(pt.is_float32(kind) or (is_list(kind) and pt.is_float32(kind.value_type)))
 
 
 # ------------------------------------------------------------------ which files

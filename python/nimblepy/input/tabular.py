@@ -11,17 +11,25 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.foreign import CountedReader, is_paths, open_files
+from nimblepy.input.python_values import typed_column
 from nimblepy.schema.conform import conform
+from nimblepy.schema.kinds import is_text
 from nimblepy.schema.protocols import Tabular
+from nimblepy.schema.values import is_nan, is_null
 
 # Rows per batch for the core: enough to amortise a call, few enough for steady progress.
 BATCH_ROWS = 131_072
 
 
-def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
+def as_reader(
+    data: Tabular, wanted: pa.Schema | None = None, *, cast: bool = False
+) -> tuple[pa.RecordBatchReader, int | None]:
     """Batches of ``data``, and its number of rows or ``None`` if unknown.
 
     Args:
+        wanted: types, by name, for Python values and the text of CSV files. Data with types keep
+            their own.
+        cast: round and truncate Python values that a wanted type does not have.
         data: one of
 
     * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars, DuckDB,
@@ -37,13 +45,15 @@ def as_reader(data: Tabular) -> tuple[pa.RecordBatchReader, int | None]:
         InvalidArgumentError: ``data`` has another type.
     """
     try:
-        return _reader_of(data)
+        return _reader_of(data, wanted, cast)
     except pa.ArrowException as error:
         reason = "; ".join(map(str, error.args))
         raise InvalidArgumentError(f"data: cannot be converted to Arrow: {reason}") from error
 
 
-def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
+def _reader_of(
+    data: Any, wanted: pa.Schema | None, cast: bool
+) -> tuple[pa.RecordBatchReader, int | None]:
     if isinstance(data, CountedReader):
         return data
     if isinstance(data, pa.RecordBatchReader):
@@ -54,10 +64,10 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
         return _table_reader(data), data.num_rows
     package = type(data).__module__.partition(".")[0]
     if package == "pandas" and hasattr(data, "columns") and hasattr(data, "index"):
-        return as_reader(_of_pandas(data))
+        return as_reader(_of_pandas(data, wanted, cast))
     if package == "polars" and hasattr(data, "height") and "Object" in map(str, data.dtypes):
         # polars exports the addresses of Python objects
-        return as_reader({n: data[n].to_list() for n in data.columns})
+        return as_reader({n: data[n].to_list() for n in data.columns}, wanted, cast=cast)
     if hasattr(data, "__arrow_c_stream__"):
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -68,9 +78,9 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
                 f"data: expected a table, got one column: {error}"
             ) from error
     if is_paths(data):
-        return open_files(data)
+        return open_files(data, wanted=wanted)
     if isinstance(data, Mapping):
-        return as_reader(_table_of(data))
+        return as_reader(_table_of(data, wanted, cast))
     if package == "polars" and hasattr(data, "collect"):
         return as_reader(_lazy_batches(data))
     if package == "pyarrow" and hasattr(data, "scanner"):
@@ -83,27 +93,56 @@ def _reader_of(data: Any) -> tuple[pa.RecordBatchReader, int | None]:
             "{name: data[name] for name in data.dtype.names}"
         )
     if isinstance(data, Iterable) and not isinstance(data, bytes):
-        return _chained(iter(data)), None
+        return _chained(iter(data), wanted, cast), None
     raise InvalidArgumentError(
         "data: expected Arrow data (pyarrow, polars, duckdb, pandas, ...), a dict of columns, "
         f"paths of files, or an iterable of such data, got {type(data).__name__}"
     )
 
 
-def _of_pandas(frame: Any) -> pa.Table:
+def _of_pandas(frame: Any, wanted: pa.Schema | None, cast: bool) -> pa.Table:
     # An index without names is the row number, or what a selection left of it.
     named = any(name is not None for name in frame.index.names)
+    objects = _object_columns(frame, wanted)
     try:
-        return pa.Table.from_pandas(frame, preserve_index=named)
+        if wanted is None or not objects:
+            return pa.Table.from_pandas(frame, preserve_index=named)
+        table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
+        for name in objects:
+            values = [None if is_null(v) or is_nan(v) else v for v in frame[name]]
+            table = table.append_column(
+                name, typed_column(name, values, wanted.field(name).type, cast)
+            )
+        return table
     except (TypeError, ValueError) as error:
         if isinstance(error, pa.ArrowException):
             raise
         raise InvalidArgumentError(f"data: {error}") from error  # such as a duplicate name
 
 
-def _table_of(columns: Mapping[Any, Any]) -> pa.Table:
+def _object_columns(frame: Any, wanted: pa.Schema | None) -> list[str]:
+    """Columns of Python objects, but for text, whose type pyarrow infers."""
+    if wanted is None or not frame.columns.is_unique:
+        return []
+    return [
+        name
+        for name, kind in frame.dtypes.items()
+        if kind.kind == "O" and name in wanted.names and not is_text(wanted.field(name).type)
+    ]
+
+
+def _table_of(columns: Mapping[Any, Any], wanted: pa.Schema | None, cast: bool) -> pa.Table:
     try:
-        return pa.table({str(name): _column(values) for name, values in columns.items()})
+        made = {}
+        for name, values in columns.items():
+            at = -1 if wanted is None else wanted.get_field_index(str(name))
+            if wanted is None or at < 0 or not isinstance(values, (list, tuple)):
+                made[str(name)] = _column(values)
+            else:
+                made[str(name)] = typed_column(str(name), values, wanted.field(at).type, cast)
+        return pa.table(made)
+    except InvalidArgumentError:
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         single = next((n for n, v in columns.items() if _is_single(v)), None)
         hint = (
@@ -194,7 +233,7 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
     return table.to_reader(max_chunksize=BATCH_ROWS)
 
 
-def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
+def _chained(items: Iterator[Any], wanted: pa.Schema | None, cast: bool) -> pa.RecordBatchReader:
     """Concatenates data, with the schema of the first item."""
     first = next(items, None)
     if first is None:
@@ -202,26 +241,28 @@ def _chained(items: Iterator[Any]) -> pa.RecordBatchReader:
             "data: an empty iterable has no columns; pass an empty table, schema.empty_table()"
         )
     if isinstance(first, Mapping):
-        items = _rows_as_tables(chain([first], items))
+        items = _rows_as_tables(chain([first], items), wanted, cast)
         first = next(items)
     elif isinstance(first, (str, bytes, int, float, tuple, list)):
         raise InvalidArgumentError(
             "data: an iterable must yield pyarrow.RecordBatch objects, frames or rows as dicts, "
             f"got {type(first).__name__}"
         )
-    reader, _ = as_reader(first)
+    reader, _ = as_reader(first, wanted, cast=cast)
     schema = reader.schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from reader
         for item in items:
-            for batch in as_reader(item)[0]:
+            for batch in as_reader(item, wanted, cast=cast)[0]:
                 yield conform(batch, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
+def _rows_as_tables(
+    rows: Iterator[Any], wanted: pa.Schema | None, cast: bool
+) -> Iterator[pa.Table]:
     """Converts rows as dicts to tables. The first table fixes names and types.
 
     A missing name is null. pyarrow would take the names of the first row and ignore others.
@@ -240,8 +281,15 @@ def _rows_as_tables(rows: Iterator[Any]) -> Iterator[pa.Table]:
                     f"{BATCH_ROWS} rows has; pass a table, or all names in the first row"
                 )
         try:
-            table = pa.Table.from_pylist([dict.fromkeys(names) | dict(some[0]), *some[1:]], schema)
+            if wanted is None:
+                first = dict.fromkeys(names) | dict(some[0])
+                table = pa.Table.from_pylist([first, *some[1:]], schema)
+            else:
+                known = names if schema is None else schema.names
+                table = _table_of({n: [row.get(n) for row in some] for n in known}, wanted, cast)
         except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
+            if isinstance(error, InvalidArgumentError):
+                raise
             raise InvalidArgumentError(f"data: rows as dicts: {error}") from error
         schema = table.schema
         yield table

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.convert import stored
+from nimblepy.schema.field_ids import match_by_name
 from nimblepy.schema.kinds import is_bytes, is_list, is_text, widens
-from nimblepy.schema.plain import plain_array, plain_type
+from nimblepy.schema.plain import plain_type
+from nimblepy.schema.reshape import Rules, UnfitError, converter
 
 _UNITS = ("s", "ms", "us", "ns")
 
@@ -108,74 +110,30 @@ def _conform_column(field: pa.Field, column: pa.Array, cast: bool) -> pa.Array:
             "values that fit and raise for others, or cast the column"
         )
     try:
-        result = converted(column, field.type)
-        if _may_round(column.type, field.type):
-            back = converted(result, plain_type(column.type))
-            same = same_values(plain_array(column), back)
-            if not pc.all(same).as_py():
-                at = pc.index(same, False).as_py()
-                raise InvalidArgumentError(f"{what}: row {at}: {column[at]} would be {result[at]}")
+        return converted(column, field.type, f"column {field.name!r}")
+    except UnfitError as error:
+        row = "" if error.row is None else f"row {error.row}: "
+        raise InvalidArgumentError(f"{what}: {row}{error.text}") from error
     except pa.ArrowException as error:
         raise InvalidArgumentError(f"{what}: {error}") from error
-    return result
 
 
-def _may_round(have: pa.DataType, target: pa.DataType) -> bool:
-    """Whether pyarrow's checked cast may round: between floats and decimals."""
-    have, target = plain_type(have), plain_type(target)
-    return bool(
-        (pt.is_floating(have) and (pt.is_decimal(target) or pt.is_floating(target)))
-        or (pt.is_decimal(have) and pt.is_floating(target))
-    )
-
-
-def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
-    """Whether each value is equal in both arrays of one type; nulls and NaN equal themselves.
-
-    Args:
-        after: null where ``before`` is null.
-    """
-    equal = pc.fill_null(pc.equal(before, after), True)
-    if pt.is_floating(before.type):
-        both = pc.and_(pc.is_nan(before), pc.is_nan(after))
-        equal = pc.or_(equal, pc.fill_null(both, True))
-    return equal
-
-
-def converted(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """``array`` converted to ``target``.
+def converted(array: pa.Array, target: pa.DataType, place: str = "the column") -> pa.Array:
+    """The values of ``array`` as ``target``.
 
     Raises:
-        pyarrow.ArrowException: a value would change, or pyarrow does not support the conversion.
+        UnfitError: a value would change.
+        InvalidArgumentError: the types have no values in common.
     """
-    if array.type == target:
-        return array
-    if pt.is_null(array.type):
-        return pa.nulls(len(array), target)
-    if isinstance(target, pa.BaseExtensionType):
-        return target.wrap_array(converted(plain_array(array), target.storage_type))
-    if pt.is_dictionary(target):
-        if pt.is_dictionary(array.type):  # converts each distinct value once
-            values = converted(array.dictionary, target.value_type)
-            indices = array.indices.cast(target.index_type)
-        else:
-            encoded = plain_array(array).dictionary_encode()
-            values = converted(encoded.dictionary, target.value_type)
-            indices = encoded.indices.cast(target.index_type)
-        return pa.DictionaryArray.from_arrays(indices, values, ordered=target.ordered)
-    if pt.is_dictionary(array.type):
-        values = converted(plain_array(array.dictionary), plain_type(target))
-        return converted(values.take(array.indices), target)
-    if pt.is_run_end_encoded(target):
-        return pc.run_end_encode(
-            converted(array, target.value_type), run_end_type=target.run_end_type
-        )
-    array = plain_array(array)
-    if pt.is_struct(target) and pt.is_struct(array.type):
-        fields = [converted(array.field(item.name), item.type) for item in target]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
-    return array.cast(target)
+    convert = converter(array.type, target, _RULES, place)
+    return array if convert is None else convert(array)
+
+
+def _missing(field: pa.Field, place: str) -> pa.Scalar:
+    raise InvalidArgumentError(f"{place} is missing")
+
+
+_RULES = Rules(match_by_name, _missing, stored(checked=True))
 
 
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:

@@ -38,6 +38,11 @@ def has_field_ids(schema: pa.Schema) -> bool:
     return any(field_id_of(field) is not None for field in schema)
 
 
+def list_of(element: pa.Field, like: pa.DataType) -> pa.DataType:
+    """A list of elements, of the length of ``like`` if that has one."""
+    return pa.list_(element, like.list_size if pt.is_fixed_size_list(like) else -1)
+
+
 def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
     """The schema with the ids that ``names`` maps paths to.
 
@@ -53,8 +58,8 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
         if pt.is_struct(kind):
             fields = [kind.field(i) for i in range(kind.num_fields)]
             return pa.struct([named(field, (*path, field.name)) for field in fields])
-        if pt.is_list(kind):
-            return pa.list_(named(kind.value_field, (*path, "element")))
+        if is_list(kind):
+            return list_of(named(kind.value_field, (*path, "element")), kind)
         if pt.is_map(kind):
             key = named(kind.key_field, (*path, "key"))
             return pa.map_(key, named(kind.item_field, (*path, "value")))
@@ -73,8 +78,8 @@ def without_field_ids(schema: pa.Schema) -> pa.Schema:
     def inside(kind: pa.DataType) -> pa.DataType:
         if pt.is_struct(kind):
             return pa.struct([plain(field) for field in kind])
-        if pt.is_list(kind):
-            return pa.list_(plain(kind.value_field))
+        if is_list(kind):
+            return list_of(plain(kind.value_field), kind)
         if pt.is_map(kind):
             return pa.map_(plain(kind.key_field), plain(kind.item_field))
         return kind

@@ -17,12 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.conform import same_values
+from nimblepy.schema.convert import same_values
 from nimblepy.schema.kinds import family, is_text, value_type, widens
 from nimblepy.schema.plain import plain_array
 from nimblepy.schema.values import (
     LiteralPosition,
-    has_zone,
     is_nan,
     is_null,
     place,
@@ -30,6 +29,7 @@ from nimblepy.schema.values import (
     show,
     tick_of,
 )
+from nimblepy.schema.zones import has_zone, localize
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 # Before version 24 pyarrow omits a buffer in casts to views, and their export crashes.
@@ -112,7 +112,9 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
         if array.type == data_type:
             return array, None
         array = plain_array(array)
-        # A float may differ slightly from the decimal that the cast returns.
+        if pt.is_timestamp(array.type) and has_zone(data_type) and not has_zone(array.type):
+            array = localize(array, data_type.tz)
+        # A float may be next to a decimal and still be cast to it.
         rounds = pt.is_floating(array.type) and pt.is_decimal(data_type)
         if _related(array.type, data_type) and not rounds:
             cast, bad = key_array(array, data_type)

@@ -1,66 +1,123 @@
-"""Converts arrays between nested types: fields are matched, renamed, widened, added or dropped.
+"""Arrays of one type as another: fields are found, renamed, converted, added and left out.
 
-A table's rows are written with the schema of that day and read with today's schema. The caller
-decides how fields match: by name when rows are written, by field id when they are read.
+A table's rows are written with the schema of their day and read with the schema of today. The
+caller says which fields belong together: those with one name where rows are written, those with one
+field id where they are read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import is_bytes, is_list, is_text
+from nimblepy.schema.plain import plain_array, plain_type
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
-# Returns the position of the existing field that matches the target field, or None.
+# The position, among the fields of the data, of the field that a target field is; None: missing.
 Match: TypeAlias = Callable[[pa.Field, Sequence[pa.Field]], int | None]
-# Returns the value of a missing field; raises if the field must not be missing.
+# The value of a field that the data do not have; raises if the field must be there.
 Missing: TypeAlias = Callable[[pa.Field, str], pa.Scalar]
-# Raises if values of one type may not become values of the other.
-Check: TypeAlias = Callable[[pa.DataType, pa.DataType, str], None]
+# Converts values without fields or elements: (their type, the target type, their place).
+# Raises InvalidArgumentError if no value of the type can be converted.
+Leaf: TypeAlias = Callable[[pa.DataType, pa.DataType, str], Convert]
+# Called with a field that is not target, and its place; raises if it may not be left out.
+Extra: TypeAlias = Callable[[pa.Field, str], None]
 
 
-def converter(
-    have: pa.DataType, target: pa.DataType, match: Match, missing: Missing, check: Check, place: str
-) -> Convert | None:
-    """A function that converts arrays of type ``have`` to ``target``; ``None`` if they are equal.
+class UnfitError(ValueError):
+    """A value cannot be converted.
+
+    Attributes:
+        row: its position in the array; ``None``: it is not known.
+        text: the value, and why.
+        cast: what ``cast=True`` would do with it; empty: it does not help.
+    """
+
+    def __init__(self, row: int | None, text: str, cast: str = "") -> None:
+        super().__init__(text)
+        self.row = row
+        self.text = text
+        self.cast = cast
+
+    def message(self, place: str, first_row: int = 0) -> str:
+        """Names the column, the row, the value, and what to do.
+
+        Args:
+            first_row: the number of the array's first row.
+        """
+        where = place if self.row is None else f"{place}, row {first_row + self.row}"
+        return f"{where}: {self.text}" + (f"; pass cast=True to {self.cast}" if self.cast else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How fields are matched and values converted."""
+
+    match: Match
+    missing: Missing
+    leaf: Leaf
+    extra: Extra | None = None
+
+
+def converter(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert | None:
+    """Turns arrays of type ``have`` into arrays of type ``target``; ``None``: they are that.
+
+    The function that is returned raises UnfitError for a value that cannot be converted.
 
     Args:
         place: names the column in messages.
     """
-    if pt.is_dictionary(have):
-        inner = converter(have.value_type, target, match, missing, check, place)
-        plain = have.value_type
-        return lambda array: _then(array.cast(plain), inner)
-    if isinstance(have, pa.BaseExtensionType) and have != target:
-        inner = converter(have.storage_type, target, match, missing, check, place)
-        return lambda array: _then(array.storage, inner)
+    if pt.is_null(have):
+        return lambda array: pa.nulls(len(array), target)
+    if _is_nested(target) and (pt.is_dictionary(have) or isinstance(have, pa.BaseExtensionType)):
+        plain = plain_type(have)
+        inner = converter(plain, target, rules, place)
+        return lambda array: _then(plain_array(array), inner)
     if pt.is_struct(target) and pt.is_struct(have):
-        return _struct(have, target, match, missing, check, place)
-    if pt.is_list(target) and is_list(have):
-        return _list(have, target, match, missing, check, place)
+        return _struct(have, target, rules, place)
+    if is_list(target) and is_list(have):
+        return _list(have, target, rules, place)
     if pt.is_map(target) and pt.is_map(have):
-        return _map(have, target, match, missing, check, place)
+        return _map(have, target, rules, place)
     if have.equals(target):
         return None
-    if pt.is_nested(target) or pt.is_nested(have):
-        if not pt.is_null(have):
-            raise InvalidArgumentError(f"{place} is {have}, expected {target}")
-    else:
-        check(have, target, place)
+    if pt.is_dictionary(target) or pt.is_run_end_encoded(target):
+        return _encoded(have, target, rules, place)
+    if _is_nested(target) or _is_nested(have):
+        raise InvalidArgumentError(f"{place} is {have}; the table has {target}")
+    return rules.leaf(have, target, place)
 
-    def cast(array: pa.Array) -> pa.Array:
-        try:
-            return array.cast(target)
-        except pa.ArrowInvalid as error:
-            raise InvalidArgumentError(f"{place}: {have} to {target}: {error}") from error
 
-    return cast
+def _is_nested(data_type: pa.DataType) -> bool:
+    return bool(pt.is_struct(data_type) or pt.is_map(data_type) or is_list(data_type))
+
+
+def _encoded(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert:
+    """Values as dictionaries or runs."""
+    inner = converter(plain_type(have), target.value_type, rules, place)
+    if pt.is_run_end_encoded(target):
+        import pyarrow.compute as pc
+
+        return lambda array: pc.run_end_encode(
+            _then(plain_array(array), inner), run_end_type=target.run_end_type
+        )
+
+    def convert(array: pa.Array) -> pa.Array:
+        if not pt.is_dictionary(array.type):
+            array = plain_array(array).dictionary_encode()
+        values = _then(plain_array(array.dictionary), inner)  # however many rows there are
+        indices = array.indices.cast(target.index_type)
+        return pa.DictionaryArray.from_arrays(indices, values, ordered=target.ordered)
+
+    return convert
 
 
 def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
@@ -68,28 +125,25 @@ def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
 
 
 def repeated(scalar: pa.Scalar, length: int) -> pa.Array:
-    """An array that repeats a value for each row."""
+    """A value as often as there are rows."""
     return pa.repeat(scalar, length) if scalar.is_valid else pa.nulls(length, scalar.type)
 
 
-def _struct(
-    have: pa.StructType,
-    target: pa.StructType,
-    match: Match,
-    missing: Missing,
-    check: Check,
-    place: str,
-) -> Convert | None:
+def _struct(have: pa.StructType, target: pa.StructType, rules: Rules, place: str) -> Convert | None:
     fields = [have.field(i) for i in range(have.num_fields)]
     parts: list[tuple[int | None, Convert | None, pa.Scalar | None]] = []
     for field in (target.field(i) for i in range(target.num_fields)):
-        at = match(field, fields)
+        at = rules.match(field, fields)
         inner = f"{place}.{field.name}"
         if at is None:
-            parts.append((None, None, missing(field, inner)))
+            parts.append((None, None, rules.missing(field, inner)))
         else:
-            convert = converter(fields[at].type, field.type, match, missing, check, inner)
-            parts.append((at, convert, None))
+            parts.append((at, converter(fields[at].type, field.type, rules, inner), None))
+    if rules.extra is not None:
+        taken = {at for at, _, _ in parts}
+        for at, field in enumerate(fields):
+            if at not in taken:
+                rules.extra(field, f"{place}.{field.name}")
     same = [at for at, _, _ in parts] == list(range(len(fields)))
     if same and not any(convert for _, convert, _ in parts):
         names = [field.name for field in fields]
@@ -108,8 +162,8 @@ def _struct(
         if array.null_count:
             valid = array.is_valid()
             arrays = [
-                child if field.nullable else _filled(child, valid)
-                for child, field in zip(arrays, targets, strict=True)
+                child if target.nullable else _filled(child, valid)
+                for child, target in zip(arrays, targets, strict=True)
             ]
             made = pa.StructArray.from_arrays(
                 arrays, fields=[t.with_nullable(True) for t in targets], mask=array.is_null()
@@ -123,14 +177,14 @@ def _struct(
 
 
 def _filled(array: pa.Array, valid: pa.Array) -> pa.Array:
-    """Replaces nulls of required members below null structs by some value."""
+    """Members that must have values, with some value below structs that are null."""
     import pyarrow.compute as pc  # slow to import, and seldom needed
 
     return pc.if_else(valid, array, pa.scalar(_any_value(array.type), array.type))
 
 
 def _any_value(kind: pa.DataType) -> Any:
-    """A non-null Python value of a type."""
+    """A Python value of a type that is no null."""
     if pt.is_struct(kind):
         return {field.name: None if field.nullable else _any_value(field.type) for field in kind}
     if is_list(kind) or pt.is_map(kind):
@@ -145,39 +199,87 @@ def _any_value(kind: pa.DataType) -> Any:
     return zero.cast(kind, safe=False).as_py()
 
 
-def _list(
-    have: pa.DataType, target: pa.ListType, match: Match, missing: Missing, check: Check, place: str
-) -> Convert | None:
-    convert = converter(
-        have.value_type, target.value_type, match, missing, check, f"{place}.element"
-    )
+def _list(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert | None:
+    inner = converter(have.value_type, target.value_type, rules, f"{place}.element")
+    if pt.is_fixed_size_list(target):
+        return _vectors(have, target, inner)
+    if not pt.is_list(target):  # other forms, which only files have
+        plain = pa.list_(target.value_field)
+        first = _list(have, plain, rules, place)
+        return lambda array: _then(array, first).cast(target)
     plain = pa.list_(have.value_field)
-    if convert is None and pt.is_list(have):
+    if inner is None and pt.is_list(have):
         return None if have.equals(target) else lambda array: array.cast(target)
 
     def convert_list(array: pa.Array) -> pa.Array:
         lists = array if pt.is_list(have) else array.cast(plain)
-        values = _then(lists.values, convert)
-        return pa.Array.from_buffers(
-            target, len(lists), lists.buffers()[:2], -1, lists.offset, children=[values]
-        )
+        offsets, values = _elements(lists, inner)
+        mask = lists.is_null() if lists.null_count else None
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
 
     return convert_list
 
 
-def _map(
-    have: pa.MapType, target: pa.MapType, match: Match, missing: Missing, check: Check, place: str
+def _elements(lists: pa.ListArray, inner: Convert | None) -> tuple[pa.Array, pa.Array]:
+    """Offsets and converted elements of lists; elements of other rows are left out of a slice."""
+    offsets, values = lists.offsets, lists.values
+    begin, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
+    try:
+        made = _then(values.slice(begin, end - begin), inner)
+    except UnfitError as error:
+        if error.row is not None:
+            error.row = int(np.searchsorted(offsets.to_numpy(), begin + error.row, "right")) - 1
+        raise
+    import pyarrow.compute as pc
+
+    return pc.subtract(offsets, offsets[0]) if len(offsets) else offsets, made
+
+
+def _vectors(
+    have: pa.DataType, target: pa.FixedSizeListType, inner: Convert | None
 ) -> Convert | None:
-    keys = converter(have.key_type, target.key_type, match, missing, check, f"{place}.key")
-    items = converter(have.item_type, target.item_type, match, missing, check, f"{place}.value")
+    """Lists that all have one length."""
+    if pt.is_fixed_size_list(have) and have.list_size == target.list_size and inner is None:
+        return None if have.equals(target) else lambda array: array.cast(target)
+    size = target.list_size
+
+    def convert(array: pa.Array) -> pa.Array:
+        import pyarrow.compute as pc
+
+        if pt.is_fixed_size_list(have):
+            lists = array.cast(pa.list_(have.value_field))
+        else:
+            lists = array if pt.is_list(have) else array.cast(pa.list_(have.value_field))
+        lengths = pc.fill_null(pc.list_value_length(lists), size)
+        wrong = pc.not_equal(lengths, size)
+        if pc.any(wrong).as_py():
+            row = int(pc.index(wrong, True).as_py())
+            raise UnfitError(row, f"has {lengths[row].as_py()} elements, the column has {size}")
+        offsets, values = _elements(lists, inner)
+        starts = offsets[:-1]
+        if lists.null_count or len(values) != size * len(lists):
+            first = np.where(lists.is_valid().to_numpy(zero_copy_only=False), starts.to_numpy(), -1)
+            at = np.repeat(first, size) + np.tile(np.arange(size), len(first))
+            values = values.take(pa.array(at, mask=np.repeat(first < 0, size)))
+        mask = lists.is_null() if lists.null_count else None
+        return pa.FixedSizeListArray.from_arrays(values, type=target, mask=mask)
+
+    return convert
+
+
+def _map(have: pa.MapType, target: pa.MapType, rules: Rules, place: str) -> Convert | None:
+    keys = converter(have.key_type, target.key_type, rules, f"{place}.key")
+    items = converter(have.item_type, target.item_type, rules, f"{place}.value")
     if keys is None and items is None and have.equals(target):
         return None
 
     def convert_map(array: pa.Array) -> pa.Array:
-        entries = pa.StructArray.from_arrays(
-            [_then(array.keys, keys), _then(array.items, items)],
-            fields=[target.key_field, target.item_field],
-        )
+        try:
+            made = [_then(array.keys, keys), _then(array.items, items)]
+        except UnfitError as error:
+            error.row = None  # of the entries
+            raise
+        entries = pa.StructArray.from_arrays(made, fields=[target.key_field, target.item_field])
         return pa.Array.from_buffers(
             target, len(array), array.buffers()[:2], -1, array.offset, children=[entries]
         )

@@ -7,11 +7,11 @@ import uuid
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import family, value_type
+from nimblepy.schema.zones import localize
 
 # Maximum digits of text that is parsed as an integer; the longest decimals have 76.
 _MOST_DIGITS = 100
@@ -117,10 +117,3 @@ def _parse_instant(data_type: pa.DataType, text: str) -> pa.Scalar:
         except pa.ArrowInvalid:
             continue
     raise ValueError(text)
-
-
-def localize(naive: pa.Scalar, zone: str) -> pa.Scalar:
-    """Converts a naive timestamp from wall-clock time in ``zone``: gaps move forward, overlaps take
-    the first.
-    """
-    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")

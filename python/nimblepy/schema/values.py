@@ -28,6 +28,7 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import Family, family, is_text, value_type
 from nimblepy.schema.text import is_uuid, spelled_uuid, uuid_of
+from nimblepy.schema.zones import has_zone, localize
 
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -277,6 +278,8 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     exact = exact_of(literal)
     _check_comparable(plain_type, exact, literal)
     value = exact.value
+    if has_zone(plain_type) and not exact.has_zone and isinstance(value, Fraction):
+        value = _in_zone(value, plain_type.tz)
     if isinstance(value, (str, bytes, uuid.UUID)):
         if isinstance(value, str) and is_uuid(data_type):
             return _place_text(plain_type, uuid_of(value))
@@ -327,18 +330,18 @@ def _check_comparable(data_type: pa.DataType, exact: Exact, literal: object) -> 
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}, "
             f"which is {_NOUNS[exact.kind]}"
         )
-    if column_kind == "instant" and has_zone(data_type) != exact.has_zone:
-        zoned, naive = ("column", "value") if has_zone(data_type) else ("value", "column")
-        way = "give the value one" if zoned == "column" else "take it off the value"
+    if column_kind == "instant" and exact.has_zone and not has_zone(data_type):
         raise InvalidArgumentError(
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}: "
-            f"the {zoned} has a time zone and the {naive} has none; {way}"
+            "the value has a time zone and the column has none; take it off the value"
         )
 
 
-def has_zone(data_type: pa.DataType) -> bool:
-    """Whether the type is a timestamp with a time zone."""
-    return bool(pt.is_timestamp(data_type) and data_type.tz is not None)
+def _in_zone(naive: Fraction, zone: str) -> Fraction:
+    """Nanoseconds of a wall-clock time of a zone as nanoseconds of the instant."""
+    second = math.floor(naive / _TICKS["s"])
+    instant = localize(pa.scalar(second, pa.timestamp("s")), zone)
+    return naive + Fraction(instant.value - second) * _TICKS["s"]
 
 
 def tick_of(data_type: pa.DataType) -> Fraction:

@@ -77,7 +77,7 @@ class Alter:
         def step(evolution: ice.Evolution) -> None:
             path = _new_path(evolution.schema, name)
             _check_free(evolution, path, None)
-            kind = table_type(type, f"column {show_path(path)!r}")
+            kind = table_type(type, f"column {show_path(path)!r}", nested=len(path) > 1)
             evolution.add_column(path, kind, doc, _default(type, kind, default, path))
             _move(evolution, path, after, first)
 

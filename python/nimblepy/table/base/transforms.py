@@ -27,6 +27,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.decimals import decimal_bytes, scaled, unscaled
 from nimblepy.schema.names import Path
+from nimblepy.schema.plain import plain_type
 from nimblepy.table.base.values import constant
 
 Apply: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -55,7 +56,7 @@ def parse_partition(text: str, schema: pa.Schema) -> tuple[str, str, str]:
     else:
         column, transform, suffix = _parse_call(text, call[1].lower(), call[2])
     source = resolve_column(schema, column)
-    _check_type(text, transform, source.type)
+    _check_type(text, transform, plain_type(source.type))
     return column, transform, f"{column}_{suffix}" if suffix else column
 
 

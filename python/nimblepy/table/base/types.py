@@ -1,48 +1,66 @@
-"""Column types of tables, and the conversion of the caller's rows to them.
+"""The Arrow types that columns of a table have, and conversion of rows to them.
 
-Tables have Iceberg's types. Types that cannot be stored exactly are refused. Other forms of the
-same values (dictionaries, views, large offsets, narrower integers) are converted.
+A table has Iceberg's types, and keeps the zone of a column of times and the length of vectors
+beside them. Types whose values Iceberg cannot store exactly are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.convert import stored
 from nimblepy.schema.field_ids import match_by_name
-from nimblepy.schema.reshape import Convert, converter, repeated
+from nimblepy.schema.kinds import is_list
+from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
+from nimblepy.schema.text import is_uuid
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.zones import check_zone, has_zone
 
 _US = "us"
 
 
-def table_type(kind: pa.DataType, place: str) -> pa.DataType:
-    """The table type for values of ``kind``.
+def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.DataType:
+    """The type that a table has for values of ``kind``.
+
+    Args:
+        nested: the column is a field of a struct. UUIDs are 16 bytes there, since pyarrow does not
+            make nested values of its type for UUIDs.
 
     Raises:
         InvalidArgumentError: there is no such type; ``place`` names the column.
     """
+    if is_uuid(kind) and not nested:
+        return pa.uuid()
     if isinstance(kind, pa.BaseExtensionType):
-        return table_type(kind.storage_type, place)
+        return table_type(kind.storage_type, place, nested=nested)
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        return table_type(kind.value_type, place)
+        return table_type(kind.value_type, place, nested=nested)
     if pt.is_struct(kind):
         if not kind.num_fields:
             raise InvalidArgumentError(f"{place} is a struct without fields")
         return pa.struct(
-            [f.with_type(table_type(f.type, f"{place}.{f.name}")).remove_metadata() for f in kind]
+            [
+                f.with_type(table_type(f.type, f"{place}.{f.name}", nested=True)).remove_metadata()
+                for f in kind
+            ]
         )
     if pt.is_map(kind):
-        key = table_type(kind.key_type, f"{place}.key")
-        value = table_type(kind.item_type, f"{place}.value")
+        key = table_type(kind.key_type, f"{place}.key", nested=True)
+        value = table_type(kind.item_type, f"{place}.value", nested=True)
         return pa.map_(key, pa.field("value", value, kind.item_field.nullable))
     if hasattr(kind, "value_field"):
-        value = table_type(kind.value_type, f"{place}.element")
-        return pa.list_(pa.field("element", value, kind.value_field.nullable))
+        value = table_type(kind.value_type, f"{place}.element", nested=True)
+        element = pa.field("element", value, kind.value_field.nullable)
+        return pa.list_(element, kind.list_size if pt.is_fixed_size_list(kind) else -1)
+    if has_zone(kind):
+        check_zone(kind.tz, place)
+        return pa.timestamp(_US, kind.tz)
     plain = _plain(kind)
     if plain is None:
         raise InvalidArgumentError(
@@ -69,7 +87,7 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
     if pt.is_time(kind):
         return pa.time64(_US)
     if pt.is_timestamp(kind):
-        return pa.timestamp(_US, None if kind.tz is None else "UTC")
+        return pa.timestamp(_US)
     if pt.is_fixed_size_binary(kind):
         return kind if kind.byte_width else None
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
@@ -113,28 +131,37 @@ class Conformer:
     """Converts batches to the columns of a table, by name.
 
     Args:
-        partial: leaves out columns that the data do not have.
+        partial: columns that the data do not have are left out.
+        cast: round and truncate values that the types of the table do not have.
+        drop: leave out columns that the table does not have.
 
     Attributes:
         schema: of the converted batches.
 
     Raises:
-        InvalidArgumentError: a column is unknown or missing, its type does not fit, or a value does
-            not fit.
+        InvalidArgumentError: an unknown column, a missing column that must have values, or a value
+            that a column cannot store. The message names the column, the row and the value.
     """
 
-    def __init__(self, have: pa.Schema, table_schema: pa.Schema, *, partial: bool = False) -> None:
-        unknown = [name for name in have.names if name not in table_schema.names]
-        if unknown:
-            raise InvalidArgumentError(
-                f"data: unknown column {unknown[0]!r}; "
-                f"the table has {', '.join(table_schema.names)}"
-            )
+    def __init__(
+        self,
+        have: pa.Schema,
+        wanted: pa.Schema,
+        *,
+        partial: bool = False,
+        cast: bool = False,
+        drop: bool = False,
+    ) -> None:
+        unknown = [name for name in have.names if name not in wanted.names]
+        if unknown and not drop:
+            _unknown(f"unknown column {unknown[0]!r}", wanted.names)
         for name in have.names:
             if have.names.count(name) > 1:
                 raise InvalidArgumentError(f"data: column {name!r} occurs twice")
+        self._rows = 0  # of the batches before
         self._parts: list[tuple[int | None, Convert | None, pa.Field]] = []
-        for field in table_schema:
+        rules = Rules(match_by_name, _missing, stored(cast=cast), None if drop else _unknown_field)
+        for field in wanted:
             at = have.get_field_index(field.name)
             place = f"column {field.name!r}"
             if at < 0 and partial:
@@ -143,8 +170,7 @@ class Conformer:
                 _missing(field, place)
                 self._parts.append((None, None, field))
                 continue
-            kind = have.field(at).type
-            convert = converter(kind, field.type, match_by_name, _missing, _check, place)
+            convert = converter(have.field(at).type, field.type, rules, place)
             self._parts.append((at, convert, field))
         self.schema = pa.schema([field for _, _, field in self._parts])
 
@@ -153,21 +179,42 @@ class Conformer:
         for at, convert, field in self._parts:
             if at is None:
                 array = repeated(pa.scalar(None, field.type), batch.num_rows)
+            elif convert is None:
+                array = batch.column(at)
             else:
-                array = batch.column(at) if convert is None else convert(batch.column(at))
+                try:
+                    array = convert(batch.column(at))
+                except UnfitError as error:
+                    message = error.message(f"column {field.name!r}", self._rows)
+                    raise InvalidArgumentError(message) from None
             if not field.nullable and array.null_count:
                 raise InvalidArgumentError(
                     f"column {field.name!r} must have values, but has {array.null_count} nulls"
                 )
             _refuse_inner_nulls(field.type, array, field.name)
             arrays.append(array)
+        self._rows += batch.num_rows
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _unknown(what: str, names: Sequence[str]) -> NoReturn:
+    raise InvalidArgumentError(
+        f"data: {what}; the table has {', '.join(names)}; new_columns='add' adds it, "
+        "new_columns='drop' leaves it out"
+    )
+
+
+def _unknown_field(field: pa.Field, place: str) -> None:
+    raise InvalidArgumentError(
+        f"data: {place} is not a field of the table; new_columns='add' adds it, "
+        "new_columns='drop' leaves it out"
+    )
 
 
 def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
     if pt.is_map(kind):
         return [kind.key_field, kind.item_field]
-    if pt.is_list(kind):
+    if is_list(kind):
         return [kind.value_field]
     return list(kind) if pt.is_struct(kind) else []
 
@@ -202,22 +249,6 @@ def _missing(field: pa.Field, place: str) -> pa.Scalar:
     if not field.nullable:
         raise InvalidArgumentError(f"data: {place} is missing, and must have values")
     return pa.scalar(None, field.type)
-
-
-def _check(have: pa.DataType, table_kind: pa.DataType, place: str) -> None:
-    """Refuses types whose values differ or might be rounded."""
-    if pt.is_null(have):
-        return
-    form = _plain(have)
-    if form is None and pt.is_run_end_encoded(have):
-        form = _plain(have.value_type)
-    if form is not None and (form.equals(table_kind) or widens(form, table_kind)):
-        return
-    if form is not None and pt.is_integer(form) and pt.is_integer(table_kind):
-        return  # each value is checked
-    if form is not None and pt.is_binary(form) and pt.is_fixed_size_binary(table_kind):
-        return  # each length is checked; Spark stores UUIDs and similar types this way
-    raise InvalidArgumentError(f"{place} is {have}; the table has {table_kind}")
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:

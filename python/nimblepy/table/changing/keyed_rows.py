@@ -44,6 +44,8 @@ class KeyedRows:
         key: names of the key's columns.
         duplicates: what is done where a key comes twice: an error, or its last row is taken.
         numbered: the caller knows the rows by their numbers, so that errors say them.
+        cast: round and truncate values that the types of ``schema`` do not have.
+        drop: leave out columns that ``schema`` does not have.
 
     Attributes:
         schema: the columns that there are.
@@ -62,14 +64,16 @@ class KeyedRows:
         *,
         duplicates: Duplicates = "error",
         numbered: bool = True,
+        cast: bool = False,
+        drop: bool = False,
     ) -> None:
         if duplicates not in ("error", "last"):
             raise InvalidArgumentError(
                 f"duplicates: expected 'error' or 'last', got {duplicates!r}"
             )
         self.key = tuple(key)
-        reader, _ = as_reader(data)
-        conform = Conformer(reader.schema, schema, partial=True)
+        reader, _ = as_reader(data, schema, cast=cast)
+        conform = Conformer(reader.schema, schema, partial=True, cast=cast, drop=drop)
         self.schema = conform.schema
         missing = [name for name in self.key if name not in self.schema.names]
         if missing:

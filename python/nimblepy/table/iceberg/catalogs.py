@@ -65,7 +65,14 @@ from nimblepy.table.iceberg.metadata import (
     to_places,
 )
 from nimblepy.table.iceberg.metadata_json import SnapshotObjects, SnapshotTexts, with_snapshots
-from nimblepy.table.iceberg.schemas import field_id, new_sort_order, to_iceberg
+from nimblepy.table.iceberg.schemas import (
+    details_of,
+    field_id,
+    fresh,
+    new_sort_order,
+    to_iceberg,
+    type_property,
+)
 
 _log = logger(__name__)
 
@@ -682,7 +689,7 @@ def create_table(
         TableExists: there is one of this name.
     """
     ice = to_iceberg(schema, primary_key)
-    kept = dict(properties)
+    kept = dict(properties) | type_property(details_of(fresh(ice), schema))
     if len(primary_key) > 1:
         kept[PRIMARY_KEY_ORDER] = to_places([field_id(ice, name) for name in primary_key])
     spec = PartitionSpec(

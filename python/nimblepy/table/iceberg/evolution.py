@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -19,13 +20,22 @@ from pyiceberg.table.update import (
     AssertTableUUID,
 )
 from pyiceberg.transforms import parse_transform
+from pyiceberg.types import NestedField
 
 from nimblepy.table.base.transforms import free_name, partition_text
 from nimblepy.table.iceberg import commits
 from nimblepy.table.iceberg.catalogs import load_table
 from nimblepy.table.iceberg.commits import SameProperties, SwapLost
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
-from nimblepy.table.iceberg.schemas import field_id, primitive, to_arrow, to_iceberg
+from nimblepy.table.iceberg.schemas import (
+    details_of,
+    field_id,
+    primitive,
+    to_arrow,
+    to_iceberg,
+    type_details,
+    type_property,
+)
 
 # How often the library may fail to copy metadata that other threads are using.
 _MOST_COPIES = 20
@@ -61,7 +71,8 @@ class Evolution:
     @property
     def schema(self) -> pa.Schema:
         """The columns as they are after the changes so far."""
-        return to_arrow(self._transaction.table_metadata.schema())
+        metadata = self._transaction.table_metadata
+        return to_arrow(metadata.schema(), type_details(metadata.properties))
 
     def mapped_names(self) -> dict[tuple[str, ...], int]:
         """Field ids by path of names, of files that have no ids."""
@@ -118,6 +129,13 @@ class Evolution:
         wrapped = to_iceberg(pa.schema([pa.field(path[-1], kind)]))
         with self._columns() as update:
             update.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
+        metadata = self._transaction.table_metadata
+        added = metadata.schema().find_field(".".join(path))
+        wrapper = Schema(NestedField(added.field_id, path[-1], added.field_type, False))
+        details = details_of(wrapper, pa.schema([pa.field(path[-1], kind)]))
+        if details:
+            known = type_details(metadata.properties)
+            self._transaction.set_properties(type_property({**known, **details}))
 
     def rename_column(self, path: tuple[str, ...], name: str) -> None:
         with self._columns() as update:

@@ -61,6 +61,7 @@ from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.remote_file import at_once, connections
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.plain import plain_type
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.made_of import MadeOf
@@ -86,7 +87,13 @@ from nimblepy.table.iceberg.avro import (
 from nimblepy.table.iceberg.local_io import is_here
 from nimblepy.table.iceberg.manifest_forms import CONTENTS, ManifestForm
 from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, manifest_files
-from nimblepy.table.iceberg.schemas import arrow_type, primitive, to_arrow
+from nimblepy.table.iceberg.schemas import (
+    COLUMN_TYPES,
+    arrow_type,
+    primitive,
+    to_arrow,
+    type_details,
+)
 from nimblepy.table.otree.blocks import (
     Blocks,
     blob_names,
@@ -189,7 +196,14 @@ class Metadata:
 
     def schema(self, schema_id: int | None = None) -> pa.Schema:
         """The Arrow schema; ``None`` is the current one."""
-        return _arrow_schema(self.ice_schema(schema_id))
+        schema, text = self.ice_schema(schema_id), self.ice.metadata.properties.get(COLUMN_TYPES)
+        if text is None:
+            return _arrow_schema(schema)
+        detailed = _detailed_schemas(schema)
+        known = detailed.get(text)
+        if known is None:
+            known = detailed[text] = to_arrow(schema, type_details({COLUMN_TYPES: text}))
+        return known
 
     def ice_schema(self, schema_id: int | None) -> Schema:
         metadata = self.ice.metadata
@@ -226,7 +240,11 @@ class Metadata:
 
     def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
         """What a field is read as in files of before it was added, at any depth, by field id."""
-        return _defaults(self.ice_schema(schema_id).fields)
+        found = _defaults(self.ice_schema(schema_id).fields)
+        for number, what in type_details(self.properties).items():
+            if number in found and isinstance(what, str):
+                found[number] = found[number].cast(pa.timestamp("us", what))
+        return found
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
         """The identifier fields, which Iceberg keeps as a set, in the order of the key.
@@ -289,7 +307,7 @@ class Metadata:
                 kind = kind.field(name).type
             else:
                 if not pt.is_nested(kind):
-                    found[field_id_at(schema, path)] = kind
+                    found[field_id_at(schema, path)] = plain_type(kind)
         return found
 
     def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
@@ -892,6 +910,8 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
 # What later metadata shares with that of before is made once.
 _plain = MadeOf(_KEPT_SNAPSHOTS, _plain_snapshot)
 _arrow_schema = MadeOf(_KEPT_SCHEMAS, to_arrow)
+# Of a schema: what it is with each text of the property of time zones and vectors.
+_detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(_KEPT_SCHEMAS, lambda _: {})
 # Of the metadata of a table: its snapshots by number.
 _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
     KEPT_METADATA, lambda metadata: {item.snapshot_id: _plain(item) for item in metadata.snapshots}

@@ -21,6 +21,7 @@ from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr import nodes
 from nimblepy.schema.decimals import scaled, unscaled
 from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.plain import plain_type
 from nimblepy.schema.values import is_nan
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Manifest
@@ -147,7 +148,7 @@ def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
         number = field_id_at(schema, node.column.path)
     except LookupError:  # a column that is made of others, or is gone; rows are looked at
         return Always(True)
-    kind = node.column.type
+    kind = plain_type(node.column.type)
     null, valid = Leaf("is null", number, kind), Leaf("not null", number, kind)
     if isinstance(node, nodes.IsNull | nodes.IsValid):
         return (

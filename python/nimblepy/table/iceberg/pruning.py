@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.schema.decimals import decimal_bytes, scaled
+from nimblepy.schema.plain import plain_type
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Counts: TypeAlias = Literal["values", "nulls", "nans"]
@@ -133,6 +134,7 @@ def _evaluate(test: Test, count: int, leaf: Any) -> Mask:
 
 def storage(kind: pa.DataType) -> pa.DataType:
     """The type by which values of a type are compared: numbers, bytes, or decimals."""
+    kind = plain_type(kind)
     if pt.is_date32(kind):
         return pa.int32()
     if pt.is_time(kind) or pt.is_timestamp(kind):
@@ -177,7 +179,9 @@ def original(bounds: pa.Array, kind: pa.DataType, end: End) -> pa.Array:
     """Bounds as :func:`comparable` gives them as values of their type.
 
     Writers may cut bounds of bytes, those of fixed length too, which here get their length back.
+    Bounds of UUIDs are their bytes.
     """
+    kind = plain_type(kind)
     if pt.is_boolean(kind) or pt.is_decimal(kind):
         return bounds.cast(kind)
     if pt.is_string(kind):

@@ -55,7 +55,13 @@ from nimblepy.table.iceberg.metadata import (
     check_name_mapping,
 )
 from nimblepy.table.iceberg.pruner import Proof, Pruner
-from nimblepy.table.iceberg.schemas import bound_bytes, fresh, to_arrow, to_iceberg
+from nimblepy.table.iceberg.schemas import (
+    COLUMN_TYPES,
+    bound_bytes,
+    fresh,
+    to_arrow,
+    to_iceberg,
+)
 from nimblepy.table.iceberg.statistics import (
     SKETCH,
     distinct_values,
@@ -68,6 +74,7 @@ from nimblepy.table.iceberg.statistics import (
 self_test()
 
 __all__ = [
+    "COLUMN_TYPES",
     "MAIN",
     "MOST_ATTEMPTS",
     "NAME_MAPPING",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -45,8 +47,12 @@ from nimblepy.errors import (
 )
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import FIELD_ID, field_id_at
+from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import ColumnName
+from nimblepy.schema.text import is_uuid
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.zones import has_zone
+from nimblepy.table.base.damage import BAD_BYTES
 
 
 def new_sort_order(schema: Schema, keys: Sequence[SortKey]) -> SortOrder:
@@ -68,6 +74,7 @@ def field_id(schema: Schema, name: ColumnName) -> int:
     return field_id_at(to_arrow(schema), column.path)
 
 
+_UUID_BYTES = 16
 _PRIMITIVES: list[tuple[type[PrimitiveType], pa.DataType]] = [
     (BooleanType, pa.bool_()),
     (IntegerType, pa.int32()),
@@ -80,31 +87,98 @@ _PRIMITIVES: list[tuple[type[PrimitiveType], pa.DataType]] = [
     (TimestamptzType, pa.timestamp("us", "UTC")),
     (StringType, pa.string()),
     (BinaryType, pa.binary()),
-    (UUIDType, pa.binary(16)),
+    (UUIDType, pa.binary(_UUID_BYTES)),
 ]
 
+# The property that says what Iceberg's types do not: JSON that gives, by field id, the time zone of
+# a column of times or the length of the vectors in a column of lists.
+COLUMN_TYPES = "nimblepy.column-types"
 
-def to_arrow(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a table, with a field id in the metadata of every field."""
-    return pa.schema([_arrow_field(item) for item in schema.fields])
+# Time zones (text) and lengths of vectors (numbers) by field id.
+TypeDetails: TypeAlias = Mapping[int, str | int]
 
 
-def _arrow_field(item: NestedField, name: str | None = None) -> pa.Field:
+def type_details(properties: Mapping[str, str]) -> dict[int, str | int]:
+    """What a table's properties say of its columns' types; nonsense of others is left out."""
+    text = properties.get(COLUMN_TYPES)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text).items()
+        return {int(number): what for number, what in found if isinstance(what, (str, int))}
+    except BAD_BYTES:
+        return {}
+
+
+def type_property(details: TypeDetails) -> dict[str, str]:
+    """The property that keeps time zones and lengths of vectors; none if there are none."""
+    return {COLUMN_TYPES: json.dumps({str(k): v for k, v in details.items()})} if details else {}
+
+
+def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
+    """The time zones and lengths of vectors of ``arrow``, whose fields ``schema`` has by name."""
+    found: dict[int, str | int] = {}
+
+    def visit(item: NestedField, kind: pa.DataType) -> None:
+        if pt.is_timestamp(kind) and kind.tz not in (None, "UTC"):
+            found[item.field_id] = kind.tz
+        elif isinstance(item.field_type, StructType):
+            for inner in item.field_type.fields:
+                visit(inner, kind.field(inner.name).type)
+        elif isinstance(item.field_type, ListType):
+            if pt.is_fixed_size_list(kind):
+                found[item.field_id] = kind.list_size
+            visit(item.field_type.element_field, kind.value_type)
+        elif isinstance(item.field_type, MapType):
+            visit(item.field_type.key_field, kind.key_type)
+            visit(item.field_type.value_field, kind.item_type)
+
+    for item in schema.fields:
+        visit(item, arrow.field(item.name).type)
+    return found
+
+
+def to_arrow(schema: Schema, details: TypeDetails = MappingProxyType({})) -> pa.Schema:
+    """The Arrow schema of a table, with a field id in the metadata of every field.
+
+    Args:
+        details: time zones and lengths of vectors.
+    """
+    fields = [_arrow_field(item, details) for item in schema.fields]
+    for i, item in enumerate(schema.fields):
+        if isinstance(item.field_type, UUIDType):  # pyarrow makes no nested values of this type
+            fields[i] = fields[i].with_type(pa.uuid())
+    return pa.schema(fields)
+
+
+def _arrow_field(item: NestedField, details: TypeDetails, name: str | None = None) -> pa.Field:
+    kind = _arrow_type(item.field_type, details, item.field_id)
     return pa.field(
         name or item.name,
-        arrow_type(item.field_type),
+        kind,
         nullable=not item.required,
         metadata={FIELD_ID: str(item.field_id).encode()},
     )
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
+    """The type in which values are compared and hashed: UUIDs are 16 bytes."""
+    return _arrow_type(kind, {}, 0)
+
+
+def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.DataType:
     if isinstance(kind, StructType):
-        return pa.struct([_arrow_field(item) for item in kind.fields])
+        return pa.struct([_arrow_field(item, details) for item in kind.fields])
     if isinstance(kind, ListType):
-        return pa.list_(_arrow_field(kind.element_field, "element"))
+        length = details.get(number)
+        element = _arrow_field(kind.element_field, details, "element")
+        return pa.list_(element, length if isinstance(length, int) else -1)
     if isinstance(kind, MapType):
-        return pa.map_(_arrow_field(kind.key_field, "key"), _arrow_field(kind.value_field, "value"))
+        key = _arrow_field(kind.key_field, details, "key")
+        return pa.map_(key, _arrow_field(kind.value_field, details, "value"))
+    if isinstance(kind, TimestamptzType):
+        zone = details.get(number)
+        return pa.timestamp("us", zone if isinstance(zone, str) else "UTC")
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
@@ -131,7 +205,7 @@ def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
     def kind_of(kind: pa.DataType) -> IcebergType:
         if pt.is_struct(kind):
             return StructType(*(nested(item, not item.nullable) for item in kind))
-        if pt.is_list(kind):
+        if is_list(kind):
             element = nested(kind.value_field.with_name("element"), not kind.value_field.nullable)
             return ListType(element.field_id, element.field_type, element.required)
         if pt.is_map(kind):
@@ -163,6 +237,10 @@ def _doc(item: pa.Field) -> str | None:
 def primitive(kind: pa.DataType) -> IcebergType:
     if pt.is_decimal128(kind):
         return DecimalType(kind.precision, kind.scale)
+    if is_uuid(kind):
+        return UUIDType()
+    if has_zone(kind):
+        return TimestamptzType()
     if pt.is_fixed_size_binary(kind):
         return FixedType(kind.byte_width)
     for known, arrow in _PRIMITIVES:

@@ -25,6 +25,7 @@ from nimblepy.rows.source import Filter, Projected
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.plain import plain_type
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import PartitionField
@@ -279,7 +280,7 @@ def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.Bin
     """A lower and an upper bound for the encoded keys of each file."""
     columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
     fields = [
-        (key, column.type, field_id_at(reading.schema, column.path))
+        (key, plain_type(column.type), field_id_at(reading.schema, column.path))
         for key, column in zip(reading.cluster_by, columns, strict=True)
     ]
     ends = [_part_ends(part, fields) for part in members.files.parts]

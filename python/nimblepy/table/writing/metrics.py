@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.schema.field_ids import field_id_of
+from nimblepy.schema.kinds import is_list
+from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.values import successor
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Metrics
@@ -58,6 +60,7 @@ class MetricsCollector:
                 values = values.filter(pc.invert(nan))
         if not bounded or pt.is_nested(kind) or values.null_count == len(values):
             return
+        values, kind = plain_array(values), plain_type(kind)  # of UUIDs their bytes
         ends = pc.min_max(values.cast(pa.binary()) if pt.is_fixed_size_binary(kind) else values)
         least, greatest = ends["min"], ends["max"]
         known = self._ends.get(number)
@@ -88,7 +91,7 @@ def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Ar
     if pt.is_struct(kind):
         for i, child in enumerate(column.flatten()):
             yield from _leaves(kind.field(i), child)
-    elif pt.is_list(kind):
+    elif is_list(kind):
         for leaf, values, _ in _leaves(kind.value_field, column.flatten()):
             yield leaf, values, False
     elif pt.is_map(kind):

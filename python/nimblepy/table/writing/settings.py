@@ -75,7 +75,10 @@ def check_property(name: object, value: object) -> None:
     """Refuses properties that are no text, or that nimblepy keeps for itself."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
-    own = (_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.PRIMARY_KEY_ORDER, "format-version")
+    own = (
+        *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT),
+        *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version"),
+    )
     if name in own or name == ice.STAGED_FILES or name.startswith(BATCH_PREFIX):
         raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
     if name == ice.NAME_MAPPING:

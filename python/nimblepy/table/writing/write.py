@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError, KeyOrderError
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
@@ -22,8 +23,11 @@ from nimblepy.io.location import locate
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import Path
+from nimblepy.schema.plain import plain_array
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.model import (
     DELETED_PATH_ID,
     FILE_FORMATS,
@@ -117,7 +121,13 @@ class Target:
 
 
 def write_rows(
-    data: Any, target: Target, *, presorted: bool = False, progress: ProgressArg = None
+    data: Any,
+    target: Target,
+    *,
+    presorted: bool = False,
+    progress: ProgressArg = None,
+    cast: bool = False,
+    drop: bool = False,
 ) -> list[DataFile]:
     """Writes rows to new files, which are part of no table yet.
 
@@ -125,6 +135,8 @@ def write_rows(
         data: tabular data with the table's columns, in any order; nullable ones may be missing.
         presorted: rows arrive in the order of the cluster key, which is verified; of no use where
             a layout brings them into an order of its own.
+        cast: round and truncate values that the types of the table do not have.
+        drop: leave out columns that the table does not have.
 
     Returns:
         The files, none of them empty.
@@ -136,10 +148,11 @@ def write_rows(
 
     Cost: memory is bounded by the sort memory of the write options and some batches.
     """
-    reader, total = as_reader(data)
+    reader, total = as_reader(data, target.row_schema, cast=cast)
     writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
     try:
-        pieces = _pieces(reader, Conformer(reader.schema, target.row_schema))
+        conform = Conformer(reader.schema, target.row_schema, cast=cast, drop=drop)
+        pieces = _pieces(reader, conform)
         memory = target.options.sort_memory_bytes
         if isinstance(target.layout, OTree):
             for found in in_cubes(
@@ -276,7 +289,10 @@ class _Splitter:
         if not self._transforms:
             yield (), None
             return
-        keys = [apply(column_at(table, path).combine_chunks()) for path, apply in self._transforms]
+        keys = [
+            apply(plain_array(column_at(table, path).combine_chunks()))
+            for path, apply in self._transforms
+        ]
         groups = split_rows([_array(key) for key in keys])
         for scalars, rows in groups:
             values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
@@ -458,10 +474,33 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
     return table.take(pa.array(order))
 
 
+def _with_iceberg_types(table: pa.Table) -> pa.Table:
+    """Vectors as lists and times in UTC, as other readers of Iceberg's tables expect them."""
+    fields = [field.with_type(_iceberg_type(field.type)) for field in table.schema]
+    if fields == list(table.schema):
+        return table
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
+
+
+def _iceberg_type(kind: pa.DataType) -> pa.DataType:
+    if pt.is_struct(kind):
+        return pa.struct([item.with_type(_iceberg_type(item.type)) for item in kind])
+    if pt.is_map(kind):
+        key, value = kind.key_field, kind.item_field
+        return pa.map_(
+            key.with_type(_iceberg_type(key.type)), value.with_type(_iceberg_type(value.type))
+        )
+    if is_list(kind):
+        element = kind.value_field
+        return pa.list_(element.with_type(_iceberg_type(element.type)))
+    return pa.timestamp(kind.unit, "UTC") if has_zone(kind) else kind
+
+
 def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS) -> int:
     """Writes a Parquet file, and gives its size in bytes."""
     from pyarrow import parquet
 
+    table = _with_iceberg_types(table)
     place = locate(readable_path(path))
     if place.is_local:
         try:

@@ -1,0 +1,129 @@
+"""Columns of Python values in the types of a schema.
+
+pyarrow infers one type for all values of a column. That loses zones and nanoseconds of some times,
+and refuses columns that mix UUIDs and texts, or decimals and floats. Such values are converted one
+by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.convert import each, has_times, mixes_times, stored
+from nimblepy.schema.field_ids import match_by_name
+from nimblepy.schema.reshape import Rules, UnfitError, converter
+from nimblepy.schema.values import show
+
+
+def typed_column(name: str, values: Sequence[Any], wanted: pa.DataType, cast: bool) -> pa.Array:
+    """A column of Python values.
+
+    Args:
+        cast: round and truncate values that the type does not have.
+
+    Raises:
+        InvalidArgumentError: a value that the type does not have; the message names the column,
+            the row and the value.
+    """
+    try:
+        return _column(values, wanted, cast, f"column {name!r}")
+    except UnfitError as error:
+        raise InvalidArgumentError(error.message(f"column {name!r}")) from None
+
+
+def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
+    if pt.is_nested(wanted) and has_times(wanted):
+        return _nested(values, wanted, cast, place)
+    if pt.is_temporal(wanted) and mixes_times(values):
+        return each(values, wanted)
+    try:
+        array = pa.array(values, from_pandas=False)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return (
+            _nested(values, wanted, cast, place) if pt.is_nested(wanted) else each(values, wanted)
+        )
+    return _converted(array, wanted, cast, place)
+
+
+def _converted(array: pa.Array, wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
+    rules = Rules(match_by_name, _null, stored(cast=cast, literals=True), _extra)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    convert = converter(array.type, wanted, rules, place)
+    return array if convert is None else convert(array)
+
+
+def _null(field: pa.Field, place: str) -> pa.Scalar:
+    if not field.nullable:
+        raise InvalidArgumentError(f"data: {place} is missing, and must have values")
+    return pa.scalar(None, field.type)
+
+
+def _extra(field: pa.Field, place: str) -> None:
+    raise InvalidArgumentError(
+        f"data: {place} is not a field of the table; new_columns='add' adds it, "
+        "new_columns='drop' leaves it out"
+    )
+
+
+def _nested(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
+    """Structs, lists and maps of Python, whose members are converted column by column."""
+    missing = np.array([value is None for value in values], dtype=np.bool_)
+    mask = pa.array(missing) if missing.any() else None
+    if pt.is_struct(wanted):
+        rows = [{} if value is None else _as(Mapping, i, value) for i, value in enumerate(values)]
+        names = dict.fromkeys(name for row in rows for name in row)
+        fields = {item.name: item for item in wanted}
+        arrays, made = [], []
+        for name in names:
+            if name not in fields:
+                _extra(pa.field(str(name), pa.null()), f"{place}.{name}")
+            members = [row.get(name) for row in rows]
+            arrays.append(_column(members, fields[name].type, cast, f"{place}.{name}"))
+            made.append(pa.field(name, arrays[-1].type))
+        array = pa.StructArray.from_arrays(arrays, fields=made, mask=mask)
+        return _converted(array, wanted, cast, place)
+    lists = [[] if value is None else _items(i, value) for i, value in enumerate(values)]
+    offsets = np.concatenate([[0], np.cumsum([len(items) for items in lists])]).astype(np.int32)
+    flat = [item for items in lists for item in items]
+    try:
+        if pt.is_map(wanted):
+            keys = _column([k for k, _ in flat], wanted.key_type, cast, f"{place}.key")
+            items = _column([v for _, v in flat], wanted.item_type, cast, f"{place}.value")
+            pairs = pa.MapArray.from_arrays(pa.array(offsets, mask=_ends(missing)), keys, items)
+            return _converted(pairs, wanted, cast, place)
+        elements = _column(flat, wanted.value_type, cast, f"{place}.element")
+    except UnfitError as error:
+        if error.row is not None:
+            error.row = int(np.searchsorted(offsets, error.row, "right")) - 1
+        raise
+    array = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
+    return _converted(array, wanted, cast, place)
+
+
+def _ends(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which offsets of maps are null: a null offset makes the map that begins there null."""
+    return np.append(missing, False)
+
+
+def _as(kind: type, row: int, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise UnfitError(row, f"{show(value)} is not a {kind.__name__.lower()}")
+    return value
+
+
+def _items(row: int, value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (str, bytes)):
+        raise UnfitError(row, f"{show(value)} is not a list")
+    try:
+        return list(value)
+    except TypeError:
+        raise UnfitError(row, f"{show(value)} is not a list") from None
