@@ -197,7 +197,7 @@ def test_names_that_iceberg_cannot_tell_apart(
     ("arguments", "message"),
     [
         ({"primary_key": "x"}, "no column 'x'"),
-        ({"primary_key": "f"}, "no key of a row"),
+        ({"primary_key": "f"}, "cannot be a key"),
         ({"cluster_by": "s"}, "no order"),
         ({"cluster_by": "x"}, "unknown column"),
         ({"partition_by": ["day(v)"]}, "day"),

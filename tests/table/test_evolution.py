@@ -128,7 +128,7 @@ def test_widen(table: nb.Table) -> None:
     assert table.count_rows("d = -3.00") == 1
     assert table.count_rows("n.a >= 1") == 2
     for name, kind in (("k", pa.int32()), ("v", pa.int64()), ("d", pa.decimal128(20, 3))):
-        with pytest.raises(nb.InvalidArgumentError, match="does not hold"), table.alter() as a:
+        with pytest.raises(nb.InvalidArgumentError, match="cannot represent"), table.alter() as a:
             a.widen(name, kind)
 
 
@@ -314,10 +314,10 @@ def test_changes_that_cannot_be(lake: nb.Catalog, table: nb.Table) -> None:
         (lambda a: a.rename_column("v", "x"), "x"),
         (lambda a: a.add_column("v", pa.int32()), "already exists"),
         (lambda a: a.add_column("q", pa.uint64()), "uint64"),
-        (lambda a: a.add_column("v.q", pa.int32()), "no struct"),
+        (lambda a: a.add_column("v.q", pa.int32()), "not a struct"),
         (lambda a: a.partition_by("week(k)"), "unknown transform"),
         (lambda a: a.move_column("v"), "after= or first"),
-        (lambda a: a.move_column("v", after="v"), "behind itself"),
+        (lambda a: a.move_column("v", after="v"), "after itself"),
         (lambda a: a.set_properties({"nimblepy.data-format": "x"}), "nimblepy itself"),
     ]
     before = table.schema

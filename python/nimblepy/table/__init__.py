@@ -1,4 +1,4 @@
-"""Tables: files that change together, with Iceberg's metadata and our own reading."""
+"""Tables: sets of files with snapshots, under Iceberg metadata."""
 
 from importlib.util import find_spec
 

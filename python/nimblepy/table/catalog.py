@@ -1,4 +1,4 @@
-"""Catalogs: which tables there are, and what the newest state of each is."""
+"""Catalogs: map the names of tables to their newest metadata."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import DEFAULT_NAME, CatalogRows
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 
-# What reads and writes tables is loaded with the first table: `connect` does without.
+# The modules that read and write tables are imported with the first table, not by `connect`.
 if TYPE_CHECKING:
     from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
     from nimblepy.file.write import ClusterBy
@@ -124,7 +124,7 @@ def checked_directory(directory: str) -> str:
     """The absolute path of a directory that metadata can name.
 
     Raises:
-        InvalidArgumentError: readers of the metadata would take its path for a URI.
+        InvalidArgumentError: the path has a character that URIs cannot contain.
     """
     path = os.path.abspath(directory)
     wrong = next((c for c in path if c in "#?%" or not c.isprintable()), None)
@@ -172,29 +172,29 @@ class Catalog:
         comment: str | None = None,
         if_exists: Literal["error", "ignore"] = "error",
     ) -> Table:
-        """Makes a table, and its namespace if need be.
+        """Creates a table, and its namespace if needed.
 
         Args:
             name: ``"namespace.name"``.
-            schema_or_data: a :class:`pyarrow.Schema`; or tabular data, which is appended.
-            primary_key: columns of which no two rows may have the same values.
+            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append.
+            primary_key: columns whose values together are unique.
             cluster_by: the order of rows in each file; the default is the primary key.
             partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
-                ``"truncate(4, zip)"`` or ``"region"``; rows with different values of them lie in
-                different files. Filters name the columns themselves.
-            layout: which rows come into one file, instead of ``partition_by``:
-                :class:`nimblepy.Sorted`, :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
+                ``"truncate(4, zip)"`` or ``"region"``. Rows with different results are in different
+                files. Filters name the columns themselves.
+            layout: which rows share a file, instead of ``partition_by``: :class:`nimblepy.Sorted`,
+                :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
             indexes: secondary indexes of every file.
-            data_format: ``"nimble"``, which only nimblepy reads; or ``"parquet"``, which every
-                Iceberg engine reads, and in which keys are found by looking at all of a file.
-            options: how nimble files are laid out.
-            properties: kept with the table; Iceberg's own are obeyed.
-            comment: kept as the property ``comment``.
-            if_exists: ``"ignore"`` gives the table that is there, as it is.
+            data_format: ``"nimble"``, which only nimblepy reads, or ``"parquet"``, which every
+                Iceberg engine reads but where a lookup reads all keys of a file.
+            options: write options of nimble files.
+            properties: stored with the table. Iceberg's own properties take effect.
+            comment: stored as the property ``comment``.
+            if_exists: ``"ignore"`` returns an existing table unchanged.
 
         Raises:
-            InvalidArgumentError: there is such a table; a type, key or transform that tables do
-                not have; a name that cannot be one.
+            InvalidArgumentError: the table exists; its name is invalid; or a type, key or transform
+                is not supported.
         """
         from nimblepy.input.tabular import as_reader
         from nimblepy.table.base.transforms import parse_partition
@@ -215,13 +215,13 @@ class Catalog:
         texts = texts_of(partition_by, "partition_by")
         fields = [parse_partition(text, schema) for text in texts]
         if len({field[2] for field in fields}) != len(fields):
-            raise InvalidArgumentError(f"partition_by: a field is given twice: {texts}")
+            raise InvalidArgumentError(f"partition_by: a field occurs twice: {texts}")
         if layout is not None:
             check_layout(layout, schema, partitioned=bool(fields))
         kept = settings(data_format, options, properties)
         if comment is not None:
             kept["comment"] = text_of(comment, "comment")
-        # Before anything is made: indexes of columns that there are not.
+        # Checks the columns of indexes before anything is created.
         index_property(_with_ids(schema, primary), indexes)
         try:
             return self._make(parts, schema, primary, keys, fields, kept, indexes, layout, data)
@@ -229,7 +229,7 @@ class Catalog:
             if if_exists == "ignore":
                 return self.table(name)
             raise InvalidArgumentError(
-                f"there is a table {name!r} already; if_exists='ignore' gives it"
+                f"table {name!r} already exists; if_exists='ignore' returns it"
             ) from None
 
     def _make(
@@ -268,21 +268,22 @@ class Catalog:
             try:
                 table.append(data[0])
             except BaseException:
-                with contextlib.suppress(Exception):  # what went wrong first is what is told
+                with contextlib.suppress(Exception):  # report the first error
                     self._unmake(parts, metadata)
                 raise
         return table
 
     def _unmake(self, parts: tuple[str, ...], made: ice.Metadata) -> None:
-        """Drops a table whose first rows could not be written, if nobody has changed it since."""
+        """Drops a table whose first rows could not be written, unless another writer changed it."""
         ice.drop_table(self.iceberg, parts, unchanged=made)
         remove_file(made.metadata_file)
 
     def table(self, name: str) -> Table:
-        """A table as it is now.
+        """Opens a table at its newest snapshot.
 
         Raises:
-            InvalidArgumentError: there is none; the message names the others of its namespace.
+            InvalidArgumentError: the table does not exist; the message names the tables of its
+                namespace.
 
         Cost: one read, of its metadata file.
         """
@@ -303,19 +304,19 @@ class Catalog:
     def _no_table(self, parts: tuple[str, ...]) -> str:
         name = ".".join(parts)
         if parts[:-1] not in ice.list_namespaces(self.iceberg):
-            known = ", ".join(self.namespaces())
-            if not known:
+            names = ", ".join(self.namespaces())
+            if not names:
                 return f"there is no table {name!r}: the catalog{self._where()} has no tables"
             space = ".".join(parts[:-1])
-            return f"there is no table {name!r}: no namespace {space!r}, but {known}"
-        known = ", ".join(self.tables(".".join(parts[:-1]))) or "none"
-        return f"there is no table {name!r}; its namespace has {known}"
+            return f"there is no table {name!r}: no namespace {space!r}, but {names}"
+        names = ", ".join(self.tables(".".join(parts[:-1]))) or "none"
+        return f"there is no table {name!r}; its namespace has {names}"
 
     def _where(self) -> str:
         return "" if self._target is None else f" {self._target}"
 
     def tables(self, namespace: str | None = None) -> list[str]:
-        """Names of tables, as ``"namespace.name"``; ``None``: of all namespaces."""
+        """Names of tables, as ``"namespace.name"``; ``None`` lists all namespaces."""
         if namespace is not None:
             for part in text_of(namespace, "tables: namespace").split("."):
                 check_part(part, namespace)
@@ -329,27 +330,26 @@ class Catalog:
         return [".".join(space) for space in ice.list_namespaces(self.iceberg)]
 
     def drop_table(self, name: str, purge: bool = False) -> None:
-        """Forgets a table.
+        """Drops a table.
 
         Args:
-            purge: its files are removed as well, all that any of its snapshots names.
+            purge: also removes all files that any of its snapshots references.
 
         Raises:
-            InvalidArgumentError: there is none; with ``purge``, the catalog has the table under
-                another name too, or is a copy of another one, so that other tables have the same
-                files.
-            OSError: the table is gone, but not all of its files, which nothing names any more.
+            InvalidArgumentError: the table does not exist; or with ``purge``, other tables may use
+                the same files, because the catalog has the table under another name or is a copy.
+            OSError: the table was dropped, but some of its files could not be removed.
         """
         from nimblepy.table.reading.reachable import reachable_files
         from nimblepy.table.upkeep.maintain import remove_files
 
         parts = parse_name(name)
-        found: Iterable[pa.Array] = []
+        paths: Iterable[pa.Array] = []
         if purge:
             metadata = self.load(parts)
             ice.check_may_remove(metadata)
-            found = reachable_files(metadata)
-        files = pa.chunked_array(found, pa.string())
+            paths = reachable_files(metadata)
+        files = pa.chunked_array(paths, pa.string())
         try:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
@@ -362,15 +362,15 @@ class Catalog:
             ) from errors[0]
 
     def drop_namespace(self, namespace: str) -> None:
-        """Forgets a namespace that has no tables."""
+        """Drops a namespace without tables."""
         parts = tuple(text_of(namespace, "drop_namespace").split("."))
         ice.drop_namespace(self.iceberg, parts)
 
     def rename_table(self, old: str, new: str) -> Table:
-        """Gives a table another name; its files stay where they are.
+        """Renames a table. Its files are not moved.
 
         Raises:
-            InvalidArgumentError: there is no such table, or one of the new name.
+            InvalidArgumentError: the table does not exist, or the new name exists.
         """
         before, after = parse_name(old), parse_name(new)
         self.load(before)
@@ -380,32 +380,31 @@ class Catalog:
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(before)) from None
         except ice.TableExists:
-            raise InvalidArgumentError(f"there is a table {new!r} already") from None
+            raise InvalidArgumentError(f"table {new!r} already exists") from None
         return self.table(new)
 
     def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
-        """Adds an Iceberg table that exists, by its metadata file. Nothing is copied.
+        """Registers an existing Iceberg table by its metadata file, without copying anything.
 
-        Its files are those of the original table. If another catalog still has that, change it
-        through one of the two only: each removes files that its own snapshots do not name any
-        more. If this catalog has it under another name, neither name removes files until one of
-        them is dropped.
+        If another catalog still has the table, change it through only one of the two: each removes
+        files that its own snapshots do not reference. If this catalog has it under another name,
+        neither name removes files until one of them is dropped.
 
         Raises:
-            InvalidArgumentError: there is a table of this name, or no such file.
-            CorruptFileError: the file is no metadata of a table.
+            InvalidArgumentError: the name exists, or the file does not.
+            CorruptFileError: the file is not metadata of a table.
         """
         parts = parse_name(name)
         text = os.fspath(metadata_file)
         if not is_uri(text):
             if not os.path.isfile(text):
-                raise InvalidArgumentError(f"register: there is no metadata file {text!r}")
+                raise InvalidArgumentError(f"register: metadata file {text!r} does not exist")
             text = f"file://{os.path.abspath(text)}"
         ice.create_namespace(self.iceberg, parts[:-1])
         try:
             return self._handle(ice.register_table(self.iceberg, parts, text))
         except ice.TableExists:
-            raise InvalidArgumentError(f"there is a table {name!r} already") from None
+            raise InvalidArgumentError(f"table {name!r} already exists") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._target is None:
@@ -421,15 +420,14 @@ def _connect_again(target: str, properties: dict[str, str]) -> Catalog:
 
 
 def _with_ids(schema: pa.Schema, primary: Sequence[str]) -> pa.Schema:
-    """The columns with the field ids that a new table gives them."""
+    """The columns with the field ids of a new table."""
     try:
         return ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
     except InvalidArgumentError:
         raise
     except ValueError as error:
         raise InvalidArgumentError(
-            f"columns: Iceberg has names with dots for what is in structs, lists and maps, each "
-            f"once; rename one: {error}"
+            f"columns: two columns have the same dotted name in Iceberg; rename one: {error}"
         ) from error
 
 
@@ -443,7 +441,7 @@ def _check_primary(schema: pa.Schema, names: Sequence[str]) -> None:
         kind = schema.field(at).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
             raise InvalidArgumentError(
-                f"primary_key: column {name!r} is {kind}, which is no key of a row"
+                f"primary_key: column {name!r} is {kind}, which cannot be a key"
             )
     if len(set(names)) != len(names):
-        raise InvalidArgumentError(f"primary_key: a column is given twice: {list(names)}")
+        raise InvalidArgumentError(f"primary_key: a column occurs twice: {list(names)}")

@@ -1,4 +1,4 @@
-"""Changes of a table's columns, partitions and properties: all of a block in one commit."""
+"""Changes of a table's columns, partitions, layout and properties, in one commit."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _Step = Callable[[ice.Evolution], None]
 
 
 class Alter:
-    """Changes of a table, made by ``with table.alter() as a:`` when the block ends.
+    """Changes of a table. ``with table.alter() as a:`` commits them at the end of the block.
 
-    No data file is rewritten: files of before are read with the new schema, by field id. An
-    exception in the block leaves the table as it was.
+    No data file is rewritten: old files are read with the new schema, by field id. An exception in
+    the block leaves the table unchanged.
     """
 
     def __init__(self, table: TableAccess) -> None:
@@ -43,8 +43,8 @@ class Alter:
         self._table = table
         self._metadata = metadata
         self._steps: list[_Step] = []
-        self._pending = False  # steps that no `with` has committed or given up
-        # Every step is tried at once, so that what is wrong is said where it was written.
+        self._pending = False  # steps that were not committed or discarded
+        # Each call applies its step at once, so that errors are raised where it was called.
         self._trial = ice.Evolution(metadata)
 
     # ------------------------------------------------------------------ columns
@@ -62,14 +62,13 @@ class Alter:
         """Adds a column, or a field of a struct (``location.lat``).
 
         Args:
-            default: what rows of before are read as, which the type must have exactly; of rows
-                that come it is no default. Structs, lists, maps and fields of structs have none
-                but null.
-            after: the column, in the same struct, behind which it stands; the last is the default.
+            default: the value of existing rows, exactly representable in the type. It does not
+                apply to new rows. Structs, lists, maps and fields of structs can only have null.
+            after: the preceding column, in the same struct; by default the column is the last.
 
         Raises:
-            InvalidArgumentError: there is such a column; a type that tables do not have; or a
-                default that is no value of it.
+            InvalidArgumentError: the column exists, its type is not supported, or the default
+                cannot be represented.
         """
         if not isinstance(type, pa.DataType):
             raise InvalidArgumentError(f"add_column: expected an Arrow type, got {type!r}")
@@ -84,7 +83,7 @@ class Alter:
         return self._step(step)
 
     def rename_column(self, old: ColumnName, new: str) -> Self:
-        """Renames a column, or a field of a struct, where it is."""
+        """Renames a column, or a field of a struct."""
         if not isinstance(new, str) or not new:
             raise InvalidArgumentError(f"rename_column: expected a name, got {new!r}")
 
@@ -99,14 +98,14 @@ class Alter:
         """Drops a column, or a field of a struct.
 
         Raises:
-            InvalidArgumentError: it is part of the primary key, the cluster key, the layout or a
-                partition spec, or the last one.
+            InvalidArgumentError: it is the only column, or part of the primary key, the cluster
+                key, the layout or a partition spec.
         """
         return self._step(lambda evolution: _drop(evolution, name))
 
     def widen(self, name: ColumnName, type: pa.DataType) -> Self:
-        """Gives a column a type that holds all values of its own: int32 to int64, float32 to
-        float64, a decimal with more digits.
+        """Widens the type of a column: int32 to int64, float32 to float64, or a decimal to more
+        digits.
         """
 
         def step(evolution: ice.Evolution) -> None:
@@ -115,9 +114,9 @@ class Alter:
             if not have.equals(type):
                 if not widens(have, type):
                     raise InvalidArgumentError(
-                        f"widen: column {show_path(path)!r} is {have}; {type} does not hold all "
-                        "its values; int32 widens to int64, float32 to float64, and a decimal to "
-                        "one with more digits"
+                        f"widen: column {show_path(path)!r} is {have}; {type} cannot represent "
+                        "all its values; int32 widens to int64, float32 to float64, a decimal to "
+                        "more digits"
                     )
                 evolution.widen(path, type)
 
@@ -126,18 +125,19 @@ class Alter:
     def move_column(
         self, name: ColumnName, *, after: str | None = None, first: bool = False
     ) -> Self:
-        """Puts a column first, or behind another one of the same struct."""
+        """Moves a column to the first place, or after another column of the same struct."""
         if first == (after is not None):
-            raise InvalidArgumentError("move_column: give after= or first=True")
+            raise InvalidArgumentError("move_column: pass after= or first=True")
         return self._step(lambda e: _move(e, _path(e, name), after, first))
 
     # ------------------------------------------------------------------ partitions, properties
 
     def partition_by(self, *fields: str | Sequence[str]) -> Self:
-        """Partitions new files in another way; files of before stay as they are.
+        """Changes the partitioning of new files. Existing files are not changed.
 
         Args:
-            fields: as ``create_table`` takes them, one by one or as a list; none: not at all.
+            fields: transforms as for ``create_table``, as arguments or a list; none removes the
+                partitioning.
         """
         texts: list[str] = []
         for item in fields:
@@ -154,10 +154,10 @@ class Alter:
         return self._step(step)
 
     def layout(self, layout: Layout | None) -> Self:
-        """Lays new files out in another way; files of before stay as they are.
+        """Changes the layout of new files. Existing files are not changed.
 
         Args:
-            layout: as ``create_table`` takes it; ``None``: rows stay as they come.
+            layout: as for ``create_table``; ``None`` removes the layout.
         """
 
         def step(evolution: ice.Evolution) -> None:
@@ -198,7 +198,7 @@ class Alter:
 
     @property
     def _shown(self) -> str:
-        """The methods that were called."""
+        """The names of the called methods."""
         return ", ".join(step.__qualname__.split(".")[1] for step in self._steps) or "no change"
 
     def __repr__(self) -> str:
@@ -234,7 +234,7 @@ class Alter:
         _log.info("%s: alter: schema %d, %d columns", self._table.name, schema, columns)
 
     def _on(self, newest: ice.Metadata) -> ice.Evolution:
-        """All steps, on what another commit has made."""
+        """Applies all steps to the result of another commit."""
         base, winner = self._metadata.head(), newest.head()
         evolution = ice.Evolution(newest)
         try:
@@ -242,7 +242,7 @@ class Alter:
                 _apply(step, evolution)
         except InvalidArgumentError as error:
             raise ConflictError(
-                f"{'.'.join(newest.name)}: it was changed meanwhile: {error}",
+                f"{'.'.join(newest.name)}: an alter() meanwhile conflicts: {error}",
                 kind="schema",
                 base=None if base is None else base.id,
                 winner=None if winner is None else winner.id,
@@ -264,7 +264,7 @@ def _path(evolution: ice.Evolution, name: ColumnName) -> Path:
 
 
 def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
-    """The path of a column that is to be: dots lead into structs that there are."""
+    """The path of a new column: dots lead into existing structs."""
     path = tuple(name.split(".")) if isinstance(name, str) else tuple(texts_of(name, "add_column"))
     if not path or not all(isinstance(part, str) and part for part in path):
         raise InvalidArgumentError(f"add_column: expected a name, got {name!r}")
@@ -272,17 +272,17 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
         parent = resolve_column(schema, path[:-1])
         if not pa.types.is_struct(parent.type):
             raise InvalidArgumentError(
-                f"add_column {name!r}: {show_path(path[:-1])!r} is {parent.type}, no struct"
+                f"add_column {name!r}: {show_path(path[:-1])!r} is {parent.type}, not a struct"
             )
     return path
 
 
 def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
-    """Refuses a name that something else has: a column, a partition field, or a column of files
-    without field ids.
+    """Refuses a name of an existing column or partition field, or of a
+    column in files without ids.
     """
     if path == (WEIGHT,):
-        raise InvalidArgumentError(f"the name {WEIGHT!r} is that of a column of OTree files")
+        raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
     names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
     if any(there == path and its != number for its, there in names.items()):
         raise InvalidArgumentError(f"a column {show_path(path)!r} already exists")
@@ -292,9 +292,13 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
             f"the name {show_path(path)!r} is that of the partition field {partition}, also where "
             "an old partition spec has it; choose another"
         )
-    known = evolution.mapped_names().get(path)
-    if known is not None and known != number and names.get(known) != path:
-        now = f"{show_path(names[known])!r}" if known in names else "a column that was dropped"
+    mapped_id = evolution.mapped_names().get(path)
+    if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
+        now = (
+            f"{show_path(names[mapped_id])!r}"
+            if mapped_id in names
+            else "a column that was dropped"
+        )
         raise InvalidArgumentError(
             f"the name {show_path(path)!r} is what files without field ids have for {now}; choose "
             "another"
@@ -302,20 +306,20 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
 
 
 def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) -> Any:
-    """The default as the metadata keeps it, which the type that was given must have, too."""
+    """The default in the form of the metadata. Also checks that the given type can represent it."""
     if default is None:
         return None
     if len(path) > 1 or pa.types.is_nested(kind):
         raise InvalidArgumentError(
-            f"add_column {show_path(path)!r}: nested columns have no default but null"
+            f"add_column {show_path(path)!r}: nested columns can only have the default null"
         )
     value = default
-    for wanted in (given, kind):
-        value, fits = exact_key(show_path(path), wanted, value, "default")
+    for column_type in (given, kind):
+        value, fits = exact_key(show_path(path), column_type, value, "default")
         if not fits:
             raise InvalidArgumentError(
-                f"add_column: default {show(default)} is no value of column {show_path(path)!r}, "
-                f"which is {given}"
+                f"add_column: default {show(default)} cannot be converted to column "
+                f"{show_path(path)!r} ({given})"
             )
     return internal_value(kind, value)
 
@@ -328,11 +332,10 @@ def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) 
         behind = resolve_column(evolution.schema, other).path
         if behind[:-1] != path[:-1]:
             raise InvalidArgumentError(
-                f"column {show_path(path)!r} cannot stand behind {after!r}: that is in another "
-                "struct"
+                f"column {show_path(path)!r} cannot be after {after!r}: that is in another struct"
             )
         if behind == path:
-            raise InvalidArgumentError(f"column {show_path(path)!r} cannot stand behind itself")
+            raise InvalidArgumentError(f"column {show_path(path)!r} cannot be after itself")
         evolution.move_after(path, behind)
 
 
@@ -354,5 +357,5 @@ def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
             )
     siblings = len(schema) if len(path) == 1 else resolve_column(schema, path[:-1]).type.num_fields
     if siblings == 1:
-        raise InvalidArgumentError(f"drop_column: {show_path(path)!r} is the only one there is")
+        raise InvalidArgumentError(f"drop_column: {show_path(path)!r} is the only column")
     evolution.drop_column(path)
