@@ -102,10 +102,6 @@ PYTHON_RESERVED = {"pyiceberg": {"table/iceberg"}, "pyspark": {"spark"}, "typer"
 NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
 # Of PySpark, which has no other way to ask.
 NOT_PRIVATE |= {"_explain_string", "_jdf", "_jvm"}
-# Of pyiceberg; nimblepy.table.iceberg.compatibility checks that they are there.
-NOT_PRIVATE |= {"_load_file_io", "_parse_metadata_version", "_empty_table_metadata"}
-NOT_PRIVATE |= {"_convert_schema_if_needed", "_resolve_table_location"}
-NOT_PRIVATE |= {"_get_updated_props_and_update_summary"}
 
 
 def all_below(stands_on: Mapping[str, set[str]]) -> dict[str, set[str]]:
@@ -288,6 +284,23 @@ class Module:
                     found.add(node.attr)
         return found
 
+    def private_of(self, project: str) -> set[str]:
+        """Underscore names of another project that this module imports, or uses through imports."""
+        names = {local for base, _, local in self.imports() if base.split(".")[0] == project}
+        found = {
+            name
+            for base, name, _ in self.imports()
+            if name and base.split(".")[0] == project and is_private(name)
+        }
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute) and is_private(node.attr):
+                owner = node.value
+                while isinstance(owner, ast.Attribute):
+                    owner = owner.value
+                if isinstance(owner, ast.Name) and owner.id in names:
+                    found.add(node.attr)
+        return found
+
     def _own_names(self) -> set[str]:
         """Names that are defined here: functions, classes, variables, fields, attributes."""
         own = set()
@@ -363,6 +376,11 @@ def test_python_modules_form_no_cycle() -> None:
 def test_python_modules_use_no_underscore_names_of_others() -> None:
     found = {(m.name, name) for m in python_modules() for name in m.foreign_private()}
     assert found == set()
+
+
+def test_only_one_module_uses_what_pyiceberg_does_not_publish() -> None:
+    found = {m.name for m in python_modules() if m.private_of("pyiceberg")}
+    assert found == {"nimblepy.table.iceberg.private"}
 
 
 def test_python_modules_use_cached_properties_without_locks() -> None:

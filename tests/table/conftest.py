@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyiceberg.manifest import FileFormat
 
 pytest.importorskip("pyiceberg")
 
@@ -31,3 +32,15 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Between:
         monkeypatch.setattr(ice.commits, "swap", swap)
 
     return install
+
+
+@pytest.fixture
+def library_reads_nimble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets pyiceberg read manifests that list nimble files: it refuses unknown formats."""
+
+    def missing(cls: Any, value: str) -> Any:
+        member = str.__new__(cls, value)
+        member._name_ = member._value_ = value
+        return member
+
+    monkeypatch.setattr(FileFormat, "_missing_", classmethod(missing))

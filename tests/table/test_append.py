@@ -278,13 +278,13 @@ def test_names_of_files_are_on_the_disk_before_the_swap(
     warehouse = os.path.dirname(os.path.dirname(location))
     assert {warehouse, os.path.dirname(location), location, f"{location}/metadata"} <= set(synced)
     ended: list[int] = []
-    write = ice.catalogs.SqliteCatalog._write_metadata
+    write = ice.catalogs.SqliteCatalog._write_file
 
     def written(*arguments: Any, **keywords: Any) -> None:
         write(*arguments, **keywords)
         ended.append(len(synced))
 
-    monkeypatch.setattr(ice.catalogs.SqliteCatalog, "_write_metadata", written)
+    monkeypatch.setattr(ice.catalogs.SqliteCatalog, "_write_file", written)
     synced.clear()
     table.append(pa.table({"k": [1]}))
     (end,) = ended

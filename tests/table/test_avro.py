@@ -186,6 +186,7 @@ def test_a_manifest_that_uses_a_name_again_is_read(lake: nb.Catalog) -> None:
     assert entry.file.partition == (Decimal("1.00"), Decimal("2.00"))
 
 
+@pytest.mark.usefixtures("library_reads_nimble")
 def test_no_name_is_defined_twice(lake: nb.Catalog) -> None:
     table, path = _partitioned(lake)
     _, schema, _ = _stored_schema(path)

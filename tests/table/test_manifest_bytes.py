@@ -38,6 +38,7 @@ def _history(lake: nb.Catalog) -> Table:
 
 
 @pytest.mark.parametrize("make", [_history, lambda lake: random_table(lake, random.Random(3))])
+@pytest.mark.usefixtures("library_reads_nimble")
 def test_they_are_read_as_by_the_library(
     lake: nb.Catalog, make: Callable[[nb.Catalog], Table]
 ) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.avro.reader import StructReader
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import (
     ManifestContent,
     ManifestEntryStatus,
@@ -20,11 +21,13 @@ from pyiceberg.manifest import (
     write_manifest_list,
 )
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import update
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import update_table_metadata
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.iceberg import private
 from nimblepy.table.iceberg.avro import container
 from nimblepy.table.iceberg.metadata_json import SnapshotTexts, with_snapshots
 
@@ -106,6 +109,7 @@ def values(record: Any) -> list[Any]:
     return [record[i] for i in range(len(record))]
 
 
+@pytest.mark.usefixtures("library_reads_nimble")
 def test_manifests_are_those_of_the_library(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("a.b", ROWS.schema, cluster_by="k", partition_by="g")
     for _ in steps(table):
@@ -250,3 +254,17 @@ def test_containers_are_read_by_the_library(count: int) -> None:
     with AvroFile[Record](Input("memory"), schema) as reader:
         assert reader.header.meta["long"] == "x" * 300
         assert [record[0] for record in reader] == [i - count // 2 for i in range(count)]
+
+
+def test_a_release_without_private_names_of_the_library(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its public functions do the same."""
+    monkeypatch.setattr(private, "NAMES", ((update, "_renamed"),))
+    monkeypatch.delattr(Catalog, "_convert_schema_if_needed")
+    table = lake.create_table("a.b", ROWS.schema, cluster_by="k", partition_by="g")
+    for _ in steps(table):
+        location, metadata = table.metadata_location, table.iceberg.metadata
+        assert FromInputFile.table_metadata(table.iceberg.io.new_input(location)) == metadata
+    with pytest.raises(ValueError, match=r"expected pyiceberg\.schema\.Schema"):
+        lake.iceberg.create_table(("a", "c"), ROWS.schema)

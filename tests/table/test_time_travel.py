@@ -382,7 +382,7 @@ def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatc
 
     before = metadata().last_updated_ms
     monkeypatch.setattr(ice.commits, "time", Clock)
-    monkeypatch.setattr(ice.catalogs, "time", Clock)
+    monkeypatch.setattr(ice.private, "time", Clock)
     monkeypatch.setattr(ice_update, "datetime", Datetime)
     steps: list[Callable[[], object]] = [
         lambda: table.tag("one"),
@@ -478,6 +478,7 @@ def test_ids_survive_pandas(lake: nb.Catalog) -> None:
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 @pytest.mark.parametrize("partition_by", [[], ["name"]], ids=["unpartitioned", "partitioned"])
+@pytest.mark.usefixtures("library_reads_nimble")
 def test_manifests_forget_what_must_be_gone(
     lake: nb.Catalog, partition_by: list[str], left: int
 ) -> None:

@@ -1,12 +1,11 @@
 """The only package that imports pyiceberg: catalogs, metadata, manifests and commits.
 
-What the rest of nimblepy sees are the plain values of :mod:`nimblepy.table.base.model`. pyiceberg
-writes and validates the metadata; the snapshots, their manifests and the retries of commits are
-made here, from its public classes. The few things that are not public are checked when it is
-loaded, so that a version that moved them says so at once.
+The rest of nimblepy sees the plain values of :mod:`nimblepy.table.base.model`. pyiceberg validates
+and writes the metadata. Snapshots, manifests and the retries of commits are made here, from its
+public classes. :mod:`nimblepy.table.iceberg.private` has the few names that are not public.
 
-The names of :mod:`nimblepy.table.iceberg.public` are names of this package, loaded with the first
-that is used (PEP 562): pyiceberg is most of what a catalog of a directory takes to load.
+The names of :mod:`nimblepy.table.iceberg.public` are names of this package. They are imported on
+first use (PEP 562), because pyiceberg takes most of the time to open a catalog.
 """
 
 from __future__ import annotations

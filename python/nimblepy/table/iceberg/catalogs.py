@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import time
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyiceberg
-from pyiceberg.catalog import Catalog, MetastoreCatalog, load_catalog
+from pyiceberg.catalog import (
+    Catalog,
+    MetastoreCatalog,
+    PropertiesUpdateSummary,
+    load_catalog,
+)
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -22,15 +27,15 @@ from pyiceberg.exceptions import (
     NoSuchViewError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
-from pyiceberg.serializers import Compressor, FromByteStream
+from pyiceberg.schema import Schema
+from pyiceberg.serializers import Compressor, FromByteStream, ToOutputFile
 from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
-from pyiceberg.table import update as ice_update
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.table.metadata import TableMetadataUtil, new_table_metadata
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import (
     UNSORTED_SORT_ORDER,
     SortOrder,
@@ -65,6 +70,7 @@ from nimblepy.table.iceberg.metadata import (
     to_places,
 )
 from nimblepy.table.iceberg.metadata_json import SnapshotObjects, SnapshotTexts, with_snapshots
+from nimblepy.table.iceberg.private import iceberg_schema, updated_metadata
 from nimblepy.table.iceberg.schemas import (
     details_of,
     field_id,
@@ -78,6 +84,12 @@ _log = logger(__name__)
 
 # Properties by which pyiceberg is told of a store; ours is told by the environment.
 _STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
+
+
+# NUMBER-UUID.metadata.json, with the name of a codec before the suffix if there is one.
+_METADATA_NAME = re.compile(
+    r"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.\w+)?\.metadata\.json", re.IGNORECASE
+)
 
 
 class SqliteCatalog(MetastoreCatalog):
@@ -136,14 +148,14 @@ class SqliteCatalog(MetastoreCatalog):
             identifier=(*namespace.split("."), name),
             metadata=metadata,
             metadata_location=location,
-            io=self._load_file_io(metadata.properties, location),
+            io=self._io(location, metadata.properties),
             catalog=self,
         )
 
     def _metadata_at(self, location: str) -> Any:
         metadata = self._known.get(location)
         if metadata is None:
-            file = self._load_file_io(location=location).new_input(location)
+            file = self._io(location).new_input(location)
             with file.open() as source:
                 data = source.read()
             with parsing(location, data):
@@ -169,8 +181,8 @@ class SqliteCatalog(MetastoreCatalog):
         self._check_namespace(namespace)
         version = properties.get("format-version", TableProperties.DEFAULT_FORMAT_VERSION)
         metadata = new_table_metadata(
-            location=self._resolve_table_location(location, namespace, name),
-            schema=self._convert_schema_if_needed(schema, cast(Any, int(version))),
+            location=self._table_location(location, namespace, name),
+            schema=iceberg_schema(schema, int(version)),
             partition_spec=partition_spec,
             sort_order=sort_order,
             properties=properties,
@@ -230,9 +242,8 @@ class SqliteCatalog(MetastoreCatalog):
         except NoSuchTableError:
             for requirement in requirements:
                 requirement.validate(None)
-            made = update_table_metadata(
-                self._empty_table_metadata(), updates, enforce_validation=True
-            )
+            empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())
+            made = update_table_metadata(empty, updates, enforce_validation=True)
             return CommitTableResponse(
                 metadata=made, metadata_location=self._add(namespace, name, made)
             )
@@ -242,11 +253,23 @@ class SqliteCatalog(MetastoreCatalog):
         metadata = _updated(current.metadata, updates, before)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
-        location = self._metadata_location(metadata, self._parse_metadata_version(before) + 1)
+        location = self._metadata_location(metadata, _version_number(before) + 1)
         with self._written(metadata, location, (namespace, name), before):
             if not self._rows.swap(namespace, name, before, location):
                 raise CommitFailedException(f"{namespace}.{name} was updated by another process")
         return CommitTableResponse(metadata=metadata, metadata_location=location)
+
+    def _io(self, location: str, properties: Any = EMPTY_DICT) -> FileIO:
+        return load_file_io({**self.properties, **properties}, location)
+
+    def _table_location(self, location: str | None, namespace: str, name: str) -> str:
+        """Where a new table is: as given, or below its namespace or the warehouse."""
+        if location:
+            return location.rstrip("/")
+        above = self._rows.properties(namespace).get("location")
+        if above is None:
+            above = f"{self.properties['warehouse'].rstrip('/')}/{namespace}"
+        return f"{above.rstrip('/')}/{name}"
 
     def _metadata_location(self, metadata: Any, version: int) -> str:
         """Where a new metadata file of a table lies; its name tells that this catalog made it."""
@@ -278,8 +301,8 @@ class SqliteCatalog(MetastoreCatalog):
         Args:
             before: where the metadata of the table was; ``None``: there was no table.
         """
-        io = self._load_file_io(metadata.properties, location)
-        self._write_metadata(metadata, io, location)
+        io = self._io(location, metadata.properties)
+        self._write_file(metadata, io, location)
         try:
             yield
         except (CommitFailedException, TableAlreadyExistsError):
@@ -297,13 +320,13 @@ class SqliteCatalog(MetastoreCatalog):
             _log.warning("%s: it was committed, despite %r", ".".join(table), error)
         self._known.put(location, metadata)
 
-    def _write_metadata(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
+    def _write_file(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
         if (
             metadata.format_version != 2
             or metadata_path.endswith(".gz.metadata.json")
             or Config().get_bool("legacy-current-snapshot-id")
         ):
-            MetastoreCatalog._write_metadata(metadata, io, metadata_path)
+            ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
         else:
             text = with_snapshots(
                 metadata.model_dump_json(exclude={"snapshots"}),
@@ -322,7 +345,7 @@ class SqliteCatalog(MetastoreCatalog):
         folder, root = local_path(metadata_path), local_path(location)
         if folder is None or root is None:
             return
-        if self._parse_metadata_version(metadata_path) == 0:  # the table is new
+        if _version_number(metadata_path) == 0:  # the table is new
             root = local_path(self.properties.get("warehouse", location)) or root
         folder = os.path.dirname(folder)
         sync_path(folder)
@@ -378,10 +401,17 @@ class SqliteCatalog(MetastoreCatalog):
         self, namespace: Any, removals: set[str] | None = None, updates: Any = EMPTY_DICT
     ) -> Any:
         known = self.load_namespace_properties(namespace)
-        summary, _ = self._get_updated_props_and_update_summary(known, removals, updates)
+        removed = set(removals or ())
+        both = removed & set(updates)
+        if both:
+            raise ValueError(f"properties both removed and set: {', '.join(sorted(both))}")
         space = Catalog.namespace_to_string(namespace)
-        self._rows.change_properties(space, removals or (), updates)
-        return summary
+        self._rows.change_properties(space, removed, updates)
+        return PropertiesUpdateSummary(
+            removed=sorted(removed & set(known)),
+            updated=sorted(updates),
+            missing=sorted(removed - set(known)),
+        )
 
     # ---------------------------------------------------------------- views, of which it has none
 
@@ -401,6 +431,12 @@ class SqliteCatalog(MetastoreCatalog):
         raise NoSuchViewError(f"View does not exist: {identifier}")
 
 
+def _version_number(path: str) -> int:
+    """The number at the beginning of the name of a metadata file; -1 if it has another form."""
+    match = _METADATA_NAME.fullmatch(path.rpartition("/")[2])
+    return -1 if match is None else int(match[1])
+
+
 def _split(identifier: Any) -> tuple[str, str]:
     """(namespace, name) of a table, as the rows of a catalog have them."""
     return (
@@ -410,36 +446,38 @@ def _split(identifier: Any) -> tuple[str, str]:
 
 
 def _updated(base: Any, updates: Any, location: str) -> Any:
-    """The metadata after some updates, which shares with that of before what they leave alone."""
-    context = ice_update._TableMetadataUpdateContext()
-    made = base
-    # Time does not go back in the metadata, though clocks do; readers refuse a log that does.
+    """The metadata after some updates, with a log that readers accept."""
+    made = updated_metadata(base, updates, location)
+    if made is base or made == base:
+        return base
+    gone = {
+        number
+        for update in updates
+        if isinstance(update, RemoveSnapshotsUpdate)
+        for number in update.snapshot_ids
+    }
+    # Clocks may go back, but readers refuse metadata whose log does.
     earliest = base.last_updated_ms + 1
-    for update in updates:
-        log = made.snapshot_log
-        made = ice_update._apply_table_update(update, made, context)
-        if len(made.snapshot_log) > len(log) and made.snapshot_log[-1].timestamp_ms < earliest:
-            entry = made.snapshot_log[-1].model_copy(update={"timestamp_ms": earliest})
-            made = made.model_copy(update={"snapshot_log": [*made.snapshot_log[:-1], entry]})
-        if isinstance(update, RemoveSnapshotsUpdate):
-            gone = set(update.snapshot_ids)
-            made = made.model_copy(
-                update={
-                    "snapshot_log": _log_after(log, gone),
-                    # The library removes the other statistics of these snapshots, not these.
-                    "partition_statistics": [
-                        item for item in made.partition_statistics if item.snapshot_id not in gone
-                    ],
-                }
-            )
-    if context.has_changes():
-        made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
-        untold = made.last_updated_ms == base.last_updated_ms
-        updated = int(time.time() * 1000) if untold else made.last_updated_ms
-        made = made.model_copy(update={"last_updated_ms": max(updated, earliest)})
-    made.spec().check_compatible(made.schema())
-    made.sort_order().check_compatible(made.schema())
-    return made
+    new = made.snapshot_log[len(base.snapshot_log) :]
+    if gone:
+        old = {(entry.snapshot_id, entry.timestamp_ms) for entry in base.snapshot_log}
+        new = [e for e in made.snapshot_log if (e.snapshot_id, e.timestamp_ms) not in old]
+    new = [
+        entry
+        if entry.timestamp_ms >= earliest
+        else entry.model_copy(update={"timestamp_ms": earliest})
+        for entry in new
+    ]
+    changed: dict[str, Any] = {"last_updated_ms": max(made.last_updated_ms, earliest)}
+    if new:
+        changed["snapshot_log"] = [*base.snapshot_log, *new]
+    if gone:
+        changed["snapshot_log"] = _log_after([*base.snapshot_log, *new], gone)
+        # pyiceberg removes other statistics of these snapshots, but not these.
+        changed["partition_statistics"] = [
+            item for item in made.partition_statistics if item.snapshot_id not in gone
+        ]
+    return made.model_copy(update=changed)
 
 
 def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:

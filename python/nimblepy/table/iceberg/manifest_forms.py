@@ -12,7 +12,6 @@ from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.manifest import (
     DEFAULT_READ_VERSION,
     DataFileContent,
-    FileFormat,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
@@ -42,7 +41,7 @@ def ice_file(item: DataFile) -> IceDataFile:
     made = IceDataFile.from_args(
         content=_CONTENT_OF[item.content],
         file_path=item.path,
-        file_format=FileFormat(item.format),
+        file_format=item.format,
         partition=Record(*item.partition),
         record_count=item.rows,
         file_size_in_bytes=item.bytes,

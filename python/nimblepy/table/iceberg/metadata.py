@@ -21,7 +21,6 @@ from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     PARTITION_FIELD_SUMMARY_TYPE,
     DataFileContent,
-    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -838,7 +837,6 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
         file[0] = DataFileContent(file.content)
         if (file.content == DataFileContent.DATA) != (manifest.content == ManifestContent.DATA):
             raise ValueError(f"content {file.content} in a manifest of {manifest.content}")
-        file[2] = FileFormat(file.file_format)
         values = described.of(fields.of(record, 2), 102)
         file[3] = Record(*(partition.of(values, item.field_id) for item in spec.fields))
         if file.record_count < 0 or file.file_size_in_bytes < 0:
@@ -919,10 +917,9 @@ _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
 
 
 def _plain_file(item: IceDataFile) -> DataFile:
-    kind = item.file_format
     return DataFile(
         path=item.file_path,
-        format=str(kind.value if isinstance(kind, FileFormat) else kind).upper(),
+        format=str(item.file_format).upper(),
         rows=item.record_count,
         bytes=item.file_size_in_bytes,
         content=CONTENTS[item.content],

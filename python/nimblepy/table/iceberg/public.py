@@ -42,7 +42,6 @@ from nimblepy.table.iceberg.commits import (
     swap,
     who,
 )
-from nimblepy.table.iceberg.compatibility import self_test
 from nimblepy.table.iceberg.evolution import Evolution
 from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
 from nimblepy.table.iceberg.local_io import local_path
@@ -70,8 +69,6 @@ from nimblepy.table.iceberg.statistics import (
     sketch_blob,
     write_statistics,
 )
-
-self_test()
 
 __all__ = [
     "COLUMN_TYPES",

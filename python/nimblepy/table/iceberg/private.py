@@ -1,0 +1,63 @@
+"""The only uses of names that pyiceberg does not publish, each with a public way to fall back on.
+
+Whether they exist is asked when they are used, so that a release of pyiceberg without them only
+makes nimblepy slower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import update as ice_update
+from pyiceberg.table.update import update_table_metadata
+
+# (owner, name) of all of them.
+NAMES = (
+    (ice_update, "_apply_table_update"),
+    (ice_update, "_TableMetadataUpdateContext"),
+    (ice_update, "_update_table_metadata_log"),
+    (Catalog, "_convert_schema_if_needed"),
+)
+
+
+def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
+    """Metadata after some updates.
+
+    pyiceberg's public function copies all metadata deeply. Commits of tables with a long history
+    would take several times as long (bench/tables/commits.py), so the result shares with ``base``
+    what the updates leave alone.
+
+    Args:
+        location: the metadata file of ``base``, for the log.
+    """
+    if not all(hasattr(owner, name) for owner, name in NAMES):
+        return update_table_metadata(base, tuple(updates), metadata_location=location)
+    context = ice_update._TableMetadataUpdateContext()
+    made = base
+    for update in updates:
+        made = ice_update._apply_table_update(update, made, context)
+    if context.has_changes():
+        made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
+        if made.last_updated_ms == base.last_updated_ms:
+            made = made.model_copy(update={"last_updated_ms": int(time.time() * 1000)})
+    made.spec().check_compatible(made.schema())
+    made.sort_order().check_compatible(made.schema())
+    return made
+
+
+def iceberg_schema(schema: Any, format_version: int) -> Any:
+    """The Iceberg schema of an Arrow schema that a user of pyiceberg passes to ``create_table``.
+
+    Raises:
+        ValueError: it is no schema, or this version of pyiceberg does not convert it.
+    """
+    if isinstance(schema, Schema):
+        return schema
+    convert = getattr(Catalog, "_convert_schema_if_needed", None)
+    if convert is None:
+        raise ValueError(f"schema: expected pyiceberg.schema.Schema, got {schema!r}")
+    return convert(schema, format_version)
