@@ -182,7 +182,7 @@ def test_register(lake: nb.Catalog, tmp_path: Path) -> None:
     assert ordered(same.to_table()) == ordered(ROWS)
     with pytest.raises(nb.InvalidArgumentError, match="already"):
         other.register("c.d", table.metadata_location)
-    with pytest.raises(nb.InvalidArgumentError, match="no metadata file"):
+    with pytest.raises(nb.InvalidArgumentError, match="does not exist"):
         other.register("c.e", tmp_path / "nothing.json")
 
 
