@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.bounds import Bound, compare, one_of, ranges_of
+from nimblepy.expr.bounds import compare, one_of
 from nimblepy.expr.nodes import UNKNOWN, Compare, In, Op
+from nimblepy.file.key_ranges import Bound, ranges_of
 from nimblepy.schema.columns import Column
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import place

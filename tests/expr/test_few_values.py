@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import random
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.expr import strings
 from nimblepy.expr.filter import parse_filter
+from nimblepy.expr.nodes import And, Opaque
 from nimblepy.file import few_values, scan
+from nimblepy.file.domain import settle
 
 pytestmark = pytest.mark.sanitizer
 
@@ -36,11 +35,10 @@ SCHEMA = pa.schema(
             "CASE WHEN s = 'x' THEN j ELSE 50 - j END > 48",
             "(s is not null and s == x and j > 48) or ((s is null or s != x) and j < 2)",
         ),
-        ("coalesce(s, 'x') = 'x'", "(s is not null and s == x) or s is null"),
     ],
 )
 def test_what_is_known_of_a_condition(text: str, node: str) -> None:
-    shown = str(parse_filter(text, SCHEMA)).replace("'", "").replace('"', "")
+    shown = str(settle(parse_filter(text, SCHEMA).node)).replace("'", "").replace('"', "")
     assert shown.startswith(node), shown
 
 
@@ -53,7 +51,9 @@ def test_what_is_known_of_a_condition(text: str, node: str) -> None:
     ],
 )
 def test_what_is_not_known_is_asked_of_rows(text: str) -> None:
-    assert not parse_filter(text, SCHEMA).exact
+    node = settle(parse_filter(text, SCHEMA).node)
+    parts = node.args if isinstance(node, And) else (node,)
+    assert any(isinstance(part, Opaque) for part in parts)
 
 
 def test_a_condition_that_fails_for_a_value_that_is_not_there(tmp_path: Path) -> None:
@@ -109,24 +109,9 @@ def test_columns_of_many_values_and_of_other_types(tmp_path: Path) -> None:
     nb.write(table, tmp_path / "a.nimble")
     with nb.open(tmp_path / "a.nimble") as file:
         assert file.count_rows("upper(many) = 'V7'") == 1
-        assert file.count_rows("dow(day) = 1") == 1000
+        assert file.count_rows("dayofweek(day) = 1") == 1000
         assert file.count_rows("upper(cat) = 'C1' AND length(many) = 2") == 3
         assert file.count_rows("raw || raw = 'abab'::BLOB") == 1000
-
-
-def test_texts_that_have_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = random.Random(1)
-    pieces = [None, "", "a", "ab", "aab", "éa", "ba", "aaab", "xyzab", "q" * 40, "r" * 9]
-    for _ in range(40):
-        monkeypatch.setattr(strings, "_CACHED", chance.choice([64, 1 << 16]))
-        kind = chance.choice([pa.string(), pa.large_string()])
-        few = chance.sample(pieces, 5)
-        texts = pa.array([chance.choice(few) for _ in range(3000)], kind).slice(
-            chance.randint(0, 9)
-        )
-        part = chance.choice(["ab", "aa", "ba", "é", "yz", "zab", "qr", "xyz", "éa"])
-        expected = pc.greater_equal(pc.find_substring(texts, part), 0)
-        assert strings.holds(texts, part).equals(expected), part
 
 
 @pytest.mark.usefixtures("of_any_size")

@@ -109,7 +109,5 @@ def test_lists_of_a_table(tmp_path: Path) -> None:
 
 
 def test_lists_of_other_kinds_are_refused(file: nb.File) -> None:
-    with pytest.raises(nb.InvalidArgumentError, match="type mismatch: cannot compare"):
-        file.to_table(filter="s = $x", params={"x": [1]})
-    with pytest.raises(nb.InvalidArgumentError, match="type mismatch: cannot compare"):
+    with pytest.raises(nb.InvalidArgumentError, match="cast"):
         file.to_table(filter="id = $x", params={"x": [1]})

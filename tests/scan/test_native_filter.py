@@ -20,7 +20,7 @@ from exact import assert_same_table
 
 import nimblepy as nb
 from nimblepy.expr.filter import parse_filter
-from nimblepy.expr.pushdown import split
+from nimblepy.file.pushdown import split
 
 pytestmark = pytest.mark.model
 

@@ -155,7 +155,7 @@ class Filters:
     def _literal(self, *, listed: bool = False) -> tuple[str, tuple[bool, Any]]:
         beyond = self._kind.beyond
         if listed and not pa.types.is_floating(self._kind.type):
-            # With a float in a list, all of its values and the column become floats, as in DuckDB.
+            # With a float among them, all values and the column become floats, as in DuckDB.
             beyond = [value for value in beyond if not isinstance(value, float)]
         chosen = beyond if beyond and self._rng.random() < 0.4 else self._kind.values
         value = self._rng.choice(chosen)
@@ -188,7 +188,7 @@ class Filters:
             text = f"v {word} ({', '.join(name for name, _ in found)})"
             return text, lambda v: None if v is None else (_place(v) in places) == (word == "IN")
         if roll < 0.5:
-            (a, low), (b, high) = self._literal(), self._literal()
+            (a, low), (b, high) = self._literal(listed=True), self._literal(listed=True)
             word = self._rng.choice(["BETWEEN", "NOT BETWEEN"])
             text = f"v {word} {a} AND {b}"
             return (

@@ -286,21 +286,19 @@ def scan(
 def sql(
     file: RowsArgument,
     query: Annotated[
-        str, typer.Argument(help='"SELECT a, b FROM t WHERE c > 3 LIMIT 10"; FROM may be left out.')
+        str, typer.Argument(help='"SELECT a, count(*) FROM t WHERE b > 3 GROUP BY a"; t is FILE.')
     ],
     param: ParamOption = None,
     explain: ExplainOption = False,
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Print the result of a SELECT of columns with a condition. For other SQL, show how to use
-    DuckDB.
-    """
+    """Print the result of a query of DuckDB over the rows, which are the view t."""
     from nimblepy.cli.output import output_format
-    from nimblepy.cli.query import Query, parameters
+    from nimblepy.cli.query import parameters
     from nimblepy.cli.sql import run_sql
 
-    run_sql(file, query, parameters(param), Query(explain=explain, output=output_format(json, csv)))
+    run_sql(file, query, parameters(param), output_format(json, csv), explain=explain)
 
 
 @app.command()

@@ -17,31 +17,25 @@ from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
-from nimblepy.schema.names import ColumnName, Path
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.text import parse_text
 from nimblepy.schema.values import place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Options that the commands share.
-
-    Attributes:
-        paths: the columns, if they are known as paths.
-    """
+    """Options that the commands share."""
 
     on: str | None = None
     columns: str | None = None
-    paths: tuple[Path, ...] | None = None
     limit: int | None = None
-    offset: int = 0
     explain: bool = False
     output: OutputFormat = "table"
 
     @property
     def names(self) -> Sequence[ColumnName] | None:
         """Columns to print; ``None`` for all."""
-        return self.paths if self.columns is None else split_names(self.columns)
+        return None if self.columns is None else split_names(self.columns)
 
     @property
     def shown(self) -> int | None:
@@ -140,34 +134,22 @@ def run_scan(
 ) -> None:
     """Prints rows in file order."""
     with open_rows(path) as rows:
-        scan_rows(rows, filter, params, query, count_only=count_only)
-
-
-def scan_rows(
-    rows: Joinable,
-    filter: str | None,
-    params: Mapping[str, str] | None,
-    query: Query,
-    *,
-    count_only: bool,
-) -> None:
-    """Prints rows that pass a filter, in file order."""
-    if query.explain:
-        _print_plan(rows.explain(columns=query.names, filter=filter, params=params), query)
-        return
-    arguments: dict[str, Any] = {"filter": filter, "params": params, "offset": query.offset}
-    if count_only:
-        count = rows.scan([], limit=query.limit, **arguments).count()
-        if query.output == "json":
-            print_json({"rows": count})
+        if query.explain:
+            _print_plan(rows.explain(columns=query.names, filter=filter, params=params), query)
+            return
+        arguments: dict[str, Any] = {"filter": filter, "params": params}
+        if count_only:
+            count = rows.scan([], limit=query.limit, **arguments).count()
+            if query.output == "json":
+                print_json({"rows": count})
+            else:
+                typer.echo(count)
+            return
+        reader = rows.scan(query.names, limit=_one_more(query), **arguments).to_reader()
+        if query.output == "table":
+            _print_table(reader.read_all(), query, missing="no row passes")
         else:
-            typer.echo(count)
-        return
-    reader = rows.scan(query.names, limit=_one_more(query), **arguments).to_reader()
-    if query.output == "table":
-        _print_table(reader.read_all(), query, missing="no row passes")
-    else:
-        print_rows(reader, reader.schema, query.output, chosen=query.paths is None)
+            print_rows(reader, reader.schema, query.output)
 
 
 def _one_more(query: Query) -> int | None:
@@ -183,8 +165,7 @@ def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
     note = "" if table.num_rows else missing
     if left_out:
         note = f"first {shown.num_rows} rows; --limit shows more"
-    chosen = query.paths is None
-    print_rows(shown.to_batches(), table.schema, query.output, chosen=chosen, note=note)
+    print_rows(shown.to_batches(), table.schema, query.output, note=note)
 
 
 def _print_plan(plan: nb.Plan, query: Query) -> None:

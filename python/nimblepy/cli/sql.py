@@ -1,41 +1,57 @@
-"""The command ``sql``: a SELECT that is a scan. For other SQL it shows how to use DuckDB."""
+"""The command ``sql``: a query of DuckDB over a file, a directory of files or a table."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from typing import Any
 
-from nimblepy.cli.query import Query, scan_rows
+import pyarrow as pa
+import typer
+
+import nimblepy as nb
+from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows
 from nimblepy.cli.sources import open_rows
-from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.select import read_select
+from nimblepy.errors import InvalidArgumentError, MissingExtraError
 
 
-def run_sql(path: str, text: str, params: Mapping[str, str] | None, query: Query) -> None:
-    """Prints the result of a SELECT of columns with a condition."""
-    with open_rows(path) as rows:
+def run_sql(
+    path: str, text: str, params: Mapping[str, str] | None, output: OutputFormat, *, explain: bool
+) -> None:
+    """Prints the result of a query over the view ``t``, or DuckDB's plan of it."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingExtraError("nimble sql needs duckdb: pip install 'nimblepy[sql]'") from error
+    with open_rows(path) as rows, duckdb.connect() as connection:
+        source: Any = rows
+        nb.duckdb(connection, t=source)
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
         try:
-            select = read_select(text, rows.schema)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"sql: {error}; {_duckdb(path, text)}") from None
-        query = replace(query, paths=select.columns)
-        if not select.count:
-            query = replace(query, limit=select.limit, offset=select.offset)
-        elif (select.limit == 0 or select.offset) and not query.explain:
-            # A count is one row, which limit and offset may leave out. The condition is checked
-            # anyway.
-            rows.scan([], filter=select.where, params=params, limit=0).count()
-            return
-        scan_rows(rows, select.where, params, query, count_only=select.count)
+            result = connection.execute(f"EXPLAIN {text}" if explain else text, params or None)
+            if result is None or result.description is None:
+                raise InvalidArgumentError("sql: expected a query, such as SELECT count(*) FROM t")
+            if explain:
+                typer.echo(result.fetchall()[0][1])
+                return
+            _print(_reader(result), output)
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise InvalidArgumentError(f"sql: {error}") from error
 
 
-def _duckdb(path: str, text: str) -> str:
-    source = f"t={path!r}"
-    if "#" in path:
-        catalog, _, name = path.rpartition("#")
-        source = f"t=nb.connect({catalog!r}).table({name!r})"
-    code = (
-        f"import duckdb, nimblepy as nb; nb.duckdb(duckdb.connect(), {source}).sql({text!r}).show()"
-    )
-    return f"DuckDB answers the rest, over FROM t: python -c {shlex.quote(code)}"
+def _print(reader: pa.RecordBatchReader, output: OutputFormat) -> None:
+    """Prints all rows for programs, and one page of them for people."""
+    if output != "table":
+        print_rows(reader, reader.schema, output)
+        return
+    table = reader.read_all()
+    note = "" if table.num_rows else "no row"
+    if table.num_rows > TABLE_ROWS:
+        note = f"first {TABLE_ROWS} of {table.num_rows:,} rows; --json and --csv print all"
+    page = table.slice(0, TABLE_ROWS)
+    print_rows(page.to_batches(), table.schema, output, chosen=False, note=note)
+
+
+def _reader(result: Any) -> pa.RecordBatchReader:
+    fetch = getattr(result, "to_arrow_reader", None) or result.fetch_record_batch
+    return fetch()

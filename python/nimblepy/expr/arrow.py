@@ -15,17 +15,6 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bounds import compare, one_of
 from nimblepy.expr.evaluate import opaque
-from nimblepy.expr.expression_tree import (
-    Call,
-    Lit,
-    NotUnderstood,
-    Ref,
-    Tree,
-    read_tree,
-    rebuild,
-    references,
-    value_set,
-)
 from nimblepy.expr.nodes import (
     FLIPPED,
     Const,
@@ -41,6 +30,17 @@ from nimblepy.expr.nodes import (
     negate,
 )
 from nimblepy.schema.columns import Column, column_paths, resolve_column
+from nimblepy.schema.expression_tree import (
+    Call,
+    Lit,
+    NotUnderstood,
+    Ref,
+    Tree,
+    read_tree,
+    rebuild,
+    references,
+    value_set,
+)
 from nimblepy.schema.kinds import is_bytes, is_text, widens
 from nimblepy.schema.names import Path
 from nimblepy.schema.values import place

@@ -1,10 +1,9 @@
-"""Converts comparisons to values of the column's type and to key ranges, which an index can use."""
+"""Converts comparisons to nodes whose values have exactly the column's type."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -20,16 +19,7 @@ from nimblepy.expr.nodes import (
     never,
 )
 from nimblepy.schema.columns import Column
-from nimblepy.schema.values import LiteralPosition, is_nan, is_null, place
-
-
-class Bound(NamedTuple):
-    """A range of key values. ``None`` leaves that side open; it then includes NaN and nulls."""
-
-    lower: pa.Scalar | None
-    lower_inclusive: bool
-    upper: pa.Scalar | None
-    upper_inclusive: bool
+from nimblepy.schema.values import LiteralPosition, is_null, place
 
 
 def compare(column: Column, op: Op, literal: object, *, nan_greatest: bool = False) -> Node:
@@ -104,31 +94,3 @@ def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = F
             values.append(pa.scalar(math.nan).cast(column.value_type))
     node = In(column, tuple(dict.fromkeys(values)))
     return any_of(node, UNKNOWN) if has_null else node
-
-
-def ranges_of(node: Compare) -> list[Bound]:
-    """Key ranges of exactly the rows where ``node`` is true, ascending and disjoint.
-
-    The index sorts NaN after +inf, while IEEE comparisons with NaN are false. Open float ranges
-    therefore end at the infinities, unless NaN is the greatest value. An open side may include
-    nulls: the caller must exclude them or evaluate the filter.
-    """
-    value, lowest, highest = node.value, None, None
-    if pt.is_floating(value.type):
-        lowest = pa.scalar(-math.inf).cast(value.type)
-        highest = None if node.nan_greatest else pa.scalar(math.inf).cast(value.type)
-    match node.op:
-        case "==":
-            return [Bound(value, True, value, True)]
-        case "!=":
-            # NaN differs from every number, so the upper range includes it.
-            below = Bound(lowest, True, value, False)
-            return [below] if is_nan(value) else [below, Bound(value, False, None, True)]
-        case "<":
-            return [Bound(lowest, True, value, False)]
-        case "<=":
-            return [Bound(lowest, True, value, True)]
-        case ">":
-            return [Bound(value, False, highest, True)]
-        case _:
-            return [Bound(value, True, highest, True)]

@@ -5,7 +5,7 @@
     filter.columns        # (("k",), ("note",)): what evaluation reads
     filter.mask(batch)    # which rows pass, exactly
 
-Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact literals.
+Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact sql_values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.arrow import read_expression
-from nimblepy.expr.evaluate import passing
+from nimblepy.expr.evaluate import RowBatch, passing
 from nimblepy.expr.nodes import (
     And,
     Compare,
@@ -36,7 +36,6 @@ from nimblepy.expr.nodes import (
     any_of,
     columns_of,
 )
-from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.names import Path
 
 Parameters: TypeAlias = Mapping[str, object] | Sequence[object] | None
@@ -101,7 +100,7 @@ class Filter:
             return pa.repeat(pa.scalar(False), batch.num_rows)
         try:
             return passing(self.node, RowBatch(batch))
-        except InvalidArgumentError as error:
+        except (InvalidArgumentError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise InvalidArgumentError(f"filter {self}: {error}") from error
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:

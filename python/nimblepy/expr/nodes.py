@@ -20,18 +20,20 @@ and run-end encoded columns), so an index can encode them without another conver
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.expr.numbers import FLIPPED as FLIPPED
-from nimblepy.expr.numbers import Op as Op
-from nimblepy.expr.terms import Term
 from nimblepy.schema.columns import Column
-from nimblepy.schema.names import Path
+from nimblepy.schema.names import Path, show_path
 from nimblepy.schema.values import show
 
+if TYPE_CHECKING:
+    from nimblepy.expr.duck import SqlCondition
+
+Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
+FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 NEGATED: dict[Op, Op] = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -121,23 +123,46 @@ class Not:
         return f"not ({self.arg})"
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnPair:
+    """``left op right`` of two columns. NaN equals itself and is the greatest value."""
+
+    left: Path
+    right: Path
+    op: Op
+
+    def __str__(self) -> str:
+        return f"{show_path(self.left)} {self.op} {show_path(self.right)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A pattern of ``LIKE``: its characters, and whether each is a wildcard."""
+
+    path: Path
+    parts: tuple[tuple[str, bool], ...]
+
+    def __str__(self) -> str:
+        return f"{show_path(self.path)} like {''.join(c for c, _ in self.parts)!r}"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A condition that is not a test of one column.
+    """A condition that is not a test of one column with constants.
 
     Attributes:
-        expression: a pyarrow expression, evaluated by pyarrow, or a term of SQL text.
+        expression: evaluated by pyarrow, or by DuckDB.
         columns: paths of the columns that it reads.
         implies: a node that is true for every row for which the expression is true, so that indexes
             can still help.
     """
 
-    expression: pc.Expression | Term
+    expression: pc.Expression | ColumnPair | Like | SqlCondition
     columns: tuple[Path, ...]
     implies: Node | None = None
 
     def __str__(self) -> str:
-        return getattr(self.expression, "text", None) or str(self.expression)
+        return str(self.expression)
 
 
 Node: TypeAlias = Compare | In | StartsWith | IsNull | IsValid | Const | And | Or | Not | Opaque

@@ -1,26 +1,22 @@
 """Converts SQL text (the part after WHERE, in DuckDB's dialect) to a filter tree or a value.
 
-``syntax.py`` parses the text, ``bind.py`` resolves columns, types and kernels, and ``lower.py``
-extracts conditions that indexes can use.
+``syntax.py`` parses the text, and ``bind.py`` resolves what the core can answer. ``extended.py``
+reads the other parts with sqlglot, and ``duck.py`` evaluates them with DuckDB. Only these two need
+libraries, and they are imported when they are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.types as pt
 
-from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.arrays import full
-from nimblepy.expr.bind import Parameters, bind
-from nimblepy.expr.casts import cast
-from nimblepy.expr.domain import settle
-from nimblepy.expr.lower import lower
-from nimblepy.expr.nodes import UNKNOWN, Node
-from nimblepy.expr.syntax import Syntax, parse
-from nimblepy.expr.terms import RowBatch, evaluate, paths_of
+from nimblepy.errors import InvalidArgumentError, MissingExtraError
+from nimblepy.expr.bind import Binder, Parameters
+from nimblepy.expr.nodes import Node
+from nimblepy.expr.syntax import Syntax, parse, place_of, shortened
 
 
 def read_sql(
@@ -37,54 +33,59 @@ def read_sql(
     Raises:
         InvalidArgumentError: syntax error (shows where), unknown column, mismatched types, or a
             construct that a filter cannot have, such as a subquery.
+        MissingExtraError: the text needs sqlglot and DuckDB, and they are not installed.
     """
     tree = _parsed(text)
+    binder = Binder(text, schema, params, sides, _by_duckdb)
     try:
-        term = bind(tree, text, schema, params, sides)
-        if pt.is_null(term.type):
-            return UNKNOWN
-        if not pt.is_boolean(term.type):
-            shown = text if len(text) < 100 else text[:97] + "..."
-            raise InvalidArgumentError(
-                f"{shown} is not a condition; a filter must be boolean, this is {term.type}"
-            )
-        return settle(lower(term))
+        node = binder.condition(tree)
+        binder.check_parameters()
+        return node
     except InvalidArgumentError as error:
         shown = repr(text) if len(text) < 200 else f"of {len(text)} characters"
         raise InvalidArgumentError(f"filter {shown}: {error}") from error
 
 
-class Computed:
-    """A value that SQL text computes for each row.
+def _by_duckdb(
+    binder: Binder, part: Syntax, error: InvalidArgumentError | None, implies: Node | None
+) -> Node:
+    node: Node = extended(binder, part, error).read_condition(binder, part, error, implies)
+    return node
 
-    Attributes:
-        columns: paths of the columns that it reads, without repetition.
+
+def read_value(text: str, schema: pa.Schema, sides: Sequence[str]) -> Any:
+    """An expression of any type that DuckDB evaluates, a ``duck.SqlValue``.
 
     Raises:
-        InvalidArgumentError: as :func:`read_sql`.
+        InvalidArgumentError, MissingExtraError: as :func:`read_sql`.
     """
+    whole = Syntax("other", None, (), 0, len(text))
+    binder = Binder(text, schema, None, sides, _by_duckdb)
+    try:
+        value = extended(binder, whole, None).read_value(binder, whole)
+        value.check(binder.types([path for path, _ in value.names]))
+        return value
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{text!r}: {error}") from error
 
-    def __init__(self, text: str, schema: pa.Schema, sides: Sequence[str] = ()) -> None:
-        self._text = text
-        try:
-            self._term = bind(_parsed(text), text, schema, sides=sides)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{text!r}: {error}") from error
-        self.columns = paths_of(self._term)
 
-    def values(self, batch: pa.RecordBatch, target: pa.DataType) -> pa.Array:
-        """The values for the rows of a batch, cast to ``target`` as in SQL.
+def extended(binder: Binder, part: Syntax, error: InvalidArgumentError | None) -> Any:
+    """The module that needs sqlglot and DuckDB.
 
-        Raises:
-            InvalidArgumentError: a value cannot be computed or cast.
-        """
-        try:
-            computed = full(evaluate(self._term, RowBatch(batch)), batch.num_rows)
-            if computed.type == target:
-                return computed
-            return cast(computed, self._term.type, target, lenient=False).cast(target)
-        except pa.ArrowInvalid as error:
-            raise InvalidArgumentError(f"{self._text!r}: {error}") from error
+    Args:
+        error: raised if they are not installed, instead of an error that asks for them.
+    """
+    try:
+        from nimblepy.expr import extended
+    except ImportError as missing:
+        shown, place = (
+            shortened(binder.text[part.start : part.end]),
+            place_of(binder.text, part.start),
+        )
+        raise error or MissingExtraError(
+            f"filter: {shown} (at {place}) needs sqlglot and duckdb: pip install 'nimblepy[sql]'"
+        ) from missing
+    return extended
 
 
 @lru_cache(maxsize=256)

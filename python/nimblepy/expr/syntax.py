@@ -1,11 +1,9 @@
-"""Parses the text of a SQL condition, in DuckDB's grammar of expressions.
+"""Parses the small SQL language that the core can answer.
 
-The tree contains only syntax; ``bind.py`` resolves its meaning. Operators, predicates and functions
-are all calls by name, so one table can list them.
+It has comparisons, ``IN``, ``BETWEEN``, ``IS NULL``, ``LIKE``, ``AND``, ``OR``, ``NOT`` and rows of
+values, over columns, constants and parameters. Other parts of the text stay text, which
+``extended.py`` reads with sqlglot. The tree contains only syntax; ``bind.py`` resolves its meaning.
 """
-
-# mypy cannot check the types of values that are sent to generators.
-# mypy: disable-error-code="no-any-return"
 
 from __future__ import annotations
 
@@ -15,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.deep import Deep, run
-from nimblepy.expr.times import UNITS, unit_named
 
 Kind: TypeAlias = Literal[
-    "name", "number", "text", "bytes", "constant", "parameter", "call", "cast", "case", "row",
-    "list", "interval",
+    "name", "number", "text", "bytes", "constant", "parameter", "typed", "row", "call",
+    "other",
 ]  # fmt: skip
+
+MOST_LEVELS = 100
+_MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,10 +34,11 @@ class Syntax:
             * a literal: its text;
             * a constant: True, False or None;
             * a parameter: its name or number;
-            * a call: the name of the function or operator;
-            * a cast: the type, and whether it is TRY_CAST;
-            * an interval: the unit.
+            * a typed literal: its text and its type, such as ``date``;
+            * a call: the name of the operator, predicate or function;
+            * other: None; the text is beyond this language.
         start, end: the range of characters in the text.
+        negated: the predicate has NOT inside, as in ``NOT IN``.
     """
 
     kind: Kind
@@ -46,6 +46,11 @@ class Syntax:
     args: tuple[Syntax, ...]
     start: int
     end: int
+    negated: bool = False
+
+
+class Beyond(Exception):
+    """The text is beyond the small language. Only used inside the parser."""
 
 
 class SyntaxFault(Exception):
@@ -75,7 +80,7 @@ _TOKEN = re.compile(
     |(?P<number>(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?)
     |(?P<parameter>\$\w+|\?)
     |(?P<word>[^\W\d][\w$]*)
-    |(?P<sign>::|\|\||//|\*\*|==|<>|!=|<=|>=|\^@|!~|[-+*/%^<>=~@()\[\],.:])
+    |(?P<sign>::|\|\||//|\*\*|->|==|<>|!=|<=|>=|<<|>>|\^@|!~|[-+*/%^<>=~@()\[\]{},.:&|])
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -89,21 +94,12 @@ _RESERVED = frozenset(
         *("unknown", "using", "when", "where"),
     }
 )
-_OR, _AND, _NOT, _IS, _COMPARE, _RANGE, _OTHER, _SUM, _PRODUCT, _POWER, _ZONE, _SIGN, _INDEX = (
-    range(1, 14)
-)
-_BINARY = {
-    "=": _COMPARE, "==": _COMPARE, "<>": _COMPARE, "!=": _COMPARE,
-    "<": _COMPARE, "<=": _COMPARE, ">": _COMPARE, ">=": _COMPARE,
-    "||": _OTHER, "^@": _OTHER, "~": _OTHER, "!~": _OTHER,
-    "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT,
-    "^": _POWER, "**": _POWER,
-}  # fmt: skip
-_SAME = {"==": "=", "!=": "<>", "**": "^", "^@": "starts_with"}
+_COMPARISONS = {"==": "=", "!=": "<>"} | {op: op for op in ("=", "<>", "<", "<=", ">", ">=")}
+_TYPES = {"date", "timestamp", "timestamptz", "time", "uuid", "blob", "double"}
 
 
 def parse(text: str) -> Syntax:
-    """Parses a condition, nested to any depth.
+    """Parses a condition.
 
     Raises:
         InvalidArgumentError: the text is empty or has a syntax error; the message shows where.
@@ -113,7 +109,7 @@ def parse(text: str) -> Syntax:
     try:
         return _Parser(text).parse()
     except SyntaxFault as fault:
-        raise InvalidArgumentError(_message(text, fault)) from None
+        raise fault_error(text, fault) from None
 
 
 def place_of(text: str, at: int) -> str:
@@ -122,14 +118,21 @@ def place_of(text: str, at: int) -> str:
     return f"line {line}, column {at - (text.rfind(chr(10), 0, at) + 1) + 1}"
 
 
-def _message(text: str, fault: SyntaxFault) -> str:
+def fault_error(text: str, fault: SyntaxFault) -> InvalidArgumentError:
+    """The error of a fault: the place, what is there, and what was expected."""
     reason = f": {fault}" if str(fault) else ""
-    shown = text[fault.start : fault.end]
+    shown = shortened(text[fault.start : fault.end])
     near = f"near {shown!r} " if shown else "at the end "
     pointer = ""
     if "\n" not in text and len(text) < 200:
         pointer = f"\n  {text}\n  {' ' * fault.start}{'^' * max(1, len(shown))}"
-    return f"filter: SQL syntax error {near}at {place_of(text, fault.start)}{reason}{pointer}"
+    return InvalidArgumentError(
+        f"filter: SQL syntax error {near}at {place_of(text, fault.start)}{reason}{pointer}"
+    )
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
 
 
 def tokens(text: str) -> Iterator[Token]:
@@ -153,15 +156,15 @@ def tokens(text: str) -> Iterator[Token]:
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens = [*tokens(text), Token("end", "", len(text), len(text))]
         self._at = 0
+        self._level = 0
         self._questions = 0
 
     def parse(self) -> Syntax:
-        tree = run(self._expression(0))
-        if self._next.kind != "end":
-            raise self._fault()
+        tree = self._condition()
+        if self._next.kind != "end":  # a closing bracket
+            raise SyntaxFault(self._next.start, self._next.end, "no bracket is open")
         return tree
 
     # ------------------------------------------------------------------ tokens
@@ -172,9 +175,7 @@ class _Parser:
 
     def _word(self, ahead: int = 0) -> str:
         """The next word or sign, in lower case."""
-        if self._at + ahead >= len(self._tokens):
-            return ""
-        token = self._tokens[self._at + ahead]
+        token = self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
         return token.text.lower() if token.kind in ("word", "sign") else ""
 
     def _take(self, *words: str) -> bool:
@@ -186,219 +187,209 @@ class _Parser:
 
     def _expect(self, *words: str) -> None:
         if not self._take(*words):
-            raise self._fault(f"expected {' '.join(words).upper()}")
+            self._stop(f"expected {' '.join(words).upper()}")
 
-    def _fault(self, reason: str = "") -> SyntaxFault:
+    def _stop(self, reason: str = "") -> None:
+        """Raises an error for the next token: a fault if no SQL continues like this."""
         token = self._next
         if token.kind == "end":
-            token = self._tokens[max(self._at - 1, 0)]
+            last = self._tokens[max(self._at - 1, 0)]
             reason = f"the text ends there{', ' if reason else ''}{reason}"
-        elif not reason and token.kind == "word" and token.text.lower() in _RESERVED:
-            word = token.text
-            reason = f'{word} is a word of SQL; a column of this name is written "{word}"'
-        return SyntaxFault(token.start, token.end, reason)
+            raise SyntaxFault(last.start, last.end, reason)
+        raise Beyond
 
     def _made(self, kind: Kind, value: Any, args: tuple[Syntax, ...], start: int) -> Syntax:
         return Syntax(kind, value, args, start, self._tokens[self._at - 1].end)
 
     def _call(self, name: str, *args: Syntax) -> Syntax:
-        return Syntax("call", name, args, args[0].start, self._tokens[self._at - 1].end)
+        return self._made("call", name, args, args[0].start)
 
-    # ------------------------------------------------------------------ operators
+    # ------------------------------------------------------------------ conditions
 
-    def _expression(self, least: int) -> Deep[Syntax]:
-        """Parses an expression of operators with a precedence of at least ``least``."""
-        left = yield self._operand()
+    def _condition(self) -> Syntax:
+        self._level += 1
+        if self._level > MOST_LEVELS:
+            token = self._next
+            raise SyntaxFault(token.start, token.end, f"nested more than {MOST_LEVELS} levels deep")
+        either: list[Syntax] = []
         while True:
-            following = yield self._continued(left, least)
-            if following is None:
-                return left
-            left = following
+            both = [self._part()]
+            while self._take("and"):
+                both.append(self._part())
+            either.append(both[0] if len(both) == 1 else self._call("and", *both))
+            if not self._take("or"):
+                break
+        self._level -= 1
+        return either[0] if len(either) == 1 else self._call("or", *either)
 
-    def _continued(self, left: Syntax, least: int) -> Deep[Syntax | None]:
-        """Parses an operator after ``left``; ``None`` if its precedence is below ``least``."""
+    def _part(self) -> Syntax:
+        """Parses an argument of AND. DuckDB reads it as a whole if it is beyond this language."""
+        begin, level = self._at, self._level
+        try:
+            test = self._test()
+            if self._ends_part():
+                return test
+        except Beyond:
+            pass
+        self._at, self._level = begin, level
+        start = self._next.start
+        nested = between = 0
+        while nested or between or not self._ends_part():
+            word = self._word()
+            if word in ("(", "[", "{", "case"):
+                nested += 1
+            elif word in (")", "]", "}", "end"):
+                nested -= 1
+            elif not nested and word in ("between", "and"):
+                between += 1 if word == "between" else -1
+            if self._next.kind == "end":
+                break
+            self._at += 1
+        if self._at == begin:
+            self._stop("expected a condition")
+        return self._made("other", None, (), start)
+
+    def _ends_part(self) -> bool:
+        return self._next.kind == "end" or self._word() in ("and", "or", ")", ",", "]", "}")
+
+    def _test(self) -> Syntax:
+        start, negations = self._next.start, 0
+        while self._take("not"):
+            negations += 1
+        test = self._predicate()
+        return self._made("call", "not", (test,), start) if negations % 2 else test
+
+    def _predicate(self) -> Syntax:
+        left = self._operand()
         word = self._word()
-        if word in ("and", "or"):
-            level = _AND if word == "and" else _OR
-            if level < least:
-                return None
-            args = [left]
-            while self._take(word):
-                args.append((yield self._expression(level + 1)))
-            return self._call(word, *args)
-        if word in ("is", "isnull", "notnull"):
-            return None if least > _IS else (yield self._is(left))
-        if word == "::":
+        if word in _COMPARISONS:
             self._at += 1
-            return self._made("cast", (self._type(), False), (left,), left.start)
-        if word == "[":
-            return None if least > _INDEX else (yield self._subscript(left))
-        if word == ".":
+            right = self._operand()
+            if self._word() in _COMPARISONS:
+                token = self._next
+                raise SyntaxFault(
+                    token.start, token.end, "comparisons do not chain; join two with AND"
+                )
+            return self._call(_COMPARISONS[word], left, right)
+        if word == "^@":
             self._at += 1
-            name = self._name()
-            text = Syntax("text", name.value[0][0], (), name.start, name.end)
-            return self._call("struct_extract", left, text)
-        if word == "collate":
-            raise self._fault("COLLATE is not supported in a filter")
-        if word == "at":
-            if least > _ZONE or not self._take("at", "time", "zone"):
-                return None
-            return self._call("timezone", (yield self._expression(_ZONE + 1)), left)
-        if word in ("in", "like", "ilike", "similar", "between", "glob", "not"):
-            return None if least > _RANGE else (yield self._predicate(left))
-        level = _BINARY.get(word, 0)
-        if level < max(least, 1):
-            return None
-        self._at += 1
-        if level == _COMPARE and self._word() in ("any", "some", "all"):
-            return (yield self._quantified(left, word))
-        right = yield self._expression(level + 1)
-        if level == _COMPARE and _BINARY.get(self._word()) == _COMPARE:
-            raise self._fault("comparisons do not chain; join two with AND")
-        return self._call(_SAME.get(word, word), left, right)
+            return self._call("starts_with", left, self._operand())
+        if word in ("isnull", "notnull"):
+            self._at += 1
+            return replace(self._call("is null", left), negated=word == "notnull")
+        if word == "is":
+            return self._is(left)
+        negated = self._take("not")
+        predicate = self._range(left)
+        if predicate is None:
+            if negated:
+                self._stop("expected IN, BETWEEN or LIKE")
+            return left
+        return replace(predicate, negated=negated)
 
-    def _is(self, left: Syntax) -> Deep[Syntax]:
-        if self._take("isnull"):
-            return self._call("is null", left)
-        if self._take("notnull"):
-            return self._call("not", self._call("is null", left))
+    def _is(self, left: Syntax) -> Syntax:
         self._expect("is")
         negated = self._take("not")
         if self._take("distinct", "from"):
-            right = yield self._expression(_COMPARE)
-            test = self._call("is not distinct from", left, right)
-            return test if negated else self._call("not", test)
+            return replace(self._call("same", left, self._operand()), negated=not negated)
         word = self._word()
         if word not in ("null", "unknown", "true", "false"):
-            raise self._fault("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
+            self._stop("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM")
         self._at += 1
-        test = self._call(f"is {'null' if word == 'unknown' else word}", left)
-        return self._call("not", test) if negated else test
+        name = f"is {'null' if word == 'unknown' else word}"
+        return replace(self._call(name, left), negated=negated)
 
-    def _predicate(self, left: Syntax) -> Deep[Syntax | None]:
-        began = self._at
-        negated = self._take("not")
+    def _range(self, left: Syntax) -> Syntax | None:
         if self._take("in"):
-            predicate = yield self._in(left)
-        elif self._take("between"):
-            if self._take("symmetric"):
-                raise self._fault("BETWEEN SYMMETRIC is not supported")
-            low = yield self._expression(_OTHER)
+            if self._next.kind == "parameter":
+                return self._call("in list", left, self._literal())
+            self._expect("(")
+            members = self._items()
+            self._expect(")")
+            return self._call("in", left, *members)
+        if self._take("between"):
+            low = self._operand()
             self._expect("and")
-            predicate = self._call("between", left, low, (yield self._expression(_OTHER)))
-        elif self._word() in ("like", "ilike"):
-            name = self._word()
-            self._at += 1
-            args = [left, (yield self._expression(_OTHER))]
+            return self._call("between", left, low, self._operand())
+        if self._take("like"):
+            args = [left, self._operand()]
             if self._take("escape"):
-                args.append((yield self._expression(_OTHER)))
-            predicate = self._call(name, *args)
-        elif self._take("similar", "to"):
-            predicate = self._call("~", left, (yield self._expression(_OTHER)))
-        elif self._word() == "glob":
-            raise self._fault("GLOB is not supported in a filter; use LIKE or regexp_matches")
-        else:
-            self._at = began
-            if negated:
-                raise self._fault()
-            return None
-        return self._call("not", predicate) if negated else predicate
+                args.append(self._operand())
+            return self._call("like", *args)
+        return None
 
-    def _in(self, left: Syntax) -> Deep[Syntax]:
-        if not self._take("("):  # a list
-            return self._call("contains", (yield self._expression(_OTHER)), left)
-        self._refuse_query()
-        args = [] if self._word() == ")" else (yield self._items())
-        self._expect(")")
-        return self._call("in", left, *args)
+    # ------------------------------------------------------------------ operands
 
-    def _quantified(self, left: Syntax, op: str) -> Deep[Syntax]:
-        if op != "=" or self._word() == "all":
-            raise self._fault("only = ANY(list) is supported")
-        self._at += 1
-        self._expect("(")
-        self._refuse_query()
-        (items,) = yield self._items()
-        self._expect(")")
-        return self._call("contains", items, left)
-
-    def _subscript(self, left: Syntax) -> Deep[Syntax]:
-        self._expect("[")
-        at = yield self._expression(0)
-        if self._word() == ":":
-            raise self._fault("slices are not supported in a filter; use substr")
-        self._expect("]")
-        return self._call("list_extract", left, at)
-
-    def _items(self) -> Deep[list[Syntax]]:
+    def _items(self) -> list[Syntax]:
         items = []
         while True:
             token = self._next
             if token.kind in ("number", "text") and self._word(1) in (",", ")"):
                 items.append(self._literal())  # fast path: long lists usually have literals
             else:
-                items.append((yield self._expression(0)))
+                items.append(self._operand())
             if not self._take(","):
                 return items
 
-    # ------------------------------------------------------------------ operands
-
-    def _operand(self) -> Deep[Syntax]:
+    def _operand(self) -> Syntax:
         token, word = self._next, self._word()
-        start = token.start
-        if word in ("-", "+", "~", "@", "not"):
-            self._at += 1
-            inner = yield self._expression(_NOT if word == "not" else _SIGN)
-            if word == "+":
-                return inner
-            if word == "~":
-                raise SyntaxFault(start, token.end, "operators on bits are not supported")
-            name = {"-": "negate", "@": "abs", "not": "not"}[word]
-            return self._made("call", name, (inner,), start)
         if token.kind in ("number", "text", "bytes", "parameter"):
-            return self._literal()
+            literal = self._literal()
+            if self._take("::"):
+                return self._typed(literal, self._word(), token.start)
+            return literal
+        if word in ("-", "+") and self._tokens[self._at + 1].kind == "number":
+            self._at += 1
+            number = self._literal()
+            text = "-" + number.value if word == "-" else number.value
+            if self._word() == "::":
+                self._stop()
+            return self._made("number", text, (), token.start)
         if self._take("("):
-            self._refuse_query()
-            items = yield self._items()
+            inner = self._condition()
+            if self._word() == ",":
+                self._at += 1
+                items = [inner, *self._items()]
+                self._expect(")")
+                return self._made("row", None, tuple(items), token.start)
             self._expect(")")
-            if len(items) > 1:
-                return self._made("row", None, tuple(items), start)
             # Include the parentheses, so that messages show them.
-            return replace(items[0], start=start, end=self._tokens[self._at - 1].end)
-        if self._take("["):
-            items = [] if self._word() == "]" else (yield self._items())
-            self._expect("]")
-            return self._made("list", None, tuple(items), start)
+            return replace(inner, start=token.start, end=self._tokens[self._at - 1].end)
         if word in ("null", "true", "false"):
             self._at += 1
             value = {"null": None, "true": True, "false": False}[word]
-            return self._made("constant", value, (), start)
-        if word == "case":
-            return (yield self._case())
-        if word in ("cast", "try_cast"):
+            return self._made("constant", value, (), token.start)
+        if word in _TYPES and self._tokens[self._at + 1].kind == "text":
             self._at += 1
-            self._expect("(")
-            inner = yield self._expression(0)
-            self._expect("as")
-            target = self._type()
+            literal = self._literal()
+            self._at -= 1
+            return self._typed(literal, word, token.start)
+        if word in ("starts_with", "prefix") and self._word(1) == "(":
+            self._at += 2
+            args = self._items()
             self._expect(")")
-            return self._made("cast", (target, word == "try_cast"), (inner,), start)
-        if word == "interval" and self._begins_interval():
-            return (yield self._interval())
+            if len(args) != 2:
+                raise SyntaxFault(token.start, token.end, "takes two arguments")
+            return self._made("call", "starts_with", tuple(args), token.start)
         if token.kind == "quoted" or (token.kind == "word" and word not in _RESERVED):
-            if self._word(1) == "(":
-                return (yield self._function())
-            typed = self._typed_literal()
-            return self._name() if typed is None else typed
-        raise self._fault()
+            return self._name()
+        if token.kind == "word" and word not in ("case", "cast", "try_cast", "any", "all", "some"):
+            name = token.text
+            if word in ("select", "with", "values"):
+                raise SyntaxFault(token.start, token.end, "a filter takes values here, not a query")
+            reason = f'{name} is a word of SQL; a column of this name is written "{name}"'
+            raise SyntaxFault(token.start, token.end, reason)
+        if word in (")", "]", "}", ",", ".", ":", *_COMPARISONS):
+            raise SyntaxFault(token.start, token.end, "expected a column or a value")
+        self._stop("expected a column or a value")
+        raise AssertionError("unreachable")
 
-    def _begins_interval(self) -> bool:
-        following = self._tokens[self._at + 1]
-        return following.kind in ("text", "number", "parameter") or self._word(1) in ("(", "-")
-
-    def _refuse_query(self) -> None:
-        if self._word() in ("select", "with", "values"):
-            raise self._fault("a filter takes values here, not a query")
+    def _typed(self, literal: Syntax, name: str, start: int) -> Syntax:
+        """Consumes the name of a type after ``::``; the literal must be text."""
+        if literal.kind != "text" or name not in _TYPES:
+            self._stop()
+        self._at += 1
+        return self._made("typed", (literal.value, name), (), start)
 
     def _literal(self) -> Syntax:
         token = self._next
@@ -427,126 +418,13 @@ class _Parser:
         while True:
             token = self._next
             if token.kind not in ("word", "quoted"):
-                raise self._fault("expected a name")
+                self._stop("expected a name")
             self._at += 1
-            quoted |= token.kind == "quoted"
             is_word = token.kind == "word"
+            quoted |= not is_word
             parts.append(token.text if is_word else token.text[1:-1].replace('""', '"'))
             if not self._take("."):
-                return self._made("name", (tuple(parts), quoted), (), start)
-
-    def _typed_literal(self) -> Syntax | None:
-        """Parses a typed literal such as ``DATE '2024-01-01'``; ``None`` if it is not one."""
-        began, start = self._at, self._next.start
-        if self._next.kind != "word":
-            return None
-        try:
-            target = self._type()
-        except SyntaxFault:
-            self._at = began
-            return None
-        if self._next.kind != "text":
-            self._at = began
-            return None
-        return self._made("cast", (target, False), (self._literal(),), start)
-
-    def _type(self) -> str:
-        """Parses a type; returns its name in lower case, with sizes."""
-        if self._next.kind not in ("word", "quoted"):
-            raise self._fault("expected a type")
-        name = self._next.text.strip('"').lower()
-        self._at += 1
-        if name == "double":
-            self._take("precision")
-        if name in ("time", "timestamp") and self._take("with", "time", "zone"):
-            name += "tz"
-        elif name in ("time", "timestamp"):
-            self._take("without", "time", "zone")
-        if self._word() == "(":
-            self._at += 1
-            sizes = []
-            while self._next.kind == "number":
-                sizes.append(self._literal().value)
-                if not self._take(","):
-                    break
-            self._expect(")")
-            name += f"({','.join(sizes)})"
-        while self._take("[", "]"):
-            name += "[]"
-        return name
-
-    def _case(self) -> Deep[Syntax]:
-        """Parses CASE. The arguments alternate conditions and values; the last is that of ELSE."""
-        start = self._next.start
-        self._expect("case")
-        subject = None if self._word() == "when" else (yield self._expression(0))
-        args: list[Syntax] = []
-        while self._take("when"):
-            condition = yield self._expression(0)
-            args.append(condition if subject is None else self._call("=", subject, condition))
-            self._expect("then")
-            args.append((yield self._expression(0)))
-        if not args:
-            raise self._fault("expected WHEN")
-        if self._take("else"):
-            args.append((yield self._expression(0)))
-        self._expect("end")
-        return self._made("case", None, tuple(args), start)
-
-    def _interval(self) -> Deep[Syntax]:
-        start = self._next.start
-        self._expect("interval")
-        if self._take("("):
-            amount = yield self._expression(0)
-            self._expect(")")
-        else:
-            negative = self._take("-")
-            amount = self._literal()
-            if negative:
-                amount = self._call("negate", amount)
-        unit = None
-        if self._next.kind == "word" and unit_named(self._word()) in UNITS:
-            unit = unit_named(self._word())
-            self._at += 1
-        return self._made("interval", unit, (amount,), start)
-
-    def _function(self) -> Deep[Syntax]:
-        start = self._next.start
-        name = self._next.text.strip('"').lower()
-        self._at += 2
-        if self._word() == "*":
-            raise SyntaxFault(start, self._next.end, f"{name}(*) is not supported in a filter")
-        if self._take("distinct"):
-            raise SyntaxFault(start, self._next.end, f"{name}(DISTINCT) is not supported")
-        if name == "extract":
-            part = self._next.text.strip("'")
-            self._at += 1
-            self._expect("from")
-            text = Syntax("text", part, (), start, start)
-            args = [text, (yield self._expression(0))]
-            name = "date_part"
-        elif name == "trim":
-            name, args = yield self._trim()
-        elif name == "position":
-            part_syntax = yield self._expression(_OTHER)
-            self._expect("in")
-            args = [(yield self._expression(0)), part_syntax]
-        else:
-            args = [] if self._word() == ")" else (yield self._items())
-            if name in ("substring", "substr") and self._take("from"):
-                args.append((yield self._expression(0)))
-                if self._take("for"):
-                    args.append((yield self._expression(0)))
-        self._expect(")")
-        return self._made("row" if name == "row" else "call", name, tuple(args), start)
-
-    def _trim(self) -> Deep[tuple[str, list[Syntax]]]:
-        name = {"both": "trim", "leading": "ltrim", "trailing": "rtrim"}.get(self._word(), "")
-        if name:
-            self._at += 1
-        if self._take("from"):
-            return name, [(yield self._expression(0))]
-        args = yield self._items()
-        if self._take("from"):
-            args = [(yield self._expression(0)), *args]
-        return name or "trim", args
+                break
+        if self._word() in ("(", "[", "::") or self._next.kind == "text":
+            raise Beyond
+        return self._made("name", (tuple(parts), quoted), (), start)

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import (
     And,
     Compare,
@@ -28,6 +27,7 @@ from nimblepy.expr.nodes import (
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.index_match import match_index, rows_by_indexes
 from nimblepy.file.indexes import Index
+from nimblepy.file.key_ranges import ranges_of
 from nimblepy.io.log import logger
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet

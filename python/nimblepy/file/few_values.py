@@ -15,11 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.evaluate import passing
+from nimblepy.expr.evaluate import RowBatch, passing
 from nimblepy.expr.nodes import And, In, IsNull, Node, Not, Opaque, any_of
-from nimblepy.expr.pushdown import is_tested
-from nimblepy.expr.terms import RowBatch
 from nimblepy.file.handle import FileHandle
+from nimblepy.file.pushdown import is_tested
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.plain import plain_array
 

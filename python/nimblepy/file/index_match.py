@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.bounds import ranges_of
 from nimblepy.expr.nodes import And, Compare, In, IsNull, Node, Or, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
+from nimblepy.file.key_ranges import ranges_of
 from nimblepy.rows.keys import key_batch, single_row
 from nimblepy.schema.names import ColumnName
 

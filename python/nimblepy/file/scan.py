@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.expr.filter import Filter, make_filter
-from nimblepy.expr.pushdown import split
 from nimblepy.file.candidates import candidate_rows
+from nimblepy.file.domain import settle
 from nimblepy.file.few_values import without_failing
 from nimblepy.file.handle import FileHandle
+from nimblepy.file.pushdown import split
 from nimblepy.rows.request import Where
 from nimblepy.rows.source import Projected
 from nimblepy.schema.columns import resolve_column
@@ -45,7 +46,7 @@ def _split(
     file: FileHandle, filter: Filter, ranges: Ranges
 ) -> tuple[_core.RowFilter | None, Filter | None]:
     """The part of a filter that the core evaluates on encoded data, and the residual."""
-    spec, residual = split(filter.node)
+    spec, residual = split(settle(filter.node))
     if residual is not None:
         more = [split(node).spec for node in without_failing(file, residual, ranges)]
         specs = [part for part in (spec, *more) if part is not None]

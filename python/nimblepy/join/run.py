@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.numbers import compare_floats
+from nimblepy.expr.evaluate import compare_floats
 from nimblepy.input.tabular import slices
 from nimblepy.join.keys import probe_keys
 from nimblepy.join.plan import JoinPlan

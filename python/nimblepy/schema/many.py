@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.kinds import is_text
+from nimblepy.schema.plain import plain_array
 
 # Named columns, one column, or single Python values.
 Many: TypeAlias = "pa.Table | pa.Array | pa.ChunkedArray | np.ndarray[Any, Any] | list[Any]"
@@ -130,3 +132,27 @@ def _fields(values: np.ndarray[Any, Any]) -> Many:
     return pa.table(
         {n: c if isinstance(c, list) else pa.array(c.copy()) for n, c in columns.items()}
     )
+
+
+def values_of_column(many: Many) -> Sequence[Any]:
+    """The values of one column, as Python values or Arrow scalars.
+
+    Raises:
+        InvalidArgumentError: more than one column or dimension.
+    """
+    if isinstance(many, list):
+        return many
+    if isinstance(many, pa.Table):
+        if many.num_columns != 1:
+            raise InvalidArgumentError(f"expected one column, got {many.num_columns}")
+        many = many.column(0)
+    if isinstance(many, pa.ChunkedArray):
+        many = many.combine_chunks()
+    if isinstance(many, np.ndarray) and many.ndim != 1:
+        raise InvalidArgumentError(f"expected one dimension, got {many.ndim}")
+    if isinstance(many, pa.Array) and not isinstance(many.type, pa.UuidType):
+        many = plain_array(many)
+        # Python values are faster, and have all that these types hold.
+        if pt.is_integer(many.type) or pt.is_float64(many.type) or is_text(many.type):
+            return many.to_pylist()  # type: ignore[no-any-return]
+    return list(many)

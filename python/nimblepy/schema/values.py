@@ -358,7 +358,7 @@ def tick_of(data_type: pa.DataType) -> Fraction:
     return _TICKS[data_type.unit]
 
 
-def _raw_range(data_type: pa.DataType) -> tuple[int, int]:
+def raw_range(data_type: pa.DataType) -> tuple[int, int]:
     if pt.is_decimal(data_type):
         most = 10**data_type.precision - 1
         return -most, most
@@ -377,7 +377,7 @@ def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
 
 def place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
     """Where a number, or a time in nanoseconds, falls among the whole units of the type."""
-    low, high = _raw_range(data_type)
+    low, high = raw_range(data_type)
     if isinstance(value, float):  # infinity: NaN was handled before
         above_all = value > 0
     else:

@@ -37,7 +37,7 @@ from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.writing.write import Target, write_rows
 
 if TYPE_CHECKING:
-    from nimblepy.expr.sql import Computed
+    from nimblepy.table.changing.computed import Computed
 
 # Columns to take from the source: all that it has, some, or what SQL over source and target gives.
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
@@ -307,7 +307,7 @@ class _Clause:
             return
         columns = clause.columns
         if isinstance(columns, Mapping):
-            from nimblepy.expr.sql import Computed  # only where there is SQL
+            from nimblepy.table.changing.computed import Computed  # only where there is SQL
 
             for name, text in columns.items():
                 if not isinstance(text, str):

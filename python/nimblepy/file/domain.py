@@ -8,15 +8,15 @@ encoded data can answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.evaluate import passing
+from nimblepy.expr.evaluate import RowBatch, passing
 from nimblepy.expr.nodes import And, Compare, In, Node, Opaque, all_of, any_of
-from nimblepy.expr.terms import RowBatch
 from nimblepy.schema.columns import Column
 
 # Maximum number of values to evaluate, and of ranges in the result (else it becomes an In node).
@@ -25,6 +25,12 @@ _MOST_VALUES, _MOST_RANGES = 4096, 8
 
 def settle(node: Node) -> Node:
     """A simpler node that is true for the same rows. For other rows it may be false or unknown."""
+    parts = node.args if isinstance(node, And) else (node,)
+    return _settled(node) if any(isinstance(part, Opaque) for part in parts) else node
+
+
+@lru_cache(maxsize=64)
+def _settled(node: Node) -> Node:
     parts = list(node.args) if isinstance(node, And) else [node]
     for column in dict.fromkeys(p.column for p in parts if isinstance(p, (Compare, In))):
         about = [part for part in parts if _is_about(part, column)]
