@@ -27,7 +27,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.decimals import decimal_bytes, scaled, unscaled
 from nimblepy.schema.names import Path
-from nimblepy.schema.plain import plain_type
+from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.table.base.values import constant
 
 Apply: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -156,9 +156,9 @@ def transform(text: str, kind: pa.DataType) -> Apply:
     name, _, width = text.partition("[")
     size = int(width[:-1]) if width else 0
     if name == "identity":
-        return lambda array: array
+        return plain_array
     if name == "bucket":
-        return lambda array: _bucket(array, size)
+        return lambda array: _bucket(plain_array(array), size)
     if name == "truncate":
         return lambda array: _truncate(array, size)
     if name == "void":

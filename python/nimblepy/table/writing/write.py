@@ -25,7 +25,6 @@ from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import Path
-from nimblepy.schema.plain import plain_array
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.model import (
@@ -289,10 +288,7 @@ class _Splitter:
         if not self._transforms:
             yield (), None
             return
-        keys = [
-            apply(plain_array(column_at(table, path).combine_chunks()))
-            for path, apply in self._transforms
-        ]
+        keys = [apply(column_at(table, path).combine_chunks()) for path, apply in self._transforms]
         groups = split_rows([_array(key) for key in keys])
         for scalars, rows in groups:
             values = tuple(internal_value(scalar.type, scalar) for scalar in scalars)
