@@ -17,6 +17,7 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.convert import each, has_times, mixes_times, stored
 from nimblepy.schema.field_ids import match_by_name
+from nimblepy.schema.kinds import is_list
 from nimblepy.schema.reshape import Rules, UnfitError, converter
 from nimblepy.schema.values import show
 
@@ -33,12 +34,14 @@ def typed_column(name: str, values: Sequence[Any], wanted: pa.DataType, cast: bo
     """
     try:
         return _column(values, wanted, cast, f"column {name!r}")
+    except _ExtraFieldError:
+        return pa.array(values)
     except UnfitError as error:
         raise InvalidArgumentError(error.message(f"column {name!r}")) from None
 
 
 def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
-    if pt.is_nested(wanted) and has_times(wanted):
+    if pt.is_nested(wanted) and (has_times(wanted) or _has_maps(wanted)):
         return _nested(values, wanted, cast, place)
     if pt.is_temporal(wanted) and mixes_times(values):
         return each(values, wanted)
@@ -49,6 +52,15 @@ def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) 
             _nested(values, wanted, cast, place) if pt.is_nested(wanted) else each(values, wanted)
         )
     return _converted(array, wanted, cast, place)
+
+
+def _has_maps(data_type: pa.DataType) -> bool:
+    """Whether values have maps in them, which pyarrow infers as structs."""
+    if pt.is_struct(data_type):
+        return any(_has_maps(item.type) for item in data_type)
+    if is_list(data_type):
+        return _has_maps(data_type.value_type)
+    return bool(pt.is_map(data_type))
 
 
 def _converted(array: pa.Array, wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
@@ -65,11 +77,12 @@ def _null(field: pa.Field, place: str) -> pa.Scalar:
     return pa.scalar(None, field.type)
 
 
+class _ExtraFieldError(Exception):
+    """A struct has a field that the table lacks: whoever converts the column to it decides."""
+
+
 def _extra(field: pa.Field, place: str) -> None:
-    raise InvalidArgumentError(
-        f"data: {place} is not a field of the table; new_columns='add' adds it, "
-        "new_columns='drop' leaves it out"
-    )
+    raise _ExtraFieldError
 
 
 def _nested(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:

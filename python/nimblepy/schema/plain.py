@@ -8,7 +8,6 @@ structs.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 
@@ -39,6 +38,8 @@ def plain_array(array: pa.Array) -> pa.Array:
         return plain_array(array.dictionary).take(array.indices)
     if pt.is_run_end_encoded(array.type):
         runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, plain_array(array.values))
+        import pyarrow.compute as pc  # slow to import, and seldom needed
+
         return pc.run_end_decode(runs.slice(array.offset, len(array)))
     if pt.is_struct(array.type):
         fields = [plain_array(array.field(i)) for i in range(array.type.num_fields)]

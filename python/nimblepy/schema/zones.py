@@ -7,7 +7,6 @@ zone is never taken for a column without one. Rows, keys, parameters and filters
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
@@ -24,6 +23,8 @@ def check_zone(zone: str, place: str) -> None:
     Raises:
         InvalidArgumentError: it is unknown; ``place`` names the column.
     """
+    import pyarrow.compute as pc  # slow to import
+
     try:
         pc.assume_timezone(pa.scalar(0, pa.timestamp("us")), zone)
     except pa.ArrowInvalid as error:
@@ -39,6 +40,8 @@ def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
     Raises:
         InvalidArgumentError: the zone is unknown on this computer.
     """
+    import pyarrow.compute as pc  # slow to import
+
     try:
         return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
     except pa.ArrowInvalid as error:
@@ -47,9 +50,13 @@ def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
 
 def wall_clock(instants: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
     """The naive wall-clock times of timestamps in their own zone."""
+    import pyarrow.compute as pc  # slow to import
+
     return pc.local_timestamp(instants)
 
 
 def skipped(naive: pa.Array, instants: pa.Array) -> pa.BooleanArray:
     """Which naive times do not exist in the zone of ``instants``, where clocks skip them."""
+    import pyarrow.compute as pc  # slow to import
+
     return pc.fill_null(pc.not_equal(naive, wall_clock(instants)), False)

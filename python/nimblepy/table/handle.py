@@ -142,7 +142,9 @@ class TableHandle(VersionedRows[FileSet]):
         key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
         self._specs.learn(metadata)
         reading = self._readings.get(key)
-        if reading is None:
+        schema = metadata.schema(schema_id)
+        # A commit that adds columns may lose to one that adds others, with the same schema id.
+        if reading is None or not (reading.schema is schema or reading.schema.equals(schema, True)):
             reading = self._readings[key] = reading_of(metadata, schema_id, self._specs)
             reading.open_files.holders.add(self)
         reading.indexes = declared_indexes(metadata, schema_id)

@@ -24,6 +24,7 @@ from nimblepy.table.changing.append import add_files, append
 from nimblepy.table.changing.delete import convert, delete, overwrite
 from nimblepy.table.changing.keyed_rows import Duplicates
 from nimblepy.table.changing.merge_plan import Merge, On, merge
+from nimblepy.table.changing.new_columns import Fit, NewColumns
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert
 from nimblepy.table.evolve import Alter
@@ -233,6 +234,8 @@ class Table(TableHandle):
         *,
         presorted: bool = False,
         progress: ProgressArg = None,
+        cast: bool = False,
+        new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Commit:
         """Adds rows, in one commit.
@@ -241,9 +244,14 @@ class Table(TableHandle):
 
         Args:
             data: tabular data with the table's columns in any order; a missing column is null.
-                Buffers of a batch may not be used again for a later one.
+                Buffers of a batch may not be used again for a later one. A value is converted if
+                the conversion is lossless: converted back, it is the value that was given.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
+            cast: round and truncate values that a column cannot store exactly. A value that is out
+                of range is an error all the same.
+            new_columns: for columns that the table lacks: ``"error"``; ``"add"``, which adds them
+                in the same commit; or ``"drop"``, which leaves them out.
             batch: (name, number) of what is added once: if this or a later batch of that name is
                 in the table, nothing is done. So a caller who does not know whether a commit was
                 made can try again. Numbers ascend. A rollback to before a batch undoes it, and
@@ -259,7 +267,14 @@ class Table(TableHandle):
         Cost: one file for each partition, and three of metadata. With a primary key, the keys are
             held in memory and looked up.
         """
-        return append(self._state, data, presorted=presorted, progress=progress, batch=batch)
+        return append(
+            self._state,
+            data,
+            presorted=presorted,
+            progress=progress,
+            batch=batch,
+            fit=Fit(cast, new_columns),
+        )
 
     def delete(
         self,
@@ -299,6 +314,8 @@ class Table(TableHandle):
         update: str | Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
         duplicates: Duplicates = "error",
+        cast: bool = False,
+        new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Commit:
         """Inserts rows whose primary keys are new, and replaces the rows that have the others.
@@ -317,6 +334,7 @@ class Table(TableHandle):
                 ignored, or an error.
             duplicates: what is done with a key that the data have twice: ``"error"``, or
                 ``"last"``, which takes the last row of it.
+            cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
 
         Raises:
@@ -338,6 +356,7 @@ class Table(TableHandle):
             when_matched=when_matched,
             duplicates=duplicates,
             batch=batch,
+            fit=Fit(cast, new_columns),
         )
 
     def merge(
@@ -346,6 +365,8 @@ class Table(TableHandle):
         on: On = None,
         *,
         duplicates: Duplicates = "error",
+        cast: bool = False,
+        new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Merge:
         """Brings rows together with those of the table that have their keys, clause by clause.
@@ -360,6 +381,7 @@ class Table(TableHandle):
                 default is the primary key. Rows with a null in one match nothing. Where no index
                 is on them, all their values are read.
             duplicates: see :meth:`upsert`.
+            cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
 
         Returns:
@@ -374,7 +396,14 @@ class Table(TableHandle):
             ...     .execute()
             ... )
         """
-        return merge(self._state, data, on, duplicates=duplicates, batch=batch)
+        return merge(
+            self._state,
+            data,
+            on,
+            duplicates=duplicates,
+            batch=batch,
+            fit=Fit(cast, new_columns),
+        )
 
     def overwrite(
         self,
@@ -383,6 +412,8 @@ class Table(TableHandle):
         filter: Filter = None,
         params: Parameters = None,
         progress: ProgressArg = None,
+        cast: bool = False,
+        new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Commit:
         """Replaces rows in one step: those that pass a filter, or all.
@@ -392,12 +423,20 @@ class Table(TableHandle):
         Args:
             data: see :meth:`append`; the new rows need not pass the filter.
             filter, params: as for :meth:`scan`; without a filter all rows are replaced.
+            cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
 
         Raises:
             As :meth:`append`.
         """
-        return overwrite(self._state, data, with_params(filter, params), progress, batch)
+        return overwrite(
+            self._state,
+            data,
+            with_params(filter, params),
+            progress,
+            batch,
+            Fit(cast, new_columns),
+        )
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Writes all rows anew in another format, which new files have from then on.

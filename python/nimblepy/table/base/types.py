@@ -14,7 +14,6 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.convert import stored
 from nimblepy.schema.field_ids import match_by_name
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
@@ -152,6 +151,8 @@ class Conformer:
         cast: bool = False,
         drop: bool = False,
     ) -> None:
+        from nimblepy.schema.convert import stored  # loads pyarrow.compute
+
         unknown = [name for name in have.names if name not in wanted.names]
         if unknown and not drop:
             _unknown(f"unknown column {unknown[0]!r}", wanted.names)

@@ -8,6 +8,7 @@ from typing import Any
 from nimblepy.io.progress import ProgressArg
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
+from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.new_keys import KeysAreNew, NewKeys
 from nimblepy.table.changing.row_change import GivenFiles, NoRows, RowChange, Rows, Rule
 from nimblepy.table.changing.row_commit import FilesAreNew, begin
@@ -21,14 +22,23 @@ from nimblepy.table.writing.write import discard, write_rows
 
 
 def append(
-    table: TableAccess, data: Any, *, presorted: bool, progress: ProgressArg, batch: Batch | None
+    table: TableAccess,
+    data: Any,
+    *,
+    presorted: bool,
+    progress: ProgressArg,
+    batch: Batch | None,
+    fit: Fit,
 ) -> Commit:
     """See :meth:`nimblepy.Table.append`."""
     call = begin(table, "append", batch)
     if call.is_done:
         return call.nothing()
+    call, data = call.widened(data, fit)
     target = target_of(call.metadata)
-    files = write_rows(data, target, presorted=presorted, progress=progress)
+    files = write_rows(
+        data, target, presorted=presorted, progress=progress, cast=fit.cast, drop=fit.drop
+    )
     try:
         change = append_change(files, NewKeys.of_files(files, table.reading(call.metadata)))
     except BaseException:

@@ -19,6 +19,7 @@ from nimblepy.schema.protocols import ManyKeys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, DataFormat
 from nimblepy.table.changing.key_positions import KeyPositions, ascending, given_keys
+from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.new_keys import NewKeys
 from nimblepy.table.changing.row_change import (
     AllRows,
@@ -124,19 +125,25 @@ def delete(
 
 
 def overwrite(
-    table: TableAccess, data: Any, filter: Filter, progress: ProgressArg, batch: Batch | None
+    table: TableAccess,
+    data: Any,
+    filter: Filter,
+    progress: ProgressArg,
+    batch: Batch | None,
+    fit: Fit,
 ) -> Commit:
     """See :meth:`nimblepy.Table.overwrite`."""
     call = begin(table, "overwrite", batch)
     if call.is_done:
         return call.nothing()
+    call, data = call.widened(data, fit)
     metadata = call.metadata
     target = target_of(metadata)
     if filter is None:  # no row of the table remains
         target = replace(target, rows_before=0)
     else:
         parse_filter(filter, metadata.schema())
-    files = write_rows(data, target, progress=progress)
+    files = write_rows(data, target, progress=progress, cast=fit.cast, drop=fit.drop)
     try:
         keys = NewKeys.of_files(files, table.reading(metadata))
     except BaseException:

@@ -25,6 +25,7 @@ from nimblepy.table.changing.merge import (
     Update,
     merge_change,
 )
+from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.row_change import Matches, RowChange
 from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.writing.access import TableAccess
@@ -216,27 +217,34 @@ class MergePlan:
         return [clause for clause in clauses if not isinstance(clause, Delete)]
 
     def keyed(
-        self, data: Any, duplicates: Duplicates = "error", *, numbered: bool = True
+        self,
+        data: Any,
+        duplicates: Duplicates = "error",
+        *,
+        numbered: bool = True,
+        cast: bool = False,
     ) -> KeyedRows:
         """The rows of the source by key; see :class:`KeyedRows`."""
-        reader, _ = as_reader(data)
         schema, on, clauses = self.schema, self.on, self._assigning
         taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
         if any(c.columns is True for c in clauses):
             taken |= set(schema.names)
         taken -= set(on.values())  # which comes from the column of `on`, whatever else there is
-        wanted = []
-        for field in reader.schema:
-            if field.name in on:
-                wanted.append(
-                    schema.field(on[field.name]).with_name(field.name).with_nullable(True)
-                )
-            elif field.name in schema.names and field.name in taken:
-                wanted.append(schema.field(field.name).with_nullable(True))
-            else:
-                wanted.append(_plain(field))
-        key = list(on)
-        return KeyedRows(reader, pa.schema(wanted), key, duplicates=duplicates, numbered=numbered)
+        names = {name: name for name in schema.names if name in taken} | on
+        typed = {
+            name: schema.field(target).with_name(name).with_nullable(True)
+            for name, target in names.items()
+        }
+        reader, _ = as_reader(data, pa.schema(list(typed.values())), cast=cast)
+        columns = [typed.get(field.name) or _plain(field) for field in reader.schema]
+        return KeyedRows(
+            reader,
+            pa.schema(columns),
+            list(on),
+            duplicates=duplicates,
+            numbered=numbered,
+            cast=cast,
+        )
 
     def change(self, source: KeyedRows, metadata: ice.Metadata) -> RowChange[Matches]:
         """The change that applies all clauses.
@@ -264,7 +272,13 @@ class MergePlan:
 
 
 def merge(
-    table: TableAccess, data: Any, on: On, *, duplicates: Duplicates, batch: Batch | None
+    table: TableAccess,
+    data: Any,
+    on: On,
+    *,
+    duplicates: Duplicates,
+    batch: Batch | None,
+    fit: Fit,
 ) -> Merge:
     """See :meth:`nimblepy.Table.merge`."""
 
@@ -272,8 +286,11 @@ def merge(
         call = begin(table, "merge", batch)
         if call.is_done:
             return call.nothing()
+        known = merge.plan(call.metadata).on
+        call, rows = call.widened(data, fit, tuple(known))
         plan = merge.plan(call.metadata)
-        return call.commit(plan.change(plan.keyed(data, duplicates), call.metadata))
+        source = plan.keyed(rows, duplicates, cast=fit.cast)
+        return call.commit(plan.change(source, call.metadata))
 
     return Merge(execute, on, table.name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,7 +21,8 @@ from nimblepy.table.changing.delete_files import (
     same_positions,
     write_delete_files,
 )
-from nimblepy.table.changing.row_change import Effect, RowChange
+from nimblepy.table.changing.new_columns import Fit, WiderTable, with_new_columns
+from nimblepy.table.changing.row_change import Effect, RowChange, Rule
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.reachable import reachable_files
 from nimblepy.table.writing.access import TableAccess
@@ -63,6 +64,7 @@ class Call:
         metadata: the newest metadata when the call began.
         batch: (name, number) of what it adds once.
         start: when it began, by :func:`time.perf_counter`.
+        rules: rules about other commits, besides those of the change.
     """
 
     table: TableAccess
@@ -70,11 +72,26 @@ class Call:
     metadata: ice.Metadata
     batch: Batch | None
     start: float
+    rules: Sequence[Rule] = ()
 
     @property
     def is_done(self) -> bool:
         """Whether the table has this or a later batch already."""
         return self.batch is not None and batch_is_done(self.metadata, self.batch)
+
+    def widened(self, data: Any, fit: Fit, known: Sequence[str] = ()) -> tuple[Call, Any]:
+        """The call on the table with the columns that the data have besides, and the data.
+
+        Args:
+            known: columns of the data that are not added.
+        """
+        table, data = with_new_columns(self.table, data, self.metadata.schema(), fit, known)
+        if not isinstance(table, WiderTable):
+            return self, data
+        metadata = table.newest()
+        call = replace(self, table=table, metadata=metadata, rules=(table.check,))
+        table.check(metadata, table.rows(metadata))
+        return call, data
 
     def commit(self, change: RowChange[Any]) -> Commit:
         """Commits a change of rows; see :class:`RowCommit`."""
@@ -201,7 +218,7 @@ class RowCommit:
     def plan(self, metadata: ice.Metadata) -> bool:
         """Finds old rows, writes new rows and delete files, and prepares the snapshot."""
         rows, target = self.rows(metadata), target_of(metadata)
-        for rule in self.change.rules:
+        for rule in (*self.call.rules, *self.change.rules):
             rule(metadata, rows)
         try:
             effect = self.change.effect(rows, target)

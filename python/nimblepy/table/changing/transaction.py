@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.delete import RowsThatPass
 from nimblepy.table.changing.key_positions import ascending, given_keys
 from nimblepy.table.changing.keyed_rows import Duplicates
+from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.row_change import Plan, RowChange, Rows, Rule
 from nimblepy.table.changing.row_commit import RowCommit, begin
 from nimblepy.table.changing.transaction_change import (
@@ -214,6 +215,8 @@ class Transaction(VersionedRows[_ReadRows]):
         update: str | Sequence[str] | None = None,
         when_matched: WhenMatched = "update",
         duplicates: Duplicates = "error",
+        cast: bool = False,
+        new_columns: Literal["error", "drop"] = "error",
     ) -> None:
         """As ``Table.upsert``. Keys are read with ``update`` and ``when_matched``, and else not."""
         rows = self.current.rows
@@ -223,6 +226,7 @@ class Transaction(VersionedRows[_ReadRows]):
             update=update,
             when_matched=when_matched,
             duplicates=duplicates,
+            fit=_fit(cast, new_columns),
         )
         keys = [table.rename_columns(list(self._primary)) for _, table in source.key_chunks()]
         # Recorded before the search: a caller may catch the error of a refused call, and act on
@@ -239,13 +243,22 @@ class Transaction(VersionedRows[_ReadRows]):
             self._touched += keys
         self._apply(rows, effect.deleted, effect.added)
 
-    def append(self, data: Tabular, *, progress: ProgressArg = None) -> None:
+    def append(
+        self,
+        data: Tabular,
+        *,
+        progress: ProgressArg = None,
+        cast: bool = False,
+        new_columns: Literal["error", "drop"] = "error",
+    ) -> None:
         """As ``Table.append``. With a primary key, the new keys are read."""
         rows = self.current.rows
         if self._primary:
-            self.upsert(data, when_matched="error")
-        else:
-            self._apply(rows, {}, write_rows(data, self._target, progress=progress))
+            self.upsert(data, when_matched="error", cast=cast, new_columns=new_columns)
+            return
+        fit = _fit(cast, new_columns)
+        files = write_rows(data, self._target, progress=progress, cast=fit.cast, drop=fit.drop)
+        self._apply(rows, {}, files)
 
     def delete(
         self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
@@ -365,6 +378,15 @@ class Transaction(VersionedRows[_ReadRows]):
         made = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches), self._target)
         discard(self._own)
         return made
+
+
+def _fit(cast: bool, new_columns: Literal["error", "drop"]) -> Fit:
+    fit = Fit(cast, new_columns)
+    if fit.new_columns == "add":
+        raise InvalidArgumentError(
+            "new_columns='add': a transaction cannot add columns; table.alter() before it can"
+        )
+    return fit
 
 
 def _discard_own(files: list[DataFile], process: int) -> None:

@@ -24,6 +24,7 @@ from nimblepy.table.changing.key_positions import (
 )
 from nimblepy.table.changing.keyed_rows import Duplicates, KeyedRows
 from nimblepy.table.changing.merge import Insert, Update, merge_change
+from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.row_change import Effect, Matches, RowChange, RowsWithKeys
 from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.reading.members import MemberRows
@@ -43,13 +44,20 @@ def upsert(
     when_matched: WhenMatched,
     duplicates: Duplicates,
     batch: Batch | None,
+    fit: Fit,
 ) -> Commit:
     """See :meth:`nimblepy.Table.upsert`."""
     call = begin(table, "upsert", batch)
     if call.is_done:
         return call.nothing()
+    call, data = call.widened(data, fit)
     _, change = upsert_change(
-        data, call.metadata, update=update, when_matched=when_matched, duplicates=duplicates
+        data,
+        call.metadata,
+        update=update,
+        when_matched=when_matched,
+        duplicates=duplicates,
+        fit=fit,
     )
     return call.commit(change)
 
@@ -61,6 +69,7 @@ def upsert_change(
     update: str | Sequence[str] | None,
     when_matched: WhenMatched,
     duplicates: Duplicates,
+    fit: Fit,
 ) -> tuple[KeyedRows, RowChange[Matches]]:
     """The rows by key, and the change that upserts them.
 
@@ -87,7 +96,7 @@ def upsert_change(
         raise InvalidArgumentError(f"update: no row is updated with when_matched={when_matched!r}")
     if columns is not None and not columns:
         raise InvalidArgumentError("update: no column given; when_matched='ignore' updates none")
-    source = KeyedRows(data, schema, primary, duplicates=duplicates)
+    source = KeyedRows(data, schema, primary, duplicates=duplicates, cast=fit.cast, drop=fit.drop)
     for column in columns or ():
         if column not in schema.names or column not in source.schema.names:
             where = "the data have" if column in schema.names else f"{name} has"

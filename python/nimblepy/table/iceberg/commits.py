@@ -245,7 +245,11 @@ class SnapshotCommit:
         if self.properties:
             updates += (SetPropertiesUpdate(updates=self.properties),)
         try:
-            done = swap(metadata, requirements, updates)
+            done = swap(
+                metadata.committed,
+                (*requirements, *metadata.checks),
+                (*metadata.updates, *updates),
+            )
         except BaseException as error:
             self.doubtful = self.doubtful or may_land_later(metadata, error)
             self._unsure |= not (isinstance(error, SwapLost) and error.certain)

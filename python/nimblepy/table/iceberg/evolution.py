@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IceTable
 from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -22,6 +23,7 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.base.transforms import free_name, partition_text
 from nimblepy.table.iceberg import commits
 from nimblepy.table.iceberg.catalogs import load_table
@@ -194,6 +196,25 @@ class Evolution:
                 raise SwapLost
         return commits.swap(self._metadata, tuple(checks), self._transaction.updates)
 
+    def pending(self) -> Metadata:
+        """The metadata with all changes, which the next commit of rows makes, too."""
+        ice = self._metadata.ice
+        base = ice.metadata
+        checks = [
+            AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
+            AssertLastAssignedFieldId(last_assigned_field_id=base.last_column_id),
+        ]
+        changed = IceTable(
+            ice.name(),
+            self._transaction.table_metadata,
+            ice.metadata_location,
+            ice.io,
+            ice.catalog,
+            ice.config,
+        )
+        updates = self._transaction.updates
+        return Metadata(changed, base=self._metadata, checks=checks, updates=updates)
+
     def is_made(self, newest: Metadata) -> bool:
         """Whether newer metadata has the changes, whoever made them.
 
@@ -234,3 +255,27 @@ class Evolution:
                 name = known.get(key) or free_name(field, taken)
                 taken.add(name)
                 update.add_field(field[0], parse_transform(field[1]), name)
+
+
+def with_columns(metadata: Metadata, columns: Sequence[pa.Field]) -> Metadata:
+    """The metadata with columns that it may lack; a commit for it adds them, too.
+
+    Raises:
+        InvalidArgumentError: a name that a column cannot have.
+    """
+    evolution = Evolution(metadata)
+    present = set(evolution.schema.names)
+    missing = [item for item in columns if item.name not in present]
+    if not missing:
+        return metadata
+    for item in missing:
+        partition = evolution.partition_of_name(item.name, None)
+        if partition is not None:
+            raise InvalidArgumentError(
+                f"column {item.name!r} cannot be added: it is the name of partition {partition}"
+            )
+        try:
+            evolution.add_column((item.name,), item.type, None, None)
+        except ValueError as error:
+            raise InvalidArgumentError(f"column {item.name!r} cannot be added: {error}") from error
+    return evolution.pending()

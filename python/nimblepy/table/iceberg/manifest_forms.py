@@ -111,6 +111,7 @@ class ManifestForm:
     def __init__(self, schema: Schema, sources: Schema, spec: PartitionSpec) -> None:
         """``sources`` has the columns of the spec, also those that have been dropped."""
         self.spec = spec
+        self.schema = schema
         partition = _partition_type(spec, sources)
         written, read = (
             manifest_entry_schema_with_data_file(

@@ -148,12 +148,33 @@ class Metadata:
 
     Attributes:
         ice: the table as pyiceberg has it.
+        checks, updates: requirements and updates of the next commit, as pyiceberg has them.
         reads: metadata files that were read through this object.
     """
 
-    def __init__(self, ice: IceTable) -> None:
+    def __init__(
+        self,
+        ice: IceTable,
+        *,
+        base: Metadata | None = None,
+        checks: Sequence[Any] = (),
+        updates: Sequence[Any] = (),
+    ) -> None:
+        """Metadata of a catalog, or what ``updates`` make of ``base`` in the next commit.
+
+        Args:
+            checks: requirements of pyiceberg under which the updates are right.
+        """
         self.ice = ice
         self.reads = 1
+        self._base = base
+        self.checks = tuple(checks)
+        self.updates = tuple(updates)
+
+    @property
+    def committed(self) -> Metadata:
+        """The metadata that the catalog has, without ``updates``."""
+        return self if self._base is None else self._base
 
     @property
     def name(self) -> tuple[str, ...]:
@@ -962,7 +983,8 @@ def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
     key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
     form = _forms.get(key)
     # Copies of a catalog have tables of the same id, which may get other specs.
-    if form is None or form.spec != spec:
+    # A commit that adds columns may lose to one that adds others, with the same schema id.
+    if form is None or form.spec != spec or form.schema != schema:
         form = ManifestForm(schema, metadata.spec_schema(), spec)
         _forms.put(key, form)
     return form

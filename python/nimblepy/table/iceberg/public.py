@@ -42,7 +42,7 @@ from nimblepy.table.iceberg.commits import (
     swap,
     who,
 )
-from nimblepy.table.iceberg.evolution import Evolution
+from nimblepy.table.iceberg.evolution import Evolution, with_columns
 from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.metadata import (
@@ -129,6 +129,7 @@ __all__ = [
     "turn",
     "value_of",
     "who",
+    "with_columns",
     "with_staged",
     "write_statistics",
 ]

@@ -1,0 +1,122 @@
+"""Rows as they are given for a table: conversion of values, and columns that the table lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.input.foreign import CountedReader
+from nimblepy.input.tabular import as_reader
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.types import table_type
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import Reading
+from nimblepy.table.writing.access import TableAccess
+
+NewColumns: TypeAlias = Literal["error", "add", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How rows are made to fit a table.
+
+    Attributes:
+        cast: round and truncate values that the types of the table do not have.
+        new_columns: for columns that the table lacks: raise an error, add them to the table, or
+            leave them out.
+    """
+
+    cast: bool = False
+    new_columns: NewColumns = "error"
+
+    def __post_init__(self) -> None:
+        if self.new_columns not in get_args(NewColumns):
+            raise InvalidArgumentError(
+                f"new_columns: expected 'error', 'add' or 'drop', got {self.new_columns!r}"
+            )
+
+    @property
+    def drop(self) -> bool:
+        """Whether columns that the table lacks are left out."""
+        return self.new_columns == "drop"
+
+
+def with_new_columns(
+    table: TableAccess, data: Any, schema: pa.Schema, fit: Fit, known: Sequence[str] = ()
+) -> tuple[TableAccess, Any]:
+    """The table with the columns that the data have besides, and the data, which are read once.
+
+    Args:
+        schema: the columns of the table, for Python values.
+        known: columns of the data that are not added.
+    """
+    if fit.new_columns != "add":
+        return table, data
+    reader, total = as_reader(data, schema, cast=fit.cast)
+    names = {*schema.names, *known}
+    columns = [
+        pa.field(item.name, table_type(item.type, f"column {item.name!r}"))
+        for item in reader.schema
+        if item.name not in names
+    ]
+    given = CountedReader(reader, total)
+    return (WiderTable(table, columns), given) if columns else (table, given)
+
+
+@dataclass(frozen=True, eq=False)
+class WiderTable:
+    """A table with columns that the next commit adds. A :class:`TableAccess`.
+
+    Attributes:
+        ids: field ids and types of the columns, as files are written with them.
+    """
+
+    table: TableAccess
+    columns: Sequence[pa.Field]
+    ids: dict[str, tuple[int, pa.DataType]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def location(self) -> str:
+        return self.table.location
+
+    def newest(self) -> ice.Metadata:
+        return self._wider(self.table.newest())
+
+    def reload(self) -> ice.Metadata:
+        return self._wider(self.table.reload())
+
+    def rows(self, metadata: ice.Metadata) -> FileSet:
+        return self.table.rows(metadata)
+
+    def reading(self, metadata: ice.Metadata) -> Reading:
+        return self.table.reading(metadata)
+
+    def show(self, metadata: ice.Metadata) -> None:
+        self.table.show(metadata.committed)
+
+    def show_commit(self, metadata: ice.Metadata) -> None:
+        self.table.show_commit(metadata.committed)
+
+    def _wider(self, metadata: ice.Metadata) -> ice.Metadata:
+        return ice.with_columns(metadata, self.columns)
+
+    def check(self, metadata: ice.Metadata, rows: FileSet) -> None:
+        """Raises ConflictError if another commit changed columns, so that written files misfit."""
+        schema = metadata.schema()
+        for item in self.columns:
+            column = field_id_at(schema, (item.name,)), schema.field(item.name).type
+            if self.ids.setdefault(item.name, column) != column:
+                raise ConflictError(
+                    f"{self.name}: another commit changed columns while {item.name!r} was added; "
+                    "write the rows again",
+                    kind="schema",
+                )
