@@ -171,8 +171,8 @@ def test_bloom_filter_examples_set_the_bits_that_the_page_says() -> None:
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
-        ("0e            plain_bytes", [b"ab", b"", b"xyz"]),
-        ("0f            fsst", [b"abcd", b"ab!", b"cd"]),
+        ("14            plain_bytes", [b"ab", b"", b"xyz"]),
+        ("15            fsst", [b"abcd", b"ab!", b"cd"]),
     ],
 )
 def test_string_segment_examples_decode_to_the_strings(first: str, expected: list[bytes]) -> None:

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.model
 
 ROWS = 12_000
 STRIPE = 3_000
-SHARED = 16  # required feature bit, as in docs/format/versioning.md
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -108,10 +107,6 @@ def write(path: str, column: pa.Array, compression: nb.Compression = "balanced")
     return table
 
 
-def features(path: str) -> int:
-    return forge.read_postscript(Path(path).read_bytes())["required_features"]
-
-
 def sections(path: str) -> list[int]:
     """Nodes that have a shared dictionary."""
     with nb.open(path) as file:
@@ -137,7 +132,6 @@ def test_values_come_back_every_way(
     table = write(path, CASES[name](), compression)
     if compression == "balanced" and name not in NOT_SHARED:
         assert sections(path) == [2]
-        assert features(path) & SHARED
     report = verify_file(path)
     assert report.ok, str(report)
     wanted = bits(table["v"])

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.model
 
 ROWS = 9_000
 STRIPE = 3_000
-SHARED, OWN = 8, 4  # required feature bits, as in docs/format/versioning.md
 SYLLABLES = ["ka", "lo", "mi", "ster", "und", "ti", "ra", "ven", "or", "is", "che", "no"]
 Strings = list[str | None]
 
@@ -86,13 +85,13 @@ def few_phrases_then_new_bytes() -> Strings:
 
 
 CASES = {
-    "alike": (alike, SHARED),
-    "with nulls": (with_nulls, SHARED),
-    "half null": (half_null, SHARED),
-    "other words": (other_words, SHARED | OWN),
-    "new bytes": (new_bytes, SHARED),
-    "sorted words": (sorted_words, 2),
-    "few phrases, then new bytes": (few_phrases_then_new_bytes, SHARED),
+    "alike": alike,
+    "with nulls": with_nulls,
+    "half null": half_null,
+    "other words": other_words,
+    "new bytes": new_bytes,
+    "sorted words": sorted_words,
+    "few phrases, then new bytes": few_phrases_then_new_bytes,
 }
 
 
@@ -101,10 +100,6 @@ def write(path: str, strings: Strings, compression: nb.Compression = "balanced")
     options = nb.WriteOptions(compression=compression, stripe_rows=STRIPE, threads=1)
     nb.write(table, path, cluster_by="id", unique=True, options=options)
     return table
-
-
-def features(path: str) -> int:
-    return forge.read_postscript(Path(path).read_bytes())["required_features"]
 
 
 def sections(path: str) -> list[int]:
@@ -116,10 +111,8 @@ def sections(path: str) -> list[int]:
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
-    make, bits = CASES[name]
-    table = write(path, make())
-    assert features(path) & bits == bits
-    assert bits == 2 or sections(path) == [2]
+    table = write(path, CASES[name]())
+    assert name == "sorted words" or sections(path) == [2]
     report = verify_file(path)
     assert report.ok, str(report)
     assert (report.counts["phrases"] > 0) == (sections(path) == [2])
@@ -188,7 +181,6 @@ def test_phrases_stay_when_indexes_change(path: str) -> None:
 def test_text_of_few_bytes_has_no_table(path: str) -> None:
     write(path, alike()[:20])
     assert sections(path) == []
-    assert features(path) & SHARED == 0
 
 
 def test_a_cold_row_of_text_is_one_data_read(path: str) -> None:

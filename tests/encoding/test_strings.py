@@ -120,11 +120,6 @@ CASES = {
 }
 
 
-def features(path: str) -> int:
-    """But for that of parts side by side."""
-    return forge.read_postscript(Path(path).read_bytes())["required_features"] & ~32
-
-
 @pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("name", CASES)
 def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
@@ -133,8 +128,6 @@ def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
     options = nb.WriteOptions(compression=compression)
     summary = nb.write(table, path, options=options)
     assert summary.columns[0].encoding.startswith(encoding)
-    chosen = summary.columns[0].encoding
-    assert features(path) == (14 if "phrases" in chosen else 30 if "shared" in chosen else 2)
     report = verify_file(path)
     assert report.ok, str(report)
     wanted = table["s"].to_pylist()
@@ -148,8 +141,3 @@ def test_strings_come_back_every_way(path: str, name: str, mmap: bool) -> None:
         some = sorted(w for w in wanted if w is not None)[len(wanted) // 30]
         for test in (pc.field("s") == some, pc.field("s") < some, pc.field("s") != ""):
             assert file.scan(filter=test).to_table().equals(table.filter(test)), str(test)
-
-
-def test_files_of_the_first_encodings_need_no_feature(path: str) -> None:
-    nb.write(pa.table({"s": ["a", "b", None], "n": [1, 2, 3]}), path)
-    assert features(path) == 0

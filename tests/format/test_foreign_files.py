@@ -97,6 +97,16 @@ def test_open_future_major_version_is_an_unsupported_version_error(
         nb.open(forge.with_postscript(content, major=major))
 
 
+def test_open_file_of_a_pre_release_is_an_unsupported_version_error(
+    tmp_path: Path, content: bytes
+) -> None:
+    old = tmp_path / "old.nimble"
+    old.write_bytes(content[: -len(forge.MAGIC)] + b"NIMBLPY1")
+    for written_before in (old, forge.with_postscript(content, major=0)):
+        with pytest.raises(nb.UnsupportedVersionError, match=r"pre-release.*write the file again"):
+            nb.open(written_before)
+
+
 def test_open_future_minor_version_and_optional_feature_are_ignored(content: bytes) -> None:
     for fields in ({"minor": 9}, {"optional_features": 1 << 63}, {"optional_features": 2**64 - 1}):
         changed = forge.with_postscript(content, **fields)

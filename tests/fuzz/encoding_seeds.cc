@@ -24,7 +24,7 @@
 #include "nimble/encoding/strings/present.h"
 #include "nimble/encoding/symbols/phrases.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
-#include "nimble/encoding/zstd/zstd_trained.h"
+#include "nimble/encoding/zstd/zstd_strings.h"
 
 namespace nimble::fuzz {
 namespace {
@@ -63,7 +63,9 @@ class Seeds {
 };
 
 Status zstd(const Values& v, SegmentBuilder* out) {
-  return encode_zstd_blocks(v, {}, out);
+  return v.type.kind == ValueKind::kBytes
+             ? encode_zstd_strings(v, {}, Effort::kBalanced, out)
+             : encode_zstd_blocks(v, {}, out);
 }
 Status fronts(const Values& v, SegmentBuilder* out) {
   return encode_front_coded(v, {}, out);
@@ -90,8 +92,8 @@ Status of_phrases(const Values& v, SegmentBuilder* out) {
   return encode_phrases(v, train_phrases(v), out);
 }
 // The first string does as a dictionary.
-Status trained(const Values& v, SegmentBuilder* out) {
-  return encode_zstd_trained(v, {v.slices[0].data, v.slices[0].size},
+Status zstd_with_dictionary(const Values& v, SegmentBuilder* out) {
+  return encode_zstd_strings(v, {v.slices[0].data, v.slices[0].size},
                              Effort::kBalanced, out);
 }
 Status packed(const Values& v, SegmentBuilder* out) {
@@ -205,7 +207,7 @@ void add_strings(Seeds* seeds) {
     seeds->add(sample, runs);
     seeds->add(sample, fronts);
     seeds->add(sample, present);
-    seeds->add(sample, trained);
+    seeds->add(sample, zstd_with_dictionary);
     seeds->add(sample, numbered);
     seeds->add(sample, of_phrases);
   };

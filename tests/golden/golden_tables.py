@@ -325,6 +325,28 @@ def prose() -> pa.Table:
     return pa.table({"text": text, "half": [t if i % 2 else None for i, t in enumerate(text)]})
 
 
+def other_prose() -> pa.Table:
+    """Text of one kind, then as much of another kind."""
+    text = prose()["text"].to_pylist()
+    return pa.table({"text": [*text, *(row[::-1].upper() for row in text)]})
+
+
+def documents() -> pa.Table:
+    """Text with long common parts, and bytes of which some are much more frequent."""
+    n = 5_000
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
+    text = []
+    for seed in numbers(n, 8**6, 96):
+        a, b, c, d, e, f = (words[seed // 8**k % 8] for k in range(6))
+        text.append(
+            f'<record kind="{a}">\n  <title language="none given">{b} and then {c}</title>\n'
+            f'  <description encoding="plain text, as it was entered">{d}</description>\n'
+            f'  <related-records count="unknown at this time">{e}, {f}</related-records>\n</record>'
+        )
+    flags = [x & x >> 8 & 255 for x in numbers(n, 2**16, 97)]
+    return pa.table({"text": text, "flags": pa.array(flags, pa.uint8())})
+
+
 def values_that_return() -> pa.Table:
     """A few hundred distinct values of each type, most of which every stripe has."""
     n = 2_400
@@ -450,7 +472,12 @@ def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
             {"options": nb.WriteOptions(compression=level, **one)},
         )
     files["prose"] = (prose(), {"options": nb.WriteOptions(compression="compact", **one)})
-    # The last of three stripes has phrases of its own.
+    files["documents"] = (documents(), {"options": nb.WriteOptions(compression="compact", **one)})
+    # The second stripe has phrases of its own.
+    files["own_phrases"] = (
+        other_prose(),
+        {"options": nb.WriteOptions(compression="compact", stripe_rows=2_500, **one)},
+    )
     files["shared_phrases"] = (
         pa.table({"text": [*prose()["text"].to_pylist(), *phrases()["text"].to_pylist()[:2_000]]}),
         {"options": nb.WriteOptions(compression="compact", stripe_rows=1_250, **one)},

@@ -10,18 +10,12 @@ from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from second_reader.bits import Array, checksum
 from second_reader.flat import Table, root
 
-MAGIC = b"NIMBLPY1"
+MAGIC = b"NIMBLEPY"
+PRERELEASE_MAGIC = b"NIMBLPY1"
 POSTSCRIPT_SIZE = 64
 MAJOR = 1
 SAMPLED_KEYS = 1
-LATER_ENCODINGS = 2
-PHRASES = 4
-SHARED_PHRASES = 8
-SHARED_DICTIONARY = 16
-PIECES = 32
-KNOWN_FEATURES = (
-    SAMPLED_KEYS | LATER_ENCODINGS | PHRASES | SHARED_PHRASES | SHARED_DICTIONARY | PIECES
-)
+KNOWN_FEATURES = SAMPLED_KEYS
 
 
 @dataclass(frozen=True)
@@ -194,6 +188,8 @@ def _cluster(t: Table) -> Cluster:
 def read_footer(data: bytes) -> Footer:
     """Reads and checks the postscript and the footer."""
     tail = data[-POSTSCRIPT_SIZE:]
+    if tail[56:] == PRERELEASE_MAGIC:
+        raise UnsupportedVersionError("written by a pre-release")
     if len(data) < POSTSCRIPT_SIZE + len(MAGIC) or tail[56:] != MAGIC:
         raise CorruptFileError("not a nimblepy file, or cut short: no magic at the end")
     fields = struct.unpack("<5Q2HIQ", tail[:56])

@@ -34,7 +34,7 @@ def constant(r: Request) -> Values:
     return repeat(from_bytes(r.head.take(r.type.width), r.type, 1), r.count)
 
 
-@encoding(2)
+@encoding(6)
 def plain(r: Request) -> Values:
     if r.type.width == 0:
         raise r.refuse("plain values")
@@ -81,7 +81,7 @@ def cut(patterns: Array, type_: ValueType) -> Array:
     return patterns.astype(f"<u{type_.width}").view(type_.dtype)
 
 
-@encoding(3)
+@encoding(9)
 def bit_packed(r: Request) -> Values:
     blocks = [fields[0] + values for _, fields, values in packed_blocks(r, 1)]
     patterns = np.concatenate(blocks) if blocks else np.zeros(0, "<u8")
@@ -89,7 +89,7 @@ def bit_packed(r: Request) -> Values:
     return patched(r, values) if r.head.flag() else values
 
 
-@encoding(4)
+@encoding(10)
 def delta(r: Request) -> Values:
     blocks = []
     for _, (first, smallest), values in packed_blocks(r, 2):
@@ -99,7 +99,7 @@ def delta(r: Request) -> Values:
     return cut(np.concatenate(blocks) if blocks else np.zeros(0, "<u8"), r.type)
 
 
-@encoding(5)
+@encoding(2)
 def run_length(r: Request) -> Values:
     num_runs = r.head.varint()
     first_runs = np.cumsum([0] + [r.head.varint() for _ in blocks_of(r.count)[1:]])
@@ -114,7 +114,7 @@ def run_length(r: Request) -> Values:
     return take(values, np.repeat(np.arange(num_runs), lengths))
 
 
-@encoding(6)
+@encoding(3)
 def dictionary(r: Request) -> Values:
     if r.type == BOOL:
         raise r.refuse("dictionary")
@@ -123,7 +123,7 @@ def dictionary(r: Request) -> Values:
     return take(r.child(r.type, count), codes)
 
 
-@encoding(27)
+@encoding(4)
 def shared_dictionary(r: Request) -> Values:
     count, values = r.head.varint(), r.shared.dictionary
     codes = _codes(r, count)
@@ -132,7 +132,7 @@ def shared_dictionary(r: Request) -> Values:
     return take(values, codes)
 
 
-@encoding(28)
+@encoding(13)
 def split_int(r: Request) -> Values:
     low_bits = r.head.u8()
     if r.type.kind != "int" or r.type.width not in (4, 8) or not 0 < low_bits < 8 * r.type.width:
@@ -194,7 +194,7 @@ def sparse(r: Request) -> Values:
     return patched(r, repeat(common, r.count))
 
 
-@encoding(8)
+@encoding(15)
 def alp(r: Request) -> Values:
     e, f = r.head.u8(), r.head.u8()
     if r.type.kind != "float" or not f <= e <= 18:
@@ -206,7 +206,7 @@ def alp(r: Request) -> Values:
     return patched(r, values) if r.head.flag() else values
 
 
-@encoding(9)
+@encoding(16)
 def split_float(r: Request) -> Values:
     low_bits = r.head.u8()
     bits = r.type.width * 8
@@ -225,7 +225,7 @@ def wide(r: Request, what: str) -> int:
     return r.type.width
 
 
-@encoding(10)
+@encoding(14)
 def narrow(r: Request) -> Values:
     width = wide(r, "narrow")
     low = cast(Array, r.child(ValueType("int", 8, True), r.count))
@@ -234,18 +234,7 @@ def narrow(r: Request) -> Values:
     return np.hstack([np.ascontiguousarray(low).view(np.uint8).reshape(-1, 8), high])
 
 
-@encoding(11)
-def limbs(r: Request) -> Values:
-    words = wide(r, "limbs") // 8
-    columns = []
-    for w in range(words):
-        type_ = ValueType("int", 8, r.type.signed and w == words - 1)
-        limb = np.ascontiguousarray(cast(Array, r.child(type_, r.count)))
-        columns.append(limb.view(np.uint8).reshape(-1, 8))
-    return np.hstack(columns)
-
-
-@encoding(12)
+@encoding(18)
 def bitmap(r: Request) -> Values:
     if r.type != BOOL:
         raise r.refuse("bitmap")
@@ -262,7 +251,7 @@ def bitmap(r: Request) -> Values:
     return np.concatenate(out) if out else np.zeros(0, bool)
 
 
-@encoding(13)
+@encoding(19)
 def sparse_bits(r: Request) -> Values:
     if r.type != BOOL:
         raise r.refuse("sparse bits")
@@ -273,7 +262,7 @@ def sparse_bits(r: Request) -> Values:
 
 
 def present_values(r: Request) -> Array:
-    """Encoding 18 for fixed-width values; strings.py has the decoder for strings."""
+    """Present, for fixed-width values; strings.py has the decoder for strings."""
     if not 1 <= r.type.width <= 32:
         raise r.refuse("present values")
     count = r.head.varint()
@@ -288,7 +277,7 @@ def present_values(r: Request) -> Array:
     return out
 
 
-@encoding(21)
+@encoding(12)
 def scaled(r: Request) -> Values:
     base, step, divisor = r.head.u64(), r.head.u64(), r.head.varint()
     if r.type.kind != "int" or divisor == 0:
@@ -299,7 +288,7 @@ def scaled(r: Request) -> Values:
     return cut(factors[0] + rows * factors[1] + multiples * factors[2], r.type)
 
 
-@encoding(22)
+@encoding(11)
 def differences(r: Request) -> Values:
     if r.type.kind != "int":
         raise r.refuse("differences")
@@ -311,7 +300,7 @@ def differences(r: Request) -> Values:
     return cut(np.concatenate(blocks) if blocks else np.zeros(0, "<u8"), r.type)
 
 
-@encoding(23)
+@encoding(17)
 def float_bits(r: Request) -> Values:
     if r.type.kind != "float":
         raise r.refuse("bits of floats")

@@ -1,4 +1,4 @@
-"""Decoders of byte strings, and zstd blocks of anything: docs/format/encodings_strings.md."""
+"""Decoders of byte strings, and of zstd blocks: docs/format/encodings_strings.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from nimblepy.errors import CorruptFileError
 from second_reader.bits import Array, Cursor, packed_offsets, unpack_stream
 from second_reader.numbers import from_bytes, present_values
-from second_reader.tree import BLOCK, Request, blocks_of, encoding
+from second_reader.tree import BLOCK, SEGMENT, Request, blocks_of, encoding
 from second_reader.values import BOOL, BYTES, Strings, Values, concat, unsigned
 
 
@@ -81,7 +81,7 @@ def joined(parts: list[Strings]) -> Values:
     return concat([*parts]) if parts else Strings.repeat(b"", 0)
 
 
-@encoding(14)
+@encoding(20)
 def plain_bytes(r: Request) -> Values:
     return joined(list(string_blocks(r)))
 
@@ -122,7 +122,7 @@ def expand(strings: Strings, table: Array, sizes: Array) -> Strings:
     return Strings(ends[strings.offsets], symbols[kept])
 
 
-@encoding(15)
+@encoding(21)
 def fsst(r: Request) -> Values:
     table, sizes = read_symbols(r.head)
     total = r.head.varint()
@@ -132,7 +132,7 @@ def fsst(r: Request) -> Values:
     return strings
 
 
-@encoding(16)
+@encoding(25)
 def template(r: Request) -> Values:
     if r.type != BYTES:
         raise r.refuse("template")
@@ -161,42 +161,28 @@ def template(r: Request) -> Values:
     return Strings.of_lengths(np.full(r.count, length), out.reshape(-1))
 
 
-@encoding(17)
+def decompress(r: Request, frame: bytes, size: int) -> bytes:
+    try:
+        raw = pa.Codec("zstd").decompress(frame, decompressed_size=size, asbytes=True)
+    except OSError as error:
+        raise r.refuse(f"zstd frame of {len(frame)} bytes, {error}") from error
+    return cast(bytes, raw)
+
+
+@encoding(8)
 def zstd_blocks(r: Request) -> Values:
-    if r.type == BOOL:
-        raise r.refuse("zstd blocks")
-    is_bytes = r.type == BYTES
-    lengths = Lengths.read(r.head) if is_bytes else Lengths(0, r.type.width)
-    total = r.head.varint() if is_bytes else r.count * r.type.width
-    num_blocks = r.head.varint()
-    if (num_blocks == 0) != (r.count == 0) or num_blocks > r.count:
-        raise r.refuse(f"{num_blocks} zstd blocks")
-    inner = max(num_blocks - 1, 0)
-    rows = np.array([0, *packed_offsets(r.head, inner).tolist(), r.count])
+    width, rows = r.type.width, r.head.varint()
+    if width == 0 or not 1 <= rows <= SEGMENT or rows * width > 16 << 20:
+        raise r.refuse(f"zstd blocks of {rows} values")
     part = r.body.part(r.head)
-    starts = packed_offsets(r.head, inner)
-    if num_blocks and (np.diff(rows) <= 0).any():
-        raise r.refuse(f"first rows {rows} of zstd blocks")
-    codec, out = pa.Codec("zstd"), []
-    for i, block in enumerate(blocks(r, part, starts)):
-        count = int(rows[i + 1] - rows[i])
-        sizes = lengths.read_block(block, count)
-        size = int(sizes.sum())
-        frame = block[lengths.size(count) :]
-        try:
-            raw = codec.decompress(frame, decompressed_size=size, asbytes=True) if size else b""
-        except OSError as error:
-            raise r.refuse(f"zstd frame of {len(frame)} bytes, {error}") from error
-        out.append(Strings.of_lengths(sizes, np.frombuffer(raw, np.uint8)))
-    strings = cast(Strings, joined(out))
-    if int(strings.offsets[-1]) != total:
-        raise r.refuse(f"zstd blocks of {int(strings.offsets[-1])} bytes, the head says {total}")
-    if is_bytes:
-        return strings
-    return from_bytes(strings.data.tobytes(), r.type, r.count)
+    counts = [min(rows, r.count - at) for at in range(0, r.count, rows)]
+    starts = packed_offsets(r.head, max(len(counts) - 1, 0))
+    frames = zip(counts, blocks(r, part, starts), strict=True)
+    raw = b"".join(decompress(r, frame, count * width) for count, frame in frames)
+    return from_bytes(raw, r.type, r.count)
 
 
-@encoding(18)
+@encoding(5)
 def present(r: Request) -> Values:
     if r.type != BYTES:
         return present_values(r)
@@ -212,7 +198,7 @@ def present(r: Request) -> Values:
     return Strings.of_lengths(lengths, strings.data[int(strings.offsets[0]) :])
 
 
-@encoding(19)
+@encoding(24)
 def front_coded(r: Request) -> Values:
     if r.type != BYTES:
         raise r.refuse("front coding")
@@ -232,11 +218,15 @@ def front_coded(r: Request) -> Values:
     return Strings.of_lengths(lengths, np.frombuffer(b"".join(out), np.uint8))
 
 
-@encoding(20)
-def zstd_trained(r: Request) -> Values:
-    import zstandard  # the only encoding that pyarrow's zstd has no call for
+@encoding(27)
+def zstd_strings(r: Request) -> Values:
+    import zstandard  # pyarrow's zstd has no call for dictionaries
 
-    dictionary = cast(Strings, r.child(BYTES, 1)).to_list()[0]
+    size, dictionary = r.head.varint(), b""
+    if size:
+        part = r.body.part(r.head)
+        r.body.check(part[8:], int.from_bytes(part[:8], "little"), "zstd dictionary")
+        dictionary = decompress(r, part[8:], size)
     total = r.head.varint()
     codec = zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary))
     out = []
@@ -274,7 +264,7 @@ def read_phrases(raw: bytes) -> list[bytes]:
     return phrases[1:]
 
 
-@encoding(25)
+@encoding(22)
 def phrases(r: Request) -> Values:
     if r.type != BYTES:
         raise r.refuse("phrases")
@@ -287,7 +277,7 @@ def phrases(r: Request) -> Values:
     return of_codes(r, table)
 
 
-@encoding(26)
+@encoding(23)
 def shared_phrases(r: Request) -> Values:
     if r.type != BYTES or (r.shared.phrases is None and r.count):
         raise r.refuse("phrases in a stream that does not have them")
@@ -314,7 +304,7 @@ def of_codes(r: Request, phrases: list[bytes]) -> Values:
     return Strings.of_lengths(sizes, np.frombuffer(b"".join(out), np.uint8))
 
 
-@encoding(24)
+@encoding(26)
 def numbered_text(r: Request) -> Values:
     if r.type != BYTES:
         raise r.refuse("numbered text")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 
 POSTSCRIPT_SIZE = 64
-MAGIC = b"NIMBLPY1"
+MAGIC = b"NIMBLEPY"
 # offset, struct code of each postscript field
 FIELDS = {
     "footer_offset": (0, "<Q"),

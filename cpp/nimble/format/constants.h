@@ -6,15 +6,18 @@
 namespace nimble {
 
 // The first and the last eight bytes of a file.
-inline constexpr char kMagic[8] = {'N', 'I', 'M', 'B', 'L', 'P', 'Y', '1'};
+inline constexpr char kMagic[8] = {'N', 'I', 'M', 'B', 'L', 'E', 'P', 'Y'};
+// The magic of files that pre-releases wrote. They are refused.
+inline constexpr char kPrereleaseMagic[8] = {'N', 'I', 'M', 'B',
+                                             'L', 'P', 'Y', '1'};
 inline constexpr uint64_t kPostscriptSize = 64;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 0;
-// Required feature bits of the postscript. A reader refuses a file with bits it
-// does not know.
+// Required feature bits of the postscript, docs/format/versioning.md. A reader
+// refuses a file with bits it does not know.
 // Some key chunks store only every n-th key; docs/format/key_chunks.md.
 inline constexpr uint64_t kFeatureSampledKeys = 1;
-inline constexpr uint64_t kKnownRequiredFeatures = kFeatureSampledKeys;
+inline constexpr uint64_t kSupportedFeatures = kFeatureSampledKeys;
 // Segment bodies begin at multiples of this, so that plain values of a mapped
 // file can be returned as aligned arrays.
 inline constexpr uint64_t kBodyAlignment = 64;

@@ -1,12 +1,18 @@
 #include "nimble/format/postscript.h"
 
 #include "nimble/base/hash.h"
-#include "nimble/format/feature_bits.h"
 
 namespace nimble {
 namespace {
 
 constexpr size_t kChecked = 48;  // covered by the postscript's own checksum
+
+Status prerelease(const std::string& name) {
+  return Status::unsupported_version(
+      name +
+      ": written by a pre-release of nimblepy, whose format this version does "
+      "not read; write the file again");
+}
 
 }  // namespace
 
@@ -28,11 +34,15 @@ std::array<uint8_t, kPostscriptSize> Postscript::serialize() const {
 Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
                                      const std::string& name) {
   const uint8_t* p = tail.data();
+  if (tail.size() >= kPostscriptSize &&
+      std::memcmp(p + 56, kPrereleaseMagic, sizeof kPrereleaseMagic) == 0) {
+    return prerelease(name);
+  }
   if (tail.size() < kPostscriptSize ||
       std::memcmp(p + 56, kMagic, sizeof kMagic) != 0) {
     return Status::corrupt(name + ": not a nimblepy file, or cut short: its " +
                            std::to_string(file_size) +
-                           " bytes do not end with the magic 'NIMBLPY1'");
+                           " bytes do not end with the magic 'NIMBLEPY'");
   }
   if (load<uint64_t>(p + 48) != checksum64({p, kChecked})) {
     return Status::corrupt(name + ": postscript at offset " +
@@ -47,11 +57,12 @@ Result<Postscript> Postscript::parse(ByteSpan tail, uint64_t file_size,
   out.optional_features = load<uint64_t>(p + 32);
   out.major = load<uint16_t>(p + 40);
   out.minor = load<uint16_t>(p + 42);
-  if (out.major > kMajorVersion || out.major == 0) {
+  if (out.major == 0) return prerelease(name);
+  if (out.major > kMajorVersion) {
     return Status::unsupported_version(
         name + ": format version " + std::to_string(out.major) + "." +
-        std::to_string(out.minor) + "; this reader knows versions 1 to " +
-        std::to_string(kMajorVersion));
+        std::to_string(out.minor) + "; this version of nimblepy reads " +
+        std::to_string(kMajorVersion) + "." + std::to_string(kMinorVersion));
   }
   if (const uint64_t unknown = out.required_features & ~kSupportedFeatures;
       unknown != 0) {

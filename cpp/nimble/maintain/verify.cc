@@ -18,7 +18,7 @@ Status check_magic(const FileReader& file) {
   NIMBLE_RETURN_IF_ERROR(file.file().read_at({0, sizeof head, head}));
   if (std::memcmp(head, kMagic, sizeof head) == 0) return Status::ok();
   return Status::corrupt(file.file().name() +
-                         ": does not begin with the magic 'NIMBLPY1'");
+                         ": does not begin with the magic 'NIMBLEPY'");
 }
 
 // Compares the keys of rows [begin, end) with the key stream, and checks their

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "nimble/base/hash.h"
-#include "nimble/encoding/core/later_encodings.h"
-#include "nimble/format/feature_bits.h"
 #include "nimble/format/postscript.h"
 #include "nimble/threads/parallel.h"
 
@@ -220,13 +218,6 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
       const ByteBuffer& body = encoded.segments[owner].body;
       std::optional<uint64_t>& offset = offsets[owner];
       const bool is_new = !offset;
-      const auto n = static_cast<uint32_t>(
-          std::min<uint64_t>(meta->values[s] - at, kSegmentValues));
-      NIMBLE_ASSIGN_OR_RETURN(
-          const HeadFacts facts,
-          facts_of(b.head.span(), {plan.streams()[s], n, body.size(), 0}));
-      required_features_ |=
-          features_of(facts.latest_encoding, facts.has_pieces);
       if (is_new) {
         if (!body.empty()) NIMBLE_RETURN_IF_ERROR(align_to(kBodyAlignment));
         offset = position_;
@@ -367,11 +358,6 @@ Status FileWriter::write_shared_dictionaries() {
     e.sections.node = plan_.node_of(s);
     e.sections.count = dictionary.size();
     NIMBLE_RETURN_IF_ERROR(dictionary.encode(options_.effort, &e.segment));
-    NIMBLE_ASSIGN_OR_RETURN(
-        const HeadFacts facts,
-        facts_of(e.segment.head.span(), {plan_.streams()[s], dictionary.size(),
-                                         e.segment.body.size(), 1}));
-    required_features_ |= features_of(facts.latest_encoding, facts.has_pieces);
   }
   // The smallest are last, so that opening a file reads as many as possible.
   std::stable_sort(encoded.begin(), encoded.end(),

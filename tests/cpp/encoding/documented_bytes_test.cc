@@ -51,13 +51,13 @@ TEST(DocumentedBytes, BitPacked) {
                          [](const Values& v, SegmentBuilder* out) {
                            return encode_bit_packed(v, out);
                          });
-  CHECK_EQ(h.head, "03 00 12 03 00");
+  CHECK_EQ(h.head, "09 00 12 03 00");
   CHECK_EQ(h.body, "a9 54 cc 76 7e 8b 33 4c fe ff ff ff ff ff ff ff 78 15");
 }
 
 TEST(DocumentedBytes, Delta) {
   const Hex h = bytes_of(int32s({100, 103, 107, 110, 115}), encode_delta);
-  CHECK_EQ(h.head, "04 00 1a 02");
+  CHECK_EQ(h.head, "0a 00 1a 02");
   CHECK_EQ(
       h.body,
       "6c 61 e0 3d 1f 27 4d b0 64 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00 "
@@ -72,8 +72,8 @@ TEST(DocumentedBytes, Dictionary) {
                            return encode_dictionary(distinct, {}, out);
                          });
   CHECK_EQ(h.head,
-           "06 03 00 02 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
-           "05 00 00 00 40 42 0f 00 02 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
+           "03 03 00 06 00 06 80 08 95 d2 7d cd 21 e2 7f bc 01 0c ff ff ff ff "
+           "05 00 00 00 40 42 0f 00 06 00 0c 80 08 0b 08 de ef e5 4c a9 d4");
   CHECK_EQ(h.body, "02 01 01 02 00 01");
 }
 
@@ -83,7 +83,7 @@ TEST(DocumentedBytes, SplitInt) {
                            return encode_split_int(v, 8, {}, out);
                          });
   CHECK_EQ(h.head,
-           "1c 08 00 02 00 0c 80 08 26 57 3f 6d 65 2a be ae 00 02 10 0c 80 08 "
+           "0d 08 00 06 00 0c 80 08 26 57 3f 6d 65 2a be ae 00 06 10 0c 80 08 "
            "3a 2b 3d 75 3b a7 d9 14");
   CHECK_EQ(h.body,
            "07 00 00 00 09 00 00 00 08 00 00 00 00 00 00 00 02 00 00 00 03 00 "
@@ -98,13 +98,13 @@ TEST(DocumentedBytes, SharedDictionary) {
     return encode_shared_dictionary(distinct, &dictionary, {}, out);
   };
   CHECK_EQ(bytes_of(int32s({1000000, 5, -1}), encode).head.substr(0, 5),
-           "1b 03");
+           "04 03");
   const Hex h = bytes_of(int32s({5, 1000000, 5, 9}), encode);
-  CHECK_EQ(h.head, "1b 04 00 02 00 04 80 08 0a 38 2b 1a 55 27 73 84");
+  CHECK_EQ(h.head, "04 04 00 06 00 04 80 08 0a 38 2b 1a 55 27 73 84");
   CHECK_EQ(h.body, "01 02 01 03");
   SegmentBuilder values;
   CHECK(dictionary.encode(Effort::kBalanced, &values).is_ok());
-  CHECK_EQ(hex(values.head.span()), "02 00 10 80 08 e3 8b 9d 75 b9 5c 97 86");
+  CHECK_EQ(hex(values.head.span()), "06 00 10 80 08 e3 8b 9d 75 b9 5c 97 86");
   CHECK_EQ(hex(values.body.span()),
            "ff ff ff ff 05 00 00 00 40 42 0f 00 09 00 00 00");
 }
@@ -117,7 +117,7 @@ TEST(DocumentedBytes, Present) {
         return encode_present_values(v, common, other, {}, out, nullptr);
       });
   CHECK_EQ(h.head,
-           "12 02 09 00 00 00 00 0c 00 09 00 02 10 08 80 08 20 58 23 bc f4 23 "
+           "05 02 09 00 00 00 00 12 00 09 00 06 10 08 80 08 20 58 23 bc f4 23 "
            "bf 87");
   CHECK_EQ(h.body,
            "ce 15 ca 2f f6 14 47 32 14 00 00 00 00 00 00 00 bc 02 00 00 ff ff "
@@ -130,7 +130,7 @@ TEST(DocumentedBytes, Scaled) {
                            return encode_scaled(v, {1000, 0, 60}, {}, out);
                          });
   CHECK_EQ(h.head,
-           "15 e8 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 3c 00 02 00 10 "
+           "0c e8 03 00 00 00 00 00 00 00 00 00 00 00 00 00 00 3c 00 06 00 10 "
            "80 08 a0 24 0c f2 4a d5 c7 68");
   CHECK_EQ(h.body, "00 00 00 00 01 00 00 00 02 00 00 00 00 00 00 00");
 }

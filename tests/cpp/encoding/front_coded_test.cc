@@ -60,7 +60,7 @@ TEST(FrontCoded, BytesOfTheDocumentedExample) {
   SegmentBuilder out;
   REQUIRE(encode_fronts(sample.values(), &out).is_ok());
   CHECK_EQ(hex(out.head.span()),
-           "13 08 00 02 00 08 80 08 5a 8c 09 e6 5e da 93 5b 00 0e 08 02 08 10");
+           "18 08 00 06 00 08 80 08 5a 8c 09 e6 5e da 93 5b 00 14 08 02 08 10");
   CHECK_EQ(hex(out.body.span()),
            "00 00 02 00 03 00 04 00 62 9b 08 4f a9 ef 0d e5 67 61 62 63 64 64 "
            "65 66");

@@ -157,7 +157,7 @@ TEST(Fsst, BytesOfTheDocumentedExample) {
   REQUIRE(encode_fsst(sample.values(), table_of({"d", "ab", "abc"}), &builder)
               .is_ok());
   CHECK_EQ(hex(builder.head.span()),
-           "0f 01 01 01 00 00 00 00 00 64 61 62 61 62 63 09 08 02 00 11");
+           "15 01 01 01 00 00 00 00 00 64 61 62 61 62 63 09 08 02 00 11");
   CHECK_EQ(hex(builder.body.span()),
            "73 92 58 af eb cb e7 d0 3e 02 00 01 ff 21 ff 63 00");
 }

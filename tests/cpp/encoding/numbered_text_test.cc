@@ -5,7 +5,6 @@
 
 #include "encoding/text_samples.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/symbols/fsst.h"
 #include "nimble/encoding/symbols/fsst_training.h"
@@ -53,7 +52,7 @@ Result<std::string> only_string(const SegmentBuilder& segment) {
 SegmentBuilder segment_of(const std::string& shape,
                           const std::vector<uint64_t>& numbers) {
   SegmentBuilder out;
-  put_encoding_id(LaterEncodingId::kNumberedText, &out);
+  put_encoding_id(EncodingId::kNumberedText, &out);
   out.head.put_u8(static_cast<uint8_t>(numbers.size()));
   const ByteSlice slice = {reinterpret_cast<const uint8_t*>(shape.data()),
                            shape.size()};

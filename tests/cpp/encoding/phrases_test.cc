@@ -5,7 +5,6 @@
 #include "encoding/text_samples.h"
 #include "nimble/base/hash.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/symbols/fsst.h"
 #include "nimble/encoding/symbols/fsst_training.h"
@@ -183,8 +182,8 @@ TEST(Phrases, BytesOfTheDocumentedExample) {
   SegmentBuilder out;
   REQUIRE(encode_phrases(sample.values(), phrases, &out).is_ok());
   CHECK_EQ(hex(out.head.span()),
-           "19 08 01 18 51 ca 50 26 a2 a0 83 33 49 12 89 21 61 62 63 64 61 62 "
-           "63 64 61 62 63 64 0e 08 03 00 18 03 09 08 02 00 0b");
+           "16 08 01 18 51 ca 50 26 a2 a0 83 33 49 12 89 21 61 62 63 64 61 62 "
+           "63 64 61 62 63 64 14 08 03 00 18 03 09 08 02 00 0b");
   CHECK_EQ(hex(out.body.span()), "f8 e7 c2 67 fb d2 11 b9 19 2f 0c");
 }
 
@@ -259,7 +258,7 @@ TEST(Phrases, LooksBecomeRareUntilOnePays) {
 // A head as a file may contain it, before the blocks of one string.
 Status opened(const std::vector<std::string>& phrases, uint8_t width) {
   SegmentBuilder out;
-  put_encoding_id(LaterEncodingId::kPhrases, &out);
+  put_encoding_id(EncodingId::kPhrases, &out);
   out.head.put_varint(phrases.size());
   std::vector<ByteSlice> slices;
   for (const std::string& s : phrases) {

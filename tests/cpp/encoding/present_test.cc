@@ -2,7 +2,6 @@
 
 #include "encoding/text_samples.h"
 #include "nimble/encoding/blocks/packed_offsets.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 
@@ -46,7 +45,7 @@ TEST(Present, BytesOfTheDocumentedExample) {
       bytes_sample(5, [&](uint32_t i) { return std::string(strings[i]); });
   SegmentBuilder out;
   REQUIRE(encode_some(sample.values(), &out).is_ok());
-  CHECK_EQ(hex(out.head.span()), "12 02 00 0c 00 09 00 0e 08 02 10 0e");
+  CHECK_EQ(hex(out.head.span()), "05 02 00 12 00 09 00 14 08 02 10 0e");
   CHECK_EQ(hex(out.body.span()),
            "06 30 1b 2e 14 b8 fa 32 12 00 00 00 00 00 00 00 f2 57 86 e6 83 cf "
            "40 c7 0e 61 62 78 79 7a");
@@ -84,7 +83,7 @@ TEST(Present, CountsThatLeaveStringsOutAreRefused) {
   REQUIRE(encode_values(others.values(), {}, &strings).is_ok());
   for (const bool descending : {false, true}) {
     SegmentBuilder out;
-    put_encoding_id(LaterEncodingId::kPresent, &out);
+    put_encoding_id(EncodingId::kPresent, &out);
     out.head.put_varint(kRows);
     out.head.put_u8(0);
     const std::vector<uint8_t> all(kRows / 8 + 8, 0xff);

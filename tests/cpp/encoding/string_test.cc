@@ -144,7 +144,7 @@ TEST(PlainBytes, BytesOfTheDocumentedExample) {
   const Sample sample = bytes_sample(3, [&](uint32_t i) { return strings[i]; });
   SegmentBuilder builder;
   REQUIRE(encode_plain_bytes(sample.values(), &builder).is_ok());
-  CHECK_EQ(hex(builder.head.span()), "0e 08 02 00 0e");
+  CHECK_EQ(hex(builder.head.span()), "14 08 02 00 0e");
   CHECK_EQ(hex(builder.body.span()),
            "26 dd 98 ea ca da 07 9c 32 61 62 78 79 7a");
 }

@@ -185,7 +185,7 @@ TEST(Template, BytesOfTheDocumentedExample) {
   const Sample sample = bytes_sample(3, [&](uint32_t i) { return strings[i]; });
   SegmentBuilder builder;
   REQUIRE(encode_detected(sample.values(), &builder).is_ok());
-  CHECK_EQ(hex(builder.head.span().subspan(0, 7)), "10 04 0c 41 2d 01 02");
+  CHECK_EQ(hex(builder.head.span().subspan(0, 7)), "19 04 0c 41 2d 01 02");
   const auto pattern = detect_template(sample.values());
   REQUIRE(pattern.has_value());
   for (const auto& [row, want] : {std::pair{0, 7}, {1, 42}, {2, 15}}) {

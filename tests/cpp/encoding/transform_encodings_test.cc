@@ -9,7 +9,6 @@
 #include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/choose/nullable.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/floats/float_bits.h"
 #include "nimble/encoding/ints/differences.h"
@@ -275,7 +274,7 @@ TEST(PresentValues, CountsThatDescendAreRefused) {
   const Sample others = int_sample(type, kRows, mix);
   SegmentBuilder out, values;
   REQUIRE(encode_values(others.values(), {}, &values).is_ok());
-  put_encoding_id(LaterEncodingId::kPresent, &out);
+  put_encoding_id(EncodingId::kPresent, &out);
   out.head.put_varint(kRows);
   out.head.put(uint64_t{9});
   out.head.put_u8(0);

@@ -1,6 +1,5 @@
-// narrow and limbs: decimals.
+// narrow: decimals.
 #include "encoding/encoding_conformance.h"
-#include "nimble/encoding/ints/limbs.h"
 #include "nimble/encoding/ints/narrow.h"
 #include "testing/check.h"
 
@@ -37,26 +36,6 @@ TEST(Narrow, RefusesWideValues) {
       CHECK_EQ(narrowed(s.values()).size(), 2000);
       s.data[row * width + width - 1] ^= 1;
       CHECK(narrowed(s.values()).empty());
-    }
-  }
-}
-
-TEST(Limbs, Conforms) {
-  for (const uint32_t n : kSizes) {
-    for (const uint32_t width : {16u, 32u}) {
-      for (const bool is_signed : {false, true}) {
-        check_encoding(
-            "limbs",
-            fixed_sample(ValueType::fixed(width, is_signed), n,
-                         [&](uint32_t i, uint8_t* p) {
-                           for (uint32_t w = 0; w < width; w += 8)
-                             store(p + w,
-                                   mix(i + w) >> (w * 2) << (w == 8 ? 63 : 0));
-                         }),
-            [](const Values& v, SegmentBuilder* out) {
-              return encode_limbs(v, {}, out);
-            });
-      }
     }
   }
 }

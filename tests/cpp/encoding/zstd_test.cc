@@ -1,4 +1,4 @@
-#include "encoding/text_samples.h"
+#include "encoding/encoding_conformance.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
 #include "testing/check.h"
 
@@ -11,27 +11,6 @@ Encode encode_with(Effort effort) {
     context.effort = effort;
     return encode_zstd_blocks(values, context, out);
   };
-}
-
-TEST(ZstdBlocks, AnyStringsComeBack) {
-  for (const Effort effort :
-       {Effort::kBalanced, Effort::kFast, Effort::kCompact}) {
-    for (const NamedSample& s : nasty_samples()) {
-      check_encoding("zstd of " + s.name, s.sample, encode_with(effort));
-    }
-  }
-}
-
-TEST(ZstdBlocks, LargeSegmentsComeBack) {
-  for (const NamedSample& s : large_samples()) {
-    check_encoding("zstd of " + s.name, s.sample,
-                   encode_with(Effort::kBalanced));
-  }
-  check_encoding(
-      "zstd of bytes of one",
-      bytes_sample(131072,
-                   [](uint32_t i) { return std::string(mix(i) % 3, 'x'); }),
-      encode_with(Effort::kCompact));
 }
 
 TEST(ZstdBlocks, FixedWidthsComeBack) {
@@ -51,28 +30,16 @@ TEST(ZstdBlocks, FixedWidthsComeBack) {
   }
 }
 
-TEST(ZstdBlocks, ValuesBeyondABlocksLimitAreRefused) {
-  const std::string huge((16u << 20) + 1, 'x');
-  SegmentBuilder out;
-  const Sample most = bytes_sample(1, [&](uint32_t) { return huge.substr(1); });
-  CHECK(encode_zstd_blocks(most.values(), {}, &out).is_ok());
-  const Sample more = bytes_sample(1, [&](uint32_t) { return huge; });
-  CHECK(encode_zstd_blocks(more.values(), {}, &out).code() ==
-        StatusCode::kUnsupported);
-  const Sample bits = bool_sample(10, [](uint32_t i) { return i % 2 == 0; });
-  CHECK(encode_zstd_blocks(bits.values(), {}, &out).code() ==
-        StatusCode::kUnsupported);
-}
-
-// Long strings next to short ones: a block never exceeds its limit.
-TEST(ZstdBlocks, BlocksStayWithinTheirLimit) {
-  check_encoding("zstd of mixed",
-                 bytes_sample(6,
-                              [](uint32_t i) {
-                                return std::string(
-                                    i % 3 == 2 ? (15u << 20) + i : 10 + i, 'x');
-                              }),
-                 encode_with(Effort::kBalanced));
+// A width that does not divide the size of a block, and a last block of one.
+TEST(ZstdBlocks, GatherOverBlocks) {
+  for (const uint32_t n : {1u, 5462u, 5463u, 20000u}) {
+    check_encoding("zstd of width 3",
+                   fixed_sample(ValueType::fixed(3), n,
+                                [](uint32_t i, uint8_t* to) {
+                                  to[0] = static_cast<uint8_t>(mix(i) % 5);
+                                }),
+                   encode_with(Effort::kCompact));
+  }
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // The fixed-size end of a file: a round trip, and all errors.
 #include "nimble/format/postscript.h"
 
-#include "nimble/format/feature_bits.h"
-
 #include "nimble/base/hash.h"
 #include "testing/check.h"
 
@@ -58,7 +56,7 @@ TEST(Postscript, BytesAreThoseOfTheDocument) {
   CHECK_EQ(bytes[40], kMajorVersion);
   CHECK_EQ(bytes[42], 7);
   for (size_t i = 44; i < 48; ++i) CHECK_EQ(bytes[i], 0);
-  CHECK_EQ(std::memcmp(bytes.data() + 56, "NIMBLPY1", 8), 0);
+  CHECK_EQ(std::memcmp(bytes.data() + 56, "NIMBLEPY", 8), 0);
 }
 
 TEST(Postscript, EveryFlippedBitIsSeen) {
@@ -83,11 +81,24 @@ TEST(Postscript, OtherVersionsAreRefused) {
   CHECK(code_of(p.serialize()) == StatusCode::kUnsupportedVersion);
   p.major = 0xffff;
   CHECK(code_of(p.serialize()) == StatusCode::kUnsupportedVersion);
-  p.major = 0;
-  CHECK(code_of(p.serialize()) == StatusCode::kUnsupportedVersion);
   p.major = kMajorVersion;
   p.minor = 0xffff;  // newer, but readable
   CHECK(code_of(p.serialize()) == StatusCode::kOk);
+}
+
+TEST(Postscript, FilesOfPreReleasesAreToBeWrittenAgain) {
+  Postscript unversioned = postscript();
+  unversioned.major = 0;
+  Bytes old = postscript().serialize();
+  std::memcpy(old.data() + 56, kPrereleaseMagic, sizeof kPrereleaseMagic);
+  for (const Bytes& bytes : {unversioned.serialize(), old}) {
+    const auto parsed = Postscript::parse(bytes, kFileSize, "f");
+    REQUIRE(!parsed.has_value());
+    CHECK(parsed.error().code() == StatusCode::kUnsupportedVersion);
+    CHECK(parsed.error().message().find("pre-release") != std::string::npos);
+    CHECK(parsed.error().message().find("write the file again") !=
+          std::string::npos);
+  }
 }
 
 TEST(Postscript, UnknownRequiredFeaturesAreRefusedOptionalOnesNot) {

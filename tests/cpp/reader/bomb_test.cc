@@ -9,6 +9,7 @@
 #include "nimble/encoding/ints/bit_packed.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
+#include "nimble/encoding/zstd/zstd_strings.h"
 #include "nimble/format/group.h"
 #include "nimble/format/postscript.h"
 #include "nimble/memory/buffer_pool.h"
@@ -279,14 +280,16 @@ SegmentBuilder zstd_string(uint64_t length) {
   const Sample sample =
       bytes_sample(1, [](uint32_t) { return std::string(100, 'a'); });
   SegmentBuilder good;
-  REQUIRE(encode_zstd_blocks(sample.values(), {}, &good).is_ok());
+  REQUIRE(encode_zstd_strings(sample.values(), {}, Effort::kBalanced, &good)
+              .is_ok());
   REQUIRE(decode_all(good, sample.type, 1).is_ok());
   SegmentBuilder bad;
   bad.body = good.body;
-  bad.head.put_bytes(
-      good.head.span().first(2));  // id, width 0: one length for all
+  // The id, no dictionary, 100 bytes, blocks of 2^k rows, width 0: one length
+  // for all.
+  bad.head.put_bytes(good.head.span().first(5));
   bad.head.put_varint(length);
-  bad.head.put_bytes(good.head.span().subspan(3));
+  bad.head.put_bytes(good.head.span().subspan(6));
   return bad;
 }
 
@@ -306,7 +309,8 @@ TEST(Bombs, ZstdAtItsBestIsNoBomb) {
   const Sample sample = bytes_sample(
       1, [](uint32_t) { return std::string(kMaxZstdBlockBytes, 'a'); });
   SegmentBuilder segment;
-  REQUIRE(encode_zstd_blocks(sample.values(), {}, &segment).is_ok());
+  REQUIRE(encode_zstd_strings(sample.values(), {}, Effort::kBalanced, &segment)
+              .is_ok());
   CHECK(segment.body.size() < 4096);
   CHECK(decode_all(segment, sample.type, 1).is_ok());
 }
@@ -316,7 +320,7 @@ TEST(Bombs, EncodingsInsideEachOther) {
   for (const int depth : {3, 5, 6, 100, 20000}) {
     SegmentBuilder nested;
     for (int i = 0; i < depth; ++i) {
-      nested.head.put_bytes("\x06\x01", 2);      // a dictionary of one value:
+      nested.head.put_bytes("\x03\x01", 2);      // a dictionary of one value:
       nested.head.put_bytes("\x00\x01\x00", 3);  // its codes, all 0,
       nested.head.put_u8(0);                     // and its values:
     }

@@ -111,7 +111,7 @@ Status encode_bitmap(const Values& values, SegmentBuilder* out) {
     copy_bits(values.data, uint64_t{b} * kBlockValues, n, p + 8, 0);
     store(p, checksum64({p + 8, bytes}));
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kBitmap));
+  put_encoding_id(EncodingId::kBitmap, out);
   out->put_part(begin);
   return Status::ok();
 }

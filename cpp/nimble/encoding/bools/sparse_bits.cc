@@ -14,7 +14,7 @@ Status encode_sparse_bits(const Values& values, SegmentBuilder* out) {
   for (uint32_t i = 0; i < values.size; ++i) {
     if (get_bit(values.data, i) != common) rows.push_back(i);
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kSparseBits));
+  put_encoding_id(EncodingId::kSparseBits, out);
   out->head.put_u8(common ? 1 : 0);
   PatchPositions::write(rows, values.size, out);
   return Status::ok();

@@ -24,7 +24,7 @@
 #include "nimble/encoding/symbols/fsst_training.h"
 #include "nimble/encoding/symbols/phrases.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
-#include "nimble/encoding/zstd/zstd_trained.h"
+#include "nimble/encoding/zstd/zstd_strings.h"
 
 namespace nimble {
 namespace {
@@ -111,7 +111,6 @@ enum class Choice : uint8_t {
   kSharedDictionary,
   kRunLength,
   kZstd,
-  kZstdTrained,
 };
 
 struct Sizes {
@@ -421,7 +420,7 @@ void Selection::consider_text() {
     offer(Choice::kFrontCoded, static_cast<uint64_t>(front_size));
   }
   consider_zstd(fsst_size);
-  if (!is_compact() && best_ == Choice::kZstdTrained) {
+  if (!is_compact() && best_ == Choice::kZstd) {
     consider_own_phrases(static_cast<double>(best_size_) *
                          kPhrasesForZstdShare);
   }
@@ -543,36 +542,35 @@ double Selection::front_coded_size(double text_share) const {
 void Selection::consider_zstd(double fsst_size) {
   if (context_.random_access_only || sizes_.max > kMaxZstdBlockBytes) return;
   if (!is_compact() && context_.depth > 0) return;
-  const auto plain = static_cast<double>(sizes_.plain);
   const auto best = static_cast<double>(best_size_);
   const auto rows = static_cast<double>(sizes_.rows);
   const double limit = is_compact() ? best * kCompactZstdStringsShare
                                     : std::min(best * kZstdStringsShare,
                                                best - rows * kZstdBytesOfRow);
-  const ZstdSizes probe = measure_zstd(values_, context_);
-  const double zstd_size =
-      lengths() + static_cast<double>(sizes_.total) *
-                      static_cast<double>(probe.compressed) /
-                      static_cast<double>(std::max<uint64_t>(probe.raw, 1));
-  if (is_compact() || zstd_size < limit * kZstdProbeShare) {
+  const auto probe =
+      static_cast<double>(probe_zstd_strings(values_, context_.effort));
+  if (is_compact() || probe < limit * kZstdProbeShare) {
     zstd_dictionary_ = train_zstd(values_, context_.effort);
   }
   if (!zstd_dictionary_.empty()) {
     const auto trained = static_cast<double>(
-        estimate_zstd_trained(values_, zstd_dictionary_, context_.effort));
-    // Its blocks are smaller, so it may be a little larger.
-    if (trained < limit && trained < zstd_size * kTrainedShare) {
-      offer(Choice::kZstdTrained, static_cast<uint64_t>(trained));
+        estimate_zstd_strings(values_, zstd_dictionary_, context_.effort));
+    // Its blocks are smaller than the probe's, so it may be a little larger.
+    if (trained < limit && trained < probe * kTrainedShare) {
+      offer(Choice::kZstd, static_cast<uint64_t>(trained));
       return;
     }
   }
-  // Untrained zstd is for strings that FSST cannot shrink, and for compact
-  // files. Its blocks are too large for nested strings, because a row may need
-  // several of those.
+  // Without a dictionary, zstd is for strings that FSST cannot shrink, and for
+  // compact files.
+  zstd_dictionary_.clear();
   if (context_.depth > 0) return;
-  const bool is_hopeless = fsst_size >= plain * 0.9;
-  if (zstd_size < limit && (is_compact() || is_hopeless)) {
-    offer(Choice::kZstd, static_cast<uint64_t>(zstd_size));
+  const bool is_hopeless = fsst_size >= static_cast<double>(sizes_.plain) * 0.9;
+  if (!is_compact() && !is_hopeless) return;
+  const auto untrained =
+      static_cast<double>(estimate_zstd_strings(values_, {}, context_.effort));
+  if (untrained < limit) {
+    offer(Choice::kZstd, static_cast<uint64_t>(untrained));
   }
 }
 
@@ -653,9 +651,7 @@ Status Selection::encode_best(SegmentBuilder* out) {
     case Choice::kFrontCoded:
       return encode_front_coded(values_, context_, out);
     case Choice::kZstd:
-      return encode_zstd_blocks(values_, context_, out);
-    case Choice::kZstdTrained:
-      return encode_zstd_trained(values_, zstd_dictionary_, context_.effort,
+      return encode_zstd_strings(values_, zstd_dictionary_, context_.effort,
                                  out);
     case Choice::kPlain:
       break;

@@ -1,10 +1,7 @@
-// The only switches over EncodingId and LaterEncodingId.
-#include <algorithm>
-
+// The only switch over EncodingId.
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/core/encoding.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/floats/alp.h"
 #include "nimble/encoding/floats/float_bits.h"
@@ -13,7 +10,6 @@
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/delta.h"
 #include "nimble/encoding/ints/differences.h"
-#include "nimble/encoding/ints/limbs.h"
 #include "nimble/encoding/ints/narrow.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/present_values.h"
@@ -29,7 +25,7 @@
 #include "nimble/encoding/symbols/fsst.h"
 #include "nimble/encoding/symbols/phrases.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
-#include "nimble/encoding/zstd/zstd_trained.h"
+#include "nimble/encoding/zstd/zstd_strings.h"
 
 namespace nimble {
 namespace {
@@ -54,26 +50,40 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
   switch (static_cast<EncodingId>(id)) {
     case EncodingId::kConstant:
       return open_constant(head, context);
-    case EncodingId::kPlain:
-      return upcast(PlainDecoder::open(head, context));
-    case EncodingId::kBitPacked:
-      return upcast(BitPackedDecoder::open(head, context));
-    case EncodingId::kDelta:
-      return open_delta(head, context);
     case EncodingId::kRunLength:
       return open_run_length(head, context);
     case EncodingId::kDictionary:
       return open_dictionary(head, context);
+    case EncodingId::kSharedDictionary:
+      return open_shared_dictionary(head, context);
+    case EncodingId::kPresent:
+      return context.type.kind == ValueKind::kBytes
+                 ? open_present(head, context)
+                 : open_present_values(head, context);
+    case EncodingId::kPlain:
+      return upcast(PlainDecoder::open(head, context));
     case EncodingId::kSparse:
       return open_sparse(head, context);
+    case EncodingId::kZstdBlocks:
+      return open_zstd_blocks(head, context);
+    case EncodingId::kBitPacked:
+      return upcast(BitPackedDecoder::open(head, context));
+    case EncodingId::kDelta:
+      return open_delta(head, context);
+    case EncodingId::kDifferences:
+      return open_differences(head, context);
+    case EncodingId::kScaled:
+      return open_scaled(head, context);
+    case EncodingId::kSplitInt:
+      return open_split_int(head, context);
+    case EncodingId::kNarrow:
+      return open_narrow(head, context);
     case EncodingId::kAlp:
       return open_alp(head, context);
     case EncodingId::kSplitFloat:
       return open_split_float(head, context);
-    case EncodingId::kNarrow:
-      return open_narrow(head, context);
-    case EncodingId::kLimbs:
-      return open_limbs(head, context);
+    case EncodingId::kFloatBits:
+      return open_float_bits(head, context);
     case EncodingId::kBitmap:
       return open_bitmap(head, context);
     case EncodingId::kSparseBits:
@@ -82,51 +92,20 @@ Result<std::unique_ptr<Decoder>> open_decoder(ByteReader* head,
       return open_plain_bytes(head, context);
     case EncodingId::kFsst:
       return open_fsst(head, context);
+    case EncodingId::kPhrases:
+      return open_phrases(head, context);
+    case EncodingId::kSharedPhrases:
+      return open_shared_phrases(head, context);
+    case EncodingId::kFrontCoded:
+      return open_front_coded(head, context);
     case EncodingId::kTemplate:
       return open_template(head, context);
-    case EncodingId::kZstdBlocks:
-      return open_zstd_blocks(head, context);
-  }
-  if (context.facts != nullptr) {
-    context.facts->latest_encoding =
-        std::max(context.facts->latest_encoding, id);
-  }
-  switch (static_cast<LaterEncodingId>(id)) {
-    case LaterEncodingId::kPresent:
-      return context.type.kind == ValueKind::kBytes
-                 ? open_present(head, context)
-                 : open_present_values(head, context);
-    case LaterEncodingId::kFrontCoded:
-      return open_front_coded(head, context);
-    case LaterEncodingId::kZstdTrained:
-      return open_zstd_trained(head, context);
-    case LaterEncodingId::kScaled:
-      return open_scaled(head, context);
-    case LaterEncodingId::kDifferences:
-      return open_differences(head, context);
-    case LaterEncodingId::kFloatBits:
-      return open_float_bits(head, context);
-    case LaterEncodingId::kNumberedText:
+    case EncodingId::kNumberedText:
       return open_numbered_text(head, context);
-    case LaterEncodingId::kPhrases:
-      return open_phrases(head, context);
-    case LaterEncodingId::kSharedPhrases:
-      return open_shared_phrases(head, context);
-    case LaterEncodingId::kSharedDictionary:
-      return open_shared_dictionary(head, context);
-    case LaterEncodingId::kSplitInt:
-      return open_split_int(head, context);
+    case EncodingId::kZstdStrings:
+      return open_zstd_strings(head, context);
   }
   return Status::corrupt("unknown encoding id " + std::to_string(id));
-}
-
-Result<HeadFacts> facts_of(ByteSpan head, DecodeContext context) {
-  HeadFacts facts;
-  context.facts = &facts;
-  ByteReader reader(head);
-  auto opened = open_decoder(&reader, context);
-  if (!opened) return std::move(opened).error();
-  return facts;
 }
 
 }  // namespace nimble

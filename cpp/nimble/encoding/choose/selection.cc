@@ -18,7 +18,6 @@
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/ints/constant.h"
-#include "nimble/encoding/ints/limbs.h"
 #include "nimble/encoding/ints/narrow.h"
 #include "nimble/encoding/ints/plain.h"
 #include "nimble/encoding/ints/present_values.h"
@@ -491,22 +490,6 @@ Status select_fixed(const Values& values, const EncodeContext& context,
   Candidates candidates(plain, context);
   const ValueSample sample = take_sample(values);
   add_repetition(values, context, sample, 8.0 * values.type.width, &candidates);
-  if (can_be_limbs(values.type)) {
-    // Limbs are worth trying if the sample's limbs come out smaller.
-    std::vector<uint8_t> data;
-    SegmentBuilder trial;
-    EncodeContext cheap = context;
-    cheap.effort = Effort::kFast;
-    NIMBLE_RETURN_IF_ERROR(
-        encode_limbs(sampled_values(values, sample, &data), cheap, &trial));
-    const double ratio = static_cast<double>(trial.body.size()) /
-                         (double{1} * sample.size * values.type.width);
-    candidates.add(plain * ratio, kRepetitionShare,
-                   [&](SegmentBuilder* to) -> Result<bool> {
-                     NIMBLE_RETURN_IF_ERROR(encode_limbs(values, context, to));
-                     return true;
-                   });
-  }
   return encode_best(
       values, context, &candidates,
       [&](SegmentBuilder* to) { return encode_plain(values, to); }, out);

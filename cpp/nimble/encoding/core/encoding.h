@@ -72,6 +72,11 @@ struct SegmentBuilder {
   }
 };
 
+// Begins a head with this encoding.
+inline void put_encoding_id(EncodingId id, SegmentBuilder* out) {
+  out->head.put_u8(static_cast<uint8_t>(id));
+}
+
 // How a segment is encoded. Copied and adjusted for children.
 struct EncodeContext {
   Effort effort = Effort::kBalanced;
@@ -223,15 +228,10 @@ class Decoder {
   SharedUse shared_use_;
 };
 
-// Facts about a segment's head that the writer needs.
-struct HeadFacts {
-  struct PartPlace {
-    size_t head_begin, head_end;  // of its varints in the head
-    uint64_t begin, size;         // in the body
-  };
-  uint8_t latest_encoding = 0;   // highest LaterEncodingId, or 0
-  bool has_pieces = false;       // some part is in pieces
-  std::vector<PartPlace> parts;  // in the segment's body, not inline
+// Where a head names a part of the segment's body.
+struct PartPlace {
+  size_t head_begin, head_end;  // of its varints in the head
+  uint64_t begin, size;         // in the body
 };
 
 // What open_decoder() needs to know in addition to the head.
@@ -244,8 +244,10 @@ struct DecodeContext {
   // the decoder.
   const SharedSource* shared = nullptr;
   SharedUse* shared_use = nullptr;  // if set, receives the tree's use
-  HeadFacts* facts = nullptr;       // if set, receives facts
-  bool is_inline = false;           // the body is an inline child's
+  // If set, receives the parts in the segment's body. Parts of inline children
+  // are left out.
+  std::vector<PartPlace>* parts = nullptr;
+  bool is_inline = false;  // the body is an inline child's
 };
 
 // Reads one encoding tree from a head. Checks all parameters: part ranges are

@@ -1,5 +1,6 @@
 // Ids of the encodings in files. They are stored: never renumber or reuse an
-// id. docs/format/encodings.md describes each encoding's head and body.
+// id of a release. docs/format/encodings.md describes each encoding's head and
+// body.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +8,39 @@
 namespace nimble {
 
 enum class EncodingId : uint8_t {
-  kConstant = 1,     // all values equal
-  kPlain = 2,        // fixed-width values, unencoded
-  kBitPacked = 3,    // ints: per-block base + packed offsets
-  kDelta = 4,        // ints: per-block first value + packed differences
-  kRunLength = 5,    // runs: ends + values
-  kDictionary = 6,   // distinct values + codes
-  kSparse = 7,       // one common value + exceptions
-  kAlp = 8,          // floats as scaled integers + exceptions
-  kSplitFloat = 9,   // real doubles: high and low bits apart
-  kNarrow = 10,      // 16/32-byte decimals whose values fit in 8 bytes
-  kLimbs = 11,       // 16/32-byte values as 8-byte columns
-  kBitmap = 12,      // booleans, one bit each
-  kSparseBits = 13,  // booleans: positions of the rarer value
-  kPlainBytes = 14,  // strings unencoded, packed lengths
-  kFsst = 15,        // strings through a 255-symbol table
-  kTemplate = 16,    // fixed-shape strings ("Clerk#000000951", UUIDs): digits
-  kZstdBlocks = 17,  // any fixed-width or bytes: zstd frame a block
+  // Any values.
+  kConstant = 1,          // all values equal
+  kRunLength = 2,         // runs: ends + values
+  kDictionary = 3,        // distinct values + codes
+  kSharedDictionary = 4,  // codes of the stream's shared dictionary
+  kPresent = 5,           // values that are not null or empty + a bitmap
+  // Fixed widths.
+  kPlain = 6,       // unencoded
+  kSparse = 7,      // one common value + exceptions
+  kZstdBlocks = 8,  // a zstd frame per block
+  // Integers.
+  kBitPacked = 9,     // per-block base + packed offsets
+  kDelta = 10,        // per-block first value + packed differences
+  kDifferences = 11,  // differences as a child
+  kScaled = 12,       // base + multiples of a common divisor
+  kSplitInt = 13,     // high bits and low bits apart
+  kNarrow = 14,       // 16/32-byte decimals whose values fit in 8 bytes
+  // Floats.
+  kAlp = 15,         // scaled integers + exceptions
+  kSplitFloat = 16,  // high bits and low bits apart
+  kFloatBits = 17,   // the integers of their bits
+  // Booleans.
+  kBitmap = 18,      // one bit each
+  kSparseBits = 19,  // positions of the rarer value
+  // Byte strings.
+  kPlainBytes = 20,     // unencoded, packed lengths
+  kFsst = 21,           // through a 255-symbol table
+  kPhrases = 22,        // phrase numbers, own table
+  kSharedPhrases = 23,  // phrase numbers, the stream's table
+  kFrontCoded = 24,     // length shared with an earlier row + suffix
+  kTemplate = 25,       // fixed shape ("Clerk#000000951", UUIDs): digits
+  kNumberedText = 26,   // text with its numbers as integers
+  kZstdStrings = 27,    // zstd frames with a common dictionary
 };
 
 }  // namespace nimble

@@ -19,12 +19,9 @@ Result<Part> Part::read(ByteReader* head, const DecodeContext& context) {
                              std::to_string(context.body_size) + " bytes");
     }
   }
-  if (context.facts != nullptr) {
-    context.facts->has_pieces |= !part.is_whole();
-    if (!context.is_inline) {
-      context.facts->parts.push_back(
-          {head_begin, head->position(), part.begin_, part.size_});
-    }
+  if (context.parts != nullptr && !context.is_inline) {
+    context.parts->push_back(
+        {head_begin, head->position(), part.begin_, part.size_});
   }
   return part;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 
 namespace nimble {
@@ -51,13 +50,13 @@ class Layout {
       context.type = segment.type;
       context.num_values = segment.size;
       context.body_size = segment.end - segment.begin;
-      HeadFacts& facts = facts_.emplace_back();
-      context.facts = &facts;
+      std::vector<PartPlace>& places = places_.emplace_back();
+      context.parts = &places;
       ByteReader head(segment.head->span());
       NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                               open_decoder(&head, context));
       decoders_.push_back(std::move(decoder));
-      for (HeadFacts::PartPlace& part : facts.parts) {
+      for (PartPlace& part : places) {
         part.begin += segment.begin;
         if (part.size > 0 && !find(part.begin)) {
           parts_.push_back({part.begin, part.begin + part.size, {}, 0, 0, {}});
@@ -172,7 +171,7 @@ class Layout {
       ByteBuffer& head = *segments_[s].head;
       ByteBuffer out;
       size_t from = 0;
-      for (const HeadFacts::PartPlace& place : facts_[s].parts) {
+      for (const PartPlace& place : places_[s]) {
         out.put_bytes(head.data() + from, place.head_begin - from);
         from = place.head_end;
         write_part(place.size > 0 ? find(place.begin) : nullptr, &out);
@@ -201,8 +200,8 @@ class Layout {
   std::span<const SegmentHead> segments_;
   ByteBuffer& body_;
   uint64_t near_;
-  uint32_t step_ = 0;             // rows between two cuts
-  std::vector<HeadFacts> facts_;  // one per segment
+  uint32_t step_ = 0;                           // rows between two cuts
+  std::vector<std::vector<PartPlace>> places_;  // one list per segment
   std::vector<std::unique_ptr<Decoder>> decoders_;
   std::vector<CutPart> parts_;
 };

@@ -3,7 +3,6 @@
 #include "nimble/base/bit_packing.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/shared_source.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
@@ -26,7 +25,7 @@ Status encode_codes(const Values& codes, bool by_frequency,
 
 Status encode_dictionary(const DistinctValues& distinct,
                          const EncodeContext& context, SegmentBuilder* out) {
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kDictionary));
+  put_encoding_id(EncodingId::kDictionary, out);
   out->head.put_varint(distinct.count());
   NIMBLE_RETURN_IF_ERROR(
       encode_codes(distinct.codes(), distinct.is_by_frequency(), context, out));
@@ -39,7 +38,7 @@ Status encode_shared_dictionary(const DistinctValues& distinct,
                                 SegmentBuilder* out) {
   StreamDictionary::Found found = dictionary->find(distinct.distinct());
   dictionary->add(distinct.distinct(), &found);
-  put_encoding_id(LaterEncodingId::kSharedDictionary, out);
+  put_encoding_id(EncodingId::kSharedDictionary, out);
   out->head.put_varint(dictionary->size());
   std::vector<uint8_t> data;
   const Values codes =

@@ -425,7 +425,7 @@ Result<bool> encode_alp(const Values& values, const AlpExponents& exponents,
       width == 8 ? to_ints<int64_t, uint64_t>(values, exponents, &ints, &rows)
                  : to_ints<int32_t, uint32_t>(values, exponents, &ints, &rows);
   if (!fits) return false;
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kAlp));
+  put_encoding_id(EncodingId::kAlp, out);
   out->head.put_u8(exponents.e);
   out->head.put_u8(exponents.f);
   Values child;

@@ -5,7 +5,6 @@
 
 #include "nimble/base/bytes.h"
 #include "nimble/encoding/core/joined_decoder.h"
-#include "nimble/encoding/core/later_encodings.h"
 
 namespace nimble {
 namespace {
@@ -55,7 +54,7 @@ FloatBits sample_float_bits(const Values& values) {
 
 Status encode_float_bits(const Values& values, const EncodeContext& context,
                          SegmentBuilder* out) {
-  put_encoding_id(LaterEncodingId::kFloatBits, out);
+  put_encoding_id(EncodingId::kFloatBits, out);
   Values bits = values;
   bits.type = ValueType::unsigned_int(values.type.width);
   return encode_child(bits, context, 0, out);

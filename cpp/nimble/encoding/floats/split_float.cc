@@ -122,7 +122,7 @@ Status encode_split_float(const Values& values, uint32_t low_bits_count,
     store_int(width, v & low_bits(low_bits_count),
               low.data() + uint64_t{i} * width);
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kSplitFloat));
+  put_encoding_id(EncodingId::kSplitFloat, out);
   out->head.put_u8(static_cast<uint8_t>(low_bits_count));
   Values child;
   child.type = ValueType::unsigned_int(2);

@@ -77,7 +77,7 @@ Status encode_bit_packed(const Values& values, std::span<const MinMax> stats,
               block_rows(b, values.size), stats[b].min, widths.width(b),
               &out->body);
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kBitPacked));
+  put_encoding_id(EncodingId::kBitPacked, out);
   out->put_part(begin);
   widths.write(&out->head);
   out->head.put_u8(0);
@@ -174,7 +174,7 @@ Status encode_bit_packed_patched(const Values& values,
     }
     put_block(values.type, kept, n, base, width, &out->body);
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kBitPacked));
+  put_encoding_id(EncodingId::kBitPacked, out);
   out->put_part(begin);
   BlockWidths::uniform(width).write(&out->head);
   out->head.put_u8(1);

@@ -131,7 +131,7 @@ bool is_constant(const Values& values) {
 }
 
 Status encode_constant(const Values& values, SegmentBuilder* out) {
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kConstant));
+  put_encoding_id(EncodingId::kConstant, out);
   const bool any = values.size > 0;
   if (values.type.kind == ValueKind::kBool) {
     out->head.put_u8(any && get_bit(values.data, 0) ? 1 : 0);

@@ -278,7 +278,7 @@ Status encode_delta(const Values& values, SegmentBuilder* out) {
       block.append(n, widths.width(b), &out->body);
     }
   });
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kDelta));
+  put_encoding_id(EncodingId::kDelta, out);
   out->put_part(begin);
   widths.write(&out->head);
   return Status::ok();

@@ -5,7 +5,6 @@
 #include "nimble/encoding/blocks/running_sums.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 
 namespace nimble {
@@ -184,7 +183,7 @@ Status encode_differences(const Values& values, const EncodeContext& context,
       before = v;
     }
   });
-  put_encoding_id(LaterEncodingId::kDifferences, out);
+  put_encoding_id(EncodingId::kDifferences, out);
   Values child;
   child.type = values.type;
   child.size = num_blocks_of(values.size);

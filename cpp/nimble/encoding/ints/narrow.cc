@@ -112,7 +112,7 @@ std::vector<uint64_t> narrowed(const Values& values) {
 
 Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
                      const EncodeContext& context, SegmentBuilder* out) {
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kNarrow));
+  put_encoding_id(EncodingId::kNarrow, out);
   Values child;
   child.type = ValueType::signed_int(8);
   child.size = values.size;

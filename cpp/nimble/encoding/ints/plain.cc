@@ -17,7 +17,7 @@ Status encode_plain(const Values& values, SegmentBuilder* out) {
   const uint64_t begin = out->begin_part();
   const uint64_t size = uint64_t{values.size} * width;
   out->body.put_bytes(values.data, size);
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kPlain));
+  put_encoding_id(EncodingId::kPlain, out);
   out->put_part(begin);
   const uint32_t unit = unit_values(width);
   out->head.put_varint(unit);

@@ -5,7 +5,6 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/blocks/patches.h"
 #include "nimble/encoding/blocks/presence.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/ints/spread.h"
 #include "nimble/memory/scratch.h"
@@ -135,7 +134,7 @@ Status encode_present_values(const Values& values, const uint8_t* common,
   rest.type = values.type;
   rest.size = static_cast<uint32_t>(others.size() / width);
   rest.data = others.data();
-  put_encoding_id(LaterEncodingId::kPresent, out);
+  put_encoding_id(EncodingId::kPresent, out);
   out->head.put_varint(rest.size);
   out->head.put_bytes(common, width);
   NIMBLE_RETURN_IF_ERROR(

@@ -108,7 +108,7 @@ std::vector<uint32_t> run_ends(const Values& values, uint32_t max_runs) {
 Status encode_run_length(const Values& values,
                          const std::vector<uint32_t>& ends,
                          const EncodeContext& context, SegmentBuilder* out) {
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kRunLength));
+  put_encoding_id(EncodingId::kRunLength, out);
   out->head.put_varint(ends.size());
   uint32_t run = 0;
   for (uint32_t b = 1; b < num_blocks_of(values.size); ++b) {

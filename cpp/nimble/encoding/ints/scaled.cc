@@ -8,7 +8,6 @@
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/joined_decoder.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
@@ -210,7 +209,7 @@ class ScaledDecoder final : public JoinedDecoder {
 
 Status write(const Scale& scale, const Values& multiples,
              const EncodeContext& context, SegmentBuilder* out) {
-  put_encoding_id(LaterEncodingId::kScaled, out);
+  put_encoding_id(EncodingId::kScaled, out);
   out->head.put(scale.base);
   out->head.put(scale.step);
   out->head.put_varint(scale.divisor);

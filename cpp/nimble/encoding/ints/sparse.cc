@@ -26,7 +26,7 @@ Status encode_sparse(const Values& values, const uint8_t* common,
     rows.push_back(i);
     exceptions.put_bytes(value, width);
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kSparse));
+  put_encoding_id(EncodingId::kSparse, out);
   out->head.put_bytes(common, width);
   Values rest = values;
   rest.size = static_cast<uint32_t>(rows.size());

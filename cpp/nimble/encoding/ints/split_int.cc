@@ -3,7 +3,6 @@
 #include "nimble/base/bit_packing.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/joined_decoder.h"
-#include "nimble/encoding/core/later_encodings.h"
 
 namespace nimble {
 
@@ -21,7 +20,7 @@ Status encode_split_int(const Values& values, uint32_t low_bits_count,
     store_int(width, v & low_bits(low_bits_count),
               low.data() + uint64_t{i} * width);
   }
-  put_encoding_id(LaterEncodingId::kSplitInt, out);
+  put_encoding_id(EncodingId::kSplitInt, out);
   out->head.put_u8(static_cast<uint8_t>(low_bits_count));
   Values child = values;
   child.data = high.data();

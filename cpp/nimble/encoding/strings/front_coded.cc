@@ -6,7 +6,6 @@
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/memory/scratch.h"
 
@@ -277,7 +276,7 @@ Status encode_front_coded(const Values& values, const EncodeContext& context,
     const ByteSlice& s = values.slices[i];
     rests[i] = {n > 0 ? s.data + n : s.data, s.size - n};
   }
-  put_encoding_id(LaterEncodingId::kFrontCoded, out);
+  put_encoding_id(EncodingId::kFrontCoded, out);
   out->head.put_u8(kFrontCodedShift);
   Values lengths;
   lengths.type = kSharedType;

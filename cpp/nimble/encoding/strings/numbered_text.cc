@@ -12,7 +12,6 @@
 #include "nimble/base/hash.h"
 #include "nimble/encoding/blocks/digits.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/part.h"
 #include "nimble/encoding/core/row_numbers.h"
 #include "nimble/memory/scratch.h"
@@ -242,7 +241,7 @@ Status encode_numbered_text(const Values& values, const NumberedText& text,
     const uint64_t begin = i > 0 ? ends[i - 1] : 0;
     slices[i] = {bytes.data() + begin, ends[i] - begin};
   }
-  put_encoding_id(LaterEncodingId::kNumberedText, out);
+  put_encoding_id(EncodingId::kNumberedText, out);
   out->head.put_u8(static_cast<uint8_t>(count));
   Values shapes = values;
   shapes.slices = slices.data();

@@ -60,7 +60,7 @@ Status encode_plain_bytes(const Values& values, SegmentBuilder* out) {
       to += s.size;
     }
   };
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kPlainBytes));
+  put_encoding_id(EncodingId::kPlainBytes, out);
   write_string_blocks(lengths, copy, out);
   return Status::ok();
 }

@@ -5,7 +5,6 @@
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/blocks/presence.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/core/predicate.h"
 
 namespace nimble {
@@ -164,7 +163,7 @@ Status encode_present(const Values& values, const EncodeContext& context,
     set_bit(where.data(), i);
     strings.push_back(values.slices[i]);
   }
-  put_encoding_id(LaterEncodingId::kPresent, out);
+  put_encoding_id(EncodingId::kPresent, out);
   out->head.put_varint(strings.size());
   NIMBLE_RETURN_IF_ERROR(Presence::write(where.data(), values.size, context,
                                          out, context.validity_head));

@@ -172,7 +172,7 @@ Result<bool> encode_template(const Values& values,
     if (s.size > 0) pattern.parse(s.data, row);
     for (size_t k = 0; k < num_limbs; ++k) limbs[k][i] = row[k];
   }
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kTemplate));
+  put_encoding_id(EncodingId::kTemplate, out);
   pattern.write(&out->head);
   bool has_dictionary = false;
   for (const std::vector<uint64_t>& limb : limbs) {

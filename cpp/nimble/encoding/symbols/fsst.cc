@@ -284,7 +284,7 @@ Status encode_fsst(const Values& values, const FsstTable& table,
     if (size > 0) std::memcpy(to, next, size);
     next += size;
   };
-  out->head.put_u8(static_cast<uint8_t>(EncodingId::kFsst));
+  put_encoding_id(EncodingId::kFsst, out);
   table.write(&out->head);
   out->head.put_varint(raw_size);
   write_string_blocks(lengths, copy, out);

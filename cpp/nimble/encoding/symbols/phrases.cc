@@ -7,7 +7,6 @@
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/blocks/block_strings.h"
 #include "nimble/encoding/core/child.h"
-#include "nimble/encoding/core/later_encodings.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "nimble/encoding/symbols/fsst_training.h"
 #include "nimble/encoding/symbols/phrase_training.h"
@@ -298,7 +297,7 @@ Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
     slices.push_back({text.data() + text.size(), p.length});
     text.insert(text.end(), bytes, bytes + p.length);
   }
-  put_encoding_id(LaterEncodingId::kPhrases, out);
+  put_encoding_id(EncodingId::kPhrases, out);
   Values child;
   child.type = values.type;
   child.size = static_cast<uint32_t>(slices.size());
@@ -313,7 +312,7 @@ Status encode_phrases(const Values& values, const std::vector<Phrase>& phrases,
 
 Status encode_shared_phrases(const Values& values, const StreamPhrases& phrases,
                              SegmentBuilder* out) {
-  put_encoding_id(LaterEncodingId::kSharedPhrases, out);
+  put_encoding_id(EncodingId::kSharedPhrases, out);
   encode_codes(values, phrases.phrases(), phrases.matcher(), out);
   return Status::ok();
 }

@@ -1,36 +1,28 @@
-// zstd_blocks: values in blocks that are separate zstd frames. Used if no other
-// encoding saves space, because a row decompresses a block.
+// zstd_blocks: values of a fixed width in blocks, each a zstd frame. Used where
+// no other encoding saves space, because a row decompresses a block.
 //
-// block: checksum u64 | lengths of strings, W bits per row, packed | frame
-// head:  [strings: W u8 | length of every string varint, if W = 0
-//          | bytes of all strings varint]
-//        | number of blocks varint | first rows of blocks 1 .. n-1
-//        | part | starts of blocks 1 .. n-1
+// block: checksum u64 | frame
+// head:  values per block varint | part | starts of blocks 1 .. n-1
 //
-// docs/format/encodings_strings.md has the bytes.
+// docs/format/encodings_numeric.md has the bytes.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
 
-// Maximum decompressed size of a block.
+// Maximum decompressed size of a block of any zstd encoding.
 inline constexpr uint64_t kMaxZstdBlockBytes = 16u << 20;
+// A frame cannot expand more than this: a zstd block of 128 KiB takes at least
+// four bytes.
+inline constexpr uint64_t kMaxZstdRatio = 32768;
 
-// Encodes strings or fixed-width values (not kBool). Fails with kUnsupported if
-// a value is longer than kMaxZstdBlockBytes.
+// REQUIRES: values have a fixed width, from 1 to kMaxZstdBlockBytes.
 Status encode_zstd_blocks(const Values& values, const EncodeContext& context,
                           SegmentBuilder* out);
 
 // REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_zstd_blocks(ByteReader* head,
                                                   const DecodeContext& context);
-
-// Compresses a sample, to estimate how much zstd shrinks the strings.
-struct ZstdSizes {
-  uint64_t compressed = 0;
-  uint64_t raw = 0;
-};
-ZstdSizes measure_zstd(const Values& strings, const EncodeContext& context);
 
 }  // namespace nimble
