@@ -1,1 +1,1 @@
-"""Changes by key or condition: which rows they touch, and what becomes of them."""
+"""Changes by key or condition: find the affected rows, and write the changed ones."""

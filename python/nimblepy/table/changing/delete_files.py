@@ -106,8 +106,10 @@ def _from_all_listings(rows: FileSet, deleted: Rows, repeated: set[str]) -> Rows
     live: dict[str, dict[int, RowSet]] = {path: {} for path in repeated}
     for number, path in enumerate(rows.members.files.paths.to_pylist()):
         if path in repeated:
-            everything, gone = rows.child(number).all_rows(), rows.deleted(number)
-            live[path][number] = everything if gone is None else everything.minus(gone)
+            all_rows, deleted_before = rows.child(number).all_rows(), rows.deleted(number)
+            live[path][number] = (
+                all_rows if deleted_before is None else all_rows.minus(deleted_before)
+            )
     result = {n: some for n, some in deleted.items() if rows.name_of(n) not in repeated}
     for copies in live.values():
         parts = [

@@ -1,4 +1,4 @@
-"""Where some keys are in a table, from one of its states to the next."""
+"""Finds the positions of keys in a table, and updates them for later states of the table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.table.reading.members import MemberRows
 
-# (number of its first key, some keys), the same ones at every call.
+# (number of the first key, some keys); each call yields the same chunks.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
 
 # See :attr:`Member.identity`.
@@ -28,44 +28,48 @@ _Identity = tuple[str, int]
 class KeyPositions:
     """The live rows that have some keys.
 
-    Each file is asked once: of a file that was asked before, only rows that were deleted since are
-    left out. So after another commit, the files that it added are asked and no others.
+    Each file is searched once. For a searched file, later calls only remove rows that were deleted
+    since. So after another commit, only the files that it added are searched.
 
     Args:
         columns: field ids of the key's columns.
-        keys: the keys, in chunks whose columns are in this order; none has a null.
+        keys: the keys, in chunks whose columns are in this order, without nulls.
     """
 
     def __init__(self, columns: Sequence[int], keys: Chunks) -> None:
         self.columns = tuple(columns)
         self.chunks = keys
-        # By listing: delete files that were applied, and rows with the numbers of their keys.
+        # By listing: the applied delete files, and the matching rows with the numbers of their
+        # keys.
         self._known: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
 
     def find(self, rows: MemberRows) -> dict[int, RowSet]:
-        """By number of the file, its live rows that have one of the keys, by number of the key.
+        """For each file, its live rows that have one of the keys, with the number of the key.
 
-        Cost: a lookup of all keys in the files that were not asked before; 16 bytes of memory for
-        each row that is found.
+        Cost: a lookup of all keys in files that were not searched before, and 16 bytes of memory
+        per matching row.
         """
-        known: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
+        searched: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
         new: list[int] = []
         for number, member in enumerate(rows.members):
             before, deletes = self._known.get(member.identity), member.delete_paths
             if before is None or not before[0] <= deletes:
-                new.append(number)  # also where a rollback has brought rows back
+                new.append(number)  # also after a rollback that restored rows
                 continue
-            found = before[1]
-            gone = rows.deleted(number) if before[0] != deletes and len(found.begin) else None
-            known[member.identity] = deletes, found if gone is None else found.minus(gone)
+            matches = before[1]
+            deleted = rows.deleted(number) if before[0] != deletes and len(matches.begin) else None
+            searched[member.identity] = (
+                deletes,
+                matches if deleted is None else matches.minus(deleted),
+            )
         if new:
             part = rows if len(new) == len(rows.members) else rows.part(new)
-            known.update(self._ask(part))
-        self._known = known
+            searched.update(self._ask(part))
+        self._known = searched
         return {
-            number: found
+            number: matches
             for number, member in enumerate(rows.members)
-            if len((found := known[member.identity][1]).begin)
+            if len((matches := searched[member.identity][1]).begin)
         }
 
     def _ask(self, rows: MemberRows) -> Iterator[tuple[_Identity, tuple[frozenset[str], RowSet]]]:
@@ -74,36 +78,38 @@ class KeyPositions:
         for first, chunk in self.chunks():
             request = rows.keys_request(chunk.rename_columns(names), names)
             try:
-                found = rows.find(request).expand()
+                matches = rows.find(request).expand()
             except IndexUnavailableError:
-                found = _searched(rows, request)
-            if found.file is None:
+                matches = _searched(rows, request)
+            if matches.file is None:
                 continue
-            # Of numbers as short as these, sorting is one pass.
-            short = found.file.astype(np.int16) if len(rows.members) < 1 << 15 else found.file
+            # Sorting numbers this short takes one pass.
+            short = matches.file.astype(np.int16) if len(rows.members) < 1 << 15 else matches.file
             order = np.argsort(short, kind="stable")
-            begin, probe = found.begin[order], numbers(found)[order] + first
-            counts = np.bincount(found.file)
+            begin, probe = matches.begin[order], numbers(matches)[order] + first
+            counts = np.bincount(matches.file)
             ends = np.cumsum(counts)
             for file in np.flatnonzero(counts).tolist():
-                mine = slice(ends[file] - counts[file], ends[file])
-                parts.setdefault(file, []).append(RowSet(begin[mine], None, probe[mine]))
+                key_range = slice(ends[file] - counts[file], ends[file])
+                parts.setdefault(file, []).append(RowSet(begin[key_range], None, probe[key_range]))
         nothing = RowSet(np.empty(0, dtype=np.uint64), probe=np.empty(0, dtype=np.int64))
         for number, member in enumerate(rows.members):
-            found = RowSet.joined(parts[number]) if number in parts else nothing
-            yield member.identity, (member.delete_paths, found)
+            matches = RowSet.joined(parts[number]) if number in parts else nothing
+            yield member.identity, (member.delete_paths, matches)
 
 
 def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:
-    """What the columns of a key are called now.
+    """The current names of a key's columns.
 
     Raises:
-        ConflictError: there is one no more.
+        ConflictError: a column was dropped.
     """
     names = {number: name for name, number in _ids(schema).items()}
-    gone = [number for number in columns if number not in names]
-    if gone:
-        raise ConflictError(f"a column of the key, field id {gone[0]}, was dropped", kind="schema")
+    dropped = [number for number in columns if number not in names]
+    if dropped:
+        raise ConflictError(
+            f"a column of the key, field id {dropped[0]}, was dropped", kind="schema"
+        )
     return [names[number] for number in columns]
 
 
@@ -118,28 +124,28 @@ def _ids(schema: pa.Schema) -> dict[str, int]:
 
 
 def _searched(rows: MemberRows, request: Keys) -> RowSet:
-    """The rows that have one of some keys where no index is on them: every key is looked at."""
+    """The rows that have one of some keys, found without an index by reading every key."""
     parts = []
     for number in range(rows.num_files):
-        child, gone = rows.child(number), rows.deleted(number)
-        found = search_keys(request, partial(child.read, child.all_rows()))
-        parts.append((found if gone is None else found.minus(gone)).in_file(number))
+        child, deleted = rows.child(number), rows.deleted(number)
+        matches = search_keys(request, partial(child.read, child.all_rows()))
+        parts.append((matches if deleted is None else matches.minus(deleted)).in_file(number))
     return RowSet.joined(parts)
 
 
-def numbers(found: RowSet) -> Positions:
-    """The number of the key that each row has."""
-    assert found.probe is not None
-    return found.probe
+def numbers(matches: RowSet) -> Positions:
+    """The number of each row's key."""
+    assert matches.probe is not None
+    return matches.probe
 
 
-def ascending(found: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
-    """Ascending rows of each file, each once."""
-    return {number: ascending_once(rows.begin) for number, rows in found.items()}
+def ascending(matches: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
+    """Distinct ascending rows of each file."""
+    return {number: ascending_once(rows.begin) for number, rows in matches.items()}
 
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
-    """The live rows that have keys of the caller, who may give them in any form of a lookup."""
+    """The live rows that have some keys, given in any form that a lookup accepts."""
     given = read_keys(keys)
     if given.width < len(names):
         raise InvalidArgumentError(
@@ -148,8 +154,8 @@ def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPosition
         )
     request = rows.keys_request(given, names)
     table = pa.Table.from_arrays(list(request.values), list(request.names))
-    wanted = np.ones(len(request), dtype=np.bool_) if request.usable is None else request.usable
+    usable = np.ones(len(request), dtype=np.bool_) if request.usable is None else request.usable
     for values in request.values:
-        wanted = wanted & values.is_valid().to_numpy(zero_copy_only=False)
-    found = table if wanted.all() else table.filter(pa.array(wanted))
-    return KeyPositions(key_ids(rows.schema, names), lambda: iter([(0, found)]))
+        usable = usable & values.is_valid().to_numpy(zero_copy_only=False)
+    valid_keys = table if usable.all() else table.filter(pa.array(usable))
+    return KeyPositions(key_ids(rows.schema, names), lambda: iter([(0, valid_keys)]))

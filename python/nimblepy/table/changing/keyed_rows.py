@@ -1,4 +1,4 @@
-"""Rows that are to meet those of a table by key: ordered by it, each key once."""
+"""Source rows of a change by key: sorted by the key, without duplicates."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from nimblepy.table.base.types import Conformer
 
 Duplicates: TypeAlias = Literal["error", "last"]
 
-# Arrow bytes that are held in memory; more are sorted in a file.
+# Arrow bytes to hold in memory; more rows are sorted in a file.
 MEMORY_BYTES = 128 << 20
 # Arrow bytes of one chunk of such a file.
 CHUNK_BYTES = 32 << 20
-# Of files that are read soon, once or twice.
+# Write options for files that are soon read once or twice.
 _SAVED = WriteOptions(compression="fast", statistics=False)
 
 
 class KeyedRows:
-    """Rows in the ascending order of a key, each key once, to be read any number of times.
+    """Rows in ascending order of a key, without duplicates, which can be read repeatedly.
 
-    Those of more than 128 MiB are sorted in a file that has no name.
+    Rows above 128 MiB are sorted in an unnamed file.
 
     Args:
-        data: tabular data; columns of ``schema`` that it does not have are left out.
-        schema: the columns that there may be.
+        data: tabular data; columns of ``schema`` may be missing.
+        schema: the allowed columns.
         key: names of the key's columns.
-        duplicates: what is done where a key comes twice: an error, or its last row is taken.
-        numbered: the caller knows the rows by their numbers, so that errors say them.
-        cast: round and truncate values that the types of ``schema`` do not have.
-        drop: leave out columns that ``schema`` does not have.
+        duplicates: ``"error"`` raises for a duplicate key; ``"last"`` uses its last row.
+        numbered: errors name row numbers, because the caller knows them.
+        cast: round and truncate values that the types of ``schema`` cannot represent.
+        drop: ignore columns that ``schema`` does not have.
 
     Attributes:
-        schema: the columns that there are.
+        schema: the columns of the data.
 
     Raises:
-        InvalidArgumentError: a column that ``schema`` does not have, one of the key that is
-            missing or has a null, a type or value that does not fit.
-        DuplicateKeyError: a key comes twice.
+        InvalidArgumentError: an unknown column; a missing or null column of the key; a type or
+            value that does not fit.
+        DuplicateKeyError: a key occurs twice.
     """
 
     def __init__(
@@ -95,21 +95,21 @@ class KeyedRows:
 
     @classmethod
     def saved(cls, path: str, key: Sequence[str], arrow_bytes: int) -> KeyedRows:
-        """The rows that :meth:`save` wrote.
+        """Opens the rows that :meth:`save` wrote.
 
         Args:
-            arrow_bytes: what they have in memory, as ``save`` gave it.
+            arrow_bytes: their bytes in memory, as ``save`` returned.
         """
-        found = cls.__new__(cls)
-        found.key = tuple(key)
+        opened = cls.__new__(cls)
+        opened.key = tuple(key)
         file = open_file(path)
-        found.schema = file.schema
-        found._rows = _Sorted(file, file.schema.names, file.num_rows, arrow_bytes)
-        found._again = np.empty(0, dtype=np.int64)
-        return found
+        opened.schema = file.schema
+        opened._rows = _Sorted(file, file.schema.names, file.num_rows, arrow_bytes)
+        opened._again = np.empty(0, dtype=np.int64)
+        return opened
 
     def save(self, path: str) -> int:
-        """Writes the rows to a file; gives the bytes that they have in memory."""
+        """Writes the rows to a file, and returns their bytes in memory."""
         size = 0
         with Writer(
             path, self.schema, cluster_by=list(self.key), presorted=True, options=_SAVED
@@ -120,8 +120,8 @@ class KeyedRows:
         return size
 
     def _find_again(self, duplicates: Duplicates, numbered: bool) -> Positions:
-        """Places of rows whose key comes again later."""
-        found: list[Positions] = []
+        """Positions of rows whose key occurs again later."""
+        places: list[Positions] = []
         last: pa.Table | None = None
         for first, keys in self._rows.chunks(self.key):
             table = keys if last is None else pa.concat_tables([last, keys])
@@ -136,16 +136,16 @@ class KeyedRows:
                     f"the key {shown} is in row {one} and in row {other} of the data; "
                     'duplicates="last" takes the last of them'
                 )
-            found.append(at)
+            places.append(at)
             last = keys.slice(keys.num_rows - 1)
-        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        return np.concatenate(places) if places else np.empty(0, dtype=np.int64)
 
     @property
     def num_rows(self) -> int:
         return self._rows.num_rows - len(self._again)
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """(number of its first row, some neighbouring rows), in the order of the key."""
+        """Yields (number of its first row, consecutive rows), in the order of the key."""
         number = 0
         for first, table in self._rows.chunks(columns):
             begin, end = np.searchsorted(self._again, (first, first + table.num_rows))
@@ -158,9 +158,9 @@ class KeyedRows:
             number += table.num_rows
 
     def columns_of(self, schema: pa.Schema) -> tuple[list[str], list[pa.Field]]:
-        """The columns that a table of ``schema`` still has: their names here, and their fields.
+        """The columns that a table with ``schema`` still has: their names here, and their fields.
 
-        Columns with a field id have the name that the table gives them now.
+        Columns are matched by field id and have the table's current names.
         """
         names = {field_id_of(field): field.name for field in schema}
         kept = [
@@ -171,12 +171,12 @@ class KeyedRows:
         return [name for name, _ in kept], [field for _, field in kept]
 
     def key_chunks(self) -> Iterator[tuple[int, pa.Table]]:
-        """:meth:`chunks` of the key alone, in its order of columns."""
+        """Yields :meth:`chunks` of only the key, in its order of columns."""
         return self.chunks(self.key)
 
 
 def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each key but the last is equal to the next, as a lookup has it; nulls never are."""
+    """Whether each key except the last equals the next one. Nulls are never equal."""
     batch = pa.RecordBatch.from_arrays(
         [column.combine_chunks() for column in keys.columns], keys.column_names
     )
@@ -188,7 +188,7 @@ def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def show_key(row: pa.Table) -> str:
-    """The first row of some key columns, for a message."""
+    """The key of the first row, for a message."""
     return ", ".join(f"{name}={value!r}" for name, value in row.slice(0, 1).to_pylist()[0].items())
 
 
@@ -211,12 +211,12 @@ class _Held:
         return rows if columns is None else rows.select(list(columns))
 
     def origin(self, place: int) -> int:
-        """Where the row was in the data."""
+        """The number of the row in the data."""
         return int(self._order.item(place))
 
 
 class _Sorted:
-    """Rows in a file in the order of the key, of which some are read at a time."""
+    """Rows in a file in the order of the key, which are read in parts."""
 
     def __init__(self, file: File, names: Sequence[str], count: int, arrow_bytes: int) -> None:
         self._file = file
@@ -233,7 +233,7 @@ class _Sorted:
         return self._file.scan(names, row_range=(begin, end)).to_table()
 
     def origin(self, place: int) -> int:
-        """Where the row was in the data, as far as that is known."""
+        """The number of the row in the data, if known."""
         return place
 
 
@@ -276,5 +276,5 @@ class _Spilled(_Sorted):
         return done
 
     def origin(self, place: int) -> int:
-        found: int = self._file.take([place], [self._number]).column(0)[0].as_py()
-        return found
+        number: int = self._file.take([place], [self._number]).column(0)[0].as_py()
+        return number

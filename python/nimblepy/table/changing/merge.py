@@ -1,4 +1,4 @@
-"""Merges: what is done with rows of a table and of a source that match, or do not."""
+"""Merges: applies clauses to rows of a table and of a source that match, or do not match."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nimblepy.table.writing.write import Target, write_rows
 if TYPE_CHECKING:
     from nimblepy.table.changing.computed import Computed
 
-# Columns to take from the source: all that it has, some, or what SQL over source and target gives.
+# Columns to take from the source: all, some, or SQL over source and target.
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
 
 _Made = TypeVar("_Made")
@@ -117,7 +117,7 @@ class MergedRows:
         self._figures = (0, 0)  # rows inserted, rows updated
         self._fitted = False  # whether the clauses have fitted the columns before
 
-    def write(self, rows: MemberRows, found: Matches, target: Target) -> Effect:
+    def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
         """
         Raises:
             InvalidArgumentError: a clause does not fit the columns.
@@ -126,28 +126,28 @@ class MergedRows:
                 one.
         """
         without = self._fit(lambda: WithoutSource(self.not_matched_by_source, rows))
-        matches = {rows.members[number].file.path: some for number, some in found.items()}
-        if self._matches is None or not _same(matches, self._matches):
-            self._write(rows, found, target)
-        self._matches, self._fitted = matches, True
+        rows_by_path = {rows.members[number].file.path: some for number, some in matches.items()}
+        if self._matches is None or not _same(rows_by_path, self._matches):
+            self._write(rows, matches, target)
+        self._matches, self._fitted = rows_by_path, True
         deleted: Rows = {
             number: positions
             for number, member in enumerate(rows.members)
             if (positions := self._deleted.get(member.file.path)) is not None
         }
-        without.add(found, deleted)
+        without.add(matches, deleted)
         refuse_kept(self.primary, self.files, rows, deleted)
         inserted, updated = self._figures
         return Effect(added=self.files, deleted=deleted, inserted=inserted, updated=updated)
 
-    def _write(self, rows: MemberRows, found: Matches, target: Target) -> None:
+    def _write(self, rows: MemberRows, matches: Matches, target: Target) -> None:
         step = self._fit(
             lambda: _Step(self.source, self.columns, rows, self.matched, self.not_matched)
         )
 
         def batches() -> Iterator[pa.RecordBatch]:
             for first, chunk in self.source.chunks(step.names):
-                yield from step.made(found, first, chunk).to_batches()
+                yield from step.made(matches, first, chunk).to_batches()
 
         self._matches = None
         self.files = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches()), target)
@@ -158,7 +158,7 @@ class MergedRows:
         self._figures = step.inserted, step.updated
 
     def _fit(self, make: Callable[[], _Made]) -> _Made:
-        """What is made of the clauses for the columns of a table."""
+        """The clauses, resolved for the columns of a table."""
         try:
             return make()
         except InvalidArgumentError as error:
@@ -197,25 +197,25 @@ class WithoutSource:
         self._rows = rows
         self._conditions = [_WithoutSource(clause.condition, rows) for clause in clauses]
 
-    def add(self, found: Matches, deleted: Rows) -> None:
-        """Adds rows to the deleted ones.
+    def add(self, matches: Matches, deleted: Rows) -> None:
+        """Adds rows to the deleted rows.
 
         Args:
-            found: rows that match.
+            matches: rows that match the source.
         """
         rows = self._rows
         for number in range(rows.num_files if self._conditions else 0):
-            asked = [condition for condition in self._conditions if number in condition.files]
-            if not asked:
+            conditions = [condition for condition in self._conditions if number in condition.files]
+            if not conditions:
                 continue
-            left, gone = rows.child(number).all_rows(), rows.deleted(number)
-            if gone is not None:
-                left = left.minus(gone)
-            if number in found:
-                left = left.minus(RowSet(np.unique(found[number].begin)))
+            left, deleted_rows = rows.child(number).all_rows(), rows.deleted(number)
+            if deleted_rows is not None:
+                left = left.minus(deleted_rows)
+            if number in matches:
+                left = left.minus(RowSet(np.unique(matches[number].begin)))
             before = deleted.get(number)
             parts = [] if before is None else [before]
-            parts += [condition.passing(number, left) for condition in asked]
+            parts += [condition.passing(number, left) for condition in conditions]
             some = np.unique(np.concatenate(parts))
             if len(some):
                 deleted[number] = some
@@ -225,7 +225,7 @@ class _WithoutSource:
     """A condition on rows of the table that no row of the source matches.
 
     Attributes:
-        files: those that may have rows for which it holds.
+        files: files that may have rows for which the condition holds.
     """
 
     def __init__(self, condition: Filter, rows: MemberRows) -> None:
@@ -237,15 +237,15 @@ class _WithoutSource:
             return
         joined = _joined_schema(None, rows.schema)
         parsed = self._condition = parse_filter(condition, joined, sides=_SIDES)
-        known = [n for c in parsed.conjuncts if (n := _in_table(c, rows.schema)) is not None]
+        conditions = [n for c in parsed.conjuncts if (n := _in_table(c, rows.schema)) is not None]
         if parsed.matches_nothing:
             self.files = ()
-        elif known:
-            self._pruning = make_filter(all_of(*known), rows.schema)
+        elif conditions:
+            self._pruning = make_filter(all_of(*conditions), rows.schema)
             self.files = frozenset(rows.prune(self._pruning.conjuncts))
 
     def passing(self, number: int, left: RowSet) -> RowNumbers:
-        """Those of some rows of a file for which it holds."""
+        """The rows of a file, among some rows, for which the condition holds."""
         if self._condition is None:
             return left.rows
         child = self._rows.child(number)
@@ -263,7 +263,7 @@ class _WithoutSource:
 
 
 def _in_table(node: Node, schema: pa.Schema) -> Node | None:
-    """What a condition on ``target`` says of the columns of the table; ``None``: nothing."""
+    """What a condition on ``target`` implies for the table's columns; ``None`` if nothing."""
     match node:
         case Compare() | In() | StartsWith() | IsNull() | IsValid():
             path = node.column.path
@@ -271,8 +271,12 @@ def _in_table(node: Node, schema: pa.Schema) -> Node | None:
                 return None
             return replace(node, column=resolve_column(schema, path[1:]))
         case And(args):
-            known = [found for arg in args if (found := _in_table(arg, schema)) is not None]
-            return all_of(*known) if known else None
+            implied = [
+                node_in_table
+                for arg in args
+                if (node_in_table := _in_table(arg, schema)) is not None
+            ]
+            return all_of(*implied) if implied else None
         case Or(args):
             parts = [_in_table(arg, schema) for arg in args]
             done = tuple(part for part in parts if part is not None)
@@ -281,7 +285,7 @@ def _in_table(node: Node, schema: pa.Schema) -> Node | None:
 
 
 class _Clause:
-    """A clause over the columns of today: its condition, and where its columns come from."""
+    """A clause, resolved for the current columns: its condition, and the sources of its columns."""
 
     def __init__(
         self,
@@ -291,10 +295,11 @@ class _Clause:
         table: pa.Schema,
         keep: Collection[str],
     ) -> None:
-        """
+        """Resolves a clause.
+
         Args:
-            names: columns of the source by what the table calls them.
-            keep: columns that ``True`` leaves alone.
+            names: columns of the source by the names of the table.
+            keep: columns that ``True`` does not update.
         """
         condition = clause.condition
         self.condition = (
@@ -307,7 +312,7 @@ class _Clause:
             return
         columns = clause.columns
         if isinstance(columns, Mapping):
-            from nimblepy.table.changing.computed import Computed  # only where there is SQL
+            from nimblepy.table.changing.computed import Computed  # only if the clause has SQL
 
             for name, text in columns.items():
                 if not isinstance(text, str):
@@ -332,14 +337,14 @@ class _Clause:
     def holds(self, joined: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
         if self.condition is None:
             return np.ones(joined.num_rows, dtype=np.bool_)
-        found: np.ndarray[Any, np.dtype[np.bool_]] = self.condition.mask(joined).to_numpy(
+        mask: np.ndarray[Any, np.dtype[np.bool_]] = self.condition.mask(joined).to_numpy(
             zero_copy_only=False
         )
-        return found
+        return mask
 
 
 class _Step:
-    """Makes the new rows, chunk by chunk of the source."""
+    """Makes the new rows, one chunk of the source at a time."""
 
     def __init__(
         self,
@@ -353,10 +358,10 @@ class _Step:
         self.names, fields = source.columns_of(rows.schema)
         both = list(zip(self.names, fields, strict=True))
         keys = dict(zip(source.key, columns, strict=True))
-        # Where two of the source are meant, it is the one that the rows are found by.
+        # If two columns of the source have the name, uses the key column.
         names = {field.name: name for name, field in both}
         names |= {field.name: name for name, field in both if name in keys}
-        # What a match has the same already.
+        # Columns that are equal in every match.
         same = {f.name for name, f in both if name in keys and keys[name] == field_id_of(f)}
         self._source = pa.schema([field.with_name(name) for name, field in both])
         joined = _joined_schema(self._source, rows.schema)
@@ -368,7 +373,7 @@ class _Step:
         self.inserted = self.updated = 0
 
     def _target_columns(self) -> tuple[str, ...]:
-        """Those that are read of rows that match."""
+        """The columns that are read of matching rows."""
         needed: set[str] = set()
         for clause in self._matched:
             for path in clause.reads:
@@ -378,11 +383,11 @@ class _Step:
                 needed |= {n for n in self._rows.schema.names if n not in clause.taken}
         return tuple(name for name in self._rows.schema.names if name in needed)
 
-    def made(self, found: Matches, first: int, chunk: pa.Table) -> pa.Table:
-        """The new rows that some rows of the source make."""
+    def made(self, matches: Matches, first: int, chunk: pa.Table) -> pa.Table:
+        """The new rows for some rows of the source."""
         fields = [field.with_nullable(True) for field in self._source]
         source = _table_batch(pa.Table.from_arrays(chunk.columns, schema=pa.schema(fields)))
-        probe, file, row = _pairs(found, first, chunk.num_rows)
+        probe, file, row = _pairs(matches, first, chunk.num_rows)
         parts = [self._changed(source, probe, file, row)] if self._matched else []
         is_new = np.ones(chunk.num_rows, dtype=np.bool_)
         is_new[probe] = False
@@ -394,7 +399,7 @@ class _Step:
     def _changed(
         self, source: pa.RecordBatch, probe: Positions, file: Positions, row: RowNumbers
     ) -> pa.Table:
-        """Rows in the place of those that match; notes what goes."""
+        """Replacements of matching rows; records the deleted rows."""
         target = _table_batch(self._rows.read(RowSet(row, file=file), self._target))
         joined = _joined(_gathered(source, probe), target, len(probe))
         left = np.ones(len(probe), dtype=np.bool_)
@@ -423,7 +428,7 @@ class _Step:
         return pa.concat_tables([self._rows.schema.empty_table(), *parts])
 
     def _built(self, clause: _Clause, joined: pa.RecordBatch) -> pa.Table:
-        """Whole rows of the table."""
+        """Complete rows of the table."""
         arrays = []
         for field in self._rows.schema:
             taken = clause.taken.get(field.name)
@@ -449,10 +454,10 @@ class _Step:
         return pa.Table.from_arrays(arrays, schema=self._rows.schema)
 
 
-def _pairs(found: Matches, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
-    """(row of the chunk, file, row of it) of each match of some neighbouring rows of a source."""
+def _pairs(matches: Matches, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
+    """(row of the chunk, file, row in the file) of each match of consecutive rows of a source."""
     probes, files, rows = [], [], []
-    for number, some in found.items():
+    for number, some in matches.items():
         begin, end = np.searchsorted(numbers(some), (first, first + count))
         probes.append(numbers(some)[begin:end] - first)
         files.append(np.full(end - begin, number, dtype=np.int64))

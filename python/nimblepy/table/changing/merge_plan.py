@@ -1,4 +1,4 @@
-"""Merges that are put together clause by clause."""
+"""Builds merges from clauses."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ class Merge:
     def when_matched(
         self, *, update: Assigned = False, delete: bool = False, condition: Filter = None
     ) -> Self:
-        """What is done with a row of the table that has the key of one of the source.
+        """Updates or deletes rows of the table that match a row of the source.
 
         Args:
-            update: ``True`` takes all columns that the source has; or a list of these; or a dict
-                from columns of the table to SQL over ``source`` and ``target``, as in conditions.
-            delete: the row goes.
+            update: ``True`` takes all columns of the source; or a list of columns; or a dict from
+                columns of the table to SQL over ``source`` and ``target``, as in conditions.
+            delete: deletes the row.
 
         Raises:
-            InvalidArgumentError: neither or both are given.
+            InvalidArgumentError: not exactly one of ``update`` and ``delete`` is given.
         """
-        self._pending = False  # what raises says so itself
+        self._pending = False  # errors are raised by the check itself
         if bool(update) == bool(delete):
             raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
         self._matched.append(
@@ -84,11 +84,11 @@ class Merge:
         return self
 
     def when_not_matched(self, *, insert: Assigned = True, condition: Filter = None) -> Self:
-        """What is done with a row of the source whose key the table does not have.
+        """Inserts rows of the source whose key the table does not have.
 
         Args:
-            insert: as ``update`` of :meth:`when_matched`, over ``source`` alone; columns that are
-                not given are null.
+            insert: as ``update`` of :meth:`when_matched`, over ``source`` only. Other columns are
+                null.
         """
         self._pending = False
         if not insert:
@@ -98,9 +98,9 @@ class Merge:
         return self
 
     def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
-        """Rows of the table whose keys the source does not have go.
+        """Deletes rows of the table whose keys the source does not have.
 
-        Cost: without a condition every row of the table; with one, a scan with it.
+        Cost: a pass over every row of the table, or a scan with the condition.
         """
         self._pending = False
         if delete is not True:
@@ -110,18 +110,18 @@ class Merge:
         return self
 
     def execute(self) -> Commit:
-        """Does the merge in one commit.
+        """Commits the merge.
 
         Raises:
-            InvalidArgumentError: no clause, a column that there is not, a condition or value that
-                is not understood, data that do not fit.
-            DuplicateKeyError: the source has a key twice; or a new row has the primary key of one
-                that stays.
-            ConflictError: a column that it names was dropped or renamed meanwhile; the table was
-                dropped, or every attempt lost. After any error the table is as it was.
+            InvalidArgumentError: there is no clause, a column does not exist, a condition or value
+                cannot be parsed, or the data do not fit.
+            DuplicateKeyError: the source has a key twice, or a new row has the primary key of a
+                remaining row.
+            ConflictError: a column of the merge was dropped or renamed meanwhile, the table was
+                dropped, or every attempt lost. After any error the table is unchanged.
 
-        Cost: as ``Table.upsert``; of rows that match, the columns that conditions name and those
-            that are kept are read.
+        Cost: as ``Table.upsert``. Of matching rows, reads the columns that conditions name and the
+        columns that are kept.
         """
         self._pending = False
         if not (self._matched or self._not_matched or self._by_source):
@@ -130,7 +130,7 @@ class Merge:
 
     @property
     def _shown(self) -> str:
-        """The clauses as they are written."""
+        """The clauses as text."""
         kinds = (
             ("when_matched", self._matched),
             ("when_not_matched", self._not_matched),
@@ -153,10 +153,10 @@ class Merge:
             )
 
     def plan(self, metadata: ice.Metadata) -> MergePlan:
-        """What is to be done with rows of the source, in a table of today.
+        """The plan of a merge for the current columns of a table.
 
         Raises:
-            InvalidArgumentError: the columns of ``on`` are none of the table.
+            InvalidArgumentError: the columns of ``on`` are not in the table.
         """
         name, schema, primary = ".".join(metadata.name), metadata.schema(), metadata.primary_key()
         on = _on_columns(self._on, primary, name)
@@ -177,14 +177,14 @@ class Merge:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """What a merge does, for the columns of a table and without the rows of its source.
+    """The clauses of a merge, for the columns of a table and without the rows of its source.
 
-    It pickles: processes that work on parts of a source get it.
+    It can be pickled for processes that work on parts of a source.
 
     Attributes:
         schema: the table's columns.
         primary: its primary key.
-        on: columns of the table by those of the source.
+        on: columns of the table by columns of the source.
         matched, not_matched, by_source: the clauses.
     """
 
@@ -202,7 +202,7 @@ class MergePlan:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """The primary key, where new rows may have that of one that stays; else nothing."""
+        """The primary key if new rows may have the key of a remaining row; otherwise empty."""
         on, primary = self.on, set(self.primary)
         clauses = self._assigning
         by_key = set(on.values()) == primary and all(k == v for k, v in on.items())
@@ -229,7 +229,7 @@ class MergePlan:
         taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
         if any(c.columns is True for c in clauses):
             taken |= set(schema.names)
-        taken -= set(on.values())  # which comes from the column of `on`, whatever else there is
+        taken -= set(on.values())  # always taken from the column of `on`
         names = {name: name for name in schema.names if name in taken} | on
         typed = {
             name: schema.field(target).with_name(name).with_nullable(True)
@@ -250,7 +250,7 @@ class MergePlan:
         """The change that applies all clauses.
 
         Args:
-            metadata: what the plan was made for.
+            metadata: the metadata that the plan was made for.
         """
         return merge_change(
             source,
@@ -263,11 +263,11 @@ class MergePlan:
         )
 
     def positions(self, source: KeyedRows) -> KeyPositions:
-        """The search for the rows that have keys of the source."""
+        """Finds the rows of the table that have keys of the source."""
         return KeyPositions(self.key_ids, source.key_chunks)
 
     def part_writer(self, source: KeyedRows) -> MergedRows:
-        """Applies the clauses that need only some rows of the source."""
+        """Applies the clauses that do not need the whole source."""
         return MergedRows(source, self.key_ids, self.matched, self.not_matched)
 
 
@@ -296,7 +296,7 @@ def merge(
 
 
 def _arguments(clause: Update | Delete | Insert) -> str:
-    """Of a clause, for people."""
+    """The arguments of a clause as text."""
     if isinstance(clause, Delete):
         given = ["delete=True"]
     else:
@@ -328,18 +328,18 @@ def _names(what: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
-    """Columns of the table by those of the source."""
+    """Columns of the table by columns of the source."""
     if on is None:
         if not primary:
             raise InvalidArgumentError(f"merge: {table} has no primary key; give on=")
         return {name: name for name in primary}
     if isinstance(on, Mapping):
-        found = dict(on)
+        pairs = dict(on)
     else:
-        found = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
-    if not found:
+        pairs = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
+    if not pairs:
         raise InvalidArgumentError("on: no column given")
-    return found
+    return pairs
 
 
 def _plain(field: pa.Field) -> pa.Field:

@@ -75,11 +75,11 @@ class NewKeys:
             return
         matches = rows.find(rows.keys_request(self.table, self.names)).expand()
         for number in () if matches.file is None else np.unique(matches.file).tolist():
-            going = deleted.get(number, _NO_ROWS)
-            if going is None:
+            deleted_rows = deleted.get(number, _NO_ROWS)
+            if deleted_rows is None:
                 continue
             positions = matches.begin[matches.file == number]
-            left = positions[~np.isin(positions, going)]
+            left = positions[~np.isin(positions, deleted_rows)]
             if len(left):
                 shown = show_key(rows.child(number).read(RowSet(left[:1]), self.names))
                 raise DuplicateKeyError(f"the key {shown} is in a row that stays")

@@ -70,7 +70,7 @@ class Writer(Protocol[FoundIn]):
     def files(self) -> Sequence[DataFile]:
         """The files with new rows so far."""
 
-    def write(self, rows: FileSet, found: FoundIn, target: Target) -> Effect:
+    def write(self, rows: FileSet, matches: FoundIn, target: Target) -> Effect:
         """Writes new rows for a snapshot, unless those of an earlier call are still right."""
 
 
@@ -156,17 +156,17 @@ class GivenFiles:
     keys: NewKeys | None = None
     are_copies: bool = False
 
-    def write(self, rows: FileSet, found: Rows, target: Target) -> Effect:
+    def write(self, rows: FileSet, matches: Rows, target: Target) -> Effect:
         """
         Raises:
             DuplicateKeyError: a remaining row has the primary key of a new one.
         """
         if self.keys is not None:
-            self.keys.refuse_kept(rows, found)
+            self.keys.refuse_kept(rows, matches)
         count = sum(file.rows for file in self.files)
         if self.are_copies:
-            return Effect(added=self.files, deleted=found, moved=count)
-        return Effect(added=self.files, deleted=found, inserted=count)
+            return Effect(added=self.files, deleted=matches, moved=count)
+        return Effect(added=self.files, deleted=matches, inserted=count)
 
 
 # ------------------------------------------------------------------ rules

@@ -31,10 +31,10 @@ from nimblepy.table.writing.write import Target, discard
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Some rows of a source, saved in the order of the key; no other part has a key of theirs.
+    """Some rows of a source, saved in the order of the key. No two parts share a key.
 
     Attributes:
-        bytes: of the rows in memory.
+        bytes: bytes of the rows in memory.
     """
 
     path: str
@@ -42,10 +42,10 @@ class Part:
     bytes: int
 
     def keyed(self, plan: MergePlan) -> KeyedRows:
-        """Its rows.
+        """Opens the rows.
 
         Raises:
-            ConflictError: somebody removed the file.
+            ConflictError: the file was removed.
         """
         try:
             return KeyedRows.saved(readable_path(self.path), list(plan.on), self.bytes)
@@ -59,12 +59,12 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a part makes of the rows of a table.
+    """The effect of a part on some rows of the table.
 
     Attributes:
         added: files with new rows.
         matched: ascending live rows that have its keys, by path of their file.
-        going: those of them that go.
+        going: matched rows to delete.
     """
 
     added: Sequence[DataFile]
@@ -75,7 +75,7 @@ class Outcome:
 
 
 class Workers(Protocol):
-    """Those that work on the parts of a merge."""
+    """Processes that work on the parts of a merge."""
 
     def outcomes(self, parts: Sequence[Part], rows: MemberRows, target: Target) -> list[Outcome]:
         """:func:`outcome` of each part."""
@@ -85,9 +85,9 @@ class Workers(Protocol):
 
 
 def save_part(data: Any, plan: MergePlan, target: Target) -> Part | None:
-    """Saves all rows of a source that have some keys; ``None``: there are none.
+    """Saves all rows of a source that have some keys; ``None`` if there are none.
 
-    Cost: they are sorted, on disk beyond 128 MiB, and written.
+    Cost: sorts the rows, on disk above 128 MiB, and writes them.
 
     Raises:
         As :class:`KeyedRows`.
@@ -107,16 +107,16 @@ def whole_of(parts: Sequence[Part], schema: pa.Schema, plan: MergePlan) -> Keyed
 
 
 def rehearse(schema: pa.Schema, plan: MergePlan, rows: MemberRows, target: Target) -> None:
-    """Says what of the clauses does not fit a source with these columns, before it is read."""
+    """Checks, before a source is read, that the clauses fit its columns."""
     WithoutSource(plan.by_source, rows)
     source = plan.keyed(schema.empty_table())
     plan.part_writer(source).write(rows, plan.positions(source).find(rows), target)
 
 
 def outcome(part: Part, plan: MergePlan, rows: MemberRows, target: Target) -> Outcome:
-    """Finds the keys of a part among some rows, and writes the new rows that it makes of them.
+    """Finds the keys of a part among some rows, and writes its new rows.
 
-    Cost: as of a merge with these rows alone.
+    Cost: as a merge with only these rows.
     """
     source = part.keyed(plan)
     matches = plan.positions(source).find(rows)
@@ -158,7 +158,7 @@ def shared_merge_change(
 
 
 class SharedRows:
-    """Has workers find and write the rows of a merge, part by part."""
+    """Lets workers find and write the rows of a merge, part by part."""
 
     def __init__(self, plan: MergePlan, parts: Sequence[Part], workers: Workers) -> None:
         self.files: Sequence[DataFile] = ()
@@ -166,10 +166,10 @@ class SharedRows:
         self._parts = list(parts)
         self._workers = workers
         self._outcomes: dict[int, Outcome] = {}  # by number of the part
-        # Files that were searched for the keys, with the delete files that were applied.
+        # The searched files, with the delete files that were applied.
         self._searched: dict[str, frozenset[str]] = {}
 
-    def write(self, rows: FileSet, found: Rows, target: Target) -> Effect:
+    def write(self, rows: FileSet, matches: Rows, target: Target) -> Effect:
         """
         Raises:
             As :meth:`nimblepy.table.changing.merge.MergedRows.write`.
@@ -186,8 +186,8 @@ class SharedRows:
         outcomes = self._done
         numbers = {member.file.path: number for number, member in enumerate(rows.members)}
         matched = _together([item.matched for item in outcomes])
-        going = _together([item.going for item in outcomes])
-        deleted: Rows = {numbers[path]: some for path, some in going.items()}
+        deleted_paths = _together([item.going for item in outcomes])
+        deleted: Rows = {numbers[path]: some for path, some in deleted_paths.items()}
         without.add({numbers[path]: RowSet(some) for path, some in matched.items()}, deleted)
         refuse_kept(self._plan.checked, self.files, rows, deleted)
         return Effect(
@@ -198,7 +198,7 @@ class SharedRows:
         )
 
     def _work(self, rows: FileSet, target: Target) -> None:
-        """Has the parts processed that were not processed yet, or not for these rows."""
+        """Lets workers process the parts that were not processed for these rows yet."""
         states = {member.file.path: member.delete_paths for member in rows.members}
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
@@ -212,21 +212,21 @@ class SharedRows:
         return [self._outcomes[i] for i in sorted(self._outcomes)]
 
     def _touched(self, rows: FileSet, states: dict[str, frozenset[str]]) -> list[int]:
-        """The parts with keys of rows that came or went since they were worked on."""
+        """The parts with keys of rows that were added or deleted after the part was processed."""
         new: list[int] = []
         changed: dict[str, int] = {}
         for number, (path, deletes) in enumerate(states.items()):
             before = self._searched.get(path)
             if before is None or not before <= deletes:
-                new.append(number)  # also where a rollback has brought rows back
+                new.append(number)  # also after a rollback that restored rows
             elif before != deletes:
                 changed[path] = number
 
         def lost(path: str, matched: RowNumbers) -> bool:
             if path not in changed:
                 return path not in states
-            gone = rows.deleted(changed[path])
-            return gone is not None and bool(gone.contains(matched).any())
+            deleted = rows.deleted(changed[path])
+            return deleted is not None and bool(deleted.contains(matched).any())
 
         touched = {
             i
@@ -241,13 +241,13 @@ class SharedRows:
 
 
 def _together(parts: Sequence[dict[str, RowNumbers]]) -> dict[str, RowNumbers]:
-    """Rows of each file that are in any of some parts."""
-    found: dict[str, list[RowNumbers]] = {}
+    """The union of the rows of all parts, by file."""
+    parts_by_path: dict[str, list[RowNumbers]] = {}
     for part in parts:
         for path, some in part.items():
             if len(some):
-                found.setdefault(path, []).append(some)
-    return {path: np.unique(np.concatenate(some)) for path, some in found.items()}
+                parts_by_path.setdefault(path, []).append(some)
+    return {path: np.unique(np.concatenate(some)) for path, some in parts_by_path.items()}
 
 
 # ------------------------------------------------------------------ what is sent
@@ -259,7 +259,7 @@ PARTS = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-# A row with the files and figures of each part, and one for each file with rows that it matched.
+# A row with the files and counts of each part, and one row for each file with matching rows.
 OUTCOMES = pa.schema(
     [
         pa.field("part", pa.int64(), nullable=False),
@@ -279,24 +279,24 @@ def part_rows(part: Part) -> pa.RecordBatch:
 
 
 def parts_of(table: pa.Table) -> list[Part]:
-    """The parts of rows of ``PARTS``."""
+    """The parts in rows of ``PARTS``."""
     return [Part(**row) for row in table.to_pylist()]
 
 
 def outcome_rows(number: int, done: Outcome) -> pa.RecordBatch:
-    """What a part makes, as rows of ``OUTCOMES``."""
+    """The outcome of a part as rows of ``OUTCOMES``."""
     paths = list(done.matched)
     count = 1 + len(paths)
     figures = [done.inserted, done.updated, files_as_text(done.added)]
     none = np.empty(0, dtype=np.uint64)
-    going = [done.going.get(path, none) for path in paths]
+    deleted_rows = [done.going.get(path, none) for path in paths]
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(count, number, dtype=np.int64)),
             *(pa.array([figure, *[None] * len(paths)]) for figure in figures),
             pa.array([None, *paths], pa.string()),
             _lists([none, *done.matched.values()]),
-            _lists([none, *going]),
+            _lists([none, *deleted_rows]),
         ],
         schema=OUTCOMES,
     )
@@ -313,36 +313,36 @@ def outcomes_of(table: pa.Table, count: int) -> list[Outcome]:
     """The outcomes of ``count`` parts, from the rows of :func:`outcome_rows` in any order.
 
     Raises:
-        InvalidArgumentError: they are not of each part once.
+        InvalidArgumentError: the rows do not have each part exactly once.
     """
     rows = table.combine_chunks()
     numbers, paths = rows.column("part").to_pylist(), rows.column("path").to_pylist()
-    found: list[Outcome | None] = [None] * count
+    outcomes: list[Outcome | None] = [None] * count
     places: dict[int, list[int]] = {}
     for i, (number, path) in enumerate(zip(numbers, paths, strict=True)):
         if path is not None:
             places.setdefault(number, []).append(i)
     for i, (number, path) in enumerate(zip(numbers, paths, strict=True)):
-        if path is None and 0 <= number < count and found[number] is None:
-            mine = places.get(number, [])
+        if path is None and 0 <= number < count and outcomes[number] is None:
+            part_rows = places.get(number, [])
             inserted, updated = (rows.column(name)[i].as_py() for name in ("inserted", "updated"))
-            found[number] = Outcome(
+            outcomes[number] = Outcome(
                 added=files_of_text(rows.column("added")[i].as_py()),
-                matched={paths[at]: _numbers(rows.column("matched")[at]) for at in mine},
+                matched={paths[at]: _numbers(rows.column("matched")[at]) for at in part_rows},
                 going={
                     paths[at]: some
-                    for at in mine
+                    for at in part_rows
                     if len(some := _numbers(rows.column("going")[at]))
                 },
                 inserted=inserted,
                 updated=updated,
             )
-    done = [item for item in found if item is not None]
+    done = [item for item in outcomes if item is not None]
     if len(done) < count:
         raise InvalidArgumentError(f"outcomes of {len(done)} parts, expected {count}")
     return done
 
 
 def _numbers(value: pa.ListScalar) -> RowNumbers:
-    found: RowNumbers = value.values.to_numpy(zero_copy_only=False).astype(np.uint64)
-    return found
+    numbers: RowNumbers = value.values.to_numpy(zero_copy_only=False).astype(np.uint64)
+    return numbers

@@ -42,12 +42,12 @@ from nimblepy.table.writing.write import Target, partition_rows, partition_sourc
 Mode: TypeAlias = Literal["append", "overwrite", "upsert"]
 PartitionOverwrite: TypeAlias = Literal["static", "dynamic"]
 
-# Rows of a file that are looked at together.
+# Rows of a file that are processed together.
 _ROWS_AT_ONCE = 1 << 20
 
 
 def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwrite) -> None:
-    """Refuses what does not fit together."""
+    """Refuses combinations of arguments that are not possible."""
     if mode not in get_args(Mode):
         expected = ", ".join(map(repr, get_args(Mode)))
         raise InvalidArgumentError(f"mode: expected one of {expected}, got {mode!r}")
@@ -88,13 +88,13 @@ def check_present(files: Sequence[DataFile], metadata: ice.Metadata) -> None:
     Raises:
         FileNotFoundError: one does not exist.
     """
-    gone = missing([file.path for file in files])
-    if gone:
+    removed = missing([file.path for file in files])
+    if removed:
         raise FileNotFoundError(
             errno.ENOENT,
-            f"{'.'.join(metadata.name)}: {len(gone)} of {len(files)} files to be committed no "
+            f"{'.'.join(metadata.name)}: {len(removed)} of {len(files)} files to be committed no "
             "longer exist; write their rows again",
-            readable_path(gone[0]),
+            readable_path(removed[0]),
         )
 
 
@@ -192,7 +192,11 @@ class RowsOfPartitions:
     """
 
     def __init__(self, files: Sequence[DataFile], metadata: ice.Metadata) -> None:
-        """``files``: those whose partitions are meant, of any spec of the metadata."""
+        """Makes the search.
+
+        Args:
+            files: files of the partitions to replace, of any partition spec.
+        """
         target = target_of(metadata)
         self._partitions: dict[int, set[tuple[Any, ...]]] = {}
         for file in files:
@@ -203,30 +207,30 @@ class RowsOfPartitions:
         ]
 
     def find(self, rows: FileSet) -> Rows:
-        found: Rows = {}
+        matches: Rows = {}
         for number, member in enumerate(rows.members):
             spec_id, partition = member.file.spec_id, member.file.partition
             if partition in self._partitions.get(spec_id, ()):
-                found[number] = None
+                matches[number] = None
                 continue
             others = [target for target in self._targets if target.spec_id != spec_id]
             parts = [some for t in others if len(some := self._by_values(rows, number, t))]
             if parts:
-                found[number] = np.unique(np.concatenate(parts))
-        return found
+                matches[number] = np.unique(np.concatenate(parts))
+        return matches
 
     def _by_values(self, rows: FileSet, number: int, target: Target) -> RowNumbers:
-        """Live rows of one file that would be in one of the partitions of a spec."""
+        """Live rows of one file that belong to one of the partitions of a spec."""
         target = replace(target, schema=rows.schema)
         partitions = self._partitions[target.spec_id]
         child, deleted = rows.child(number), rows.deleted(number)
         columns = tuple(dict.fromkeys((path[0],) for path, _, _ in partition_sources(target)))
-        found: list[RowSet] = []
+        parts: list[RowSet] = []
         for first in range(0, child.num_rows, _ROWS_AT_ONCE):
             some = RowSet.of_range(first, min(child.num_rows, first + _ROWS_AT_ONCE))
             for partition, places in partition_rows(child.read(some, columns), target):
                 if partition in partitions:
-                    found.append(some if places is None else some.expand().entries(places))
-        rows_of = RowSet.joined(found)
+                    parts.append(some if places is None else some.expand().entries(places))
+        rows_of = RowSet.joined(parts)
         left = rows_of if deleted is None else rows_of.minus(deleted)
         return np.sort(left.expand().begin)

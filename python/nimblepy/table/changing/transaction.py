@@ -54,7 +54,7 @@ _BATCH_ROWS = 1 << 16
 
 
 class _ReadRows(FixedRows):
-    """Rows that note what is asked of them."""
+    """Rows that record what is read of them."""
 
     def __init__(self, rows: FileSet, reads: Reads) -> None:
         super().__init__()
@@ -163,15 +163,15 @@ class _ReadRows(FixedRows):
 class Transaction(VersionedRows[_ReadRows]):
     """Reads and changes of a table that take effect together, or not at all.
 
-    It reads the newest snapshot of when the block began, with its own changes, by all reading
-    methods of a table. When the block ends there is one commit. If other commits changed a row
-    that it has read by then, or added one that its keys, ranges or filters would have found, it
-    is a :class:`ConflictError`, and nothing was changed: so what it did is what it would have done
-    alone after them. What it wrote without reading it is written over what others wrote.
+    It reads the newest snapshot at the beginning of the block, with its own changes, by all reading
+    methods of a table. It commits once, at the end of the block. If another commit changed a row
+    that it has read, or added a row that its keys, ranges or filters would have found, it raises
+    :class:`ConflictError` and changes nothing. So the result is the same as if it had run alone
+    after the other commits. Rows that it wrote without reading them replace rows of others.
 
     Attributes:
-        commit: what the commit did; ``None`` before the end of the block, and where there was
-            nothing to do.
+        commit: the result of the commit; ``None`` before the end of the block, or if there was
+            nothing to commit.
     """
 
     def __init__(self, table: TableAccess) -> None:
@@ -183,7 +183,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._own: list[DataFile] = []  # only changed in place, because the finalizer has it too
         self._finalizer = weakref.finalize(self, _discard_own, self._own, os.getpid())
         self._deletions: dict[str, _core.RowBitmap] = {}
-        self._touched: list[pa.Table] = []  # keys of rows of the table that are deleted
+        self._touched: list[pa.Table] = []  # keys of deleted rows of the table
         self._filters: list[Parsed] = []  # the same for tables without a primary key
         self._deletes = False  # whether rows were deleted without replacement
         self._reads = Reads()
@@ -218,7 +218,9 @@ class Transaction(VersionedRows[_ReadRows]):
         cast: bool = False,
         new_columns: Literal["error", "drop"] = "error",
     ) -> None:
-        """As ``Table.upsert``. Keys are read with ``update`` and ``when_matched``, and else not."""
+        """As ``Table.upsert``. With ``update`` or ``when_matched`` it reads the keys, otherwise
+        not.
+        """
         rows = self.current.rows
         source, change = upsert_change(
             data,
@@ -251,7 +253,7 @@ class Transaction(VersionedRows[_ReadRows]):
         cast: bool = False,
         new_columns: Literal["error", "drop"] = "error",
     ) -> None:
-        """As ``Table.append``. With a primary key, the new keys are read."""
+        """As ``Table.append``. If the table has a primary key, it reads the new keys."""
         rows = self.current.rows
         if self._primary:
             self.upsert(data, when_matched="error", cast=cast, new_columns=new_columns)
@@ -263,7 +265,7 @@ class Transaction(VersionedRows[_ReadRows]):
     def delete(
         self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
     ) -> None:
-        """As ``Table.delete``. What passes a filter is read, keys are not."""
+        """As ``Table.delete``. It reads the rows that pass a filter, but not keys."""
         rows = self.current.rows
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
@@ -279,23 +281,23 @@ class Transaction(VersionedRows[_ReadRows]):
         parsed = parse_filter(filter, rows.schema)
         self._deletes = True
         self._reads.add(Where(parsed, RowSet.of_range(0, 0)))
-        gone = RowsThatPass(parsed).find(rows)
+        passing = RowsThatPass(parsed).find(rows)
         if not self._primary:
             self._filters.append(parsed)
-        for number, positions_of in gone.items():
+        for number, positions_of in passing.items():
             if self._primary:
                 live = live_positions(rows, number, positions_of)
-                found = rows.child(number).read(RowSet(live), self._primary)
-                self._touched.append(found)
-        self._apply(rows, gone, [])
+                key_rows = rows.child(number).read(RowSet(live), self._primary)
+                self._touched.append(key_rows)
+        self._apply(rows, passing, [])
 
-    def _apply(self, rows: FileSet, gone: Rows, added: Sequence[DataFile]) -> None:
-        """Reads from here on see these changes."""
-        for number, positions in gone.items():
+    def _apply(self, rows: FileSet, deleted: Rows, added: Sequence[DataFile]) -> None:
+        """Shows the changes to later reads."""
+        for number, positions in deleted.items():
             live = live_positions(rows, number, positions)
             self._deletions[rows.name_of(number)] = with_rows(rows.deleted(number), live)
         self._own += added
-        if gone or added:
+        if deleted or added:
             position = Position(_ReadRows(self._rows(), self._reads))
             self.move(lambda _: position)
 
@@ -312,7 +314,7 @@ class Transaction(VersionedRows[_ReadRows]):
             return
         self._over = True
         self.release()
-        self._finalizer.detach()  # the change removes the files from here on
+        self._finalizer.detach()  # the change removes the files from now on
         if not (self._own or self._touched or self._filters):
             return
         try:
@@ -336,9 +338,10 @@ class Transaction(VersionedRows[_ReadRows]):
         return RowChange(operation=None, plan=plan, writer=OwnFiles(self._own), rules=rules)
 
     def close(self) -> None:
-        """Ends it without a commit, as an error in the block does.
+        """Ends the transaction without a commit, like an error in the block.
 
-        A transaction that is garbage collected, or open when the process exits, ends in this way.
+        This also happens to a transaction that is garbage collected, or open when the process
+        exits.
         """
         if not self._over:
             self._over = True
@@ -346,23 +349,25 @@ class Transaction(VersionedRows[_ReadRows]):
             self._finalizer()
 
     def _gone_of_base(self) -> dict[int, RowNumbers]:
-        """By number of the file, the rows that were there when it began, and are no more."""
-        found = {}
+        """By number of the file, the rows that existed at the beginning and were deleted."""
+        deleted_of_base = {}
         for number, path in enumerate(self._base.members.files.paths.to_pylist()):
             now = self._deletions.get(path)
             if now is not None:
                 before = self._base.deleted(number)
-                gone = RowSet(now.rows())
-                found[number] = (gone if before is None else gone.minus(before)).begin
-        return found
+                deleted = RowSet(now.rows())
+                deleted_of_base[number] = (
+                    deleted if before is None else deleted.minus(before)
+                ).begin
+        return deleted_of_base
 
     def _newest_rows(self, metadata: ice.Metadata) -> FileSet:
-        """Those of the base where there has been no other commit."""
+        """The rows of the base, if there was no other commit."""
         same = metadata.metadata_file == self._metadata.metadata_file
         return self._base if same else self._call.table.rows(metadata)
 
     def _settled(self) -> list[DataFile]:
-        """The new files, one for each partition, without rows that went again."""
+        """The new files, one for each partition, without rows that were deleted again."""
         deleted = [self._deletions.get(file.path) for file in self._own]
         partitions = {file.partition for file in self._own}
         if len(partitions) == len(self._own) and not any(

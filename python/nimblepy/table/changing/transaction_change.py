@@ -117,13 +117,13 @@ class OwnFiles:
 
     files: Sequence[DataFile]
 
-    def write(self, rows: FileSet, found: Replaced, target: Target) -> Effect:
+    def write(self, rows: FileSet, matches: Replaced, target: Target) -> Effect:
         count = sum(file.rows for file in self.files)
         return Effect(
             added=self.files,
-            deleted=found.rows,
-            inserted=count - found.updated,
-            updated=found.updated,
+            deleted=matches.rows,
+            inserted=count - matches.updated,
+            updated=matches.updated,
         )
 
 
@@ -170,10 +170,10 @@ def _among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool
     def encoded(table: pa.Table) -> pa.Array:
         batches = table.combine_chunks().to_batches()
         order = [SortKey(name) for name in table.column_names]
-        found = EncodedKeys(batches[0], order).to_list() if batches else []
-        return pa.array(found, pa.large_binary())
+        is_among = EncodedKeys(batches[0], order).to_list() if batches else []
+        return pa.array(is_among, pa.large_binary())
 
-    found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(encoded(keys), encoded(others)).to_numpy(
-        zero_copy_only=False
-    )
-    return found
+    is_among: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
+        encoded(keys), encoded(others)
+    ).to_numpy(zero_copy_only=False)
+    return is_among

@@ -50,10 +50,10 @@ class Reads:
     def __bool__(self) -> bool:
         return bool(self._keys or self._ordered or self._filters or self._everything)
 
-    def changed(self, gone: FileSet, come: FileSet) -> pa.Table | None:
+    def changed(self, removed: FileSet, added: FileSet) -> pa.Table | None:
         """The rows that it read among removed and added ones; ``None`` if these are the same."""
         for request in self._requests():
-            before, after = _answer(gone, request), _answer(come, request)
+            before, after = _answer(removed, request), _answer(added, request)
             if not _same_rows(before, after):
                 return pa.concat_tables([before, after])
         return None

@@ -126,18 +126,18 @@ class SourceRows:
     files: Sequence[DataFile] = ()
     is_written: bool = False
 
-    def write(self, rows: MemberRows, found: Matches, target: Target) -> Effect:
+    def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
         """Writes the rows, unless that is done; matching rows are deleted."""
         if not self.is_written:
             self.files = self._write(rows, target)
             self.is_written = True
         replaced = np.zeros(self.source.num_rows, dtype=np.bool_)
-        for some in found.values():
+        for some in matches.values():
             replaced[numbers(some)] = True
         updated = int(np.count_nonzero(replaced))
         return Effect(
             added=self.files,
-            deleted=ascending(found),
+            deleted=ascending(matches),
             inserted=self.source.num_rows - updated,
             updated=updated,
         )

@@ -1,4 +1,4 @@
-"""Files that exist, described so that a table can have them."""
+"""Describes existing files, so that a table can add them."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ def describe_files(
     names: Mapping[tuple[str, ...], int],
     defaults: Mapping[int, pa.Scalar],
 ) -> list[DataFile]:
-    """Files as a manifest lists them.
+    """Describes files for a manifest.
 
     Args:
-        names: field ids by path, for files that have none.
-        defaults: what columns are read as in files that do not have them, by field id.
+        names: field ids by path, for files without field ids.
+        defaults: values of columns that a file does not have, by field id.
 
     Raises:
-        InvalidArgumentError: a file cannot be one of the table; the message says why.
+        InvalidArgumentError: a file does not fit the table; the message says why.
     """
-    found = [path for item in paths for path in _listed(item)]
-    if not found:
+    all_paths = [path for item in paths for path in _listed(item)]
+    if not all_paths:
         raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {paths}")
-    twice = next((path for path in found if found.count(path) > 1), None)
+    twice = next((path for path in all_paths if all_paths.count(path) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"add_files: {twice} is given twice")
-    _make_young(found, target.location)
-    files = [_describe(path, target, names, defaults) for path in found]
-    _warn_of_other_tables(found, target.location)
+    _make_young(all_paths, target.location)
+    files = [_describe(path, target, names, defaults) for path in all_paths]
+    _warn_of_other_tables(all_paths, target.location)
     return [file for file in files if file.rows]
 
 
 def _make_young(paths: Sequence[str], location: str) -> None:
-    """Files that lie in the table's own directory are no orphans for anybody who looks now.
+    """Sets the times of files in the table's own directory to now, so that they are not orphans.
 
-    Until the commit they are named by nothing, and they may be as old as what is removed.
+    No metadata names them before the commit, and they may be old.
     """
     own = os.path.realpath(readable_path(location))
     for path in paths:
         local = os.path.realpath(readable_path(path))
         if local.startswith(own + os.sep):
-            with contextlib.suppress(OSError):  # one that is not there is reported when it is read
+            with contextlib.suppress(OSError):  # a missing file is reported when it is read
                 os.utime(local)
 
 
 def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:
-    """A file of another table is removed when one of both expires it."""
+    """Warns about files of another table, because each table removes them when it expires them."""
     own = os.path.realpath(readable_path(location))
     seen: set[str] = set()
     for path in paths:
@@ -113,8 +113,8 @@ def _describe(
 ) -> DataFile:
     def missing(field: pa.Field, place: str) -> pa.Scalar:
         number = field_id_of(field)
-        known = None if number is None else defaults.get(number)
-        return pa.scalar(None, field.type) if known is None else known
+        default = None if number is None else defaults.get(number)
+        return pa.scalar(None, field.type) if default is None else default
 
     kind: DataFormat = "parquet" if path.endswith(".parquet") else "nimble"
     source: FixedRows

@@ -35,14 +35,14 @@ def batch_record(metadata: ice.Metadata, batch: Batch, snapshot: int) -> dict[st
 
 def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
     """Whether this batch, or a later one of its name, is part of the newest snapshot."""
-    found = ice.batch_records(metadata, metadata.head()).get(BATCH_PREFIX + batch[0])
-    if found is None:
+    record = ice.batch_records(metadata, metadata.head()).get(BATCH_PREFIX + batch[0])
+    if record is None:
         return False
     try:
-        return int(ice.value_of(found)) >= batch[1]
+        return int(ice.value_of(record)) >= batch[1]
     except ValueError:
         raise CorruptFileError(
-            f"{'.'.join(metadata.name)}: the property {BATCH_PREFIX}{batch[0]} is {found!r}; "
+            f"{'.'.join(metadata.name)}: the property {BATCH_PREFIX}{batch[0]} is {record!r}; "
             "expected NUMBER@SNAPSHOT/SEQUENCE"
         ) from None
 
@@ -56,9 +56,9 @@ def staged_record(
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
     """Whether exactly these files were committed by a recent snapshot in the history."""
-    wanted = _hash(files)
+    digest = _hash(files)
     records = ice.staged_records(metadata, metadata.head())
-    return any(ice.value_of(record) == wanted for record in records)
+    return any(ice.value_of(record) == digest for record in records)
 
 
 def _hash(files: Iterable[DataFile]) -> str:

@@ -1,4 +1,4 @@
-"""Sorted rows of several files, merged without sorting them again and without holding them all."""
+"""Merges sorted rows of several files in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Run:
     """Rows in the order of a key.
 
     Attributes:
-        lower: an encoded key that no key of the run comes before.
-        batches: opens the run: its rows, batch by batch.
+        lower: a lower bound for the encoded keys of the run.
+        batches: opens the run and yields its batches.
     """
 
     lower: bytes
@@ -31,11 +31,11 @@ class Run:
 def merged(
     runs: Sequence[Run], schema: pa.Schema, keys: Sequence[SortKey]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in the order of the key.
+    """Yields the rows of all runs in the order of the key.
 
-    Runs that are not in order give rows that are not, and no error.
+    If a run is not in order, the result is not in order either; this is not an error.
 
-    Cost: one batch in memory for each run whose keys lie between those of others.
+    Cost: one batch in memory for each run whose key range overlaps with the current position.
     """
     waiting = sorted(runs, key=lambda run: run.lower, reverse=True)
     open_runs: list[_Open] = []
@@ -46,7 +46,7 @@ def merged(
             _begin(waiting.pop(), open_runs, keys)
         if not open_runs:
             continue
-        # All rows up to here are in memory: what comes later in any run has greater keys.
+        # All rows up to this key are in memory: unread rows of every run have greater keys.
         bound = min(run.last for run in open_runs)
         parts = [part for run in open_runs if (part := run.take_up_to(bound)) is not None]
         open_runs = [run for run in open_runs if run.is_open]
@@ -65,7 +65,7 @@ def _begin(run: Run, open_runs: list[_Open], keys: Sequence[SortKey]) -> None:
 
 
 class _Open:
-    """A run that is being read: the rest of one of its batches."""
+    """A run that is being read, with the rest of one of its batches."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], keys: Sequence[SortKey]) -> None:
         self._batches = batches
@@ -93,7 +93,7 @@ class _Open:
             self.last = self._fixed[-1:].tobytes()
 
     def take_up_to(self, bound: bytes) -> pa.RecordBatch | None:
-        """Removes the rows whose keys do not come after ``bound``."""
+        """Removes and returns the rows with keys up to and including ``bound``."""
         assert self._batch is not None
         if self.last <= bound:
             end = self._batch.num_rows

@@ -1,7 +1,8 @@
-"""Statistics of a file's columns by field id, as manifests keep them.
+"""Statistics of a file's columns by field id, for manifests.
 
-Bounds are Iceberg's: nulls and NaN left out, texts cut to a few characters. An upper bound that is
-cut is raised at its last character that can be; where none can, there is no bound.
+Bounds follow Iceberg: they exclude nulls and NaN, and texts are truncated to a few characters. In a
+truncated upper bound the last possible character is incremented. If that is impossible, there is no
+bound.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Metrics
 from nimblepy.table.base.values import internal_value
 
-# Characters of a text, and bytes of a binary value, that a bound keeps.
+# Maximum characters of a text bound, and bytes of a binary bound.
 BOUND_LENGTH = 16
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 class MetricsCollector:
-    """Collects the statistics of rows that are being written.
+    """Collects the statistics of rows while they are written.
 
     Cost: one pass over the columns of each batch.
     """
@@ -60,12 +61,12 @@ class MetricsCollector:
                 values = values.filter(pc.invert(nan))
         if not bounded or pt.is_nested(kind) or values.null_count == len(values):
             return
-        values, kind = plain_array(values), plain_type(kind)  # of UUIDs their bytes
+        values, kind = plain_array(values), plain_type(kind)  # the bytes of UUIDs
         ends = pc.min_max(values.cast(pa.binary()) if pt.is_fixed_size_binary(kind) else values)
         least, greatest = ends["min"], ends["max"]
-        known = self._ends.get(number)
-        if known is not None:
-            both = pc.min_max(pa.array([known[1], known[2], least, greatest], least.type))
+        bounds = self._ends.get(number)
+        if bounds is not None:
+            both = pc.min_max(pa.array([bounds[1], bounds[2], least, greatest], least.type))
             least, greatest = both["min"], both["max"]
         self._ends[number] = kind, least, greatest
 
@@ -83,9 +84,9 @@ class MetricsCollector:
 
 
 def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Array, bool]]:
-    """Columns that have values, below structs, lists and maps; with bounds if not in a list.
+    """Columns with values, below structs, lists and maps. Columns in lists have no bounds.
 
-    The ids of what is nested are those of the types of ``field``; the rows' own need not have any.
+    The field ids are those of ``field``; the rows may have none.
     """
     kind = field.type
     if pt.is_struct(kind):
@@ -121,7 +122,7 @@ def _upper(kind: pa.DataType, scalar: pa.Scalar) -> bytes | None:
 
 
 def raised(text: str) -> str | None:
-    """The least text above all that begin with ``text``; ``None``: there is none."""
+    """The smallest text above all texts that begin with ``text``, or ``None``."""
     for at in range(len(text) - 1, -1, -1):
         code = ord(text[at])
         if code < _LAST_CHARACTER:

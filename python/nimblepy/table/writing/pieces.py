@@ -1,4 +1,4 @@
-"""Cubes that several processes have written a part of, as one file each."""
+"""Merges cubes that several processes wrote in parts, one file per part."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BATCH_ROWS = 1 << 16
 
 
 def join_pieces(pieces: Sequence[DataFile], target: Target) -> list[DataFile]:
-    """The rows of some files in new ones, by the plan that they were written by.
+    """Writes the rows of some files to new files, with the plan that they were written by.
 
-    The files stay: who calls this removes them once nobody will ask for it again.
+    The old files are kept; the caller removes them when no task can ask for them again.
 
     Cost: the rows are held in memory, or in files of a temporary directory.
     """

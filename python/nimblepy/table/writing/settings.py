@@ -1,4 +1,4 @@
-"""What a table remembers for its writers, as properties of the table: format, indexes, options."""
+"""Settings for writers that are stored in properties of a table: format, indexes and options."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
-# Bits for each primary key of a file, so that a file without a key says so at once.
+# Bloom filter bits per primary key, so that a file can exclude a key with one look.
 _BLOOM_BITS = 10.0
-# Properties that are whole numbers, and the least that each may be.
+# Properties that are whole numbers, and their minimum.
 _NUMBERS = {
     _TARGET: 1,
     MIN_SNAPSHOTS: 1,
@@ -47,7 +47,7 @@ _NUMBERS = {
     "commit.manifest.target-size-bytes": 1,
     "commit.manifest.min-count-to-merge": 0,
 }
-# Metadata files that are kept of a table, and many tries of commits beside many writers.
+# Number of metadata files to keep, and a high number of retries for concurrent writers.
 _DEFAULTS = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -62,17 +62,17 @@ def settings(
     data_format: DataFormat, options: WriteOptions | None, properties: Mapping[str, str] | None
 ) -> dict[str, str]:
     """The properties of a new table."""
-    found = {**_DEFAULTS, **format_property(data_format)}
+    stored = {**_DEFAULTS, **format_property(data_format)}
     if options is not None:
-        found[_OPTIONS] = json.dumps(_changed(options))
+        stored[_OPTIONS] = json.dumps(_changed(options))
     for name, value in texts_by_name(properties or {}, "properties").items():
         check_property(name, value)
-        found[name] = value
-    return found
+        stored[name] = value
+    return stored
 
 
 def check_property(name: object, value: object) -> None:
-    """Refuses properties that are no text, or that nimblepy keeps for itself."""
+    """Refuses properties that are not text, or that nimblepy sets itself."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
     own = (
@@ -98,22 +98,22 @@ def check_property(name: object, value: object) -> None:
 
 
 def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
-    """A property that is a whole number; where others wrote nonsense, the default."""
+    """A property as a whole number; the default if it is missing or invalid."""
     try:
-        found = int(properties[name])
+        number = int(properties[name])
     except (KeyError, ValueError):
         return default
-    return found if found >= _NUMBERS[name] else default
+    return number if number >= _NUMBERS[name] else default
 
 
 def _changed(options: WriteOptions) -> dict[str, Any]:
     plain = WriteOptions()
-    found = {item.name: getattr(options, item.name) for item in fields(options)}
-    return {name: value for name, value in found.items() if value != getattr(plain, name)}
+    values = {item.name: getattr(options, item.name) for item in fields(options)}
+    return {name: value for name, value in values.items() if value != getattr(plain, name)}
 
 
 def index_property(schema: pa.Schema, indexes: Sequence[Index]) -> dict[str, str]:
-    """The property that keeps the indexes of every file, by field id."""
+    """The property that stores the indexes of every file, by field id."""
     if isinstance(indexes, (HashIndex, SortedIndex)):
         indexes = (indexes,)
     kept: list[dict[str, Any]] = []
@@ -149,7 +149,7 @@ def _number(schema: pa.Schema, name: ColumnName) -> int:
 
 
 def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
-    """The indexes of new files, as they are where there is no file: without keys."""
+    """The indexes of new files, without keys."""
     if data_format_of(metadata) != "nimble":
         return []
     cluster = tuple(metadata.cluster_by(schema_id))
@@ -161,24 +161,26 @@ def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
 
 
 def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Index]:
-    """Those whose columns are all there, and that of a primary key that is not in front."""
-    found = _asked_indexes(metadata, schema_id)
+    """The indexes whose columns all exist, and an index on the primary key if nothing else covers
+    it.
+    """
+    indexes = _asked_indexes(metadata, schema_id)
     primary = metadata.primary_key(schema_id)
     names = [key.column for key in metadata.cluster_by(schema_id)]
     if primary and set(names[: len(primary)]) != set(primary):
-        known = [index.columns for index in found if isinstance(index, HashIndex)]
-        if tuple(primary) not in known:
-            found.append(HashIndex(primary))
-    return found
+        hashed = [index.columns for index in indexes if isinstance(index, HashIndex)]
+        if tuple(primary) not in hashed:
+            indexes.append(HashIndex(primary))
+    return indexes
 
 
 def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[Index]:
-    found: list[Index] = []
+    indexes: list[Index] = []
     for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
         if item["kind"] == "hash":
             names = [metadata.column_name(number, schema_id) for number in item["columns"]]
             if all(names):
-                found.append(
+                indexes.append(
                     HashIndex(
                         cast(list[str], names),
                         load_factor=item["load_factor"],
@@ -189,7 +191,7 @@ def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[Index]
         columns = item["columns"]
         keys = [(metadata.column_name(n, schema_id), down, first) for n, down, first in columns]
         if all(name for name, _, _ in keys):
-            found.append(
+            indexes.append(
                 SortedIndex(
                     [
                         SortKey(cast(str, name), descending=down, nulls_first=first)
@@ -197,17 +199,17 @@ def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[Index]
                     ]
                 )
             )
-    return found
+    return indexes
 
 
 def data_format_of(metadata: ice.Metadata) -> DataFormat:
-    """The format of new files; of tables that others made, Parquet."""
-    found = metadata.properties.get(_FORMAT, "parquet")
-    return "nimble" if found == "nimble" else "parquet"
+    """The format of new files; Parquet for tables that other engines created."""
+    stored = metadata.properties.get(_FORMAT, "parquet")
+    return "nimble" if stored == "nimble" else "parquet"
 
 
 def format_property(data_format: DataFormat) -> dict[str, str]:
-    """The properties by which new files have a format."""
+    """The properties that select the format of new files."""
     if data_format not in get_args(DataFormat):
         raise InvalidArgumentError(
             f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
@@ -216,7 +218,7 @@ def format_property(data_format: DataFormat) -> dict[str, str]:
 
 
 def target_of(metadata: ice.Metadata) -> Target:
-    """What new files of a table are like."""
+    """The settings of new files of a table."""
     primary, cluster = metadata.primary_key(), tuple(metadata.cluster_by())
     names = [key.column for key in cluster]
     stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
@@ -226,7 +228,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         if isinstance(value, list):
             stored[name] = tuple(value)
     unique = bool(primary) and set(names) == set(primary)
-    if unique:  # an upsert asks each file that can have its keys for all of them
+    if unique:  # an upsert looks all its keys up in each file that can have them
         stored.setdefault("cluster_bloom_bits_per_key", _BLOOM_BITS)
     return Target(
         location=metadata.location,
@@ -247,10 +249,10 @@ def target_of(metadata: ice.Metadata) -> Target:
 
 
 def rewriting_target(metadata: ice.Metadata) -> Target:
-    """What the files are like that rows of the table are written to anew.
+    """The settings of files to which existing rows are rewritten.
 
-    Rows keep their weights, also where the table has no OTree any more: which files are written
-    anew depends on them, so that new ones would make samples wrong.
+    Rows keep their weights, even if the table is no OTree any more. New weights would bias samples,
+    because the weights decide which files are rewritten.
     """
     target = target_of(metadata)
     weighted = isinstance(target.layout, OTree) or metadata.has_cubes(metadata.head())
@@ -258,6 +260,6 @@ def rewriting_target(metadata: ice.Metadata) -> Target:
 
 
 def _rows_before(metadata: ice.Metadata) -> int:
-    """Rows of the newest snapshot, as far as it says."""
+    """Number of rows of the newest snapshot, if known."""
     head = metadata.head()
     return 0 if head is None else head.figure("total-records") or 0

@@ -1,4 +1,6 @@
-"""Rows to data files: split by partition, ordered by the cluster key, described with statistics."""
+"""Writes rows to data files: split by partition, in the order of the
+cluster key, with statistics.
+"""
 
 from __future__ import annotations
 
@@ -48,35 +50,35 @@ from nimblepy.table.otree.planned import Planned
 from nimblepy.table.reading.deletes import deletes_table, keep_positions
 from nimblepy.table.writing.metrics import MetricsCollector
 
-# Arrow bytes that are collected before they are split by partition.
+# Arrow bytes to collect before rows are split by partition.
 _SPLIT_BYTES = 64 << 20
-# Files that are written at the same time; of more partitions, the one longest without rows ends.
+# Maximum number of open files. With more partitions, the least recently used file is finished.
 _MOST_OPEN = 32
 _TARGET_BYTES = 256 << 20
-# Steps in which a file of a layout is filled: it ends with the one that reaches the target.
+# A file of a layout is filled in this many steps, and ends with the step that reaches the target.
 _STEPS = 8
 _ROW_GROUP_ROWS = 1 << 17
-# Arrow bytes for each byte of a file that are counted upon before any is written.
+# Estimated Arrow bytes per byte of a file, before a file was written.
 _LEAST_PACKING = 1.5
-# Row groups of a Parquet file in the order of weights, of which samples read the first ones.
+# Rows of a row group of a Parquet file in the order of weights, of which samples read the first.
 _GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
-# Of a delete file, which is read whole: nothing of it is ever searched for.
+# For delete files, which are read as a whole and need no indexes.
 _DELETES = WriteOptions(statistics=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """What new files of a table are like. It pickles: processes that write files get it.
+    """The settings of new files of a table. It can be pickled for processes that write files.
 
     Attributes:
         schema: the table's columns, with field ids.
-        unique: no cluster key may occur twice in a file.
-        rows_before: rows of the table that new ones come to, of which an OTree takes account.
-        space: how the newest rows of an OTree became places.
-        weighted: rows come with weights of an OTree as the last column, and keep them.
-        whole: the table that rows of an OTree are part of, where they are written anew.
-        planned: where rows go that several processes write, each a part of the curve.
-        file_rows: rows with which a file ends; ``None``: as ``target_bytes`` say.
+        unique: whether cluster keys must be unique in a file.
+        rows_before: number of existing rows, which the plan of an OTree needs.
+        space: the space of the newest rows of an OTree.
+        weighted: rows have weights of an OTree as the last column, and keep them.
+        whole: the distribution of all rows of the table, if rows of an OTree are rewritten.
+        planned: the plan for rows that several processes write, each a part of the curve.
+        file_rows: maximum rows of a file; ``None`` uses ``target_bytes``.
     """
 
     location: str
@@ -100,17 +102,17 @@ class Target:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns of the files: those of the table, and the weights of an OTree."""
+        """The columns of the files: the columns of the table, and the weights of an OTree."""
         weighted = self.weighted or isinstance(self.layout, OTree)
         return self.schema.append(WEIGHT_FIELD) if weighted else self.schema
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The columns that rows come with."""
+        """The columns of the rows that are passed to the writer."""
         return self.file_schema if self.weighted else self.schema
 
     def new_path(self, kind: str = "data") -> str:
-        """The path of a file that there has not been."""
+        """A new, unique path for a file."""
         name = f"{kind}-{uuid.uuid4().hex}{SUFFIXES[self.data_format]}"
         path = f"{self.location}/data/{name}"
         place = locate(readable_path(path))
@@ -128,14 +130,14 @@ def write_rows(
     cast: bool = False,
     drop: bool = False,
 ) -> list[DataFile]:
-    """Writes rows to new files, which are part of no table yet.
+    """Writes rows to new files, which belong to no table yet.
 
     Args:
-        data: tabular data with the table's columns, in any order; nullable ones may be missing.
-        presorted: rows arrive in the order of the cluster key, which is verified; of no use where
-            a layout brings them into an order of its own.
-        cast: round and truncate values that the types of the table do not have.
-        drop: leave out columns that the table does not have.
+        data: tabular data with the table's columns, in any order. Nullable columns may be missing.
+        presorted: rows arrive in the order of the cluster key, which is verified. Ignored with a
+            layout, which has its own order.
+        cast: round and truncate values that the table's types cannot represent.
+        drop: ignore columns that the table does not have.
 
     Returns:
         The files, none of them empty.
@@ -143,9 +145,9 @@ def write_rows(
     Raises:
         InvalidArgumentError: the data do not fit the columns.
         KeyOrderError: ``presorted`` rows are not in order.
-        OSError: a file cannot be written. No file is left behind after any error.
+        OSError: a file cannot be written. After any error all files are removed.
 
-    Cost: memory is bounded by the sort memory of the write options and some batches.
+    Cost: memory is limited by the sort memory of the write options and some batches.
     """
     reader, total = as_reader(data, target.row_schema, cast=cast)
     writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
@@ -154,7 +156,7 @@ def write_rows(
         pieces = _pieces(reader, conform)
         memory = target.options.sort_memory_bytes
         if isinstance(target.layout, OTree):
-            for found in in_cubes(
+            for cube_rows in in_cubes(
                 pieces,
                 target.layout,
                 memory,
@@ -164,7 +166,7 @@ def write_rows(
                 whole=target.whole,
                 planned=target.planned,
             ):
-                writing.add_file(found)
+                writing.add_file(cube_rows)
         else:
             if target.layout is not None:
                 step = min(_SPLIT_BYTES, target.target_bytes // _STEPS)
@@ -185,7 +187,7 @@ def write_rows(
 
 
 def _pieces(reader: pa.RecordBatchReader, conform: Conformer) -> Iterator[pa.Table]:
-    """The rows in tables of some size."""
+    """The rows in tables of limited size."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in reader:
@@ -208,7 +210,7 @@ class _Writing:
         self._progress = progress
         self._open: OrderedDict[tuple[Any, ...], _NimbleFile | _ParquetFile] = OrderedDict()
         self._done: list[DataFile] = []
-        # Arrow bytes for each byte of a file, as far as is known.
+        # Arrow bytes per byte of a file, measured on files so far.
         self._packing = 2.0
         self._split = _Splitter(target)
 
@@ -224,13 +226,13 @@ class _Writing:
             return file.rows >= self._target.file_rows
         return file.arrow_bytes >= self._target.target_bytes * self._packing
 
-    def add_file(self, found: CubeRows) -> None:
-        """Writes a file of its own."""
+    def add_file(self, cube_rows: CubeRows) -> None:
+        """Writes one separate file."""
         kind = _NimbleFile if self._target.data_format == "nimble" else _ParquetFile
-        file = self._open[()] = kind(self._target, False, shared=False, cubes=found.cubes)
-        file.add(found.rows)
+        file = self._open[()] = kind(self._target, False, shared=False, cubes=cube_rows.cubes)
+        file.add(cube_rows.rows)
         self._close(())
-        self._progress.advance(found.rows.num_rows)
+        self._progress.advance(cube_rows.rows.num_rows)
 
     def _file(self, partition: tuple[Any, ...]) -> _NimbleFile | _ParquetFile:
         file = self._open.get(partition)
@@ -246,10 +248,10 @@ class _Writing:
 
     def _close(self, partition: tuple[Any, ...]) -> None:
         file = self._open[partition]
-        written = file.finish(partition)
+        data_file = file.finish(partition)
         del self._open[partition]
-        self._done.append(written)
-        self._packing = max(0.5, file.arrow_bytes / max(1, written.bytes))
+        self._done.append(data_file)
+        self._packing = max(0.5, file.arrow_bytes / max(1, data_file.bytes))
 
     def finish(self) -> list[DataFile]:
         for partition in list(self._open):
@@ -265,7 +267,7 @@ class _Writing:
 
 
 class _Splitter:
-    """Splits rows by the partition that they belong to."""
+    """Splits rows by partition."""
 
     def __init__(self, target: Target) -> None:
         by_id = _columns_by_id(target.schema) if target.spec else {}
@@ -279,12 +281,14 @@ class _Splitter:
         return bool(self._transforms)
 
     def parts(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-        """(partition, its rows) for each partition that occurs."""
+        """Yields (partition, its rows) for each partition with rows."""
         for partition, rows in self.places(table):
             yield partition, table if rows is None else table.take(rows)
 
     def places(self, table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Array | None]]:
-        """(partition, positions of its rows; ``None``: all) for each partition that occurs."""
+        """Yields (partition, positions of its rows or ``None`` for all) for each partition with
+        rows.
+        """
         if not self._transforms:
             yield (), None
             return
@@ -302,20 +306,22 @@ def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def partition_sources(target: Target) -> list[tuple[Path, str, pa.DataType]]:
     """(column, transform, type of the column) of each partition field."""
     by_id = _columns_by_id(target.schema) if target.spec else {}
-    found = [(by_id.get(item.source_id), item.transform) for item in target.spec]
-    return [(column[0], how, column[1]) for column, how in found if column is not None]
+    sources = [(by_id.get(item.source_id), item.transform) for item in target.spec]
+    return [(column[0], how, column[1]) for column, how in sources if column is not None]
 
 
 def partition_rows(
     table: pa.Table, target: Target
 ) -> Iterator[tuple[tuple[Any, ...], RowNumbers | None]]:
-    """(partition, positions of its rows; ``None``: all) for each that rows belong to."""
+    """Yields (partition, positions of its rows or ``None`` for all) for
+    each partition with rows.
+    """
     for partition, rows in _Splitter(target).places(table):
         yield partition, None if rows is None else rows.to_numpy().astype(np.uint64)
 
 
 def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:
-    """The partitions that rows belong to."""
+    """The partitions of some rows."""
     return {partition for partition, _ in _Splitter(target).parts(table)}
 
 
@@ -325,7 +331,7 @@ class _Placed(Protocol):
 
 
 def discard(files: Sequence[_Placed]) -> None:
-    """Removes files that are part of no table."""
+    """Removes files that belong to no table."""
     for file in files:
         with contextlib.suppress(OSError):
             remove_file(file.path)
@@ -354,7 +360,7 @@ class _NimbleFile:
         self.arrow_bytes = self.rows = 0
         self._metrics = MetricsCollector(target.schema)
         options = target.options
-        if shared:  # with other files that are written at the same time
+        if shared:  # in parallel with other files
             least = min(16 << 20, options.sort_memory_bytes)
             options = replace(options, sort_memory_bytes=max(least, options.sort_memory_bytes // 8))
         self._writer = Writer(
@@ -375,7 +381,7 @@ class _NimbleFile:
         self._writer.write(table)
 
     def finish(self, partition: tuple[Any, ...]) -> DataFile:
-        metrics = self._metrics.result()  # may fail, and then the writer still can be aborted
+        metrics = self._metrics.result()  # may fail; the writer can still be aborted
         summary = self._writer.close()
         return DataFile(
             path=self._path,
@@ -394,7 +400,7 @@ class _NimbleFile:
 
 
 class _ParquetFile:
-    """A Parquet file: its rows are held, ordered and then written."""
+    """A Parquet file: collects its rows, sorts them and writes them."""
 
     def __init__(
         self, target: Target, presorted: bool, *, shared: bool, cubes: FileCubes | None = None
@@ -441,22 +447,22 @@ class _ParquetFile:
 
 
 def key_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """The columns of a key in its order, named by numbers."""
+    """The columns of a key in key order, named by numbers."""
     columns = [column_at(table, resolve_column(table.schema, key.column).path) for key in keys]
     return pa.table(columns, names=[str(i) for i in range(len(keys))])
 
 
 def _collect(metrics: MetricsCollector, table: pa.Table, target: Target) -> None:
-    """Takes statistics of the table's columns, without those that files alone have."""
+    """Collects statistics of the table's columns, without columns that only files have."""
     for batch in table.to_batches():
         metrics.add(batch.select(range(len(target.schema))))
 
 
 def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = False) -> pa.Table:
-    """Rows in the order of a key; equal keys keep theirs.
+    """Sorts rows by a key, stably.
 
     Raises:
-        KeyOrderError: ``presorted``, and they are not.
+        KeyOrderError: ``presorted`` rows are not in order.
     """
     if not keys or table.num_rows < 2:
         return table
@@ -471,7 +477,7 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
 
 
 def _with_iceberg_types(table: pa.Table) -> pa.Table:
-    """Vectors as lists and times in UTC, as other readers of Iceberg's tables expect them."""
+    """Converts vectors to lists and times to UTC, as other Iceberg readers expect."""
     fields = [field.with_type(_iceberg_type(field.type)) for field in table.schema]
     if fields == list(table.schema):
         return table
@@ -493,7 +499,7 @@ def _iceberg_type(kind: pa.DataType) -> pa.DataType:
 
 
 def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS) -> int:
-    """Writes a Parquet file, and gives its size in bytes."""
+    """Writes a Parquet file and returns its size in bytes."""
     from pyarrow import parquet
 
     table = _with_iceberg_types(table)
@@ -519,7 +525,7 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
 
 
 def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ...]) -> DataFile:
-    """Writes one delete file, which is part of no table yet.
+    """Writes one delete file, which belongs to no table yet.
 
     Args:
         rows: ascending rows of each data file of one partition.
@@ -531,7 +537,7 @@ def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ..
             writer.write(table)
         size = writer.summary.size_bytes
     else:
-        # Parquet has dictionaries of its own; as Arrow's the column is no text to some readers.
+        # Parquet has its own dictionaries; some readers do not accept Arrow's for text columns.
         paths_of = table.field("file_path").with_type(pa.string())
         plain = table.column("file_path").cast(pa.string())
         size = write_parquet(table.set_column(0, paths_of, plain), path)
