@@ -1,18 +1,18 @@
-"""Which batches and files were applied to a table, so that none is applied twice.
+"""Records which batches and files were applied to a table, so that each is applied once.
 
-Each is a record ``VALUE@SNAPSHOT/SEQUENCE`` in a property of the table, written by the swap that
-adds the rows: the id and the sequence number of their snapshot. Neither expiry nor the commits of
+A record is ``VALUE@SNAPSHOT/SEQUENCE`` in a property of the table: the id and the sequence number
+of the snapshot that added the rows. The same swap writes both. Neither expiry nor the commits of
 other engines remove properties.
 
-A rollback undoes a record together with its rows. It is undone only if the history of the newest
-snapshot proves that: if it goes back to a snapshot that is not younger than that of the record, and
-does not have that of the record. Expiry removes snapshots from the middle of a history if tags or
-branches keep older ones, and pyiceberg then says that the next one has no parent; what is missing
-beyond such a gap proves nothing. So our rollbacks and expiries write down what is undone while the
-history still tells it.
+A rollback undoes a record with its rows. A record only counts as undone if the history of the
+newest snapshot proves it: the history reaches a snapshot that is not younger than the record's, and
+does not contain the record's. Expiry removes snapshots from the middle of a history if tags or
+branches keep older ones, and pyiceberg then says that the next snapshot has no parent. So a gap
+proves nothing. Rollbacks and expiries of nimblepy therefore write down what is undone while the
+history still shows it.
 
-For batches, the summary of each of our snapshots repeats the records, and these are what counts as
-long as there is one in the history of the newest snapshot.
+For batches, the summary of each nimblepy snapshot repeats the records. If the history of the newest
+snapshot has such a summary, it decides.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from nimblepy.table.base.model import BATCH_PREFIX, Snapshot
 from nimblepy.table.iceberg.metadata import Metadata
 
-# Hashes of sets of files that were committed, newest first.
+# Hashes of committed sets of files, newest first.
 STAGED_FILES = "nimblepy.staged-files"
 _MOST_STAGED = 32
-# Before a record of files that was undone. It counts again if its snapshot is rolled back to.
+# Marks an undone record of files. It counts again after a rollback to its snapshot.
 _UNDONE = "undone:"
 
 
@@ -52,7 +52,7 @@ def batch_records(metadata: Metadata, head: Snapshot | None) -> dict[str, str]:
 
 
 def staged_records(metadata: Metadata, head: Snapshot | None) -> list[str]:
-    """The records of files that are part of the history of a snapshot, newest first."""
+    """The records of files in the history of a snapshot, newest first."""
     return [text for text in _staged(metadata, head) if not text.startswith(_UNDONE)]
 
 
@@ -67,24 +67,24 @@ def with_staged(
 def settled(
     metadata: Metadata, head: Snapshot | None, gone: Collection[int] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """Properties to set and to remove, so that they are right for ``head`` without any history.
+    """Properties to set and to remove, so that they are correct for ``head`` without its history.
 
     Args:
-        gone: snapshots that are forgotten now. Undone records of files go with their snapshots.
+        gone: snapshots that are removed now. Undone records of files are removed with them.
     """
     left = [
         text
         for text in _staged(metadata, head)
         if not text.startswith(_UNDONE) or _is_kept(metadata, text, gone)
     ]
-    wanted = batch_records(metadata, head) | ({STAGED_FILES: " ".join(left)} if left else {})
+    records = batch_records(metadata, head) | ({STAGED_FILES: " ".join(left)} if left else {})
     now = {
         name: text
         for name, text in metadata.properties.items()
         if name.startswith(BATCH_PREFIX) or name == STAGED_FILES
     }
-    changed = {name: text for name, text in wanted.items() if now.get(name) != text}
-    return changed, [name for name in now if name not in wanted]
+    changed = {name: text for name, text in records.items() if now.get(name) != text}
+    return changed, [name for name in now if name not in records]
 
 
 def _batches(texts: Mapping[str, str]) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _batches(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _staged(metadata: Metadata, head: Snapshot | None) -> list[str]:
-    """All records of files, marked where they are undone in the history of a snapshot."""
+    """All records of files, marked if they are undone in the history of a snapshot."""
     records = metadata.properties.get(STAGED_FILES, "").split()
     if not records:
         return []
@@ -102,32 +102,32 @@ def _staged(metadata: Metadata, head: Snapshot | None) -> list[str]:
     made = []
     for marked in records:
         text = marked.removeprefix(_UNDONE)
-        known = history.has(text)
-        undone = not known and (marked != text or history.is_without(metadata, text))
+        is_applied = history.has(text)
+        undone = not is_applied and (marked != text or history.is_without(metadata, text))
         made.append(f"{_UNDONE}{text}" if undone else text)
     return made
 
 
 @dataclass
 class _History:
-    """The snapshots before one, as far as they are known, and the sequence number of the oldest."""
+    """The known ancestors of a snapshot, and the sequence number of the oldest."""
 
     ids: set[int] = field(default_factory=set)
     sequence: int = 0
 
     def add(self, snapshot: Snapshot) -> None:
-        """Adds the one before those that are there."""
+        """Adds the parent of the oldest known ancestor."""
         self.ids.add(snapshot.id)
-        if snapshot.parent is not None:  # which may have expired
+        if snapshot.parent is not None:  # it may have expired
             self.ids.add(snapshot.parent)
         self.sequence = snapshot.sequence
 
     def has(self, text: str) -> bool:
-        """Whether the snapshot of a record is part of it."""
+        """Whether the snapshot of a record is an ancestor."""
         return _numbers(text)[0] in self.ids
 
     def is_without(self, metadata: Metadata, text: str) -> bool:
-        """Whether the snapshot of a record is certainly not part of it."""
+        """Whether the snapshot of a record is certainly not an ancestor."""
         number, sequence = _numbers(text)
         if number is None or number in self.ids:
             return False
@@ -143,7 +143,7 @@ def _is_kept(metadata: Metadata, text: str, gone: Collection[int]) -> bool:
 
 
 def _numbers(text: str) -> tuple[int | None, int | None]:
-    """(id, sequence number) of the snapshot of a record, as far as it has them."""
+    """(id, sequence number) of the snapshot of a record, as far as they are present."""
     number, _, sequence = text.rpartition("@")[2].partition("/")
     return (
         int(number) if number.isdecimal() else None,

@@ -1,6 +1,6 @@
-"""Avro object container files: their header, their blocks, and readers made for their schema.
+"""Avro object container files: headers, blocks, and readers that are built for a schema.
 
-Only what manifests need: a manifest is read once, into columns, without an object for each value.
+Supports what manifests need: a manifest is read once, into columns, without one object per value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SYNC_BYTES = 16
 
 
 class Decoder(Protocol):
-    """Reads Avro's binary encoding. It need not look where its bytes end."""
+    """Reads Avro's binary encoding. It does not have to check bounds."""
 
     def read(self, n: int) -> bytes: ...
     def read_boolean(self) -> bool: ...
@@ -37,26 +37,26 @@ class Decoder(Protocol):
 MakeDecoder = Callable[[bytes], Decoder]
 # Reads the next value.
 Reader = Callable[[], Any]
-# Types within a schema, nested ones included: each of them is read at most once without a look
-# where the bytes end, and takes no more than 16 bytes behind it.
+# Maximum types in a schema, including nested ones. Each is read at most once between two bounds
+# checks, and reads at most 16 bytes past the end.
 _MOST_TYPES = 1 << 12
-# Types within a schema whose values take no bytes of their own: so the work of reading is at most
-# so many times the bytes that are read. Manifests have about a dozen, which are records.
+# Maximum types in a schema whose values take no bytes. They limit the work per byte of input.
+# Manifests have about a dozen, which are records.
 _MOST_EMPTY = 1 << 6
-# What the records of a file may have once they are decompressed: so many bytes, and more only
-# where the file itself has a fraction of that. Records of manifests seldom shrink to a hundredth.
+# Maximum bytes of decompressed records, unless the file has a fraction of that. Records of
+# manifests rarely compress below a hundredth.
 _FREE_BYTES = 1 << 28
 _MOST_SHRUNK = 1 << 7
-# Numbers that are read together so; behind the end there is no second count of them but 0.
+# Numbers that are read together, so that counts past the end are 0.
 _FEW = 1 << 13
 
 
 class Source:
-    """Bytes that are read by a decoder that trusts them.
+    """Bytes for a decoder that does not check bounds.
 
-    pyiceberg's compiled decoder takes any length that it reads for a true one, and reads behind
-    the end. So lengths are compared with what is left before it gets them, and behind the end there
-    are as many zeros as it can read before it is asked where it is.
+    pyiceberg's compiled decoder trusts every length, and reads past the end. So lengths are checked
+    before the decoder sees them, and the bytes are followed by as many zeros as it can read before
+    the next check.
     """
 
     def __init__(self, data: bytes, decoder: MakeDecoder) -> None:
@@ -70,22 +70,24 @@ class Source:
         self.tell = made.tell
 
     def check(self) -> None:
-        """Raises where it has read more than there is."""
+        """Raises if more bytes were read than exist."""
         if self.tell() > self._size:
             raise EOFError(f"it ends at {self._size}, within a value")
 
     def at_end(self) -> None:
-        """Raises where there is more than what was read."""
+        """Raises if unread bytes remain."""
         if self.tell() != self._size:
             raise ValueError(f"{self._size - self.tell()} bytes after the last record")
 
     @property
     def size(self) -> int:
-        """Of all bytes, read or not."""
+        """The number of all bytes."""
         return self._size
 
     def count(self, count: int) -> int:
-        """Items of a block of an array or map, of which ``count`` was read; bytes may follow."""
+        """The items of a block of an array or map whose ``count`` was
+        read. A byte size may follow.
+        """
         if count < 0:
             self.read_int()
             count = -count
@@ -104,8 +106,8 @@ class Source:
         return self._read_ints(count)
 
     def pairs_into(self, count: int, keys: list[int], values: list[bytes]) -> None:
-        """Reads ``count`` numbers, each with bytes."""
-        # Where all bytes are, behind the numbers: so it is never read farther than twice the size.
+        """Reads ``count`` numbers, each followed by bytes."""
+        # All bytes may follow the numbers, so it reads at most twice the size.
         left = self._size - self.tell() - 2 * count
         if not 0 <= left <= self._size:
             self._has(2 * count)
@@ -123,7 +125,7 @@ class Source:
         return self._read(count)
 
     def read_null(self) -> None:
-        """Takes no bytes."""
+        """Reads nothing."""
 
     def read_bytes(self) -> bytes:
         return self.read(self.read_int())
@@ -137,10 +139,10 @@ class Container:
     """The content of one file.
 
     Attributes:
-        metadata: the header's entries; ``avro.schema`` and ``avro.codec`` are among them.
-        schema: the schema of a record, without uses of names: see :func:`whole_schema`.
-        records: all records, decompressed, one after another.
-        count: of the records.
+        metadata: the header's entries, including ``avro.schema`` and ``avro.codec``.
+        schema: the schema of a record, without references to names: see :func:`whole_schema`.
+        records: all records, decompressed and concatenated.
+        count: number of records.
     """
 
     metadata: dict[str, bytes]
@@ -150,10 +152,10 @@ class Container:
 
 
 def read_container(data: bytes, decoder: MakeDecoder, name: str) -> Container:
-    """Takes a container file apart.
+    """Splits a container file into its parts.
 
     Raises:
-        CorruptFileError: it is cut short, or no such file.
+        CorruptFileError: the file is truncated, or not an Avro file.
     """
     try:
         return _container(data, decoder)
@@ -193,23 +195,23 @@ def _container(data: bytes, decoder: MakeDecoder) -> Container:
 
 @lru_cache(maxsize=32)
 def schema_of(text: bytes | str) -> Any:
-    """A schema from its JSON, as :func:`whole_schema` has it; not to be changed.
+    """Parses a schema as :func:`whole_schema`. Do not modify the result.
 
-    Cost: 0.2 ms for that of a manifest, unless it was one of the last; most files share one.
+    Cost: 0.2 ms for the schema of a manifest, unless it is cached. Most files share one.
     """
     return whole_schema(json.loads(text))
 
 
 def whole_schema(schema: Any) -> Any:
-    """A schema in which each use of a name is replaced by what the name means.
+    """Replaces each reference to a name in a schema by its definition.
 
-    Names are those of records, enums and fixed types. Avro has them defined once; many writers
-    define one again where they use it again, and each use means the definition before it.
+    Names are those of records, enums and fixed types. In Avro a name is defined once. Many writers
+    repeat a definition; then a reference means the definition before it.
 
     Raises:
-        ValueError: it uses a name that is not defined, or has too many types, or too many whose
-            values take no bytes; the last two are refused since they cost memory and time that has
-            nothing to do with the bytes of the file.
+        ValueError: a name is not defined, or the schema has too many types, or too many types whose
+            values take no bytes. Such schemas would cost memory and time out of proportion to the
+            file.
     """
     return _Whole().of(schema, "")[0]
 
@@ -221,12 +223,12 @@ class _Whole:
         self._empty = 0
 
     def of(self, schema: Any, space: str) -> tuple[Any, int]:
-        """A schema within a namespace without names, and the least bytes that a value takes."""
+        """A schema within a namespace without references, and the minimum bytes of a value."""
         if isinstance(schema, str) and schema not in _PRIMITIVES:
-            known = self._named.get(_full_name(schema, space))
-            if known is None:
+            definition = self._named.get(_full_name(schema, space))
+            if definition is None:
                 raise ValueError(f"the Avro type {schema!r}")
-            return self.of(*known)
+            return self.of(*definition)
         self._types += 1
         if self._types > _MOST_TYPES:
             raise ValueError(f"more than {_MOST_TYPES} types in one schema")
@@ -261,7 +263,7 @@ class _Whole:
         return {**schema, "type": whole}, size
 
     def _counted(self, size: int) -> int:
-        """A type whose values take so many bytes of their own at least."""
+        """A type whose values take at least this many bytes."""
         if size <= 0:
             self._empty += 1
             if self._empty > _MOST_EMPTY:
@@ -274,14 +276,14 @@ def _full_name(name: str, space: str) -> str:
 
 
 def encoded_long(value: int) -> bytes:
-    """A number as Avro writes it: zigzag, seven bits a byte, the low ones first."""
+    """Encodes a number as Avro does: zigzag, seven bits per byte, low bits first."""
     left = (value << 1) ^ (value >> 63)
-    found = bytearray()
+    octets = bytearray()
     while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
+        octets.append(left & 0x7F | 0x80)
         left >>= 7
-    found.append(left)
-    return bytes(found)
+    octets.append(left)
+    return bytes(octets)
 
 
 def encoded_bytes(value: bytes) -> bytes:
@@ -289,21 +291,21 @@ def encoded_bytes(value: bytes) -> bytes:
 
 
 def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]) -> bytes:
-    """A whole file, of one compressed block.
+    """A complete file with one compressed block.
 
     Args:
         schema: the schema of the records, as JSON.
-        metadata: what else the header says.
-        records: each encoded by the schema.
+        metadata: additional entries of the header.
+        records: records in Avro's encoding.
     """
-    said = {**metadata, "avro.schema": schema, "avro.codec": "deflate"}
+    header = {**metadata, "avro.schema": schema, "avro.codec": "deflate"}
     pairs = [
-        encoded_bytes(name.encode()) + encoded_bytes(text.encode()) for name, text in said.items()
+        encoded_bytes(name.encode()) + encoded_bytes(text.encode()) for name, text in header.items()
     ]
     sync = os.urandom(16)
     parts = [_MAGIC, encoded_long(len(pairs)), *pairs, encoded_long(0), sync]
     if records:
-        # The fastest level: 4 % more bytes than the default one, in two fifths of the time.
+        # The fastest level: 4 % more bytes than the default level, in 40 % of the time.
         packer = zlib.compressobj(1, wbits=-15)
         packed = packer.compress(b"".join(records)) + packer.flush()
         parts += [encoded_long(len(records)), encoded_bytes(packed), sync]
@@ -316,10 +318,10 @@ def fields_by_id(schema: Any) -> list[tuple[int | None, Any]]:
 
 
 def records_of(container: Container, source: Source) -> Iterator[Any]:
-    """The records of a file, each as a tuple of the fields' values.
+    """Yields the records of a file, each as a tuple of the fields' values.
 
     Raises:
-        CorruptFileError, or one of ``BAD_BYTES``: its bytes are not what its schema says.
+        CorruptFileError, or one of ``BAD_BYTES``: the bytes do not match the schema.
     """
     read = reader_of(container.schema, source)
     for _ in range(container.count):
@@ -330,7 +332,7 @@ def records_of(container: Container, source: Source) -> Iterator[Any]:
 
 
 def without_null(schema: Any) -> Any:
-    """The schema of values that are there."""
+    """The schema without the null branch of a union."""
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
         return others[0] if len(others) == 1 else schema
@@ -338,12 +340,12 @@ def without_null(schema: Any) -> Any:
 
 
 def reader_of(schema: Any, source: Source) -> Reader:
-    """What reads the next value of a schema as Iceberg keeps values in memory.
+    """A function that reads the next value of a schema in Iceberg's in-memory form.
 
-    Maps whose keys are field ids are dicts, whichever of Avro's ways they are written in.
+    Maps with field ids as keys are dicts, for both of their Avro encodings.
 
     Args:
-        schema: part of that of a container, without uses of names.
+        schema: part of the schema of a container, without references to names.
     """
     if isinstance(schema, list):
         return union_reader([reader_of(item, source) for item in schema], schema, source)
@@ -367,7 +369,7 @@ def reader_of(schema: Any, source: Source) -> Reader:
     return reader_of(kind, source)
 
 
-# Avro's types that have no other types within them, and how a source reads them.
+# Avro's types without nested types, and the methods of a source that read them.
 _PRIMITIVES = {
     "null": "read_null",
     "boolean": "read_boolean",
@@ -386,7 +388,7 @@ def _primitive(name: str, source: Source) -> Reader:
 
 
 def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Source) -> Reader:
-    """What reads values of one of some schemas."""
+    """A function that reads values of a union."""
     read_int = source.read_int
     if len(readers) == 2 and "null" in schema:
         null = schema.index("null")
@@ -426,7 +428,9 @@ def _array(schema: Any, source: Source) -> Reader:
 
 
 def map_items(schema: Any) -> list[Any] | None:
-    """Schemas of keys and values of a map with keys that are no texts; ``None``: it is no map."""
+    """Schemas of keys and values of a map whose keys are not text; ``None`` if it is not such a
+    map.
+    """
     if not isinstance(schema, dict) or schema["type"] != "array":
         return None
     is_map = schema.get("logicalType") == "map" and isinstance(schema["items"], dict)
@@ -435,12 +439,12 @@ def map_items(schema: Any) -> list[Any] | None:
 
 def _items(read: Reader, make: Callable[[list[Any]], Any], source: Source) -> Reader:
     def items() -> Any:
-        found: list[Any] = []
+        values: list[Any] = []
         while count := source.read_int():
             for _ in range(source.count(count)):
-                found.append(read())
+                values.append(read())
                 source.check()
-        return make(found)
+        return make(values)
 
     return items
 

@@ -25,12 +25,12 @@ def decompressed(codec: str, block: bytes, most: int) -> bytes:
     if undo is None:
         raise ValueError(f"the codec {codec!r}, expected one of {', '.join(_CODECS)}")
     try:
-        found = undo(block, most)
+        content = undo(block, most)
     except (zlib.error, OSError, EOFError) as error:
         raise ValueError(f"a block does not decompress: {error}") from error
-    if len(found) > most:
+    if len(content) > most:
         raise ValueError(f"a block of {len(block)} bytes has more than {most} once decompressed")
-    return found
+    return content
 
 
 def _same(block: bytes, most: int) -> bytes:
@@ -39,21 +39,21 @@ def _same(block: bytes, most: int) -> bytes:
 
 def _deflate(block: bytes, most: int) -> bytes:
     unpacker = zlib.decompressobj(-15)
-    found = unpacker.decompress(block, most + 1)
-    if not unpacker.eof and len(found) <= most:
+    content = unpacker.decompress(block, most + 1)
+    if not unpacker.eof and len(content) <= most:
         raise EOFError("it is cut short")
-    return found
+    return content
 
 
 def _snappy(block: bytes, most: int) -> bytes:
-    packed, said = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
+    packed, checksum = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
     size = _snappy_size(packed)
     if size > most:
         raise ValueError(f"a block of {len(block)} bytes says that it has {size}")
-    found = bytes(pa.decompress(packed, size, "snappy", asbytes=True))
-    if zlib.crc32(found) != int.from_bytes(said, "big"):
+    content = bytes(pa.decompress(packed, size, "snappy", asbytes=True))
+    if zlib.crc32(content) != int.from_bytes(checksum, "big"):
         raise ValueError("the checksum of a block is another")
-    return found
+    return content
 
 
 def _snappy_size(packed: bytes) -> int:
@@ -68,11 +68,11 @@ def _snappy_size(packed: bytes) -> int:
 
 def _streamed(name: str) -> Callable[[bytes, int], bytes]:
     def undo(block: bytes, most: int) -> bytes:
-        found = bytearray()
+        content = bytearray()
         with pa.CompressedInputStream(io.BytesIO(block), name) as source:
-            while len(found) <= most and (part := source.read(_CHUNK)):
-                found += part
-        return bytes(found)
+            while len(content) <= most and (part := source.read(_CHUNK)):
+                content += part
+        return bytes(content)
 
     return undo
 

@@ -29,16 +29,16 @@ class _Manifests:
 
     def get(self, path: str) -> ManifestFiles | None:
         with self._lock:
-            known = self._kept.get(path)
-            if known is not None:
+            kept = self._kept.get(path)
+            if kept is not None:
                 self._kept.move_to_end(path)
-            return known
+            return kept
 
-    def put(self, path: str, found: ManifestFiles) -> None:
+    def put(self, path: str, files: ManifestFiles) -> None:
         with self._lock:
             if path not in self._kept:
-                self._kept[path] = found
-                self._bytes += found.num_bytes
+                self._kept[path] = files
+                self._bytes += files.num_bytes
             while self._bytes > _MOST_BYTES and len(self._kept) > 1:
                 self._bytes -= self._kept.popitem(last=False)[1].num_bytes
 
@@ -52,12 +52,12 @@ def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[Manif
     Cost: one read of each that this process neither read nor wrote just before; they are asked for
         before this returns.
     """
-    known = [_manifests.get(item.path) for item in manifests]
-    missing = [item for item, there in zip(manifests, known, strict=True) if there is None]
+    kept = [_manifests.get(item.path) for item in manifests]
+    missing = [item for item, there in zip(manifests, kept, strict=True) if there is None]
     read = metadata.columns(missing)
     return (
         _kept(item.path, next(read)) if there is None else there
-        for item, there in zip(manifests, known, strict=True)
+        for item, there in zip(manifests, kept, strict=True)
     )
 
 
@@ -66,9 +66,9 @@ def live_files(metadata: Metadata, manifest: Manifest) -> ManifestFiles:
     return next(decoded(metadata, [manifest]))
 
 
-def keep_manifest(found: ManifestFiles) -> None:
+def keep_manifest(files: ManifestFiles) -> None:
     """Keeps what a manifest that was written says, so that it is not read."""
-    _kept(found.path, found)
+    _kept(files.path, files)
 
 
 def forget_manifests() -> None:
@@ -78,6 +78,6 @@ def forget_manifests() -> None:
     forget_lists()
 
 
-def _kept(path: str, found: ManifestFiles) -> ManifestFiles:
-    _manifests.put(path, found)
-    return found
+def _kept(path: str, files: ManifestFiles) -> ManifestFiles:
+    _manifests.put(path, files)
+    return files

@@ -1,4 +1,4 @@
-"""Manifests as columns: statistics of many files without an object for each."""
+"""Manifests as columns: statistics of many files without one object per file."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from nimblepy.table.iceberg.pruning import Counts, End, comparable, partition_ar
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-# More files than these are very many: of them not all that is known is in memory at once.
+# With more files than this, only some columns are in memory at a time.
 MANY = 1 << 16
 
-# Field ids of Iceberg's specification, in the schema of a manifest entry.
+# Field ids in the schema of a manifest entry, from Iceberg's specification.
 _STATUS, _SNAPSHOT, _SEQUENCE, _FILE_SEQUENCE, _DATA_FILE = 0, 1, 3, 4, 2
 _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
 _SORT_ORDER = 140
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
-# Snapshot that added it, its sequence number, that of the file, the description of the file.
+# Id of the snapshot that added the file, its sequence number, that of the file, and the file.
 RawEntry: TypeAlias = tuple[int | None, int, int, bytes]
 _CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
-# Descriptions of files that the columns of a manifest keep.
+# Maximum number of file descriptions that the columns of a manifest cache.
 _KEPT_ENTRIES = 64
 
 
@@ -48,10 +48,10 @@ class FileColumns(ABC):
     """Live files of one partition spec, as columns.
 
     Attributes:
-        spec_id: partition spec of all of them.
-        rows, sizes: of each file, in rows and bytes.
-        sequences: commit order of the snapshots that added them.
-        derived: what others have made of these columns, to make it once.
+        spec_id: partition spec of all files.
+        rows, sizes: rows and bytes of each file.
+        sequences: sequence numbers of the snapshots that added them.
+        derived: cache of values that were computed from these columns.
     """
 
     spec_id: int
@@ -66,19 +66,19 @@ class FileColumns(ABC):
 
     @abstractmethod
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        """int64 by file, null where it is not known; ``None``: of no file."""
+        """Counts as int64 by file, null if unknown; ``None`` if unknown for all files."""
 
     @abstractmethod
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        """As ``pruning.comparable`` gives bounds; ``None``: of no file."""
+        """Bounds in the form of ``pruning.comparable``; ``None`` if no file has bounds."""
 
     @abstractmethod
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
-        """As ``pruning.comparable`` gives values."""
+        """Partition values in the form of ``pruning.comparable``."""
 
     @abstractmethod
     def entry(self, file: int) -> Entry:
-        """All that is known of one file."""
+        """The complete description of one file."""
 
     @property
     @abstractmethod
@@ -86,17 +86,17 @@ class FileColumns(ABC):
         """string"""
 
     def paths_of(self, files: Numbers) -> pa.Array:
-        """Of some of them."""
+        """Paths of some of the files."""
         return self.paths.take(pa.array(files))
 
     def pieces(self) -> Iterator[FileColumns]:
-        """The same files, of which no more than ``MANY`` are in memory at a time."""
+        """The same files in pieces, of which at most ``MANY`` files are in memory at a time."""
         yield self
 
     @property
     @abstractmethod
     def manifest_numbers(self) -> Numbers:
-        """The manifest of each file, numbered within these columns."""
+        """The manifest of each file, as a number within these columns."""
 
     @property
     @abstractmethod
@@ -120,7 +120,11 @@ class ManifestFiles(FileColumns):
         columns: dict[int, list[Any]],
         metrics: dict[str, Maps],
     ) -> None:
-        """``columns`` by field id of the data file, Python values of each file."""
+        """Makes columns.
+
+        Args:
+            columns: Python values of each file, by field id of the data file.
+        """
         self.path = path
         self.spec_id = spec_id
         self.sequences = sequences
@@ -132,10 +136,10 @@ class ManifestFiles(FileColumns):
         self._contents = np.array(columns.get(_CONTENT) or [0] * count, dtype=np.int8)
         orders = columns.get(_SORT_ORDER) or [None] * count
         self._sort_orders = pa.array(orders, pa.int32())
-        # Few different ones mostly.
-        known: dict[tuple[Any, ...], int] = {}
-        codes = [known.setdefault(value, len(known)) for value in columns[_PARTITION]]
-        self._partitions = list(known)
+        # few distinct values are common
+        numbers: dict[tuple[Any, ...], int] = {}
+        codes = [numbers.setdefault(value, len(numbers)) for value in columns[_PARTITION]]
+        self._partitions = list(numbers)
         self._codes = np.array(codes, dtype=np.int32)
         self._metrics = metrics
         self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
@@ -144,7 +148,7 @@ class ManifestFiles(FileColumns):
 
     @property
     def num_bytes(self) -> int:
-        """Of memory, roughly."""
+        """Approximate bytes in memory."""
         maps = sum(item.num_bytes for item in self._metrics.values())
         return 40 * self.num_files + int(self._paths.nbytes) + maps
 
@@ -170,26 +174,26 @@ class ManifestFiles(FileColumns):
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
         if number not in self._metrics[end].numbers:
             return None
-        known = self._bounds.get((end, number, kind))
-        if known is None:
+        bounds = self._bounds.get((end, number, kind))
+        if bounds is None:
             try:
-                known = comparable(kind, self._metrics[end].column(number))
+                bounds = comparable(kind, self._metrics[end].column(number))
             except ValueError as error:
                 raise CorruptFileError(f"{self.path}: column {number}: {error}") from error
-            self._bounds[end, number, kind] = known
-        return known
+            self._bounds[end, number, kind] = bounds
+        return bounds
 
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
         values = [values[place] for values in self._partitions]
         return partition_array(values, kind).take(pa.array(self._codes))
 
     def entry(self, file: int) -> Entry:
-        known = self._entries.get(file)
-        if known is None:
-            known = self._entry(file)
+        entry = self._entries.get(file)
+        if entry is None:
+            entry = self._entry(file)
             if len(self._entries) < _KEPT_ENTRIES:
-                self._entries[file] = known
-        return known
+                self._entries[file] = entry
+        return entry
 
     def _entry(self, file: int) -> Entry:
         metrics: dict[str, Any] = {what: maps.of(file) for what, maps in self._metrics.items()}
@@ -219,12 +223,12 @@ _NEVER = 1 << 62
 
 
 def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFiles:
-    """Files with rows of one partition spec that no snapshot has yet, as columns."""
+    """Data files of one partition spec that no snapshot has yet, as columns."""
     return new_files(files, spec_id, "", _NEVER)
 
 
 def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int) -> ManifestFiles:
-    """Files of one partition spec as the manifest at ``path`` describes them, which adds them."""
+    """Files of one partition spec as described by the manifest at ``path``, which adds them."""
     columns: dict[int, list[Any]] = {
         _CONTENT: [_CONTENTS.index(file.content) for file in files],
         _PATH: [file.path for file in files],
@@ -257,21 +261,21 @@ def manifest_files(
 
     Args:
         partition: field ids of the partition spec.
-        deletes: whether it lists delete files, and not files with rows.
-        sequence: of the manifest, which files that it has added inherit.
-        raw: gets the live entries, in the order of the files.
+        deletes: whether it lists delete files instead of data files.
+        sequence: sequence number of the manifest, which files that it added inherit.
+        raw: receives the live entries, in the order of the files.
 
     Raises:
-        CorruptFileError: its bytes are not what its schema says.
+        CorruptFileError: the bytes do not match the schema.
 
-    Cost: some microseconds a file.
+    Cost: some microseconds per file.
     """
     try:
         source = Source(container.records, decoder)
-        found, columns, metrics = _decoded(container, source, sequence or 0, raw)
+        sequences, columns, metrics = _decoded(container, source, sequence or 0, raw)
         _check_contents(columns, deletes)
         _by_spec(columns, container.schema, partition)
-        return ManifestFiles(path, spec_id, found, columns, metrics)
+        return ManifestFiles(path, spec_id, sequences, columns, metrics)
     except BAD_BYTES as error:
         raise CorruptFileError(f"{path}: not a manifest: {error!r}") from error
 
@@ -282,7 +286,7 @@ def _decoded(
     inherited: int,
     raw: list[RawEntry] | None,
 ) -> tuple[Numbers, dict[int, list[Any]], dict[str, Maps]]:
-    """Sequence numbers, and what ``ManifestFiles`` is made of."""
+    """Sequence numbers, and the arguments of ``ManifestFiles``."""
     fields = fields_by_id(container.schema)
     place = next((i for i, (number, _) in enumerate(fields) if number == _DATA_FILE), None)
     if place is None:
@@ -290,14 +294,14 @@ def _decoded(
     readers = [(number, reader_of(kind, source)) for number, kind in fields if number != _DATA_FILE]
     before, after = readers[:place], readers[place:]
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
-    wanted = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER}
+    read_fields = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER}
     columns: dict[int, list[Any]] = {}
     forget = deque[Any](maxlen=0).append
     file_readers: list[tuple[Reader, Callable[[Any], None]]] = []
     for number, kind in fields_by_id(fields[place][1]):
         if number in maps:
             file_readers.append(maps[number].reader_of(kind, source))
-        elif number in wanted:
+        elif number in read_fields:
             columns[number] = []
             file_readers.append((reader_of(kind, source), columns[number].append))
         else:
@@ -317,14 +321,14 @@ def _decoded(
             source.check()
         status = head[_STATUS]
         live.append(status != _DELETED)
-        found = head.get(_SEQUENCE)
-        if found is None:
-            found = inherited if status == _ADDED else 0
-        sequences.append(found)
+        own_sequence = head.get(_SEQUENCE)
+        if own_sequence is None:
+            own_sequence = inherited if status == _ADDED else 0
+        sequences.append(own_sequence)
         if raw is not None and live[-1]:
             same = head.get(_FILE_SEQUENCE)
-            own = found if same is None else same
-            raw.append((head.get(_SNAPSHOT), found, own, records[begin:end]))
+            own = own_sequence if same is None else same
+            raw.append((head.get(_SNAPSHOT), own_sequence, own, records[begin:end]))
     source.at_end()
     metrics = {what: maps[number].result(container.count) for what, number in _MAPS.items()}
     order = np.array(sequences, dtype=np.int64)
@@ -342,7 +346,7 @@ def _check_contents(columns: dict[int, list[Any]], deletes: bool) -> None:
 
 
 def _by_spec(columns: dict[int, list[Any]], schema: Any, partition: Sequence[int]) -> None:
-    """Puts the values of partition fields, which a file has in any order, in that of a spec."""
+    """Orders the values of partition fields, which a file has in any order, as in the spec."""
     record = without_null(dict(fields_by_id(dict(fields_by_id(schema))[_DATA_FILE]))[_PARTITION])
     places = {number: i for i, (number, _) in enumerate(fields_by_id(record))}
     order = [places[number] for number in partition]
@@ -354,8 +358,8 @@ class Selection:
     """Some files of several sets of columns, in any order.
 
     Attributes:
-        parts: where they are from.
-        part, row: of each file.
+        parts: the sets of columns.
+        part, row: the position of each file.
     """
 
     def __init__(self, parts: Sequence[FileColumns], part: Numbers, row: Numbers) -> None:
@@ -365,19 +369,19 @@ class Selection:
 
     @classmethod
     def of(cls, parts: Sequence[FileColumns], rows: Sequence[Numbers]) -> Selection:
-        """Files ``rows`` of each part."""
-        # Half as wide as they could be, since there may be a million.
+        """The files ``rows`` of each part."""
+        # int32 saves memory, because there may be a million files
         part = np.repeat(np.arange(len(parts), dtype=np.int32), [len(item) for item in rows])
         row = np.concatenate([item.astype(np.int32, copy=False) for item in rows] or [part])
         return cls(parts, cast(Numbers, part), cast(Numbers, row))
 
     def beside(self, part: FileColumns) -> Selection:
-        """These, then all files of another part."""
-        mine = np.full(part.num_files, len(self.parts), dtype=np.int64)
+        """These files, then all files of another part."""
+        part_numbers = np.full(part.num_files, len(self.parts), dtype=np.int64)
         row = np.arange(part.num_files, dtype=np.int64)
         return Selection(
             [*self.parts, part],
-            np.concatenate((self.part, mine)),
+            np.concatenate((self.part, part_numbers)),
             np.concatenate((self.row, row)),
         )
 
@@ -392,7 +396,7 @@ class Selection:
 
     @property
     def rows(self) -> Numbers:
-        """Of each file."""
+        """Rows of each file."""
         return cast(Numbers, self.gather([part.rows for part in self.parts], np.int64))
 
     @property
@@ -405,23 +409,23 @@ class Selection:
         return self.arrays([part.paths for part in self.parts])
 
     def paths_of(self, files: Numbers) -> pa.Array:
-        """Of some of them, in any order. Cost: reads those alone."""
+        """Paths of some files, in any order. Cost: reads only these paths."""
         some = self.take(files)
-        found = [part.paths_of(some.row[some.part == i]) for i, part in enumerate(some.parts)]
+        path_arrays = [part.paths_of(some.row[some.part == i]) for i, part in enumerate(some.parts)]
         order = np.argsort(some.part, kind="stable")
         at = np.empty(len(order), dtype=np.int64)
         at[order] = np.arange(len(order))
-        return pa.chunked_array(found, pa.string()).take(pa.array(at)).combine_chunks()
+        return pa.chunked_array(path_arrays, pa.string()).take(pa.array(at)).combine_chunks()
 
     def gather(self, columns: Sequence[np.ndarray[Any, Any]], kind: Any) -> Any:
-        """A column of the files, of a numpy type, from those of all parts."""
-        found = np.zeros(len(self), dtype=kind)
-        for i, mine, rows in self._by_part():
-            found[mine] = columns[i][rows]
-        return found
+        """A numpy column of the files, gathered from those of all parts."""
+        result = np.zeros(len(self), dtype=kind)
+        for i, places, rows in self._by_part():
+            result[places] = columns[i][rows]
+        return result
 
     def arrays(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """A column of the files, from those of all parts."""
+        """An Arrow column of the files, gathered from those of all parts."""
         if not columns:
             return pa.nulls(0)
         if len(columns) == 1:
@@ -438,6 +442,6 @@ class Selection:
         order = np.argsort(self.part, kind="stable")
         ends = np.searchsorted(self.part[order], np.arange(len(self.parts) + 1))
         for i in range(len(self.parts)):
-            mine = order[ends[i] : ends[i + 1]]
-            if len(mine):
-                yield i, mine, self.row[mine]
+            places = order[ends[i] : ends[i + 1]]
+            if len(places):
+                yield i, places, self.row[places]

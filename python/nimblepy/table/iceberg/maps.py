@@ -1,4 +1,4 @@
-"""Maps by field id, one of each file, as columns."""
+"""Maps by field id, one per file, stored as columns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ class Maps:
     """Maps from field ids to counts or bounds, of some files."""
 
     def __init__(self, counts: _Numbers, keys: _Numbers, values: pa.Array) -> None:
-        """
+        """Makes maps.
+
         Args:
-            counts: items of each file's map.
-            keys, values: of all items, file by file.
+            counts: number of items of each file's map.
+            keys, values: all items, file by file.
         """
         self._counts = counts
         self._keys = keys
@@ -30,7 +31,7 @@ class Maps:
 
     @classmethod
     def from_dicts(cls, maps: Sequence[Mapping[int, Any] | None], kind: pa.DataType) -> Maps:
-        """``maps`` of each file."""
+        """Converts one dict per file."""
         whole = [item or {} for item in maps]
         counts = np.array([len(item) for item in whole], dtype=np.int64)
         keys = np.array([key for item in whole for key in item], dtype=np.int64)
@@ -38,18 +39,20 @@ class Maps:
 
     @property
     def num_bytes(self) -> int:
-        """Of memory, with columns of all keys."""
+        """Bytes in memory, including the columns of all keys."""
         return 2 * (8 * len(self._counts) + self._keys.nbytes + int(self._values.nbytes))
 
     @cached_property
     def numbers(self) -> frozenset[int]:
-        """Keys that some file has."""
+        """All keys of the maps."""
         keys = self._keys[: self._width] if self._width else np.unique(self._keys)
         return frozenset(keys.tolist())
 
     @cached_property
     def _width(self) -> int:
-        """How many keys each file has, where all have the same in one order; else none."""
+        """Number of keys per file, if all files have the same keys in the same order; otherwise
+        ``None``.
+        """
         if not len(self._counts) or not len(self._keys) or (self._counts != self._counts[0]).any():
             return 0
         table = self._keys.reshape(len(self._counts), -1)
@@ -57,13 +60,15 @@ class Maps:
 
     @cached_property
     def _by_key(self) -> tuple[_Numbers, _Numbers, _Numbers]:
-        """Items ordered by key, then by file; their keys; the file of each item."""
+        """Items ordered by key, then by file; their keys; and the file of each item."""
         order = np.argsort(self._keys, kind="stable")
         files = np.repeat(np.arange(len(self._counts)), self._counts)
         return order, self._keys[order], files
 
     def column(self, number: int) -> pa.Array | None:
-        """Values of each file for one key, null where it has none; ``None``: no file has one."""
+        """The value of each file for one key, null if it has none;
+        ``None`` if no file has the key.
+        """
         if number not in self._columns and number in self.numbers:
             if self._width:
                 place = self._keys[: self._width].tolist().index(number)
@@ -72,16 +77,16 @@ class Maps:
                 return self._columns[number]
             order, keys, files = self._by_key
             first, last = np.searchsorted(keys, [number, number + 1])
-            mine = order[first:last]
+            places = order[first:last]
             at = np.full(len(self._counts), -1, dtype=np.int64)
-            at[files[mine]] = mine
+            at[files[places]] = places
             self._columns[number] = self._values.take(pa.array(at, mask=at < 0))
         return self._columns.get(number)
 
     @cached_property
     def _ends(self) -> _Numbers:
-        found: _Numbers = np.cumsum(self._counts)
-        return found
+        ends: _Numbers = np.cumsum(self._counts)
+        return ends
 
     def of(self, file: int) -> dict[int, Any]:
         """The map of one file."""
@@ -91,24 +96,28 @@ class Maps:
         return dict(zip(keys, self._values.slice(begin, end - begin).to_pylist(), strict=True))
 
     def filter(self, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Maps:
-        """Those of some files."""
+        """The maps of some files."""
         items = np.repeat(keep, self._counts)
         return Maps(self._counts[keep], self._keys[items], self._values.filter(pa.array(items)))
 
 
 class MapsReader:
-    """Reads maps of Avro files one after another into columns."""
+    """Reads maps of consecutive Avro files into columns."""
 
     def __init__(self, kind: pa.DataType) -> None:
-        """``kind``: int64 or binary, of the values."""
+        """Makes a reader.
+
+        Args:
+            kind: type of the values, int64 or binary.
+        """
         self._kind = kind
         self._counts: list[int] = []
         self._keys: list[int] = []
         self._values: list[Any] = []
-        self._numbers: list[int] = []  # keys and values by turns, where both are numbers
+        self._numbers: list[int] = []  # keys and values alternate if both are numbers
 
     def reader_of(self, schema: Any, source: Source) -> tuple[Reader, Callable[[Any], None]]:
-        """What reads a map, and what is told the result of that."""
+        """A function that reads a map, and a function that receives its result."""
         kinds = map_items(without_null(schema))
         if _is_counts(kinds) and pa.types.is_integer(self._kind):
             numbers, ints = self._numbers, source.ints
@@ -121,15 +130,15 @@ class MapsReader:
         return reader_of(schema, source), self._end
 
     def _end(self, value: Any) -> None:
-        found = value or {}
-        if not isinstance(found, dict):
-            raise ValueError(f"{found!r}, expected a map")
-        self._counts.append(len(found))
-        self._keys += found
-        self._values += found.values()
+        entries = value or {}
+        if not isinstance(entries, dict):
+            raise ValueError(f"{entries!r}, expected a map")
+        self._counts.append(len(entries))
+        self._keys += entries
+        self._values += entries.values()
 
     def result(self, count: int) -> Maps:
-        """Maps of ``count`` files; where none was read, they are empty."""
+        """The maps of ``count`` files; empty if no map was read."""
         counts = np.array(self._counts or [0] * count, dtype=np.int64)
         if self._numbers:
             numbers = np.array(self._numbers, dtype=np.int64)
@@ -143,7 +152,7 @@ class MapsReader:
 
 
 def skipper_of(schema: Any, source: Source) -> Reader:
-    """What reads a value that nobody asks for."""
+    """A function that skips a value."""
     if _is_counts(map_items(without_null(schema))):
         ints = source.ints
         return _blocks(schema, source, lambda count: ints(2 * count))
@@ -155,10 +164,10 @@ def _is_counts(kinds: list[Any] | None) -> bool:
 
 
 def _blocks(schema: Any, source: Source, read: Callable[[int], object]) -> Reader:
-    """Reads the blocks of a map, which may be null: how many items there were.
+    """Reads the blocks of an optional map, and returns the number of items.
 
     Args:
-        read: reads so many, which it checks.
+        read: reads a number of items, and checks the number.
     """
     read_int, checked = source.read_int, source.count
 

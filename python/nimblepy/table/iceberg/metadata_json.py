@@ -1,4 +1,6 @@
-"""The JSON of metadata files with a long history: old snapshots are not made or read again."""
+"""The JSON of metadata files with a long history. Old snapshots are
+not serialized or parsed again.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from nimblepy.io.lru_cache import LruCache
 
 
 class SnapshotTexts:
-    """The JSON of the snapshots of tables, as it was made for the metadata file before."""
+    """Caches the JSON of the snapshots of tables, from the previous metadata file."""
 
     def __init__(self, most_tables: int) -> None:
         self._tables: LruCache[dict[int, tuple[Any, str]]] = LruCache(most_tables)
@@ -21,53 +23,53 @@ class SnapshotTexts:
 
         Args:
             table: its unique identifier.
-            snapshots: immutable objects; the same object has the same text.
+            snapshots: immutable objects; equal objects have equal text.
 
-        Cost: those are dumped that were not asked for the last time.
+        Cost: serializes snapshots that were not in the previous call.
         """
-        known = self._tables.get(table) or {}
-        found: dict[int, tuple[Any, str]] = {}
+        cached = self._tables.get(table) or {}
+        texts: dict[int, tuple[Any, str]] = {}
         for item in snapshots:
-            # The object is kept beside its text, so that its identity stays its own.
-            found[id(item)] = known.get(id(item)) or (item, dump(item))
-        self._tables.put(table, found)
-        return [text for _, text in found.values()]
+            # Keeps the object with its text, so that its identity is not reused.
+            texts[id(item)] = cached.get(id(item)) or (item, dump(item))
+        self._tables.put(table, texts)
+        return [text for _, text in texts.values()]
 
 
 class SnapshotObjects:
-    """The snapshots of tables as objects, as they were made of the metadata file read before.
+    """Caches the snapshots of tables as objects, from the previously read metadata file.
 
-    So they are the same objects when others have committed, and what was made of them is kept.
+    The objects stay the same after other commits, so values that were computed from them are kept.
     """
 
     def __init__(self, most_tables: int) -> None:
         self._tables: LruCache[dict[str, tuple[dict[str, Any], Any]]] = LruCache(most_tables)
 
     def metadata(self, text: str, parse: Callable[[dict[str, Any]], Any]) -> Any:
-        """The metadata in a file; ``None``: it is not of a form whose snapshots are told apart.
+        """Parses the metadata in a file; ``None`` if the snapshots cannot be separated.
 
         Args:
-            parse: makes it of the members of the file, in which a snapshot may be an object.
+            parse: makes the metadata from the members of the file. A snapshot may be an object.
 
-        Cost: beside reading JSON, those snapshots are made that were not in the file before.
+        Cost: parses the JSON, and makes only the snapshots that the previous file did not have.
         """
         try:
-            said = json.loads(text)
+            members = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(said, dict) or said.get("format-version") != 2:
+        if not isinstance(members, dict) or members.get("format-version") != 2:
             return None
-        table, snapshots = said.get("table-uuid"), said.get("snapshots")
+        table, snapshots = members.get("table-uuid"), members.get("snapshots")
         if not isinstance(table, str) or not isinstance(snapshots, list):
             return None
         if not all(isinstance(item, dict) for item in snapshots):
             return None
-        known = self._tables.get(table) or {}
-        found: list[Any] = []
+        cached = self._tables.get(table) or {}
+        with_objects: list[Any] = []
         for item in snapshots:
-            before, made = known.get(str(item.get("snapshot-id")), (None, None))
-            found.append(made if before == item else copy.deepcopy(item))
-        metadata = parse({**said, "snapshots": found})
+            before, made = cached.get(str(item.get("snapshot-id")), (None, None))
+            with_objects.append(made if before == item else copy.deepcopy(item))
+        metadata = parse({**members, "snapshots": with_objects})
         both = zip(snapshots, metadata.snapshots, strict=True)
         kept = {str(item.get("snapshot-id")): (item, made) for item, made in both}
         self._tables.put(table, kept)
@@ -75,7 +77,7 @@ class SnapshotObjects:
 
 
 def with_snapshots(metadata: str, snapshots: Sequence[str]) -> str:
-    """A metadata file: an object without its snapshots, and these."""
+    """(a metadata file without its snapshots, the snapshots)."""
     if not metadata.endswith("}") or metadata == "{}":
         raise ValueError("the metadata is no JSON object with members")
     return f'{metadata[:-1]},"snapshots":[{",".join(snapshots)}]}}'

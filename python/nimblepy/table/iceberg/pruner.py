@@ -1,11 +1,10 @@
-"""Which manifests and files may have rows that pass a filter, and which have no other rows.
+"""Finds manifests and files that may have rows for a filter, or have only such rows.
 
-A filter becomes a tree of tests of columns. Literals already have the column's type, and every
-test is of a column's field id, so nothing has to be converted or looked up by name. Tests of
-columns are evaluated on the statistics of files. Projected through the transforms of a partition
-spec they become tests of partition values.
+A filter becomes a tree of tests of columns. Literals already have the column's type, and tests name
+field ids, so nothing is converted or looked up by name. Tests are evaluated on the statistics of
+files. Projected through the transforms of a partition spec, they become tests of partition values.
 
-That all rows of a file pass is proved by the opposite: no row can fail the filter.
+To prove that all rows of a file pass, shows that no row can fail the filter.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from nimblepy.table.iceberg.pruning import (
     may_match,
 )
 
-# What a filter may say of a row; SQL keeps the rows of which it is true.
+# Possible results of a filter for a row; SQL keeps the rows for which it is true.
 _Outcome: TypeAlias = Literal["true", "false", "not true", "not false"]
 _SWAPPED: dict[_Outcome, _Outcome] = {
     "true": "false",
@@ -54,10 +53,10 @@ _COMPARISONS: dict[nodes.Op, Op] = {op: op for op in nodes.FLIPPED}
 
 
 class Pruner:
-    """Tests of files for rows that pass all of some conditions.
+    """Tests files for rows that pass all of some conditions.
 
     Attributes:
-        metrics_test: what the statistics of a file are tested for.
+        metrics_test: the test of the statistics of a file.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class Pruner:
         self._by_spec: dict[int, Test] = {}
 
     def manifests(self, manifests: Sequence[Manifest]) -> list[Manifest]:
-        """Those that may list files with such rows, by their summaries of partition values.
+        """The manifests that may list files with such rows, by their summaries of partition values.
 
         Raises:
-            CorruptFileError: a summary has a bound that its type cannot have.
+            CorruptFileError: a summary has a bound that is impossible for its type.
         """
         left = set()
         for spec_id in {item.spec_id for item in manifests}:
@@ -90,28 +89,30 @@ class Pruner:
         return [item for item in manifests if item.path in left or not item.raw.partitions]
 
     def partition_test(self, spec_id: int) -> Test:
-        """What the partition values of a file are tested for."""
-        known = self._by_spec.get(spec_id)
-        if known is None:
-            known = self._by_spec[spec_id] = _projected(self.metrics_test, self._fields(spec_id))
-        return known
+        """The test of the partition values of a file."""
+        test = self._by_spec.get(spec_id)
+        if test is None:
+            test = self._by_spec[spec_id] = _projected(self.metrics_test, self._fields(spec_id))
+        return test
 
     def _fields(self, spec_id: int) -> _Fields:
-        """By source column: places of the fields, their transforms and types of their values."""
-        found: _Fields = {}
+        """By source column: positions of the fields, their transforms, and the types of their
+        values.
+        """
+        by_source: _Fields = {}
         kinds = self._metadata.spec_types(spec_id, self._schema_id)
         for place, item in enumerate(self._metadata.spec(spec_id)):
             kind = kinds[place]
             if kind is not None:
-                found.setdefault(item.source_id, []).append((place, item.transform, kind))
-        return found
+                by_source.setdefault(item.source_id, []).append((place, item.transform, kind))
+        return by_source
 
 
 class Proof:
-    """Tests of files for rows that do not pass a filter.
+    """Tests files for rows that do not pass a filter.
 
     Attributes:
-        possible: statistics can show that a file has no such rows.
+        possible: whether statistics can prove that a file has no such rows.
     """
 
     def __init__(self, metadata: Metadata, filter: nodes.Node, schema_id: int | None) -> None:
@@ -119,18 +120,18 @@ class Proof:
         self.possible = self._test != Always(True)
 
     def whole(self, files: Files) -> Mask:
-        """Of which files all rows pass, as their statistics show."""
+        """Which files have only passing rows, as their statistics prove."""
         if not self.possible:
             return np.zeros(files.num_files, dtype=np.bool_)
-        found: Mask = ~may_match(files, self._test)
-        return found
+        mask: Mask = ~may_match(files, self._test)
+        return mask
 
 
 # ------------------------------------------------------------------ tests of columns
 
 
 def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
-    """True where ``node`` may have the outcome; it may be true elsewhere, too."""
+    """A test that is true if ``node`` can have the outcome. It may also be true otherwise."""
     match node:
         case nodes.Const(value):
             return Always(_answer(value, outcome))
@@ -146,7 +147,7 @@ def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
             return Always(True)
     try:
         number = field_id_at(schema, node.column.path)
-    except LookupError:  # a column that is made of others, or is gone; rows are looked at
+    except LookupError:  # computed or dropped columns have no statistics: the rows must be read
         return Always(True)
     kind = plain_type(node.column.type)
     null, valid = Leaf("is null", number, kind), Leaf("not null", number, kind)
@@ -157,8 +158,8 @@ def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
     if pt.is_nested(kind):
         return Always(True)
     passes = outcome in ("true", "not false")
-    found = _values_test(node, passes, number, kind)
-    return _joined([null, found], either=True) if outcome.startswith("not") else found
+    test = _values_test(node, passes, number, kind)
+    return _joined([null, test], either=True) if outcome.startswith("not") else test
 
 
 def _answer(value: bool | None, outcome: _Outcome) -> bool:
@@ -170,7 +171,7 @@ def _answer(value: bool | None, outcome: _Outcome) -> bool:
 def _values_test(
     node: nodes.Compare | nodes.In | nodes.StartsWith, passes: bool, number: int, kind: pa.DataType
 ) -> Test:
-    """A test for values, which are not null, that pass or do not."""
+    """A test for non-null values that pass, or do not pass."""
 
     def leaf(op: Op, *values: pa.Scalar) -> Test:
         return Leaf(op, number, kind, tuple(internal_value(kind, value) for value in values))
@@ -183,24 +184,24 @@ def _values_test(
             rest = [value for value in values if not is_nan(value)]
             if not passes:
                 return leaf("not in", *rest)
-            found = leaf("in", *rest) if rest else Always(False)
-            return found if len(rest) == len(values) else _joined([found, nan], either=True)
+            test = leaf("in", *rest) if rest else Always(False)
+            return test if len(rest) == len(values) else _joined([test, nan], either=True)
         case nodes.Compare(_, op, value, nan_greatest):
             if is_nan(value):
                 if op not in ("==", "!="):
                     return Always(True)
                 return nan if (op == "==") == passes else Leaf("not null", number, kind)
-            asked = op if passes else nodes.NEGATED[op]
-            found = leaf(_COMPARISONS[asked], value)
+            operator = op if passes else nodes.NEGATED[op]
+            test = leaf(_COMPARISONS[operator], value)
             if not pt.is_floating(kind) or op in ("==", "!="):
-                return found  # NaN differs from every number, as a test has it
+                return test  # in tests, NaN differs from every number
             nan_passes = nan_greatest and op in (">", ">=")
-            return _joined([found, nan], either=True) if nan_passes == passes else found
+            return _joined([test, nan], either=True) if nan_passes == passes else test
     return Always(True)
 
 
 def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
-    """All tests, or any of them; as a balanced tree, however many there are."""
+    """All tests, or any of them, as a balanced tree."""
     left = [part for part in parts if part != Always(not either)]
     if Always(either) in left:
         return Always(either)
@@ -214,21 +215,21 @@ def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
 
 # ------------------------------------------------------------------ tests of partition values
 
-# By field id of a column, what a spec makes of it: place, transform, type of the values.
+# By field id of a source column: position, transform, and type of the partition values.
 _Fields: TypeAlias = dict[int, list[tuple[int, str, pa.DataType]]]
 
 
 def _projected(test: Test, fields: _Fields) -> Test:
-    """A test that partition values of a file pass if one of its rows passes ``test``."""
+    """A test of partition values that is true for files with a row that passes ``test``."""
     match test:
         case Both(left, right, either):
             return _joined([_projected(left, fields), _projected(right, fields)], either=either)
         case Leaf(number=number):
-            found = [
+            tests = [
                 _leaf_of_values(test, place, text, kind)
                 for place, text, kind in fields.get(number, ())
             ]
-            return _joined(found)
+            return _joined(tests)
     return test
 
 
@@ -245,16 +246,16 @@ def _leaf_of_values(leaf: Leaf, place: int, text: str, kind: pa.DataType) -> Tes
         length, prefix = int(width[:-1]), leaf.values[0]
         op: Op = "starts with" if len(prefix) < length else "=="
         return Leaf(op, place, kind, (prefix[:length],))
-    # Only nulls become a null.
+    # Only nulls have a null partition value.
     valid = Leaf("not null", place, kind)
     try:
         return _moved(leaf, place, text, kind, ordered=name != "bucket") or valid
     except (InvalidArgumentError, pa.ArrowException, ValueError, OverflowError):
-        return valid  # next to the least values that there are
+        return valid  # the successor of the minimum
 
 
 def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: bool) -> Leaf | None:
-    """A comparison with what a transform makes of the values; ``None``: it says nothing of them."""
+    """A comparison of partition values that follows from a comparison of values, or ``None``."""
     op, values = leaf.op, leaf.values
     if op in ("<", "<=", ">", ">=") and ordered:
         if op in ("<", ">"):
@@ -264,12 +265,12 @@ def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: boo
         return None
     scalars = [constant(leaf.kind, value) for value in values]
     moved = transform(text, leaf.kind)(pa.array(scalars, leaf.kind))
-    found = dict.fromkeys(internal_value(moved.type, scalar) for scalar in moved)
-    return Leaf(op, place, kind, tuple(found))
+    values_moved = dict.fromkeys(internal_value(moved.type, scalar) for scalar in moved)
+    return Leaf(op, place, kind, tuple(values_moved))
 
 
 def _neighbour(kind: pa.DataType, value: Any, step: int) -> Any:
-    """The value next to one, of types that have such, else the value itself."""
+    """The adjacent value for discrete types, otherwise the value itself."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value + step
     if pt.is_decimal(kind):
@@ -278,7 +279,9 @@ def _neighbour(kind: pa.DataType, value: Any, step: int) -> Any:
 
 
 class _Summaries(Files):
-    """What a manifest list says of the partition values of manifests of one spec, as statistics."""
+    """The summaries of partition values in a manifest list, as
+    statistics of manifests of one spec.
+    """
 
     def __init__(self, manifests: Sequence[Manifest]) -> None:
         self._summaries = [item.raw.partitions for item in manifests]
@@ -292,20 +295,20 @@ class _Summaries(Files):
         return np.ones(self.num_files, dtype=np.int64)
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        """Each manifest counts as one value, which is null or NaN where all values are."""
-        found: list[int | None] = []
+        """Each manifest counts as one value, which is null or NaN if all its values are."""
+        counts_found: list[int | None] = []
         for summaries in self._summaries:
             item = summaries[number]
             has_bounds = item.lower_bound is not None
             has = item.contains_null if what == "nulls" else item.contains_nan
             other = item.contains_nan if what == "nulls" else item.contains_null
             if what == "values":
-                found.append(1)
+                counts_found.append(1)
             elif has is False:
-                found.append(0)
+                counts_found.append(0)
             else:
-                found.append(1 if has and other is False and not has_bounds else None)
-        return pa.array(found, pa.int64())
+                counts_found.append(1 if has and other is False and not has_bounds else None)
+        return pa.array(counts_found, pa.int64())
 
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
         values = [getattr(summaries[number], f"{end}_bound") for summaries in self._summaries]

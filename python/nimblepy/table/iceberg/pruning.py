@@ -1,6 +1,6 @@
-"""Which files may have rows that pass a filter, evaluated on the statistics of all files at once.
+"""Finds the files that may have rows for a filter, from the statistics of all files at once.
 
-A filter becomes a tree of tests twice: of the statistics of files, and, projected through the
+A filter becomes two trees of tests: one of the statistics of files, and one, projected through the
 transforms of a partition spec, of their partition values (:mod:`nimblepy.table.iceberg.pruner`).
 """
 
@@ -23,7 +23,7 @@ from nimblepy.schema.plain import plain_type
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 Counts: TypeAlias = Literal["values", "nulls", "nans"]
 End: TypeAlias = Literal["lower", "upper"]
-# Comparisons are as in IEEE 754, false for nulls: NaN differs from every number.
+# Comparisons follow IEEE 754 and are false for nulls: NaN differs from every number.
 Op: TypeAlias = Literal[
     "is null",
     "not null",
@@ -39,20 +39,20 @@ Op: TypeAlias = Literal[
     "starts with",
 ]
 
-# Values of an ``in`` beyond which the library does not look at bounds.
+# Maximum values of an ``in`` that are compared with bounds.
 _MOST_VALUES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """A test of nothing."""
+    """A constant test."""
 
     passes: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Both tests hold, or either."""
+    """Both tests, or either of them."""
 
     left: Test
     right: Test
@@ -64,9 +64,9 @@ class Leaf:
     """A test of one column.
 
     Attributes:
-        number: field id of the column, or place of the field in the partition spec.
-        kind: Arrow's type for the values.
-        values: what is compared with, as Iceberg keeps values in memory.
+        number: field id of the column, or position of the field in the partition spec.
+        kind: Arrow type of the values.
+        values: the values to compare with, in Iceberg's in-memory form.
     """
 
     op: Op
@@ -91,22 +91,24 @@ class Files(Protocol):
 
     @abstractmethod
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        """int64, null where it is not known; ``None``: of no file."""
+        """Counts as int64, null if unknown; ``None`` if unknown for all files."""
 
     @abstractmethod
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        """As :func:`comparable` gives them, null where there is none; ``None``: of no file."""
+        """Bounds in the form of :func:`comparable`, null if missing; ``None`` if no file has
+        bounds.
+        """
 
     @abstractmethod
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
-        """As :func:`comparable` gives them."""
+        """Partition values in the form of :func:`comparable`."""
 
 
 def may_match(files: Files, test: Test) -> Mask:
-    """Of which files the statistics do not rule out rows that pass."""
+    """Which files may have rows that pass, as far as their statistics show."""
     rows = files.rows
-    found = _evaluate(test, files.num_files, lambda leaf: _by_metrics(files, leaf))
-    passes: Mask = ((rows != 0) & found) | (rows < 0)
+    mask = _evaluate(test, files.num_files, lambda leaf: _by_metrics(files, leaf))
+    passes: Mask = ((rows != 0) & mask) | (rows < 0)
     return passes
 
 
@@ -125,15 +127,15 @@ def _evaluate(test: Test, count: int, leaf: Any) -> Mask:
                 return first
             second = _evaluate(right, count, leaf)
             return first | second if either else first & second
-    found: Mask = leaf(test)
-    return found
+    mask: Mask = leaf(test)
+    return mask
 
 
 # ------------------------------------------------------------------ values
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
-    """The type by which values of a type are compared: numbers, bytes, or decimals."""
+    """The type in which values of a type are compared: numbers, bytes, or decimals."""
     kind = plain_type(kind)
     if pt.is_date32(kind):
         return pa.int32()
@@ -145,41 +147,43 @@ def storage(kind: pa.DataType) -> pa.DataType:
 
 
 def comparable(kind: pa.DataType, stored: pa.Array) -> pa.Array:
-    """Bounds in Iceberg's single-value serialization as values of ``storage(kind)``.
+    """Converts bounds from Iceberg's single-value serialization to values of ``storage(kind)``.
 
-    A column that was narrower when a file was written has narrower bounds.
+    If a column was narrower when a file was written, its bounds are narrower too.
 
     Raises:
-        ValueError: a bound has a length that no value of the type has.
+        ValueError: a bound has an impossible length for the type.
     """
-    wanted = storage(kind)
-    if pt.is_binary(wanted):
+    compared_type = storage(kind)
+    if pt.is_binary(compared_type):
         return stored
-    if pt.is_decimal(wanted):
-        found = [None if v is None else _decimal(v, wanted.scale) for v in stored.to_pylist()]
-        return pa.array(found, pa.decimal256(76, wanted.scale))
-    width = 1 if pt.is_boolean(wanted) else wanted.bit_width // 8
+    if pt.is_decimal(compared_type):
+        decimals = [
+            None if v is None else _decimal(v, compared_type.scale) for v in stored.to_pylist()
+        ]
+        return pa.array(decimals, pa.decimal256(76, compared_type.scale))
+    width = 1 if pt.is_boolean(compared_type) else compared_type.bit_width // 8
     sizes = pc.binary_length(stored)
     ends = pc.min_max(sizes)
     least, most = ends["min"].as_py(), ends["max"].as_py()
     if least is None:
-        return pa.nulls(len(stored), pa.uint8() if pt.is_boolean(wanted) else wanted)
+        return pa.nulls(len(stored), pa.uint8() if pt.is_boolean(compared_type) else compared_type)
     if least == most == width:
-        return _fixed_values(stored, wanted)
+        return _fixed_values(stored, compared_type)
     if width == 8 and least in (4, 8) and most in (4, 8):
-        narrow = pa.float32() if pt.is_floating(wanted) else pa.int32()
+        narrow = pa.float32() if pt.is_floating(compared_type) else pa.int32()
         is_narrow = pc.fill_null(pc.equal(sizes, 4), False)
         before = _fixed_values(pc.if_else(is_narrow, stored, None), narrow)
-        now = _fixed_values(pc.if_else(is_narrow, None, stored), wanted)
-        return pc.coalesce(before.cast(wanted), now)
+        now = _fixed_values(pc.if_else(is_narrow, None, stored), compared_type)
+        return pc.coalesce(before.cast(compared_type), now)
     raise ValueError(f"bounds of {least} to {most} bytes of a column of {kind}")
 
 
 def original(bounds: pa.Array, kind: pa.DataType, end: End) -> pa.Array:
-    """Bounds as :func:`comparable` gives them as values of their type.
+    """Converts bounds from the form of :func:`comparable` to the column's type.
 
-    Writers may cut bounds of bytes, those of fixed length too, which here get their length back.
-    Bounds of UUIDs are their bytes.
+    Writers may truncate bounds of bytes, also of fixed-size bytes, which get their length back.
+    Bounds of UUIDs are bytes.
     """
     kind = plain_type(kind)
     if pt.is_boolean(kind) or pt.is_decimal(kind):
@@ -205,7 +209,7 @@ def _fixed_values(stored: pa.Array, kind: pa.DataType) -> pa.Array:
     dtype = np.dtype(np.uint8 if pt.is_boolean(kind) else kind.to_pandas_dtype()).newbyteorder("<")
     mask = stored.is_null().to_numpy(zero_copy_only=False)
     made = np.zeros(len(stored), dtype=dtype)
-    there = pa.concat_arrays([stored.drop_null()])  # its bytes, and no others, in a row
+    there = pa.concat_arrays([stored.drop_null()])  # the bytes of these values only, without gaps
     ends = np.frombuffer(there.buffers()[1], dtype=np.int32)[there.offset :][: len(there) + 1]
     raw = there.buffers()[2]
     if raw is not None and len(there):
@@ -218,7 +222,7 @@ def _decimal(stored: bytes, scale: int) -> Decimal:
 
 
 def stored_bytes(kind: pa.DataType, value: Any) -> bytes:
-    """A value of ``storage`` in Iceberg's single-value serialization."""
+    """Converts a value of ``storage`` to Iceberg's single-value serialization."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, Decimal):
@@ -231,22 +235,22 @@ def _code(kind: pa.DataType) -> str:
 
 
 def stored_form(value: Any) -> Any:
-    """A value as Iceberg keeps it in memory, as arrays of ``storage`` take it."""
+    """Converts a value from Iceberg's in-memory form to the form of arrays of ``storage``."""
     if isinstance(value, str):
         return value.encode()
     return getattr(value, "bytes", value)
 
 
 def partition_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Partition values as they are compared."""
-    wanted = storage(kind)
-    if pt.is_binary(wanted):
-        return pa.array([stored_form(value) for value in values], wanted)
-    if pt.is_boolean(wanted):
+    """Partition values in the form in which they are compared."""
+    compared_type = storage(kind)
+    if pt.is_binary(compared_type):
+        return pa.array([stored_form(value) for value in values], compared_type)
+    if pt.is_boolean(compared_type):
         return pa.array(values, pa.bool_()).cast(pa.uint8())
-    if pt.is_decimal(wanted):
-        return pa.array(values, pa.decimal256(76, wanted.scale))
-    return pa.array(values, wanted)
+    if pt.is_decimal(compared_type):
+        return pa.array(values, pa.decimal256(76, compared_type.scale))
+    return pa.array(values, compared_type)
 
 
 # ------------------------------------------------------------------ statistics
@@ -274,56 +278,56 @@ def _by_metrics(files: Files, leaf: Leaf) -> Mask:
 
 
 def _all_one_of(files: Files, leaf: Leaf) -> Mask:
-    """Whether all values of a file are the same one, and that is one of the leaf's."""
+    """Whether all values of a file are equal, and equal to one of the leaf's values."""
     none = np.zeros(files.num_files, dtype=np.bool_)
     lower = files.bound("lower", leaf.number, leaf.kind)
     upper = files.bound("upper", leaf.number, leaf.kind)
     if lower is None or upper is None:
         return none
-    found = _true(pc.equal(lower, upper))
+    mask = _true(pc.equal(lower, upper))
     if pt.is_floating(leaf.kind):
-        found &= _is_zero(files.counts("nans", leaf.number), files.num_files)
-    return found & _is_one_of(lower, leaf) if found.any() else none
+        mask &= _is_zero(files.counts("nans", leaf.number), files.num_files)
+    return mask & _is_one_of(lower, leaf) if mask.any() else none
 
 
 def _is_one_of(values: pa.Array, leaf: Leaf) -> Mask:
-    wanted = pa.array([_scalar(value, leaf.kind).as_py() for value in leaf.values], values.type)
-    if pt.is_floating(values.type):  # hashes tell -0.0 from 0.0
+    literals = pa.array([_scalar(value, leaf.kind).as_py() for value in leaf.values], values.type)
+    if pt.is_floating(values.type):  # hashes distinguish -0.0 from 0.0
         zero = pa.scalar(0.0, values.type)
-        values, wanted = pc.add(values, zero), pc.add(wanted, zero)
-    return _true(pc.is_in(values, wanted)) & ~_null(values)
+        values, literals = pc.add(values, zero), pc.add(literals, zero)
+    return _true(pc.is_in(values, literals)) & ~_null(values)
 
 
 def _may_compare(files: Files, leaf: Leaf) -> Mask:
-    """Bounds against values: a NaN, as a lower bound, says that bounds are not to be trusted."""
+    """Compares bounds with values. If the lower bound is NaN, the bounds are unknown."""
     op, values = leaf.op, [_scalar(value, leaf.kind) for value in leaf.values]
     count = files.num_files
-    found = np.ones(count, dtype=np.bool_)
+    mask = np.ones(count, dtype=np.bool_)
     if op in ("<", "<="):
         lower = files.bound("lower", leaf.number, leaf.kind)
         compare = pc.less if op == "<" else pc.less_equal
-        return found if lower is None else _true(compare(lower, values[0])) | _unknown(lower)
+        return mask if lower is None else _true(compare(lower, values[0])) | _unknown(lower)
     if op in (">", ">="):
         upper = files.bound("upper", leaf.number, leaf.kind)
         compare = pc.greater if op == ">" else pc.greater_equal
-        return found if upper is None else _true(compare(upper, values[0])) | _unknown(upper)
+        return mask if upper is None else _true(compare(upper, values[0])) | _unknown(upper)
     lower = files.bound("lower", leaf.number, leaf.kind)
     upper = files.bound("upper", leaf.number, leaf.kind)
     if op == "==":
         if lower is not None:
-            found &= _true(pc.less_equal(lower, values[0])) | _unknown(lower)
+            mask &= _true(pc.less_equal(lower, values[0])) | _unknown(lower)
         if upper is not None:
-            found &= _true(pc.greater_equal(upper, values[0])) | _unknown(upper)
+            mask &= _true(pc.greater_equal(upper, values[0])) | _unknown(upper)
         if lower is not None:
-            found |= _nan(lower)
-        return found
+            mask |= _nan(lower)
+        return mask
     return _may_be_in(values, lower, upper, count)
 
 
 def _may_be_in(
     values: list[pa.Scalar], lower: pa.Array | None, upper: pa.Array | None, count: int
 ) -> Mask:
-    """Whether one of some values is between the bounds."""
+    """Whether at least one of some values is between the bounds."""
     between = np.zeros(count, dtype=np.bool_)
     above = np.zeros(count, dtype=np.bool_)
     no_lower = np.ones(count, dtype=np.bool_) if lower is None else _null(lower)
@@ -342,18 +346,18 @@ def _may_be_in(
 
 def _may_start(files: Files, leaf: Leaf) -> Mask:
     prefix = stored_form(leaf.values[0])
-    found = np.ones(files.num_files, dtype=np.bool_)
+    mask = np.ones(files.num_files, dtype=np.bool_)
     lower = files.bound("lower", leaf.number, leaf.kind)
     if lower is not None:
-        found &= ~_true(pc.greater(pc.binary_slice(lower, 0, len(prefix)), pa.scalar(prefix)))
+        mask &= ~_true(pc.greater(pc.binary_slice(lower, 0, len(prefix)), pa.scalar(prefix)))
     upper = files.bound("upper", leaf.number, leaf.kind)
     if upper is not None:
-        found &= ~_true(pc.less(pc.binary_slice(upper, 0, len(prefix)), pa.scalar(prefix)))
-    return found
+        mask &= ~_true(pc.less(pc.binary_slice(upper, 0, len(prefix)), pa.scalar(prefix)))
+    return mask
 
 
 def _all_of(files: Files, what: Counts, number: int) -> Mask:
-    """Whether all values are nulls, or NaN: known, and not zero."""
+    """Whether all values are null, or all are NaN: the count is known and not zero."""
     values, some = files.counts("values", number), files.counts(what, number)
     if values is None or some is None:
         return np.zeros(files.num_files, dtype=np.bool_)
@@ -376,8 +380,8 @@ def _by_partition(files: Files, leaf: Leaf) -> Mask:
     if op == "is nan":
         return _nan(values)
     if op in ("in", "not in"):
-        found = _is_one_of(values, leaf)
-        return found if op == "in" else ~found & ~_null(values)
+        mask = _is_one_of(values, leaf)
+        return mask if op == "in" else ~mask & ~_null(values)
     if op == "starts with":
         return _true(pc.starts_with(values, stored_form(leaf.values[0])))
     scalar = _scalar(leaf.values[0], leaf.kind)
@@ -397,23 +401,23 @@ _COMPARE = {
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
     if pt.is_boolean(kind):
         return pa.scalar(int(value), pa.uint8())
-    wanted = storage(kind)
-    if pt.is_decimal(wanted):
-        wanted = pa.decimal256(76, wanted.scale)
-    return pa.scalar(stored_form(value), wanted)
+    compared_type = storage(kind)
+    if pt.is_decimal(compared_type):
+        compared_type = pa.decimal256(76, compared_type.scale)
+    return pa.scalar(stored_form(value), compared_type)
 
 
 def _true(array: pa.Array) -> Mask:
-    """Where it is true, and neither false nor null."""
+    """Where the array is true, and neither false nor null."""
     if array.null_count:
         array = pc.fill_null(array, False)
-    found: Mask = array.to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _null(array: pa.Array) -> Mask:
-    found: Mask = array.is_null().to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _nan(array: pa.Array) -> Mask:
@@ -423,31 +427,39 @@ def _nan(array: pa.Array) -> Mask:
 
 
 def _unknown(bounds: pa.Array) -> Mask:
-    """Where a bound says nothing: it is missing, or NaN."""
+    """Where a bound is missing or NaN."""
     return _null(bounds) | _nan(bounds)
 
 
 class SortedValues:
-    """Values of one type, ascending, as bounds are compared with them.
+    """Ascending values of one type, for comparison with bounds.
 
     Attributes:
-        nans: how many of them are NaN; these are not among the values.
+        nans: number of NaNs, which are not among the values.
     """
 
     def __init__(self, kind: pa.DataType, values: pa.Array) -> None:
-        """``values``: of the type, without nulls, each once."""
+        """Sorts values.
+
+        Args:
+            values: distinct values of the type, without nulls.
+        """
         self.kind = kind
         stored = partition_array(values.to_pylist(), kind) if _is_object(kind) else _plain(values)
         self.nans = int(_nan(stored).sum())
         self.values = np.unique(_numpy(stored)[~_nan(stored)])
 
     def up_to(self, bounds: pa.Array, *, inclusive: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """How many values come before each bound; bounds that say nothing are any number."""
+        """For each bound, the number of smaller values. The result is
+        arbitrary for unknown bounds.
+        """
         filled = _numpy(bounds)
-        found = np.zeros(len(bounds), dtype=np.int64)
-        known = ~_unknown(bounds)
-        found[known] = np.searchsorted(self.values, filled[known], "right" if inclusive else "left")
-        return found
+        counts = np.zeros(len(bounds), dtype=np.int64)
+        has_bound = ~_unknown(bounds)
+        counts[has_bound] = np.searchsorted(
+            self.values, filled[has_bound], "right" if inclusive else "left"
+        )
+        return counts
 
 
 def _is_object(kind: pa.DataType) -> bool:
@@ -455,38 +467,38 @@ def _is_object(kind: pa.DataType) -> bool:
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    wanted = storage(values.type)
-    return values if values.type == wanted else values.cast(wanted)
+    compared_type = storage(values.type)
+    return values if values.type == compared_type else values.cast(compared_type)
 
 
 def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
-    found: np.ndarray[Any, Any]
+    result: np.ndarray[Any, Any]
     if pt.is_integer(values.type) or pt.is_floating(values.type):
         filled = pc.fill_null(values, 0) if values.null_count else values
-        found = filled.to_numpy(zero_copy_only=False)
-        return found
-    found = np.empty(len(values), dtype=object)
-    found[:] = values.to_pylist()
-    return found
+        result = filled.to_numpy(zero_copy_only=False)
+        return result
+    result = np.empty(len(values), dtype=object)
+    result[:] = values.to_pylist()
+    return result
 
 
 def key_hits(
     files: Files, number: int, values: SortedValues
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """How many of some values each file can have in a column, as its statistics say."""
+    """How many of some values each file can have in a column, according to its statistics."""
     count, total = files.num_files, len(values.values)
-    found = np.full(count, total, dtype=np.int64)
+    hits = np.full(count, total, dtype=np.int64)
     lower = files.bound("lower", number, values.kind)
     upper = files.bound("upper", number, values.kind)
-    # A NaN, as a lower bound, says that bounds are not to be trusted.
+    # If the lower bound is NaN, the bounds are unknown.
     untrusted = np.zeros(count, dtype=np.bool_) if lower is None else _nan(lower)
     if upper is not None:
-        found = np.where(_unknown(upper) | untrusted, found, values.up_to(upper, inclusive=True))
+        hits = np.where(_unknown(upper) | untrusted, hits, values.up_to(upper, inclusive=True))
     if lower is not None:
-        found -= np.where(_unknown(lower), 0, values.up_to(lower, inclusive=False))
-    found = np.maximum(found, 0)
-    found[_all_of(files, "nans", number)] = 0
+        hits -= np.where(_unknown(lower), 0, values.up_to(lower, inclusive=False))
+    hits = np.maximum(hits, 0)
+    hits[_all_of(files, "nans", number)] = 0
     if values.nans:
-        found[~_is_zero(files.counts("nans", number), count)] += values.nans
-    found[_all_of(files, "nulls", number) | (files.rows == 0)] = 0
-    return found
+        hits[~_is_zero(files.counts("nans", number), count)] += values.nans
+    hits[_all_of(files, "nulls", number) | (files.rows == 0)] = 0
+    return hits

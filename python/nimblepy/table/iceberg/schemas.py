@@ -104,8 +104,8 @@ def type_details(properties: Mapping[str, str]) -> dict[int, str | int]:
     if text is None:
         return {}
     try:
-        found = json.loads(text).items()
-        return {int(number): what for number, what in found if isinstance(what, (str, int))}
+        items = json.loads(text).items()
+        return {int(number): what for number, what in items if isinstance(what, (str, int))}
     except BAD_BYTES:
         return {}
 
@@ -117,17 +117,17 @@ def type_property(details: TypeDetails) -> dict[str, str]:
 
 def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
     """The time zones and lengths of vectors of ``arrow``, whose fields ``schema`` has by name."""
-    found: dict[int, str | int] = {}
+    details: dict[int, str | int] = {}
 
     def visit(item: NestedField, kind: pa.DataType) -> None:
         if pt.is_timestamp(kind) and kind.tz not in (None, "UTC"):
-            found[item.field_id] = kind.tz
+            details[item.field_id] = kind.tz
         elif isinstance(item.field_type, StructType):
             for inner in item.field_type.fields:
                 visit(inner, kind.field(inner.name).type)
         elif isinstance(item.field_type, ListType):
             if pt.is_fixed_size_list(kind):
-                found[item.field_id] = kind.list_size
+                details[item.field_id] = kind.list_size
             visit(item.field_type.element_field, kind.value_type)
         elif isinstance(item.field_type, MapType):
             visit(item.field_type.key_field, kind.key_type)
@@ -135,7 +135,7 @@ def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
 
     for item in schema.fields:
         visit(item, arrow.field(item.name).type)
-    return found
+    return details
 
 
 def to_arrow(schema: Schema, details: TypeDetails = MappingProxyType({})) -> pa.Schema:
@@ -183,8 +183,8 @@ def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.Data
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
-    for known, arrow in _PRIMITIVES:
-        if isinstance(kind, known):
+    for iceberg_type, arrow in _PRIMITIVES:
+        if isinstance(kind, iceberg_type):
             return arrow
     raise UnsupportedVersionError(f"a table with the type {kind}, which nimblepy does not read")
 
@@ -230,8 +230,8 @@ def fresh(schema: Schema) -> Schema:
 
 
 def _doc(item: pa.Field) -> str | None:
-    found = (item.metadata or {}).get(b"doc")
-    return None if found is None else found.decode()
+    text = (item.metadata or {}).get(b"doc")
+    return None if text is None else text.decode()
 
 
 def primitive(kind: pa.DataType) -> IcebergType:
@@ -243,9 +243,9 @@ def primitive(kind: pa.DataType) -> IcebergType:
         return TimestamptzType()
     if pt.is_fixed_size_binary(kind):
         return FixedType(kind.byte_width)
-    for known, arrow in _PRIMITIVES:
+    for iceberg_type, arrow in _PRIMITIVES:
         if kind.equals(arrow):
-            return known()
+            return iceberg_type()
     raise InvalidArgumentError(f"{kind}: no type of a table")
 
 

@@ -1,4 +1,4 @@
-"""Files of statistics: Puffin files that the metadata names, each for one snapshot."""
+"""Statistics files: Puffin files that the metadata names, each for one snapshot."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from nimblepy.table.base.model import Distinct, Snapshot
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.iceberg.metadata import Metadata
 
-# The blobs that have sketches, and what the metadata says of each: the different values.
+# The kind of blobs with sketches, and the metadata property with the distinct count.
 SKETCH = "apache-datasketches-theta-v1"
 _VALUES = "ndv"
 
 
 def distinct_values(metadata: Metadata, snapshot: Snapshot | None) -> dict[int, Distinct]:
-    """By field id, what the newest statistics say that are of this snapshot or one before it.
+    """Distinct counts by field id, from the newest statistics of this snapshot or its ancestors.
 
-    Cost: nothing is read: the metadata repeats the figures of the files.
+    Cost: no reads, because the metadata repeat the counts of the files.
     """
-    found: dict[int, Distinct] = {}
+    by_id: dict[int, Distinct] = {}
     for item in _files_of(metadata, snapshot):
         for blob in item.blob_metadata:
             text = (blob.properties or {}).get(_VALUES, "")
             if blob.type == SKETCH and len(blob.fields) == 1 and text.isdecimal():
-                found.setdefault(blob.fields[0], Distinct(int(text), blob.snapshot_id))
-    return found
+                by_id.setdefault(blob.fields[0], Distinct(int(text), blob.snapshot_id))
+    return by_id
 
 
 def _files_of(metadata: Metadata, snapshot: Snapshot | None) -> list[Any]:
-    """Files of statistics of a snapshot and of those before it, the newest first."""
-    known = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
-    if not known:
+    """Statistics files of a snapshot and of its ancestors, the newest first."""
+    by_snapshot = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
+    if not by_snapshot:
         return []
-    return [known[item.id] for item in metadata.ancestors(snapshot) if item.id in known]
+    return [by_snapshot[item.id] for item in metadata.ancestors(snapshot) if item.id in by_snapshot]
 
 
 def read_sketches(metadata: Metadata, snapshot: Snapshot | None) -> list[Blob]:
-    """Blobs with sketches that :func:`distinct_values` tells of; of a file that is lost, none."""
-    found: dict[int, Blob] = {}
+    """The blobs with sketches that :func:`distinct_values` describes; empty if the file is lost."""
+    blobs: dict[int, Blob] = {}
     for item in _files_of(metadata, snapshot):
         with suppress(OSError, ValueError):
             for blob in read_puffin(metadata.read(item.statistics_path)):
                 if blob.kind == SKETCH and len(blob.fields) == 1:
-                    found.setdefault(blob.fields[0], blob)
-    return list(found.values())
+                    blobs.setdefault(blob.fields[0], blob)
+    return list(blobs.values())
 
 
 def sketch_blob(number: int, values: int, payload: bytes, snapshot: Snapshot) -> Blob:
@@ -65,7 +65,7 @@ def sketch_blob(number: int, values: int, payload: bytes, snapshot: Snapshot) ->
 def write_statistics(
     metadata: Metadata, snapshot: Snapshot, path: str, blobs: Sequence[Blob]
 ) -> Any:
-    """Writes a file of statistics, and returns what the metadata is to say of it."""
+    """Writes a statistics file, and returns its entry for the metadata."""
     octets, footer = puffin_bytes(blobs)
     with metadata.ice.io.new_output(path).create() as sink:
         sink.write(octets)
@@ -88,15 +88,15 @@ def write_statistics(
 
 
 def moved_statistics(metadata: Metadata, gone: Collection[int]) -> Any | None:
-    """What the newest sketches are to be described as once some snapshots are gone.
+    """The new entry for the newest sketches after some snapshots are removed.
 
-    They are then of the oldest snapshot after theirs that stays; each blob says which one it was
-    made from. ``None``: they stay where they are, or there are none.
+    It belongs to the oldest remaining snapshot after theirs. Each blob names the snapshot that it
+    was computed from. ``None``: they do not have to move, or there are none.
     """
-    known = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
+    by_snapshot = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
     left = None
-    for snapshot in metadata.ancestors(metadata.head()) if known else ():
-        item = known.get(snapshot.id)
+    for snapshot in metadata.ancestors(metadata.head()) if by_snapshot else ():
+        item = by_snapshot.get(snapshot.id)
         if item is not None and any(blob.type == SKETCH for blob in item.blob_metadata):
             if left is None or snapshot.id not in gone:
                 return None
