@@ -61,8 +61,14 @@ class Faults:
     cut: float = 0.0  # share of answers whose body ends early
     forbid: bool = False
     rounds: Rounds | None = None
+    # Headers with conditions that the server does not look at, such as HTTP_IF_MATCH.
+    ignored: tuple[str, ...] = ()
+    # Asked for each request (method, path): a status to answer with, "lost 500" to carry the
+    # request out before, "drop" or "lost drop" to close the connection, or nothing.
+    rule: Callable[[str, str], str | None] | None = None
     random: random.Random = field(default_factory=lambda: random.Random(7))
     methods: list[str] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)  # methods and paths
     most_at_once: int = 0
     failed: int = 0
 
@@ -73,6 +79,7 @@ class Faults:
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:
             self.methods.append(environ["REQUEST_METHOD"])
+            self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
             draw = self.random.random()
@@ -93,6 +100,17 @@ class Faults:
         if draw < self.fail:
             self.failed += 1
             return self._error(start, "503 Slow Down", "SlowDown")
+        for name in self.ignored:
+            environ.pop(name, None)
+        asked = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        what = None if self.rule is None else self.rule(*asked)
+        if what is not None:
+            self.failed += 1
+            if what.startswith("lost"):
+                b"".join(self.app(environ, lambda *_: None))
+            if what.endswith("drop"):
+                raise ConnectionAbortedError("injected")
+            return self._error(start, what.removeprefix("lost "), "Injected")
         body = b"".join(self.app(environ, start))
         if draw < self.fail + self.cut and environ["REQUEST_METHOD"] == "GET":
             self.failed += 1
@@ -108,7 +126,9 @@ class Faults:
     def reset(self) -> None:
         self.delay = self.fail = self.cut = 0.0
         self.forbid = False
-        self.rounds = None
+        self.rounds = self.rule = None
+        self.ignored = ()
+        self.requests.clear()
         self.methods.clear()
         self.most_at_once = self.failed = 0
 

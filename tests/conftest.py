@@ -92,7 +92,7 @@ def lake(tmp_path: Path) -> nb.Catalog:
     pytest.importorskip("pyiceberg")
     import nimblepy as nb
 
-    return nb.connect(tmp_path / "lake")
+    return nb.connect(tmp_path / "lake", catalog=os.environ.get("NIMBLEPY_TEST_CATALOG"))
 
 
 @pytest.fixture(scope="session")

@@ -322,12 +322,18 @@ def test_metadata_that_a_copy_names_stays(lake: nb.Catalog, tmp_path: Path, copi
     assert nb.connect(tmp_path / "lake").table("a.b").num_rows == 2 * ROWS.num_rows
 
 
-def test_a_copy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
-    """A copy of a directory has tables that lie in the original, whose files it removed."""
+def copied_database(lake: Path, copy: Path) -> Path:
+    """A directory with a copy of the database of a lake, and of no other file."""
+    copy.mkdir()
+    shutil.copy(lake / "catalog.db", copy / "catalog.db")
+    return copy
+
+
+def test_a_copied_database_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
+    """Its tables are in the original lake, which still needs their files."""
     table = lake.create_table("a.b", ROWS)
     table.append(ROWS)
-    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
-    copy = nb.connect(tmp_path / "copy")
+    copy = nb.connect(copied_database(tmp_path / "lake", tmp_path / "copy"))
     other = copy.table("a.b")
     other.overwrite(ROWS.slice(0, 1))
     table.append(ROWS)
@@ -344,7 +350,7 @@ def test_a_copy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
     assert nb.connect(tmp_path / "lake").table("a.b").to_table().num_rows == 3 * ROWS.num_rows
     table.expire(keep=1)
     copy.drop_table("a.b")
-    # One that was moved is none, nor one whose original is no catalog any more.
+    # A database that was moved does not count as a copy, nor one whose original is gone.
     os.rename(tmp_path / "lake", tmp_path / "moved")
     os.rename(tmp_path / "copy", tmp_path / "lake")
     os.rename(tmp_path / "moved", tmp_path / "copy")
@@ -356,11 +362,13 @@ def test_a_copy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
     assert CatalogRows(f"sqlite:///{tmp_path}/copy/catalog.db", "nimble").original() is None
 
 
-def test_a_copy_whose_original_is_busy_removes_no_files(lake: nb.Catalog, tmp_path: Path) -> None:
+def test_a_copied_database_whose_original_is_busy_removes_no_files(
+    lake: nb.Catalog, tmp_path: Path
+) -> None:
     table = lake.create_table("a.b", ROWS)
     first = table.snapshot
     table.overwrite(ROWS.slice(0, 1))
-    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    copied_database(tmp_path / "lake", tmp_path / "copy")
     copy = nb.connect(f"sqlite:///{tmp_path}/copy/catalog.db?timeout=0.1").table("a.b")
     original = tmp_path / "lake" / "catalog.db"
     with contextlib.closing(sqlite3.connect(original, isolation_level=None)) as other:
@@ -519,13 +527,6 @@ def test_nothing_is_made_before_the_first_write(tmp_path: Path, kind: str) -> No
     lake.create_table("a.b", pa.table({"x": [1]}))
     assert again.tables() == ["a.b"]
     assert nb.connect(place, create=False).table("a.b").num_rows == 1
-
-
-def test_buckets_have_no_catalog(tmp_path: Path) -> None:
-    # "Could not infer the catalog type from the uri", of pyiceberg.
-    with pytest.raises(nb.InvalidArgumentError, match="a bucket has no catalog") as caught:
-        nb.connect("s3://bkt/lake")
-    assert "properties={'warehouse': 's3://bkt/lake'}" in str(caught.value)
 
 
 def test_schemas_are_shown_without_field_ids(tmp_path: Path) -> None:

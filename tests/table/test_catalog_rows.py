@@ -287,7 +287,7 @@ def test_snapshots_are_read_once(lake: nb.Catalog, tmp_path: Path) -> None:
         change(said)
         path = tmp_path / "lake" / f"{uuid.uuid4()}.metadata.json"
         path.write_text(json.dumps(said))
-        found = lake.iceberg._metadata_at(str(path))
+        found = lake.iceberg.metadata_file_at(str(path))
         assert found == StaticTable.from_metadata(str(path)).metadata
 
 
@@ -298,4 +298,4 @@ def test_what_is_no_metadata_is_damaged(lake: nb.Catalog, tmp_path: Path, text: 
     path = tmp_path / "0.metadata.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
-        lake.iceberg._metadata_at(str(path))
+        lake.iceberg.metadata_file_at(str(path))

@@ -21,6 +21,7 @@ from nimblepy.table.base.model import DataFormat
 from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
 from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import DEFAULT_NAME, CatalogRows
+from nimblepy.table.iceberg.pointer_rows import PointerRows, is_lake
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 
 # The modules that read and write tables are imported with the first table, not by `connect`.
@@ -44,24 +45,32 @@ def connect(
     """Opens a catalog of tables.
 
     Args:
-        target: a directory: then the catalog is a SQLite database in it, and the tables are below
-            it. The first write makes both. Or the URI of a catalog that pyiceberg knows:
-            ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
-        catalog: a pyiceberg catalog, instead.
+        target: a directory. The catalog is a SQLite database in it, and the tables are below it.
+            The first write makes both. Or a place in a bucket, such as ``s3://bucket/lake``
+            (``gs://``, ``az://``, ``abfs://``): the catalog is a small object per table, which a
+            commit swaps by a conditional put. No database is needed. Or the URI of a catalog that
+            pyiceberg knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
+        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: a directory has the
+            catalog of a bucket instead of a database. A directory that has one is recognized.
         name: of the catalog. A SQL database may have several, each with tables of its own:
             ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
             one that nimblepy made, or the only one in the database.
         properties: passed to pyiceberg: ``warehouse``, credentials, ...
-        create: ``False`` refuses a directory or SQLite database without a catalog.
+        create: ``False`` refuses a directory, bucket or SQLite database without a catalog.
 
     Raises:
-        InvalidArgumentError: not exactly one of ``target`` and ``catalog`` is given; the target is
-            neither a directory nor a URI; the database has several catalogs and ``name`` is
-            missing; there is no catalog and ``create`` is false.
+        InvalidArgumentError: not exactly one of ``target`` and a pyiceberg ``catalog`` is given;
+            the target is neither a directory nor a URI; the database has several catalogs and
+            ``name`` is missing; there is no catalog and ``create`` is false; the bucket's store has
+            no conditional put, or ignores the condition.
         MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
 
     Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
+        A bucket is tested with three requests, or six if it has no catalog yet.
     """
+    kind = catalog if catalog in ("files", "sqlite") else None
+    if kind is not None:
+        catalog = None
     if (target is None) == (catalog is None):
         raise InvalidArgumentError("connect: give a directory or URI, or catalog=")
     if catalog is not None:
@@ -76,22 +85,55 @@ def connect(
             f"connect: expected a directory or the URI of a catalog, got {target!r}"
         )
     text = os.fspath(target)
+    is_address = is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:|sqlite:", text)
+    is_bucket = text.startswith(_BUCKETS)
+    if is_address and (kind == "sqlite" or (kind == "files" and not is_bucket)):
+        raise InvalidArgumentError(f"connect {text!r}: catalog={kind!r} needs a directory")
     if text.startswith("sqlite:"):
         warehouse = given.get("warehouse") or _warehouse_of(text)
         more = {key: value for key, value in given.items() if key != "warehouse"}
         return _sqlite(CatalogRows(text, named), text, create, warehouse, given, more)
-    if text.startswith(_BUCKETS):
-        raise InvalidArgumentError(
-            f"connect {text!r}: a bucket has no catalog; keep it in a database and the tables in "
-            f"the bucket: nb.connect('sqlite:///catalog.db', properties={{'warehouse': {text!r}}})"
-        )
+    if is_bucket:
+        if named is not None or given:
+            option = "name" if named is not None else "properties"
+            raise InvalidArgumentError(
+                f"connect {text!r}: a catalog in a bucket takes no {option}; the environment "
+                "configures the store, as for files in it"
+            )
+        return _of_pointers(text, text, create)
     # SQLAlchemy's URIs may name a driver, as in postgresql+psycopg://.
     if is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:", text):
         found = ice.open_uri(text, named, given)
         return Catalog(lambda: found, text, given if named is None else {**given, "name": named})
     directory = checked_directory(text)
+    if _has_pointers(directory, kind):
+        return _of_pointers(f"file://{directory}", directory, create)
     rows = CatalogRows(f"sqlite:///{directory}/catalog.db?timeout=60", named, own_directory=True)
     return _sqlite(rows, directory, create, f"file://{directory}", {}, {})
+
+
+def _has_pointers(directory: str, kind: str | None) -> bool:
+    """Whether the catalog of a directory is files; ``kind`` is what the caller asked for."""
+    there = (
+        "files"
+        if is_lake(directory)
+        else "sqlite"
+        if os.path.exists(os.path.join(directory, "catalog.db"))
+        else None
+    )
+    if None not in (kind, there) and kind != there:
+        raise InvalidArgumentError(f"connect {directory!r}: its catalog is {there!r}, not {kind!r}")
+    return (there or kind) == "files"
+
+
+def _of_pointers(root: str, target: str, create: bool, *, test: bool = True) -> Catalog:
+    """The catalog of a bucket, or of a directory with ``catalog="files"``."""
+    rows = PointerRows(root, test=test)
+    if not create and not rows.exists:
+        raise InvalidArgumentError(
+            f"connect {target!r}: there is no catalog; create=True makes one"
+        )
+    return Catalog(lambda: ice.open_pointers(rows), target, {}, pointers=root)
 
 
 def _sqlite(
@@ -146,9 +188,16 @@ class Catalog:
     """
 
     def __init__(
-        self, opened: Callable[[], Any], target: str | None, properties: Mapping[str, str]
+        self,
+        opened: Callable[[], Any],
+        target: str | None,
+        properties: Mapping[str, str],
+        *,
+        pointers: str | None = None,
     ) -> None:
+        """``pointers``: the root of a lake without a database."""
         self._opened = opened
+        self._pointers = pointers
         self._target = target
         self._properties = dict(properties)
 
@@ -354,7 +403,8 @@ class Catalog:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(parts)) from None
-        errors = remove_files(files.unique().to_pylist())
+        names = files.unique().to_pylist()
+        errors = remove_files(ice.removable(metadata, names) if purge else [])
         if errors:
             raise OSError(
                 f"{name} was dropped, but {len(errors)} of its files could not be removed: "
@@ -370,8 +420,10 @@ class Catalog:
         """Renames a table. Its files are not moved.
 
         Raises:
-            InvalidArgumentError: the table does not exist, or the new name exists.
+            InvalidArgumentError: the table does not exist, the new name exists, or the catalog is
+                in files or in a bucket.
         """
+        ice.check_may_rename(self.iceberg)
         before, after = parse_name(old), parse_name(new)
         self.load(before)
         ice.create_namespace(self.iceberg, after[:-1])
@@ -409,6 +461,8 @@ class Catalog:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._target is None:
             raise TypeError("a Catalog over a pyiceberg object cannot be pickled: connect by URI")
+        if self._pointers is not None:
+            return _open_pointers_again, (self._pointers, self._target)
         return _connect_again, (self._target, self._properties)
 
     def __repr__(self) -> str:
@@ -417,6 +471,10 @@ class Catalog:
 
 def _connect_again(target: str, properties: dict[str, str]) -> Catalog:
     return connect(target, properties=properties)
+
+
+def _open_pointers_again(root: str, target: str) -> Catalog:
+    return _of_pointers(root, target, True, test=False)
 
 
 def _with_ids(schema: pa.Schema, primary: Sequence[str]) -> pa.Schema:

@@ -100,7 +100,10 @@ class Call:
     def run(self, change: CountedChange) -> Commit:
         """Plans and commits a change for the newest snapshot, and moves the handle."""
         try:
-            metadata = self.table.newest()  # again: to write files may have taken long
+            metadata = self.metadata
+            # Writing files may have taken long. In a store a lost race costs what the look costs.
+            if not ice.is_lake_in_a_store(metadata):
+                metadata = self.table.newest()
         except BaseException:
             change.discard()
             raise

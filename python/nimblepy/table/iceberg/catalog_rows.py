@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import secrets
 import sqlite3
@@ -19,6 +20,8 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.io.fork import no_fork, renew_after_fork
+from nimblepy.table.base.moved import as_root
+from nimblepy.table.iceberg.locations import former_places, place_now
 
 _MAKE = """
 CREATE TABLE IF NOT EXISTS iceberg_tables (
@@ -94,6 +97,9 @@ class CatalogRows:
         self.uri = uri
         self._path, self._timeout = _parsed(uri)
         self._own_directory = own_directory
+        self._root = ""
+        self._has_noted_root = False
+        self._read_roots: list[str] = []  # when the location of a table was read last
         self._prepared = False
         self._memory: sqlite3.Connection | None = None
         renew_after_fork(self)
@@ -107,6 +113,10 @@ class CatalogRows:
         self._typed = True
         self._prepare(make=False)
         self.catalog = chosen_name(self.catalogs(), uri) if catalog is None else catalog
+
+    def set_root(self, root: str) -> None:
+        """Tells where the lake is. The database keeps the roots at which tables were written."""
+        self._root = as_root(root)
 
     @property
     def exists(self) -> bool:
@@ -283,17 +293,45 @@ class CatalogRows:
     def location(self, namespace: str, name: str) -> str | None:
         """Where the newest metadata of a table is; ``None``: there is no such table."""
         found = self._asked(
-            f"SELECT metadata_location FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}",
-            self.catalog,
-            namespace,
-            name,
+            f"SELECT metadata_location, ({_NOTE}) FROM iceberg_tables "
+            f"WHERE {_TABLE} AND {self._is_table}",
+            *(_MARK, "", "roots", self.catalog, namespace, name),
         )
-        return found[0][0] if found else None
+        if not found or not found[0][0]:
+            return None
+        location, roots = found[0]
+        self._read_roots = _roots_in(roots)
+        return place_now(location, self._root, self._read_roots)
+
+    def _roots(self) -> list[str]:
+        """The roots at which the lake was written."""
+        found = self._asked(_NOTE, _MARK, "", "roots")
+        return _roots_in(found[0][0] if found else None)
+
+    def _note_root(self) -> None:
+        """Notes where the lake is, before the first write there."""
+        if self._root and not self._has_noted_root:
+            roots = self._roots()
+            if self._root not in roots:
+                text = json.dumps([*roots, self._root])
+                self._changed(
+                    "INSERT OR REPLACE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
+                    *(_MARK, "", "roots", text),
+                )
+            self._has_noted_root = True
+
+    def _former(self, location: str) -> list[str]:
+        """A location, and the paths by which the database may have it."""
+        return former_places(location, self._root, self._roots())
 
     def has_location(self, location: str) -> bool:
         """Whether this is the newest metadata of any table, of any catalog in the database."""
+        places = self._former(location)
         return bool(
-            self._asked("SELECT 1 FROM iceberg_tables WHERE metadata_location = ?", location)
+            self._asked(
+                f"SELECT 1 FROM iceberg_tables WHERE metadata_location IN ({_marks(places)})",
+                *places,
+            )
         )
 
     def locations(self) -> list[tuple[tuple[str, str, str], str]]:
@@ -302,7 +340,11 @@ class CatalogRows:
             "SELECT catalog_name, table_namespace, table_name, metadata_location "
             f"FROM iceberg_tables WHERE {self._is_table} AND metadata_location IS NOT NULL"
         )
-        return [((catalog, space, name), place) for catalog, space, name, place in found]
+        roots = self._roots()
+        return [
+            ((catalog, space, name), place_now(place, self._root, roots))
+            for catalog, space, name, place in found
+        ]
 
     def add(self, namespace: str, name: str, location: str) -> None:
         """
@@ -310,6 +352,7 @@ class CatalogRows:
             NameTaken: there is such a table, or a view of this name.
         """
         self._prepare(make=True)
+        self._note_root()
         kind, value = (", iceberg_type", ", 'TABLE'") if self._typed else ("", "")
         self._changed(
             "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, "
@@ -322,11 +365,13 @@ class CatalogRows:
 
     def swap(self, namespace: str, name: str, old: str, new: str) -> bool:
         """Gives a table new metadata if its metadata is still at ``old``; whether it was."""
-        values = (new, old, self.catalog, namespace, name, old)
+        self._note_root()
+        places = former_places(old, self._root, self._read_roots)
+        values = (new, old, self.catalog, namespace, name, *places)
         with self._connected() as database:
             done = database.execute(
                 "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "
-                f"WHERE {_TABLE} AND metadata_location = ?",
+                f"WHERE {_TABLE} AND metadata_location IN ({_marks(places)})",
                 values,
             ).rowcount
             if database.in_transaction:  # here a turn ends
@@ -340,11 +385,11 @@ class CatalogRows:
 
     def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
         """Forgets a table, if its metadata is still at ``location``; whether there was one."""
-        statement = (
-            f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table} "
-            "AND metadata_location = coalesce(?, metadata_location)"
-        )
-        return self._changed(statement, self.catalog, namespace, name, location) > 0
+        statement = f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}"
+        places = [] if location is None else self._former(location)
+        if places:
+            statement += f" AND metadata_location IN ({_marks(places)})"
+        return self._changed(statement, self.catalog, namespace, name, *places) > 0
 
     def rename(self, old: tuple[str, str], new: tuple[str, str]) -> bool:
         """Gives a table another (namespace, name); whether there was one.
@@ -470,6 +515,19 @@ class _Turn(threading.local):
     """The connection of a thread that has its turn."""
 
     database: sqlite3.Connection | None = None
+
+
+def _marks(values: Sequence[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _roots_in(text: str | None) -> list[str]:
+    """The roots in a note of a database."""
+    try:
+        said = json.loads(text or "[]")
+    except ValueError:
+        return []
+    return [item for item in said if isinstance(item, str)] if isinstance(said, list) else []
 
 
 _NOTE = (

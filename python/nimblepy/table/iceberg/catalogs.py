@@ -18,6 +18,7 @@ from pyiceberg.catalog import (
     PropertiesUpdateSummary,
     load_catalog,
 )
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -31,7 +32,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import Compressor, FromByteStream, ToOutputFile
+from pyiceberg.serializers import Compressor, FromByteStream
 from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.locations import load_location_provider
@@ -54,6 +55,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
+from nimblepy.table.base.moved import as_root, is_below
 from nimblepy.table.base.transforms import free_name
 from nimblepy.table.iceberg.catalog_rows import (
     DEFAULT_NAME,
@@ -62,6 +64,13 @@ from nimblepy.table.iceberg.catalog_rows import (
     chosen_name,
 )
 from nimblepy.table.iceberg.local_io import OwnIO, local_path
+from nimblepy.table.iceberg.locations import (
+    MOVED,
+    folder_of,
+    register_moved,
+    translated_metadata,
+    with_moved,
+)
 from nimblepy.table.iceberg.metadata import (
     KEPT_METADATA,
     PRIMARY_KEY_ORDER,
@@ -102,10 +111,13 @@ class SqliteCatalog(MetastoreCatalog):
     them. A metadata file of a lost commit is not left behind.
     """
 
-    def __init__(self, rows: CatalogRows, **properties: str) -> None:
+    # Whether a commit that was refused, or ended with an error, cannot take effect later.
+    is_certain = True
+
+    def __init__(self, rows: Any, **properties: str) -> None:
         super().__init__(rows.catalog, uri=rows.uri, **properties)
         self._rows = rows
-        self._known: LruCache[Any] = LruCache(KEPT_METADATA)
+        self.known_metadata: LruCache[Any] = LruCache(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
         self._objects = SnapshotObjects(KEPT_METADATA)
 
@@ -113,6 +125,11 @@ class SqliteCatalog(MetastoreCatalog):
     def database(self) -> str | None:
         """The file with the rows; ``None``: they are in memory."""
         return self._rows.file
+
+    @property
+    def root(self) -> str:
+        """Where the lake is."""
+        return as_root(self.properties["warehouse"])
 
     def original(self) -> str | None:
         """The database that has the same tables, as this is a copy of it."""
@@ -123,10 +140,10 @@ class SqliteCatalog(MetastoreCatalog):
 
         That is a table whose metadata lies in the same directory.
         """
-        own = (self._rows.catalog, *_split(identifier))
-        place = _folder_of(metadata_file)
+        own = (self._rows.catalog, *split_name(identifier))
+        place = folder_of(metadata_file)
         for key, location in self._rows.locations():
-            if key != own and _folder_of(location) == place:
+            if key != own and folder_of(location) == place:
                 catalog, *name = key
                 where = "" if catalog == own[0] else f" of the catalog {catalog!r}"
                 return ".".join(name) + where
@@ -136,36 +153,59 @@ class SqliteCatalog(MetastoreCatalog):
         """Keeps other commits from being first: see :meth:`CatalogRows.turn`."""
         return self._rows.turn()
 
+    def base_of(self, table: IceTable) -> IceTable:
+        """The version of a table on which a commit is based that was made for ``table``."""
+        return self.load_table(table.name())
+
+    @staticmethod
+    def version_number(path: str) -> int:
+        """The number in the name of a metadata file; -1 if it has another form."""
+        return _version_number(path)
+
+    def files_beside(self, metadata: Metadata) -> list[str]:
+        """Files of a table that its metadata does not name."""
+        return []
+
+    def retire_versions(self, metadata: Metadata) -> None:
+        """Called before orphans of a table are removed."""
+
+    def check_may_rename(self) -> None:
+        """
+        Raises:
+            InvalidArgumentError: this kind of catalog cannot rename tables.
+        """
+
     # ---------------------------------------------------------------- tables
 
     def load_table(self, identifier: Any) -> IceTable:
-        namespace, name = _split(identifier)
+        namespace, name = split_name(identifier)
         location = self._rows.location(namespace, name)
         if not location:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = self._metadata_at(location)
+        metadata = self.metadata_file_at(location)
         return IceTable(
             identifier=(*namespace.split("."), name),
             metadata=metadata,
             metadata_location=location,
-            io=self._io(location, metadata.properties),
+            io=self._io(location, with_moved(metadata.properties, location)),
             catalog=self,
         )
 
-    def _metadata_at(self, location: str) -> Any:
-        metadata = self._known.get(location)
+    def metadata_file_at(self, location: str) -> Any:
+        metadata = self.known_metadata.get(location)
         if metadata is None:
             file = self._io(location).new_input(location)
             with file.open() as source:
                 data = source.read()
             with parsing(location, data):
+                data = translated_metadata(data, location)
                 if not location.endswith(".gz.metadata.json"):
                     metadata = self._objects.metadata(data.decode(), TableMetadataUtil.parse_obj)
                 if metadata is None:
                     metadata = FromByteStream.table_metadata(
                         io.BytesIO(data), compression=Compressor.get_compressor(location)
                     )
-            self._known.put(location, metadata)
+            self.known_metadata.put(location, metadata)
         return metadata
 
     def create_table(
@@ -177,8 +217,8 @@ class SqliteCatalog(MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Any = EMPTY_DICT,
     ) -> IceTable:
-        namespace, name = _split(identifier)
-        self._check_namespace(namespace)
+        namespace, name = split_name(identifier)
+        self.check_namespace(namespace)
         version = properties.get("format-version", TableProperties.DEFAULT_FORMAT_VERSION)
         metadata = new_table_metadata(
             location=self._table_location(location, namespace, name),
@@ -192,8 +232,7 @@ class SqliteCatalog(MetastoreCatalog):
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
-        location = self._metadata_location(metadata, 0)
-        with self._written(metadata, location, (namespace, name), None):
+        with self.written(metadata, 0, (namespace, name), None) as location:
             try:
                 self._rows.add(namespace, name, location)
             except NameTaken:
@@ -203,9 +242,9 @@ class SqliteCatalog(MetastoreCatalog):
     def register_table(
         self, identifier: Any, metadata_location: str, overwrite: bool = False
     ) -> IceTable:
-        namespace, name = _split(identifier)
-        self._check_namespace(namespace)
-        self._metadata_at(metadata_location)  # what is no metadata gets no name
+        namespace, name = split_name(identifier)
+        self.check_namespace(namespace)
+        self.metadata_file_at(metadata_location)  # what is no metadata gets no name
         try:
             self._rows.add(namespace, name, metadata_location)
         except NameTaken:
@@ -216,13 +255,13 @@ class SqliteCatalog(MetastoreCatalog):
 
     def drop_table(self, identifier: Any, unchanged: str | None = None) -> None:
         """Forgets a table; only if its metadata is still at ``unchanged``, where that is given."""
-        namespace, name = _split(identifier)
+        namespace, name = split_name(identifier)
         if not self._rows.remove(namespace, name, unchanged):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
 
     def rename_table(self, from_identifier: Any, to_identifier: Any) -> IceTable:
-        old, new = _split(from_identifier), _split(to_identifier)
-        self._check_namespace(new[0])
+        old, new = split_name(from_identifier), split_name(to_identifier)
+        self.check_namespace(new[0])
         try:
             if not self._rows.rename(old, new):
                 raise NoSuchTableError(f"Table does not exist: {'.'.join(old)}")
@@ -232,13 +271,13 @@ class SqliteCatalog(MetastoreCatalog):
 
     def list_tables(self, namespace: Any) -> list[Any]:
         space = Catalog.namespace_to_string(namespace)
-        self._check_namespace(space)
+        self.check_namespace(space)
         return [(*space.split("."), name) for name in self._rows.names(space)]
 
     def commit_table(self, table: Any, requirements: Any, updates: Any) -> Any:
-        namespace, name = _split(table.name())
+        namespace, name = split_name(table.name())
         try:
-            current = self.load_table(table.name())
+            current = self.base_of(table)
         except NoSuchTableError:
             for requirement in requirements:
                 requirement.validate(None)
@@ -253,8 +292,8 @@ class SqliteCatalog(MetastoreCatalog):
         metadata = _updated(current.metadata, updates, before)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
-        location = self._metadata_location(metadata, _version_number(before) + 1)
-        with self._written(metadata, location, (namespace, name), before):
+        version = self.version_number(before) + 1
+        with self.written(metadata, version, (namespace, name), before) as location:
             if not self._rows.swap(namespace, name, before, location):
                 raise CommitFailedException(f"{namespace}.{name} was updated by another process")
         return CommitTableResponse(metadata=metadata, metadata_location=location)
@@ -291,20 +330,22 @@ class SqliteCatalog(MetastoreCatalog):
         return f"{self._rows.mark}.metadata.json"
 
     @contextlib.contextmanager
-    def _written(
-        self, metadata: Any, location: str, table: tuple[str, str], before: str | None
-    ) -> Iterator[None]:
+    def written(
+        self, metadata: Any, version: int, table: tuple[str, str], before: str | None
+    ) -> Iterator[str]:
         """Writes a metadata file, which goes again where the commit that names it is refused.
 
         A commit that the database has made is none that failed, whatever it said.
 
         Args:
+            version: number of the metadata file.
             before: where the metadata of the table was; ``None``: there was no table.
         """
+        location = self._metadata_location(metadata, version)
         io = self._io(location, metadata.properties)
         self._write_file(metadata, io, location)
         try:
-            yield
+            yield location
         except (CommitFailedException, TableAlreadyExistsError):
             with contextlib.suppress(OSError):
                 io.delete(location)
@@ -318,34 +359,36 @@ class SqliteCatalog(MetastoreCatalog):
             if now != location:
                 raise
             _log.warning("%s: it was committed, despite %r", ".".join(table), error)
-        self._known.put(location, metadata)
+        self.known_metadata.put(location, metadata)
 
     def _write_file(self, metadata: Any, io: FileIO, metadata_path: str) -> None:
-        if (
-            metadata.format_version != 2
-            or metadata_path.endswith(".gz.metadata.json")
-            or Config().get_bool("legacy-current-snapshot-id")
-        ):
-            ToOutputFile.table_metadata(metadata, io.new_output(metadata_path))
-        else:
-            text = with_snapshots(
-                metadata.model_dump_json(exclude={"snapshots"}),
-                self._texts.of(
-                    str(metadata.table_uuid),
-                    metadata.snapshots,
-                    lambda snapshot: str(snapshot.model_dump_json()),
-                ),
-            )
-            with io.new_output(metadata_path).create() as sink:
-                sink.write(text.encode())
-        self._sync_names(metadata.location, metadata_path)
+        with io.new_output(metadata_path).create() as sink:
+            sink.write(self.metadata_bytes(metadata, metadata_path))
+        is_new = self.version_number(metadata_path) == 0
+        self.sync_names(metadata.location, metadata_path, is_new)
 
-    def _sync_names(self, location: str, metadata_path: str) -> None:
+    def metadata_bytes(self, metadata: Any, metadata_path: str) -> bytes:
+        is_gzipped = metadata_path.endswith(".gz.metadata.json")
+        shows_none = Config().get_bool("legacy-current-snapshot-id")
+        if metadata.format_version != 2 or is_gzipped or shows_none:
+            text = metadata.model_dump_json(exclude_none=not shows_none)
+            compressor = Compressor.get_compressor(metadata_path)
+            return bytes(compressor.bytes_compressor()(text.encode()))
+        return with_snapshots(
+            metadata.model_dump_json(exclude={"snapshots"}),
+            self._texts.of(
+                str(metadata.table_uuid),
+                metadata.snapshots,
+                lambda snapshot: str(snapshot.model_dump_json()),
+            ),
+        ).encode()
+
+    def sync_names(self, location: str, metadata_path: str, is_new: bool) -> None:
         """Puts the names of all metadata files, and of new directories, on the disk."""
         folder, root = local_path(metadata_path), local_path(location)
         if folder is None or root is None:
             return
-        if _version_number(metadata_path) == 0:  # the table is new
+        if is_new:
             root = local_path(self.properties.get("warehouse", location)) or root
         folder = os.path.dirname(folder)
         sync_path(folder)
@@ -359,7 +402,7 @@ class SqliteCatalog(MetastoreCatalog):
         space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
         return any(f"{known}.".startswith(f"{space}.") for known in self._rows.namespaces())
 
-    def _check_namespace(self, namespace: str) -> None:
+    def check_namespace(self, namespace: str) -> None:
         if not self.namespace_exists(namespace):
             raise NoSuchNamespaceError(f"Namespace does not exist: {namespace}")
 
@@ -385,7 +428,7 @@ class SqliteCatalog(MetastoreCatalog):
     def list_namespaces(self, namespace: Any = ()) -> list[Any]:
         above = Catalog.identifier_to_tuple(namespace) if namespace else ()
         if above:
-            self._check_namespace(Catalog.namespace_to_string(above))
+            self.check_namespace(Catalog.namespace_to_string(above))
         known = {tuple(name.split(".")) for name in self._rows.namespaces()}
         level = len(above) + 1
         return sorted(
@@ -394,7 +437,7 @@ class SqliteCatalog(MetastoreCatalog):
 
     def load_namespace_properties(self, namespace: Any) -> Any:
         space = Catalog.namespace_to_string(namespace)
-        self._check_namespace(space)
+        self.check_namespace(space)
         return self._rows.properties(space)
 
     def update_namespace_properties(
@@ -437,7 +480,7 @@ def _version_number(path: str) -> int:
     return -1 if match is None else int(match[1])
 
 
-def _split(identifier: Any) -> tuple[str, str]:
+def split_name(identifier: Any) -> tuple[str, str]:
     """(namespace, name) of a table, as the rows of a catalog have them."""
     return (
         Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
@@ -493,6 +536,7 @@ def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog
     """The catalog in a SQLite database."""
     if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
         properties = {"py-io-impl": f"{OwnIO.__module__}.{OwnIO.__name__}", **properties}
+    rows.set_root(warehouse)
     return SqliteCatalog(rows, warehouse=warehouse, **properties)
 
 
@@ -549,14 +593,6 @@ def turn(metadata: Metadata) -> AbstractContextManager[None]:
     return catalog.turn() if isinstance(catalog, SqliteCatalog) else contextlib.nullcontext()
 
 
-def _folder_of(location: str) -> str:
-    """The directory of a metadata file, as it is called only once."""
-    path = local_path(location)
-    if path is None:
-        return location.rpartition("/")[0]
-    return os.path.realpath(os.path.dirname(path))
-
-
 def check_may_remove(metadata: Metadata) -> None:
     """Refuses to remove files that another table may need.
 
@@ -574,12 +610,50 @@ def check_may_remove(metadata: Metadata) -> None:
             "removed; drop one of the two names first, without purge"
         )
     original = catalog.original()
-    if original is not None:
+    if original is not None and not is_below(metadata.location, catalog.root):
         raise InvalidArgumentError(
             f"{'.'.join(metadata.name)}: its catalog is a copy of {original}, whose tables have "
             "the same files, so that none is removed here; connect to that one, or move it away "
             "if nobody needs it"
         )
+
+
+def is_lake_in_a_store(metadata: Metadata) -> bool:
+    """Whether the catalog is in a store, so that to look for new metadata is a request."""
+    catalog = metadata.ice.catalog
+    return isinstance(catalog, SqliteCatalog) and not catalog.is_certain
+
+
+def files_beside(metadata: Metadata) -> list[str]:
+    """Files of a table that its catalog keeps beside its metadata."""
+    catalog = metadata.ice.catalog
+    return catalog.files_beside(metadata) if isinstance(catalog, SqliteCatalog) else []
+
+
+def retire_versions(metadata: Metadata) -> None:
+    """Makes it safe to remove metadata files that commits have left which were stopped."""
+    if isinstance(metadata.ice.catalog, SqliteCatalog):
+        metadata.ice.catalog.retire_versions(metadata)
+
+
+def check_may_rename(catalog: Catalog) -> None:
+    """
+    Raises:
+        InvalidArgumentError: the catalog cannot rename tables.
+    """
+    if isinstance(catalog, SqliteCatalog):
+        catalog.check_may_rename()
+
+
+def removable(metadata: Metadata, files: Sequence[str]) -> list[str]:
+    """The files that may be removed once the table does not need them.
+
+    A copy of a lake does not remove files outside of its root: the original may need them.
+    """
+    catalog = metadata.ice.catalog
+    if not isinstance(catalog, SqliteCatalog) or catalog.original() is None:
+        return list(files)
+    return [path for path in files if is_below(path, catalog.root)]
 
 
 def is_catalog(value: object) -> bool:
@@ -653,9 +727,28 @@ def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
     key = f"{path} {sorted(properties.items())}"  # with its credentials, which may change
     known = _opened.get(key)
     if known is None:
-        known = StaticTable.from_metadata(path, dict(properties))
+        known = _static_table(path, dict(properties))
         _opened.put(key, known)
     return Metadata(known)
+
+
+def _static_table(path: str, properties: dict[str, str]) -> StaticTable:
+    if MOVED not in properties:
+        return StaticTable.from_metadata(path, properties)
+    register_moved(properties)
+    with load_file_io(properties, path).new_input(path).open() as source:
+        data = translated_metadata(source.read(), path)
+    with parsing(path, data):
+        metadata = FromByteStream.table_metadata(
+            io.BytesIO(data), compression=Compressor.get_compressor(path)
+        )
+    return StaticTable(
+        identifier=("static-table", path),
+        metadata_location=path,
+        metadata=metadata,
+        io=load_file_io({**properties, **metadata.properties, MOVED: properties[MOVED]}, path),
+        catalog=NoopCatalog("static-table"),
+    )
 
 
 def drop_table(catalog: Catalog, name: tuple[str, ...], unchanged: Metadata | None = None) -> None:

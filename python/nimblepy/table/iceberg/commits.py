@@ -663,7 +663,8 @@ def may_land_later(metadata: Metadata, error: BaseException) -> bool:
     """
     if isinstance(error, (SwapLost, NoSuchTable)):
         return isinstance(error, SwapInDoubt)
-    return not isinstance(metadata.ice.catalog, SqliteCatalog)
+    catalog = metadata.ice.catalog
+    return not (isinstance(catalog, SqliteCatalog) and catalog.is_certain)
 
 
 def _goes(path: str, newer: Metadata) -> bool:

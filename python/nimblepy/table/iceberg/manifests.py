@@ -14,6 +14,7 @@ import pyarrow as pa
 from nimblepy.errors import CorruptFileError
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Content, DataFile, Entry, Metrics
+from nimblepy.table.base.moved import Translation
 from nimblepy.table.iceberg.avro import (
     Container,
     MakeDecoder,
@@ -145,6 +146,10 @@ class ManifestFiles(FileColumns):
         self._bounds: dict[tuple[str, int, pa.DataType], pa.Array] = {}
         self._entries: dict[int, Entry] = {}
         self.derived = {}
+
+    def translate(self, translation: Translation) -> None:
+        """Changes the paths to where the files are now."""
+        self._paths = translation.paths(self._paths)
 
     @property
     def num_bytes(self) -> int:

@@ -73,6 +73,7 @@ from nimblepy.table.base.model import (
     Reference,
     Snapshot,
 )
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.values import constant
 from nimblepy.table.iceberg.avro import (
     Source,
@@ -529,7 +530,12 @@ class Metadata:
         specs = self.ice.metadata.specs()
         fields = {number: len(spec.fields) for number, spec in specs.items()}
         with decoding(snapshot.manifest_list, "manifest list"):
-            found = [plain_manifest(item) for item in _listed(data, snapshot.manifest_list, fields)]
+            listed = list(_listed(data, snapshot.manifest_list, fields))
+            translation = translation_of(snapshot.manifest_list)
+            if translation is not None:
+                for item in listed:
+                    item[0] = translation.path(item.manifest_path)
+            found = [plain_manifest(item) for item in listed]
         kept_lists.put(snapshot.manifest_list, found)
         return list(found)
 
@@ -546,7 +552,12 @@ class Metadata:
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
-            return list(_entries(data, manifest.raw, spec))
+            entries = list(_entries(data, manifest.raw, spec))
+        translation = translation_of(manifest.path)
+        if translation is not None:
+            for entry in entries:
+                entry.data_file[1] = translation.path(entry.data_file.file_path)
+        return entries
 
     def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
         """The live files of each manifest, as columns.
@@ -572,7 +583,8 @@ class Metadata:
         """
         raw: list[RawEntry] = []
         files, schema = self._decoded(manifest, self.read(manifest.path), raw)
-        if schema != schema_of(entry_schema(self, manifest.spec_id)):
+        as_now = schema == schema_of(entry_schema(self, manifest.spec_id))
+        if not as_now or translation_of(manifest.path) is not None:
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
         heads: dict[tuple[int | None, int, int], bytes] = {}
@@ -601,6 +613,9 @@ class Metadata:
             sequence=manifest.raw.sequence_number,
             raw=raw,
         )
+        translation = translation_of(manifest.path)
+        if translation is not None:
+            files.translate(translation)
         return files, container.schema
 
     def first_partition_range(self, manifest: Manifest) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from nimblepy.cached import cached_property
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import Cube, DataFile, FileCubes, Snapshot
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
@@ -255,6 +256,10 @@ def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
                 blocks = Blocks.from_bytes(read(path))
             except (OSError, ValueError):
                 continue
+            translation = translation_of(path)
+            if translation is not None:
+                files = list(map(translation.path, blocks.files))
+                blocks = Blocks(files, blocks.spaces, blocks.table)
             _keep(_kept, path, blocks, _KEPT)
         parts.append(blocks)
     merged = parts[0] if len(parts) == 1 else Blocks.merged(parts)

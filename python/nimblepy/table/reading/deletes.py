@@ -22,6 +22,7 @@ from nimblepy.io.lru_cache import LruCache
 from nimblepy.rows.rowset import RowNumbers, ascending_once
 from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import readable_path
 
 # Stores each path once, however many of its rows are listed. In Parquet the column is text.
@@ -167,6 +168,9 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     cuts = np.searchsorted(codes, np.arange(len(names.dictionary) + 1)).tolist()
     rows_of = rows_of.astype(np.uint64)
     paths = names.dictionary.to_pylist()
+    translation = translation_of(file.path)
+    if translation is not None:
+        paths = [translation.path(name) for name in paths]
     return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
 
 

@@ -24,6 +24,7 @@ from nimblepy.table.base.model import (
     Manifest,
     Snapshot,
 )
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.iceberg.manifests import FileColumns, Numbers, Selection
 from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
 from nimblepy.table.reading import plan_index
@@ -300,6 +301,12 @@ class _Deletes:
         for entry in entries:
             lower = entry.file.metrics.lower.get(DELETED_PATH_ID)
             upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
+            translation = translation_of(entry.file.path)
+            if translation is not None:
+                # Bounds of several files may be of several roots.
+                is_one = lower is not None and lower == upper
+                lower = translation.path(lower.decode()).encode() if lower and is_one else None
+                upper = lower
             if lower is not None and lower == upper:
                 self._one.setdefault(lower, []).append(entry)
             else:

@@ -25,6 +25,7 @@ def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Ite
     Cost: reads the manifest list of every snapshot that is not skipped, and each manifest once.
     """
     yield pa.array([*metadata.metadata_files(), *(p for p, _ in metadata.statistics_files())])
+    yield pa.array(ice.files_beside(metadata), pa.string())
     seen: set[str] = set()
     for snapshot in metadata.snapshots:
         if snapshot.id in besides:
@@ -73,6 +74,7 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
     metadata_files: dict[str, list[int]] = {path: [] for path in metadata.metadata_files()}
     return {
         "metadata": metadata_files,
+        "version hint": {path: [] for path in ice.files_beside(metadata)},
         "manifest list": lists,
         "manifest": manifests,
         "plan index": indexes,

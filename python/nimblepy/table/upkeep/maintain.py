@@ -21,6 +21,7 @@ from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import EXPIRE_ON_COMMIT, MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import exist, readable_path, remove_file
 from nimblepy.table.reading.reachable import reachable_by_kind, reachable_files, unreachable
 from nimblepy.table.writing.commit import swapped
@@ -113,7 +114,7 @@ def expire(
         before, expired = expired, _expired(newest, keep, older_than)
         if not expired:
             return newest
-        files = unreachable(newest, expired)
+        files = ice.removable(newest, unreachable(newest, expired))
         if not own or expired != before:
             own = _write_list_if_room(newest, expired, files)
         try:
@@ -211,6 +212,9 @@ def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
     if not all(isinstance(name, str) for name in files):
         raise ValueError("it has file names that are not text")
     below = f"{_real(_absolute(metadata.location)).rstrip('/')}/"
+    translation = translation_of(path)
+    if translation is not None:
+        files = list(map(translation.path, files))
     names = map(_absolute, files)
     return set(snapshots), [name for name in names if _real(name).startswith(below)]
 
@@ -473,6 +477,7 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
     if dry_run:
         return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
     ice.check_may_remove(reload())
+    ice.retire_versions(reload())
     # A concurrent commit may add old files to the table. So each batch first reads the newest
     # metadata, and checks the time of each file: `add_files` sets it to now.
     done: list[str] = []
@@ -597,6 +602,8 @@ def _kind_of(path: str) -> str:
         return "expiry"
     if name.endswith(".metadata.json"):
         return "metadata"
+    if name == "version-hint.text":
+        return "version hint"
     if name.startswith("plan-"):
         return "plan index"
     if name.endswith(".avro"):

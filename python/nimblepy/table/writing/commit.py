@@ -159,9 +159,10 @@ def swapped(
                 doubtful = doubtful or not error.certain
             except ice.NoSuchTable:
                 raise _dropped(metadata) from None
-            except NimbleError:
-                raise  # the change is not possible; nothing was sent to the catalog
             except Exception as error:
+                # The change is not possible, and nothing was sent, unless the outcome is unknown.
+                if isinstance(error, NimbleError) and getattr(error, "kind", "") != "unknown":
+                    raise
                 with contextlib.suppress(Exception):
                     newest = reload()
                     if is_made(newest):

@@ -1,0 +1,121 @@
+"""Lakes that were moved: paths below an old root are read below the new one.
+
+Iceberg's metadata has absolute paths. A catalog of ours stores the roots at which its lake was
+written. If the lake is somewhere else now, :func:`register` tells this process, and whatever reads
+a file below the new root translates the paths in it with :func:`translation_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+# Schemes that name the same objects.
+_ALIASES = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("az", "abfs", "abfss"))
+
+
+def as_root(location: str) -> str:
+    """A root in the form that is stored: a URI without a slash at the end."""
+    text = location.rstrip("/")
+    if text.startswith("file:"):
+        return f"file:///{text.removeprefix('file:').lstrip('/')}"
+    return text if "://" in text else f"file://{text}"
+
+
+def _spellings(root: str) -> list[str]:
+    """The ways in which metadata may begin the path of a file below a root."""
+    scheme, _, rest = root.partition("://")
+    if scheme == "file":
+        return [root, f"file:{rest}", rest]
+    schemes = next((group for group in _ALIASES if scheme in group), (scheme,))
+    return [f"{name}://{rest}" for name in dict.fromkeys((scheme, *schemes))]
+
+
+def _has(prefix: str, location: str) -> bool:
+    return location.startswith(prefix) and location[len(prefix) : len(prefix) + 1] in ("", "/")
+
+
+def is_below(location: str, root: str) -> bool:
+    """Whether a location is a root, or lies below it."""
+    return any(_has(prefix, location) for prefix in _spellings(root))
+
+
+def below(location: str, root: str) -> str | None:
+    """The rest of a location after a root and a slash; ``None``: it lies somewhere else."""
+    prefix = next((item for item in _spellings(root) if _has(item, location)), None)
+    return None if prefix is None else location[len(prefix) + 1 :]
+
+
+class Translation:
+    """Translates paths below old roots of a lake. Immutable.
+
+    Attributes:
+        root: where the lake is.
+        old: the other roots at which it was written.
+    """
+
+    def __init__(self, root: str, old: Iterable[str]) -> None:
+        self.root = root
+        self.old = tuple(sorted(set(old) - {root}))
+        here = _spellings(root)
+        prefixes: dict[str, str | None] = {}
+        for place in self.old:
+            spellings = _spellings(place)
+            # A path keeps its form if both roots have the same schemes.
+            same = [text.partition(":")[0] for text in spellings[:2]] == [
+                text.partition(":")[0] for text in here[:2]
+            ]
+            for i, text in enumerate(spellings):
+                prefixes[text] = here[i] if same else root
+        prefixes |= dict.fromkeys(here)
+        # The longest prefix decides: a lake may have moved into a directory of its old root.
+        self._prefixes = sorted(prefixes.items(), key=lambda item: -len(item[0]))
+
+    def path(self, location: str) -> str:
+        """Where a file is now that was at ``location``."""
+        for prefix, there in self._prefixes:
+            if _has(prefix, location):
+                return location if there is None else there + location[len(prefix) :]
+        return location
+
+    def paths(self, locations: pa.Array) -> pa.Array:
+        """As :meth:`path`, of a string array."""
+        return pa.array(map(self.path, locations.to_pylist()), pa.string())
+
+    def former(self, location: str) -> list[str]:
+        """A location now, and the paths by which it may have been stored before."""
+        rest = below(location, self.root)
+        if rest is None:
+            return [location]
+        return [location, *(f"{text}/{rest}" for root in self.old for text in _spellings(root))]
+
+
+# By root: lakes of this process that were moved.
+_translations: dict[str, Translation] = {}
+
+
+def register(root: str, roots: Iterable[str]) -> Translation | None:
+    """Tells that a lake at ``root`` was written at ``roots``; ``None``: it was not moved."""
+    known = _translations.get(root)
+    old = set(roots) - {root}
+    if known is None and not old:
+        return None
+    if known is None or not old <= set(known.old):
+        known = _translations[root] = Translation(root, old.union(known.old if known else ()))
+    return known
+
+
+def translation_of(location: str) -> Translation | None:
+    """The translation of the paths in a file; ``None``: they are right as they are."""
+    if not _translations:
+        return None
+    for translation in list(_translations.values()):
+        if is_below(location, translation.root):
+            return translation
+    return None
+
+
+def forget() -> None:
+    """Forgets all lakes that were moved."""
+    _translations.clear()

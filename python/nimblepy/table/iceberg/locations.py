@@ -1,0 +1,95 @@
+"""Metadata of a lake that was moved: locations below its old roots are read below the new one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nimblepy.io.location import is_uri, locate
+from nimblepy.table.base.moved import register, translation_of
+from nimblepy.table.base.places import readable_path
+
+# The property of a FileIO with the old roots, so that other processes translate as this one does.
+MOVED = "nimblepy.moved"
+# Properties of tables with locations.
+_LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path")
+
+
+def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
+    """Properties of a FileIO, and the old roots of the lake with the file at ``location``."""
+    translation = translation_of(location)
+    if translation is None:
+        return dict(properties)
+    said = {"root": translation.root, "old": list(translation.old)}
+    return {**properties, MOVED: json.dumps(said)}
+
+
+def register_moved(properties: Mapping[str, str]) -> None:
+    """Registers the old roots that :func:`with_moved` added to some properties."""
+    text = properties.get(MOVED)
+    if text is not None:
+        said = json.loads(text)
+        register(said["root"], said["old"])
+
+
+def translated_metadata(data: bytes, location: str) -> bytes:
+    """The bytes of a metadata file at ``location``, with the locations as they are now."""
+    translation = translation_of(location)
+    if translation is None:
+        return data
+    is_gzipped = location.endswith(".gz.metadata.json")
+    said = json.loads(gzip.decompress(data) if is_gzipped else data)
+    translate_locations(said, translation.path)
+    text = json.dumps(said).encode()
+    return gzip.compress(text) if is_gzipped else text
+
+
+def translate_locations(said: dict[str, Any], path: Callable[[str], str]) -> None:
+    """Changes all locations in the JSON of a metadata file."""
+
+    def change(items: Any, *names: str) -> None:
+        for item in [items] if isinstance(items, dict) else items or ():
+            for name in names:
+                if isinstance(item.get(name), str):
+                    item[name] = path(item[name])
+
+    change(said, "location")
+    change(said.get("snapshots"), "manifest-list")
+    for snapshot in said.get("snapshots") or ():
+        if isinstance(snapshot.get("manifests"), list):  # of format version 1
+            snapshot["manifests"] = [path(item) for item in snapshot["manifests"]]
+    change(said.get("metadata-log"), "metadata-file")
+    change(said.get("statistics"), "statistics-path")
+    change(said.get("partition-statistics"), "statistics-path")
+    change(said.get("properties"), *_LOCATION_PROPERTIES)
+
+
+def place_now(location: str, root: str, roots: Iterable[str]) -> str:
+    """Where a metadata file of a lake at ``root`` is now, which was written at ``roots``.
+
+    A path below an old root counts only if its file was moved as well: a database may be moved
+    alone. Cost: a look for the file if the lake was moved.
+    """
+    translation = register(root, roots)
+    there = location if translation is None else translation.path(location)
+    if there == location or not locate(readable_path(there)).exists():
+        return location
+    before, now = readable_path(location), readable_path(there)
+    is_link = os.path.exists(before) and os.path.samefile(before, now)
+    return location if is_link else there
+
+
+def former_places(location: str, root: str, roots: Iterable[str]) -> list[str]:
+    """A location now, and the paths by which a database may have it."""
+    translation = register(root, roots)
+    return [location] if translation is None else translation.former(location)
+
+
+def folder_of(location: str) -> str:
+    """The directory of a metadata file, without symbolic links."""
+    path = readable_path(location)
+    folder = path.rpartition("/")[0]
+    return folder if is_uri(path) else os.path.realpath(folder)
