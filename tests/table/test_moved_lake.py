@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from bench.s3_server import BUCKET, KEYS, Server
 
 pytest.importorskip("pyiceberg")
+from pyiceberg.table import StaticTable
+from typer.testing import CliRunner
 
 import nimblepy as nb
+from nimblepy.cli.main import app
 from nimblepy.io.location import locate
 from nimblepy.table.base import moved
+from nimblepy.table.iceberg.catalogs import SqliteCatalog
 from nimblepy.table.reading.plan import clear_caches
 from nimblepy.table.upkeep import maintain
 
@@ -230,6 +236,107 @@ def test_an_expiry_that_was_stopped_is_resumed_in_the_new_place(
     assert done.files
     assert all(path.startswith(f"{tmp_path}/new/") for path in done.files)
     assert tree(tmp_path / "old") == before
+
+
+def test_files_of_the_old_place_cannot_be_added(tmp_path: Path, kind: str) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    nb.connect(old, catalog=kind).create_table("a.b", rows(1), data_format="parquet")
+    shutil.copytree(old, new)
+    source = _data_file(nb.connect(old).table("a.b"))
+    with pytest.raises(nb.InvalidArgumentError, match="before it moved"):
+        nb.connect(new).table("a.b").add_files([source])
+
+
+# ---------------------------------------------------------------- relocate
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_metadata_is_relocated(tmp_path: Path, kind: str, data_format: str) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    before = make_lake(old, kind, data_format)
+    assert nb.connect(old).relocate() == []
+    old.rename(new)
+    lake = nb.connect(new)
+    lake.table("shop.events").append(rows(4444))  # so paths of both places are named
+    assert lake.relocate("shop.events") == ["shop.events"]
+    assert lake.relocate() == ["shop.cubes"]
+    assert nb.connect(new).relocate() == []
+    moved.forget()
+    clear_caches()
+    table = nb.connect(new).table("shop.events")
+    numbers = table.snapshots()["snapshot_id"].to_pylist()
+    counts = [table.at(snapshot=number).num_rows for number in numbers]
+    assert counts[-1] == before["shop.events"].num_rows + 1
+    newest = Path(table.metadata_location.removeprefix("file://"))
+    content_now = json.loads(newest.read_text())
+    content_now.pop("metadata-log")
+    assert str(old) not in json.dumps(content_now)
+    if data_format == "parquet":
+        read = StaticTable.from_metadata(table.metadata_location)
+        for number, count in zip(numbers, counts, strict=True):
+            assert read.scan(snapshot_id=number).to_arrow().num_rows == count
+    table.remove_orphans(older_than=NOW)
+    assert all(table.census()["reachable"].to_pylist())
+    clear_caches()
+    again = nb.connect(new)
+    assert content(again.table("shop.cubes")) == before["shop.cubes"]
+    again.table("shop.events").upsert(rows(1, 2, group=9))
+    again.table("shop.events").compact()
+    assert again.table("shop.events").get(1) == {"k": 1, "g": 9}
+
+
+def test_a_commit_beside_a_relocation_stays(tmp_path: Path, kind: str) -> None:
+    make_lake(tmp_path / "old", kind, "nimble")
+    (tmp_path / "old").rename(tmp_path / "new")
+    lake = nb.connect(tmp_path / "new")
+    other = nb.connect(tmp_path / "new").table("shop.events")
+    left = [rows(5000), rows(5001)]
+    write = SqliteCatalog.replace_metadata
+
+    def late(self: SqliteCatalog, *arguments: Any) -> Any:
+        if left:
+            other.append(left.pop())
+        return write(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteCatalog, "replace_metadata", late)
+        lake.relocate("shop.events")
+    clear_caches()
+    table = nb.connect(tmp_path / "new").table("shop.events")
+    assert table.lookup([5000, 5001]).num_rows == 2
+
+
+def test_the_command_relocates(tmp_path: Path, kind: str) -> None:
+    nb.connect(tmp_path / "old", catalog=kind).create_table("a.b", rows(1))
+    (tmp_path / "old").rename(tmp_path / "new")
+    run = CliRunner().invoke
+    done = run(app, ["table", "relocate", f"{tmp_path}/new"])
+    assert (done.exit_code, done.stdout) == (0, "a.b\n")
+    done = run(app, ["table", "relocate", f"{tmp_path}/new#a.b", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"tables": []})
+    assert "a.b" in run(app, ["table", "ls", f"{tmp_path}/new"]).stdout
+
+
+def test_a_table_of_another_root_is_relocated(tmp_path: Path) -> None:
+    """Another engine wrote the table by a path that was never the root of the lake."""
+    (tmp_path / "volume").symlink_to(tmp_path / "old")
+    nb.connect(tmp_path / "old").create_table("a.x", rows(1))
+    nb.connect(tmp_path / "old").iceberg.create_table(
+        ("a", "b"),
+        nb.connect(tmp_path / "old").table("a.x").iceberg.schema(),
+        location=f"file://{tmp_path}/volume/a/b",
+    )
+    table = nb.connect(tmp_path / "old").table("a.b")
+    table.append(rows(2))
+    (tmp_path / "volume").unlink()
+    (tmp_path / "old").rename(tmp_path / "new")
+    lake = nb.connect(tmp_path / "new")
+    with pytest.raises(FileNotFoundError):
+        lake.table("a.b")
+    assert lake.relocate("a.b", old_root=f"{tmp_path}/volume") == ["a.b"]
+    moved.forget()
+    clear_caches()
+    assert content(nb.connect(tmp_path / "new").table("a.b"))["k"].to_pylist() == [2]
 
 
 @pytest.fixture

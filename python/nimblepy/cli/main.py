@@ -585,6 +585,20 @@ def table_orphans(
     run_orphans(table, older_than, dry_run, as_json=json)
 
 
+@tables.command("relocate")
+def table_relocate(
+    lake: Annotated[str, typer.Argument(help="A moved LAKE, or LAKE#NAMESPACE.NAME.")],
+    old_root: Annotated[
+        str | None, typer.Option("--from", help="Where it was, if its catalog does not know.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Rewrite the metadata of a lake that was moved, so that other engines can read it."""
+    from nimblepy.cli.table import run_relocate
+
+    run_relocate(lake, old_root, as_json=json)
+
+
 def main() -> None:
     """Entry point of the ``nimble`` command."""
     app(prog_name="nimble")

@@ -26,7 +26,8 @@ def open_rows(text: str) -> Joinable:
 
 def is_catalog(text: str) -> bool:
     """Whether ``text`` is a catalog directory."""
-    return os.path.exists(os.path.join(text, "catalog.db"))
+    places = ("catalog.db", "nimble.catalog")
+    return any(os.path.exists(os.path.join(text, name)) for name in places)
 
 
 def is_table(text: str) -> bool:

@@ -204,6 +204,16 @@ def run_orphans(text: str, older_than: str, dry_run: bool, *, as_json: bool) -> 
     _print_removal(done, as_json=as_json)
 
 
+def run_relocate(text: str, old_root: str | None, *, as_json: bool) -> None:
+    catalog, mark, name = text.rpartition("#")
+    lake = connect(existing_catalog(catalog if mark else text), create=False)
+    changed = lake.relocate(name if mark else None, old_root=old_root)
+    if as_json:
+        print_json({"tables": changed})
+    else:
+        typer.echo("\n".join(changed) or "no table has paths of another place")
+
+
 def _print_removal(done: Removal, *, as_json: bool) -> None:
     if as_json:
         print_json({"snapshots": done.snapshots, "files": done.files, "bytes": done.bytes})

@@ -435,6 +435,38 @@ class Catalog:
             raise InvalidArgumentError(f"table {new!r} already exists") from None
         return self.table(new)
 
+    def relocate(self, name: str | None = None, *, old_root: str | None = None) -> list[str]:
+        """Rewrites metadata after the lake was moved, so that other engines can read it.
+
+        nimblepy itself reads a lake that was moved or copied without this. The metadata of other
+        engines has absolute paths. Each table is changed in one commit. Its old metadata becomes
+        orphans, which ``remove_orphans`` removes.
+
+        Args:
+            name: only this table; ``None``: all tables.
+            old_root: where the lake was, if its catalog does not know: tables of other engines may
+                have been written by paths that were never its root.
+
+        Returns:
+            The names of the tables that were changed.
+
+        Raises:
+            InvalidArgumentError: the table does not exist, or the catalog is not one of nimblepy's.
+            UnsupportedVersionError: a table has another version of Iceberg's format than 2.
+
+        Cost: reads and writes the manifests and delete files of all snapshots.
+        """
+        from nimblepy.table.upkeep.relocate import relocate
+
+        if old_root is not None:
+            old = text_of(old_root, "relocate: old_root")
+            ice.register_old_root(self.iceberg, old if is_uri(old) else os.path.abspath(old))
+        changed = []
+        for item in self.tables() if name is None else [name]:
+            if relocate(self.load(parse_name(item))) is not None:
+                changed.append(item)
+        return changed
+
     def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
         """Registers an existing Iceberg table by its metadata file, without copying anything.
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -37,6 +38,7 @@ from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, new_table_metadata
+from pyiceberg.table.snapshots import MetadataLogEntry
 from pyiceberg.table.sorting import (
     UNSORTED_SORT_ORDER,
     SortOrder,
@@ -55,7 +57,7 @@ from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
-from nimblepy.table.base.moved import as_root, is_below
+from nimblepy.table.base.moved import as_root, is_below, register
 from nimblepy.table.base.transforms import free_name
 from nimblepy.table.iceberg.catalog_rows import (
     DEFAULT_NAME,
@@ -292,6 +294,23 @@ class SqliteCatalog(MetastoreCatalog):
         metadata = _updated(current.metadata, updates, before)
         if metadata == current.metadata:
             return CommitTableResponse(metadata=metadata, metadata_location=before)
+        return self._swap(metadata, namespace, name, before)
+
+    def replace_metadata(self, table: IceTable, metadata: Any) -> Any:
+        """Gives a table metadata that no update of the library can make.
+
+        Raises:
+            CommitFailedException: ``table`` is not its newest version.
+        """
+        before = table.metadata_location
+        entry = MetadataLogEntry(metadata_file=before, timestamp_ms=table.metadata.last_updated_ms)
+        updated = max(int(time.time() * 1000), table.metadata.last_updated_ms + 1)
+        log = [*metadata.metadata_log, entry]
+        made = metadata.model_copy(update={"metadata_log": log, "last_updated_ms": updated})
+        self.load_table(table.name())
+        return self._swap(made, *split_name(table.name()), before)
+
+    def _swap(self, metadata: Any, namespace: str, name: str, before: str) -> Any:
         version = self.version_number(before) + 1
         with self.written(metadata, version, (namespace, name), before) as location:
             if not self._rows.swap(namespace, name, before, location):
@@ -309,6 +328,9 @@ class SqliteCatalog(MetastoreCatalog):
         if above is None:
             above = f"{self.properties['warehouse'].rstrip('/')}/{namespace}"
         return f"{above.rstrip('/')}/{name}"
+
+    def forget_roots(self, table: Any) -> None:
+        """Tells that the metadata of a table has no paths below old roots any more."""
 
     def _metadata_location(self, metadata: Any, version: int) -> str:
         """Where a new metadata file of a table lies; its name tells that this catalog made it."""
@@ -634,6 +656,12 @@ def retire_versions(metadata: Metadata) -> None:
     """Makes it safe to remove metadata files that commits have left which were stopped."""
     if isinstance(metadata.ice.catalog, SqliteCatalog):
         metadata.ice.catalog.retire_versions(metadata)
+
+
+def register_old_root(catalog: Catalog, old_root: str) -> None:
+    """Tells where the lake of a catalog was, beside what the catalog knows."""
+    if isinstance(catalog, SqliteCatalog):
+        register(catalog.root, [as_root(old_root)])
 
 
 def check_may_rename(catalog: Catalog) -> None:

@@ -95,7 +95,7 @@ _SHORT_MANIFEST = 64
 _encoded: LruCache[bytes] = LruCache(_KEPT_RECORDS)
 
 
-_list_records = Records(
+list_records = Records(
     "manifest_file",
     MANIFEST_LIST_FILE_SCHEMAS[2],
     MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
@@ -214,7 +214,7 @@ class SnapshotCommit:
             "format-version": "2",
         }
         records = [self._list_record(item) for item in numbered]
-        _write(ice.io.new_output(path), container(_list_records.schema, header, records))
+        _write(ice.io.new_output(path), container(list_records.schema, header, records))
         times = [item.timestamp_ms for item in ice.metadata.snapshots]
         last = max([ice.metadata.last_updated_ms, *times])
         snapshot = IceSnapshot(
@@ -276,10 +276,10 @@ class SnapshotCommit:
     def _list_record(self, manifest: Manifest) -> bytes:
         """What the list says of a manifest; of those of other commits it stays the same."""
         if manifest.raw.added_snapshot_id == self.snapshot:
-            return _list_records.encode(manifest.raw)
+            return list_records.encode(manifest.raw)
         known = _encoded.get(manifest.path)
         if known is None:
-            known = _list_records.encode(manifest.raw)
+            known = list_records.encode(manifest.raw)
             _encoded.put(manifest.path, known)
         return known
 

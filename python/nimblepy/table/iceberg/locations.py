@@ -47,6 +47,17 @@ def translated_metadata(data: bytes, location: str) -> bytes:
     return gzip.compress(text) if is_gzipped else text
 
 
+def has_old_locations(data: bytes, location: str) -> bool:
+    """Whether a metadata file has locations below old roots of its lake."""
+    if translation_of(location) is None:
+        return False
+    plain = gzip.decompress(data) if location.endswith(".gz.metadata.json") else data
+    return (
+        translated_metadata(plain, location.replace(".gz.", "."))
+        != json.dumps(json.loads(plain)).encode()
+    )
+
+
 def translate_locations(said: dict[str, Any], path: Callable[[str], str]) -> None:
     """Changes all locations in the JSON of a metadata file."""
 

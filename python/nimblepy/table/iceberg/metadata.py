@@ -542,12 +542,12 @@ class Metadata:
     def entries(self, manifest: Manifest) -> list[Entry]:
         """The live files of a manifest. Cost: one read."""
         return [
-            Entry(_plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
-            for entry in self._raw_entries(manifest)
+            Entry(plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
+            for entry in self.all_entries(manifest)
             if entry.status != ManifestEntryStatus.DELETED
         ]
 
-    def _raw_entries(self, manifest: Manifest) -> list[ManifestEntry]:
+    def all_entries(self, manifest: Manifest) -> list[ManifestEntry]:
         """All files of a manifest, removed ones too, as the library has them."""
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
@@ -638,7 +638,41 @@ class Metadata:
     def cubes(self, snapshot: Snapshot | None) -> Blocks:
         """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
         names = blob_names(self.ancestors(snapshot))
+        return self.cubes_in(names)
+
+    def cubes_in(self, names: Sequence[str]) -> Blocks:
+        """The cubes in some blobs."""
         return read_blobs([self.blob_path(name) for name in names], self.read)
+
+    def blob_names_old_places(self, name: str) -> bool:
+        """Whether a blob of cubes names files by paths where they are no longer."""
+        translation = translation_of(self.blob_path(name))
+        if translation is None:
+            return False
+        files = Blocks.from_bytes(self.read(self.blob_path(name))).files
+        return any(translation.path(path) != path for path in files)
+
+    def list_names_old_places(self, snapshot: Snapshot) -> bool:
+        """Whether the manifest list of a snapshot has paths where manifests are no longer."""
+        translation = translation_of(snapshot.manifest_list)
+        if translation is None:
+            return False
+        data = self.read(snapshot.manifest_list)
+        fields = {number: len(spec.fields) for number, spec in self.ice.metadata.specs().items()}
+        with decoding(snapshot.manifest_list, "manifest list"):
+            paths = [item.manifest_path for item in _listed(data, snapshot.manifest_list, fields)]
+        return any(translation.path(path) != path for path in paths)
+
+    def names_old_places(self, manifest: Manifest) -> bool:
+        """Whether a manifest names files by paths where they are no longer. Cost: one read."""
+        translation = translation_of(manifest.path)
+        if translation is None:
+            return False
+        data = self.read(manifest.path)
+        with decoding(manifest.path, "manifest"):
+            entries = _entries(data, manifest.raw, self.ice_spec(manifest.spec_id))
+            paths = [entry.data_file.file_path for entry in entries]
+        return any(translation.path(path) != path for path in paths)
 
     def read(self, path: str) -> bytes:
         """A whole file of the table."""
@@ -657,9 +691,9 @@ class Metadata:
         for manifest in self.manifests(snapshot):
             if manifest.raw.added_snapshot_id != snapshot.id:
                 continue
-            for entry in self._raw_entries(manifest):
+            for entry in self.all_entries(manifest):
                 if entry.snapshot_id == snapshot.id and entry.status in kinds:
-                    file, sequence = _plain_file(entry.data_file), entry.sequence_number or 0
+                    file, sequence = plain_file(entry.data_file), entry.sequence_number or 0
                     kinds[entry.status].append(Entry(file, sequence, manifest.path, entry))
         return added, removed
 
@@ -952,7 +986,7 @@ _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
 )
 
 
-def _plain_file(item: IceDataFile) -> DataFile:
+def plain_file(item: IceDataFile) -> DataFile:
     return DataFile(
         path=item.file_path,
         format=str(item.file_format).upper(),

@@ -242,6 +242,9 @@ class PointerCatalog(SqliteCatalog):
         others = self._rows.tables_at(folder_of(metadata_file))
         return next((".".join(other) for other in others if other != table), None)
 
+    def forget_roots(self, table: Any) -> None:
+        self._rows.change(*split_name(table), roots=(self._rows.root,))
+
     def rename_table(self, from_identifier: Any, to_identifier: Any) -> Any:
         self.check_may_rename()
         raise NoSuchTableError(str(from_identifier))

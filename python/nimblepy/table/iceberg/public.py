@@ -27,6 +27,7 @@ from nimblepy.table.iceberg.catalogs import (
     metadata_at,
     open_sqlite,
     open_uri,
+    register_old_root,
     register_table,
     removable,
     rename_table,
@@ -60,6 +61,7 @@ from nimblepy.table.iceberg.metadata import (
 )
 from nimblepy.table.iceberg.pointer_catalog import open_pointers
 from nimblepy.table.iceberg.pruner import Proof, Pruner
+from nimblepy.table.iceberg.relocation import Relocation
 from nimblepy.table.iceberg.schemas import (
     COLUMN_TYPES,
     bound_bytes,
@@ -91,6 +93,7 @@ __all__ = [
     "NoSuchTable",
     "Proof",
     "Pruner",
+    "Relocation",
     "SnapshotCommit",
     "SwapInDoubt",
     "SwapLost",
@@ -125,6 +128,7 @@ __all__ = [
     "open_uri",
     "read_sketches",
     "record",
+    "register_old_root",
     "register_table",
     "removable",
     "remove_reference",

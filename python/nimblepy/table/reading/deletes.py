@@ -76,7 +76,7 @@ class _Cache:
             if cached is not None:
                 self._files.move_to_end(file.path)
                 return cached
-        positions = _read(file)
+        positions = _translated(file, _read(file))
         self.put(file.path, positions)
         return positions
 
@@ -168,10 +168,28 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     cuts = np.searchsorted(codes, np.arange(len(names.dictionary) + 1)).tolist()
     rows_of = rows_of.astype(np.uint64)
     paths = names.dictionary.to_pylist()
-    translation = translation_of(file.path)
-    if translation is not None:
-        paths = [translation.path(name) for name in paths]
     return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
+
+
+def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNumbers]:
+    """Deleted rows by where the data files are now."""
+    translation = translation_of(file.path)
+    if translation is None:
+        return rows
+    made: dict[str, RowNumbers] = {}
+    for name, some in rows.items():
+        path = translation.path(name)
+        made[path] = merged([made[path], some]) if path in made else some
+    return made
+
+
+def names_old_places(file: DataFile) -> bool:
+    """Whether a delete file names data files by paths where they are no longer.
+
+    Cost: reads the file if its lake was moved.
+    """
+    translation = translation_of(file.path)
+    return translation is not None and any(translation.path(p) != p for p in _read(file))
 
 
 def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -23,6 +23,7 @@ from nimblepy.schema.field_ids import (
     with_field_ids,
 )
 from nimblepy.table.base.model import FILE_FORMATS, DataFile, DataFormat
+from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.types import Conformer
 from nimblepy.table.writing.metrics import MetricsCollector
@@ -52,10 +53,24 @@ def describe_files(
     twice = next((path for path in all_paths if all_paths.count(path) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"add_files: {twice} is given twice")
+    _check_not_moved(all_paths, target.location)
     _make_young(all_paths, target.location)
     files = [_describe(path, target, names, defaults) for path in all_paths]
     _warn_of_other_tables(all_paths, target.location)
     return [file for file in files if file.rows]
+
+
+def _check_not_moved(paths: Sequence[str], location: str) -> None:
+    """Refuses files in the place that the lake of the table had before it moved."""
+    translation = translation_of(location)
+    if translation is None:
+        return
+    for path in paths:
+        if translation.path(path) != path:
+            raise InvalidArgumentError(
+                f"add_files: {path} is where the lake of the table was before it moved; paths "
+                "there are read in its new place. Run 'nimble table relocate' first"
+            )
 
 
 def _make_young(paths: Sequence[str], location: str) -> None:

@@ -1,0 +1,35 @@
+"""Rewrites the metadata of a table whose lake was moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile, DataFormat
+from nimblepy.table.reading.deletes import names_old_places, positions
+from nimblepy.table.writing.settings import target_of
+from nimblepy.table.writing.write import write_deletes
+
+
+def relocate(metadata: ice.Metadata) -> ice.Metadata | None:
+    """Replaces the paths of all snapshots by those of today; ``None``: they are right already.
+
+    The old manifests, manifest lists and delete files stay, and become orphans.
+
+    Cost: reads and writes the manifests of all snapshots, and their delete files.
+    """
+    return ice.Relocation(metadata, _rewriting(metadata)).run()
+
+
+def _rewriting(metadata: ice.Metadata) -> Callable[[DataFile], DataFile | None]:
+    target = target_of(metadata)
+
+    def rewritten(file: DataFile) -> DataFile | None:
+        if not names_old_places(file):
+            return None
+        kind: DataFormat = "parquet" if file.format == "PARQUET" else "nimble"
+        of_spec = replace(target, data_format=kind, spec_id=file.spec_id)
+        return write_deletes(dict(positions(file)), of_spec, file.partition)
+
+    return rewritten
