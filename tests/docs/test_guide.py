@@ -28,6 +28,7 @@ NEEDS = {
     "tables.md": ["pyiceberg"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
+    "lake-in-a-bucket.md": ["pyiceberg"],
     "maintenance.md": ["pyiceberg"],
     "object-stores.md": ["obstore"],
 }

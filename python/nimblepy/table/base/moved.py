@@ -42,7 +42,7 @@ def is_below(location: str, root: str) -> bool:
 
 
 def below(location: str, root: str) -> str | None:
-    """The rest of a location after a root and a slash; ``None``: it lies somewhere else."""
+    """The part of a location after a root and a slash; ``None`` if it is not below the root."""
     prefix = next((item for item in _spellings(root) if _has(item, location)), None)
     return None if prefix is None else location[len(prefix) + 1 :]
 
@@ -51,7 +51,7 @@ class Translation:
     """Translates paths below old roots of a lake. Immutable.
 
     Attributes:
-        root: where the lake is.
+        root: the place of the lake.
         old: the other roots at which it was written.
     """
 
@@ -73,7 +73,7 @@ class Translation:
         self._prefixes = sorted(prefixes.items(), key=lambda item: -len(item[0]))
 
     def path(self, location: str) -> str:
-        """Where a file is now that was at ``location``."""
+        """The place now of a file that was at ``location``."""
         for prefix, there in self._prefixes:
             if _has(prefix, location):
                 return location if there is None else there + location[len(prefix) :]
@@ -96,18 +96,19 @@ _translations: dict[str, Translation] = {}
 
 
 def register(root: str, roots: Iterable[str]) -> Translation | None:
-    """Tells that a lake at ``root`` was written at ``roots``; ``None``: it was not moved."""
-    known = _translations.get(root)
+    """Tells that a lake at ``root`` was written at ``roots``; ``None`` if it was not moved."""
+    translation = _translations.get(root)
     old = set(roots) - {root}
-    if known is None and not old:
+    if translation is None and not old:
         return None
-    if known is None or not old <= set(known.old):
-        known = _translations[root] = Translation(root, old.union(known.old if known else ()))
-    return known
+    if translation is None or not old <= set(translation.old):
+        old.update(translation.old if translation else ())
+        translation = _translations[root] = Translation(root, old)
+    return translation
 
 
 def translation_of(location: str) -> Translation | None:
-    """The translation of the paths in a file; ``None``: they are right as they are."""
+    """The translation of the paths in a file; ``None`` if they are right."""
     if not _translations:
         return None
     for translation in list(_translations.values()):

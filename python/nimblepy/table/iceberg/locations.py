@@ -23,16 +23,16 @@ def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
     translation = translation_of(location)
     if translation is None:
         return dict(properties)
-    said = {"root": translation.root, "old": list(translation.old)}
-    return {**properties, MOVED: json.dumps(said)}
+    content = {"root": translation.root, "old": list(translation.old)}
+    return {**properties, MOVED: json.dumps(content)}
 
 
 def register_moved(properties: Mapping[str, str]) -> None:
     """Registers the old roots that :func:`with_moved` added to some properties."""
     text = properties.get(MOVED)
     if text is not None:
-        said = json.loads(text)
-        register(said["root"], said["old"])
+        content = json.loads(text)
+        register(content["root"], content["old"])
 
 
 def translated_metadata(data: bytes, location: str) -> bytes:
@@ -41,9 +41,9 @@ def translated_metadata(data: bytes, location: str) -> bytes:
     if translation is None:
         return data
     is_gzipped = location.endswith(".gz.metadata.json")
-    said = json.loads(gzip.decompress(data) if is_gzipped else data)
-    translate_locations(said, translation.path)
-    text = json.dumps(said).encode()
+    content = json.loads(gzip.decompress(data) if is_gzipped else data)
+    translate_locations(content, translation.path)
+    text = json.dumps(content).encode()
     return gzip.compress(text) if is_gzipped else text
 
 
@@ -58,7 +58,7 @@ def has_old_locations(data: bytes, location: str) -> bool:
     )
 
 
-def translate_locations(said: dict[str, Any], path: Callable[[str], str]) -> None:
+def translate_locations(content: dict[str, Any], path: Callable[[str], str]) -> None:
     """Changes all locations in the JSON of a metadata file."""
 
     def change(items: Any, *names: str) -> None:
@@ -67,19 +67,19 @@ def translate_locations(said: dict[str, Any], path: Callable[[str], str]) -> Non
                 if isinstance(item.get(name), str):
                     item[name] = path(item[name])
 
-    change(said, "location")
-    change(said.get("snapshots"), "manifest-list")
-    for snapshot in said.get("snapshots") or ():
+    change(content, "location")
+    change(content.get("snapshots"), "manifest-list")
+    for snapshot in content.get("snapshots") or ():
         if isinstance(snapshot.get("manifests"), list):  # of format version 1
             snapshot["manifests"] = [path(item) for item in snapshot["manifests"]]
-    change(said.get("metadata-log"), "metadata-file")
-    change(said.get("statistics"), "statistics-path")
-    change(said.get("partition-statistics"), "statistics-path")
-    change(said.get("properties"), *_LOCATION_PROPERTIES)
+    change(content.get("metadata-log"), "metadata-file")
+    change(content.get("statistics"), "statistics-path")
+    change(content.get("partition-statistics"), "statistics-path")
+    change(content.get("properties"), *_LOCATION_PROPERTIES)
 
 
 def place_now(location: str, root: str, roots: Iterable[str]) -> str:
-    """Where a metadata file of a lake at ``root`` is now, which was written at ``roots``.
+    """The place now of a metadata file of a lake at ``root``, which was written at ``roots``.
 
     A path below an old root counts only if its file was moved as well: a database may be moved
     alone. Cost: a look for the file if the lake was moved.

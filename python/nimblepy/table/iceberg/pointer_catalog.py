@@ -104,7 +104,7 @@ class PointerCatalog(SqliteCatalog):
             version = version + 1 if taken < _MOST_TAKEN else self._greatest_version(folder) + 1
 
     def _create(self, location: str, data: bytes) -> bool:
-        """Creates a file if there is none of its name; whether it did."""
+        """Creates a file unless one exists; returns whether it did."""
         path = local_path(location)
         if path is None:
             folder, _, name = location.rpartition("/")
@@ -201,7 +201,7 @@ class PointerCatalog(SqliteCatalog):
             with OwnIO().new_output(temporary).create() as sink:
                 sink.write(match[1].encode())
             os.replace(local_path(temporary) or "", local)
-        except Exception as error:  # the commit took effect all the same
+        except Exception as error:  # the commit took effect
             _log.warning("%s: not written: %s", path, error)
 
     def retire_versions(self, metadata: Metadata) -> None:

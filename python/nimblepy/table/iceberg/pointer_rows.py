@@ -62,18 +62,18 @@ class Pointer:
     least_version: int = 0
 
     def to_json(self) -> bytes:
-        said = {"format-version": _FORMAT, **asdict(self)}
-        return json.dumps(said).encode()
+        content = {"format-version": _FORMAT, **asdict(self)}
+        return json.dumps(content).encode()
 
     @classmethod
     def from_json(cls, data: bytes, key: str) -> Pointer:
-        said = _read_json(data, key)
+        content = _read_json(data, key)
         try:
             return cls(
-                str(said["metadata"]),
-                tuple(map(str, said["roots"])),
-                bool(said["own"]),
-                int(said["least_version"]),
+                str(content["metadata"]),
+                tuple(map(str, content["roots"])),
+                bool(content["own"]),
+                int(content["least_version"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptFileError(f"{key}: not the pointer of a table: {error!r}") from error
@@ -81,19 +81,19 @@ class Pointer:
 
 def _read_json(data: bytes, key: str) -> dict[str, Any]:
     try:
-        said = json.loads(data)
-        version = said["format-version"]
+        content = json.loads(data)
+        version = content["format-version"]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFileError(f"{key}: not an object of a catalog: {error!r}") from error
     if version != _FORMAT:
         raise UnsupportedVersionError(f"{key}: format version {version!r}, expected {_FORMAT}")
-    assert isinstance(said, dict)
-    return said
+    assert isinstance(content, dict)
+    return content
 
 
 @dataclass(slots=True)
 class _Read:
-    """A pointer as it was read or written last."""
+    """The version of a pointer that was read or written last."""
 
     version: Version
     pointer: Pointer
@@ -107,7 +107,7 @@ class PointerRows:
     read once for each commit; the swap compares it with that version.
 
     Attributes:
-        root: where the lake is.
+        root: the place of the lake.
     """
 
     catalog = DEFAULT_NAME
@@ -155,7 +155,7 @@ class PointerRows:
     # ---------------------------------------------------------------- tables
 
     def location(self, namespace: str, name: str) -> str | None:
-        """Where the newest metadata of a table is; ``None``: there is no such table."""
+        """The newest metadata file of a table; ``None`` if the table does not exist."""
         read = self._read(_table_key(namespace, name))
         return None if read is None else read.location
 
@@ -257,7 +257,7 @@ class PointerRows:
         return False
 
     def names(self, namespace: str) -> list[str]:
-        """Of the tables of a namespace."""
+        """The names of the tables of a namespace."""
         return [name for space, name in self._tables() if space == namespace]
 
     def _tables(self) -> list[tuple[str, str]]:
@@ -265,12 +265,12 @@ class PointerRows:
 
     def locations(self) -> list[tuple[tuple[str, str, str], str]]:
         """((catalog, namespace, table), location) of each table. Cost: one request each."""
-        found = []
+        tables = []
         for space, name in self._tables():
             location = self.location(space, name)
             if location is not None:
-                found.append(((self.catalog, space, name), location))
-        return found
+                tables.append(((self.catalog, space, name), location))
+        return tables
 
     def has_location(self, location: str) -> bool:
         """Whether this is the newest metadata of any table. Cost: one request per table."""
@@ -278,8 +278,8 @@ class PointerRows:
 
     def tables_at(self, folder: str) -> list[tuple[str, str]]:
         """Tables whose metadata is in a directory. Cost: one request per table."""
-        found = self.locations()
-        return [(space, name) for (_, space, name), at in found if folder_of(at) == folder]
+        tables = self.locations()
+        return [(space, name) for (_, space, name), at in tables if folder_of(at) == folder]
 
     def is_last(self, namespace: str, name: str, location: str) -> bool:
         """Whether this was the metadata of a table when its pointer was read last."""
@@ -287,7 +287,7 @@ class PointerRows:
         return read is not None and read.location == location
 
     def owner_of(self, path: str) -> Pointer | None:
-        """The pointer, as it was read last, of the table with a metadata file of this path."""
+        """The last pointer that was read of the table with this metadata file."""
         folder = path.rpartition("/")[0]
         with self._lock:
             reads = list(self._last.values())
@@ -300,9 +300,9 @@ class PointerRows:
         if self._made:
             return
         if self._pointers.read(_CATALOG) is None:
-            said = {"format-version": _FORMAT, "id": secrets.token_hex(16), "root": self.root}
+            content = {"format-version": _FORMAT, "id": secrets.token_hex(16), "root": self.root}
             with contextlib.suppress(Lost):
-                self._pointers.write(_CATALOG, json.dumps(said).encode(), None)
+                self._pointers.write(_CATALOG, json.dumps(content).encode(), None)
         self._made = True
 
     def original(self) -> str | None:
@@ -310,8 +310,8 @@ class PointerRows:
         own = self._pointers.read(_CATALOG)
         if own is None:
             return None
-        said = _read_json(own.data, f"{self.uri}/{_CATALOG}")
-        root = str(said["root"])
+        content = _read_json(own.data, f"{self.uri}/{_CATALOG}")
+        root = str(content["root"])
         if root == self.root:
             return None
         uri = f"{root}/{DIRECTORY}"
@@ -323,15 +323,15 @@ class PointerRows:
                 return None
         else:
             other = StoredPointers(uri).read(_CATALOG)
-        same = other is not None and _read_json(other.data, uri).get("id") == said.get("id")
+        same = other is not None and _read_json(other.data, uri).get("id") == content.get("id")
         return root if same else None
 
     # ---------------------------------------------------------------- namespaces
 
     def namespaces(self) -> list[str]:
-        """Those that were made, and those of tables. Cost: one request per 1000 tables."""
-        found = (key for key in self._pointers.names() if key.endswith((_TABLE, _NAMESPACE)))
-        return sorted({_text(key.partition("/")[0]) for key in found})
+        """All namespaces, also those of tables alone. Cost: one request per 1000 tables."""
+        keys = (key for key in self._pointers.names() if key.endswith((_TABLE, _NAMESPACE)))
+        return sorted({_text(key.partition("/")[0]) for key in keys})
 
     def add_namespace(self, namespace: str, properties: Mapping[str, str]) -> None:
         """
@@ -349,7 +349,7 @@ class PointerRows:
             raise NameTaken from None
 
     def properties(self, namespace: str) -> dict[str, str]:
-        """What is said of a namespace."""
+        """The properties of a namespace."""
         version = self._pointers.read(_namespace_key(namespace))
         if version is None or version.is_dropped:
             return {}
@@ -358,16 +358,17 @@ class PointerRows:
     def change_properties(
         self, namespace: str, removed: Iterable[str], updated: Mapping[str, str]
     ) -> None:
-        """Changes what is said of a namespace, in one step."""
+        """Changes properties of a namespace in one step."""
         key = _namespace_key(namespace)
+        names = set(removed)
         while True:
             version = self._pointers.read(key)
-            said: dict[str, str] = {}
+            content: dict[str, str] = {}
             if version is not None and not version.is_dropped:
-                said = dict(_read_json(version.data, key)["properties"])
-            said = {k: v for k, v in said.items() if k not in set(removed)} | dict(updated)
+                content = dict(_read_json(version.data, key)["properties"])
+            content = {k: v for k, v in content.items() if k not in names} | dict(updated)
             with contextlib.suppress(Lost):
-                self._pointers.write(key, _namespace_json(said), version)
+                self._pointers.write(key, _namespace_json(content), version)
                 return
 
     def remove_namespace(self, namespace: str) -> None:
@@ -385,8 +386,12 @@ def is_lake(directory: str) -> bool:
 
 
 def _namespace_json(properties: Mapping[str, str]) -> bytes:
-    said = {"format-version": _FORMAT, "properties": dict(properties), "id": secrets.token_hex(16)}
-    return json.dumps(said).encode()
+    content = {
+        "format-version": _FORMAT,
+        "properties": dict(properties),
+        "id": secrets.token_hex(16),
+    }
+    return json.dumps(content).encode()
 
 
 def _namespace_key(namespace: str) -> str:

@@ -151,13 +151,13 @@ class LocalPointers(Pointers):
         self._end_turn()
 
     def names(self) -> list[str]:
-        found = []
-        for folder, _, names in os.walk(self._directory):
-            for name in names:
+        keys = []
+        for folder, _, files in os.walk(self._directory):
+            for name in files:
                 if not name.endswith(".tmp"):
                     path = os.path.relpath(os.path.join(folder, name), self._directory)
-                    found.append(path.replace(os.sep, "/"))
-        return found
+                    keys.append(path.replace(os.sep, "/"))
+        return keys
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -248,7 +248,7 @@ class StoredPointers(Pointers):
             )
 
     def _at(self, key: str) -> tuple[Any, str]:
-        """The store, of which each process has its own, and a path in it."""
+        """The store of this process, and a path in it."""
         store, path = object_store.locate(self.uri)
         return store, f"{path.rstrip('/')}/{key}"
 
@@ -331,8 +331,8 @@ class StoredPointers(Pointers):
 
     def names(self) -> list[str]:
         store, path = object_store.locate(self.uri)
-        found = object_store.files(store, path)
-        return [name for name, size, _ in found if size > _LONGEST_DROPPED]
+        objects = object_store.files(store, path)
+        return [name for name, size, _ in objects if size > _LONGEST_DROPPED]
 
     def _remove(self, key: str) -> None:
         import obstore

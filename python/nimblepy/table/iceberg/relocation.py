@@ -98,17 +98,17 @@ class Relocation:
             return snapshot
         if summary is not None:
             # The plan index has paths; rewrite_manifests() makes a new one.
-            said = {k: v for k, v in summary.additional_properties.items() if k != PLAN_INDEX}
+            texts = {k: v for k, v in summary.additional_properties.items() if k != PLAN_INDEX}
             names = [self._blob(name) for name in named_blobs(plain)]
             if names:
-                said[BLOBS] = ",".join(names)
-            summary = Summary(summary.operation, **said)
+                texts[BLOBS] = ",".join(names)
+            summary = Summary(summary.operation, **texts)
         return snapshot.model_copy(update={"manifest_list": path, "summary": summary})
 
     def _list(self, snapshot: Snapshot) -> str:
-        known = self._lists.get(snapshot.manifest_list)
-        if known is not None:
-            return known
+        rewritten = self._lists.get(snapshot.manifest_list)
+        if rewritten is not None:
+            return rewritten
         manifests = self._metadata.manifests(snapshot)
         listed = [self._manifest(item) for item in manifests]
         same = all(made is item.raw for made, item in zip(listed, manifests, strict=True))
