@@ -188,8 +188,8 @@ class ExternalSorter {
     return Status::ok();
   }
 
-  // Entries of `w` from where it is up to and with the last one of `bound`, or
-  // before that where `w` comes after `bound`.
+  // The end of the entries of `w` that are not greater than the last entry of
+  // `bound`. Equal entries count only if `w` is an earlier run than `bound`.
   static size_t end_within(const Window& w, const Window& bound) {
     const int most = &w <= &bound ? 0 : -1;
     size_t begin = w.at, end = w.batch.size();

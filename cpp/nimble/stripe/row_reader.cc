@@ -12,7 +12,7 @@
 namespace nimble {
 namespace {
 
-// Places of rows, by row: big-endian, rows are keys.
+// The positions of `rows`, sorted by row. Rows are sorted as big-endian keys.
 std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
   KeyBuffer keys(8);
   uint8_t* to = keys.extend_fixed(rows.size());

@@ -1,4 +1,4 @@
-"""Small files decoded beside each other: one of few batches has no work for a second thread."""
+"""Decodes small files in parallel, because a file of few batches does not use several threads."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from nimblepy.errors import InvalidArgumentError
 
 T = TypeVar("T")
 
-# Turns one part into results, with some threads.
+# Decodes one part with a number of threads.
 Decode = Callable[[int], Iterable[T]]
-# What came of some parts, and the error that ended them.
+# The results of some parts, and the error that ended them.
 _Decoded: TypeAlias = tuple[list[T], Exception | None]
-# Values that one thread decodes before it hands them on: some two milliseconds of work. With less,
-# handing over costs more; with more, the first batch comes late, and the last task is waited for.
+# Values that one thread decodes before it passes them on, about two milliseconds of work. With
+# fewer values the transfer costs more. With more values the first batch is late.
 _TASK_VALUES = 1 << 20
 
 
 def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iterator[T]:
-    """The results of some parts, in their order.
+    """Yields the results of some parts, in the order of the parts.
 
     Args:
-        parts: how many values a part has at most, ``None`` where they are many, and how it is
-            decoded: those of few by one thread, some of the next beside each other; those of many
-            by all threads when it is their turn.
-        threads: 0 is one per processor.
+        parts: for each part the maximum number of its values (``None`` if there are many), and a
+            function that decodes it. Each small part is decoded by one thread, in parallel with the
+            next parts. Large parts are decoded one after another by all threads.
+        threads: 0 means one thread per processor.
 
-    Cost: for each thread the results of some parts of few values are held.
+    Cost: holds the results of a few small parts per thread.
     """
     count = threads or os.cpu_count() or 1
     ahead = 1  # more with each that is asked for: who stops early has little done for nothing
@@ -41,12 +41,12 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
     waiting: deque[Future[_Decoded[T]] | Decode[T]] = deque()
     try:
         while True:
-            if os.getpid() != process:  # its threads are not in the child of a fork
+            if os.getpid() != process:  # its threads do not exist in the child of a fork
                 raise InvalidArgumentError("a scan that was begun before fork(): begin it again")
             while failed is None and len(waiting) <= ahead:
                 try:
                     task = next(left, None)
-                except Exception as error:  # its turn is behind what waits
+                except Exception as error:  # other parts are waiting before this one
                     failed = error
                     break
                 if task is None:
@@ -71,7 +71,7 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
 
 
 def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decode[T]] | Decode[T]]:
-    """Parts of few values together, others alone."""
+    """Groups small parts; large parts remain alone."""
     together: list[Decode[T]] = []
     total = 0
     try:
@@ -84,7 +84,7 @@ def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decod
                 together, total = [], 0
             if values is None:
                 yield decode
-    except Exception:  # of opening a part, behind those before it
+    except Exception:  # for opening a part while earlier parts are decoded
         if together:
             yield together
         raise
@@ -96,7 +96,7 @@ def _decoded(task: Sequence[Decode[T]]) -> _Decoded[T]:
     found: list[T] = []
     try:
         for decode in task:
-            found.extend(decode(1))  # keeps what comes before an error
+            found.extend(decode(1))  # keeps the results before an error
     except Exception as error:
         return found, error
     return found, None

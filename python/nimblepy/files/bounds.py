@@ -1,4 +1,4 @@
-"""Which files can hold a key, from the first and the last key of each."""
+"""Finds the files that can hold a key, from the first and the last key of each file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from nimblepy.cached import cached_property
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
-# Files of which only the last key of all is kept: a running maximum of a million keys takes long.
+# Files per block. Only one running maximum per block is stored, because a running maximum of a
+# million keys is slow.
 _BLOCK = 1024
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
@@ -26,7 +27,11 @@ class EncodedKeys:
     """Keys, or their first columns, as byte strings in the order of the key."""
 
     def __init__(self, batch: pa.RecordBatch, keys: Sequence[SortKey]) -> None:
-        """``batch`` has the first columns of ``keys``, in their order."""
+        """Encodes keys.
+
+        Args:
+            batch: the first columns of ``keys``, in their order.
+        """
         orders = [(key.descending, key.nulls_first) for key in keys[: batch.num_columns]]
         self._bytes, offsets = _core.encode_keys(batch, orders)
         self._offsets = offsets.astype(np.int64)
@@ -37,7 +42,7 @@ class EncodedKeys:
         return len(self._offsets) - 1
 
     def fixed(self) -> np.ndarray[Any, Any]:
-        """As numpy byte strings, for keys of one width: they compare like the keys."""
+        """Keys of one width as numpy byte strings, which compare like the keys."""
         return self._bytes.view(f"S{self.width}")
 
     def to_array(self) -> pa.BinaryArray:
@@ -47,7 +52,7 @@ class EncodedKeys:
         )
 
     def same_as_next(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each key but the last is equal to the next. NaN is equal to NaN, 0.0 to -0.0."""
+        """Whether each key except the last equals the next. NaN equals NaN, and 0.0 equals -0.0."""
         buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._bytes)]
         keys = pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
         same: np.ndarray[Any, np.dtype[np.bool_]] = np.array(pc.equal(keys[:-1], keys[1:]))
@@ -60,10 +65,10 @@ class EncodedKeys:
 
 
 class FileBounds:
-    """First and last keys of files that are sorted by their first.
+    """First and last keys of files, sorted by first key.
 
     Attributes:
-        disjoint: every file ends before the next begins, so no key is in two of them.
+        disjoint: whether every file ends before the next begins, so that no key is in two files.
     """
 
     def __init__(self, lower: pa.BinaryArray, upper: pa.BinaryArray) -> None:
@@ -84,13 +89,13 @@ class FileBounds:
         return self._arrays
 
     def take(self, files: Sequence[int]) -> FileBounds:
-        """Those of some files, by ascending number."""
+        """The bounds of some files, by ascending number."""
         at = pa.array(files, pa.int64())
         return FileBounds(self._arrays[0].take(at), self._arrays[1].take(at))
 
     @cached_property
     def core(self) -> _core.KeyBounds:
-        """The same for the core."""
+        """The bounds as an object of the core."""
         lower, upper = self._arrays
         return _core.KeyBounds(pa.RecordBatch.from_arrays([lower, upper], ["lower", "upper"]))
 
@@ -104,14 +109,14 @@ class FileBounds:
 
     @cached_property
     def _reach(self) -> list[bytes]:
-        """The last key of the files up to each; sorted, unlike the last keys themselves."""
+        """The largest last key of all files up to each file, which is ascending."""
         return self._upper if self.disjoint else list(accumulate(self._upper, max))
 
     def candidates(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
-        """Files that can hold a key from ``low`` to ``high``, both included.
+        """Files that can hold a key from ``low`` to ``high``, inclusive.
 
         Args:
-            low, high: ends of one range each; shorter keys stand for all that begin with them.
+            low, high: the ends of ranges; a shorter key stands for all keys that begin with it.
 
         Returns:
             Pairs (range, file), ordered by file, then by range.
@@ -135,17 +140,19 @@ class FileBounds:
         return ranges[order], files[order]
 
     def between(self, low: bytes | None, high: bytes | None) -> range:
-        """Files from the first that can hold a key >= ``low`` to the last that can hold <= high."""
+        """The files from the first that can hold a key >= ``low`` to the last that can hold a key
+        <= ``high``.
+        """
         first = 0 if low is None else self._first(low)
         last = self._count if high is None else self._end(high)
         return range(first, max(first, last))
 
     def _first(self, low: bytes) -> int:
-        """The first file that reaches ``low``, or a key that begins with it."""
+        """The first file that can hold ``low`` or a greater key."""
         return bisect_left(self._reach, low)
 
     def _end(self, high: bytes) -> int:
-        """The first file whose keys all come after ``high`` and what begins with it."""
+        """The first file after all files that can hold ``high`` or a key that begins with it."""
         after = successor(high)
         return self._count if after is None else bisect_left(self._lower, after)
 
@@ -154,14 +161,15 @@ class FileBounds:
         lower, _, _ = self._cut_to(high.width)
         first = np.searchsorted(reach, low.fixed(), side="left")
         if not self.disjoint:
-            first *= _BLOCK  # some too many, which do not reach the key
+            first *= _BLOCK  # may be too many: some of them end before the key
         last = np.searchsorted(lower, high.fixed(), side="right")
         return first.astype(np.int64), last.astype(np.int64)
 
     def _cut_to(self, width: int) -> tuple[Any, Any, Any]:
-        """Bounds cut to the width of the keys asked for: a cut key equals all that begin so.
+        """Truncates bounds to the width of the requested keys, because a truncated key equals all
+        its extensions.
 
-        Where files overlap, how far they reach is that of all blocks of files up to each.
+        If files overlap, the largest last key is known per block of files.
         """
         found = self._cut.get(width)
         if found is None:
@@ -182,7 +190,7 @@ class FileBounds:
     def _reached(
         self, ranges: Indices, files: Indices, low: EncodedKeys
     ) -> tuple[Indices, Indices]:
-        """Leaves out files that end before the range although an earlier one does not."""
+        """Removes files that end before the range, although an earlier file does not."""
         if 0 < low.width <= self._width:
             keep = self._cut_to(low.width)[2][files] >= low.fixed()[ranges]
         else:
@@ -193,7 +201,7 @@ class FileBounds:
 
 
 def _common_width(*arrays: pa.BinaryArray) -> int:
-    """Bytes of every key, 0 where they differ."""
+    """Bytes of every key; 0 if they differ."""
     widths = pc.min_max(pc.binary_length(pa.chunked_array(arrays)))
     least, most = widths["min"].as_py(), widths["max"].as_py()
     return least if least is not None and least == most else 0
