@@ -171,7 +171,7 @@ def _merged(conditions: Sequence[Any]) -> Sequence[Any]:
     """The SQL conditions with one time zone as one."""
     if len(conditions) < 2:
         return conditions
-    from nimblepy.expr.duck import merge  # imported when the conditions were made
+    from nimblepy.duck.evaluate import merge  # imported when the conditions were made
 
     zones: dict[str, list[Any]] = {}
     for condition in conditions:

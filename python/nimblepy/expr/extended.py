@@ -19,9 +19,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parser import binary_range_parser
 from sqlglot.tokens import TokenType
 
+from nimblepy.duck.evaluate import SqlCondition, SqlValue
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bind import Binder, clock_hint
-from nimblepy.expr.duck import SqlCondition, SqlValue
 from nimblepy.expr.nodes import Const, Node, Opaque
 from nimblepy.expr.solve import Solver
 from nimblepy.expr.syntax import Syntax, SyntaxFault, fault_error, tokens

@@ -30,7 +30,7 @@ from nimblepy.schema.names import Path, show_path
 from nimblepy.schema.values import show
 
 if TYPE_CHECKING:
-    from nimblepy.expr.duck import SqlCondition
+    from nimblepy.duck.evaluate import SqlCondition
 
 Op: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
 FLIPPED: dict[Op, Op] = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -1,7 +1,7 @@
 """Converts SQL text (the part after WHERE, in DuckDB's dialect) to a filter tree or a value.
 
 ``syntax.py`` parses the text, and ``bind.py`` resolves what the core can answer. ``extended.py``
-reads the other parts with sqlglot, and ``duck.py`` evaluates them with DuckDB. Only these two need
+reads the other parts with sqlglot, and ``nimblepy.duck`` evaluates them. Only these two need
 libraries, and they are imported when they are needed.
 """
 

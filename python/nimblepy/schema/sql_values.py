@@ -198,16 +198,20 @@ def _is_outside(data_type: pa.DataType, value: float) -> bool:
 
 
 def _nearest(data_type: pa.DataType, value: Decimal) -> float:
-    """The float to which DuckDB converts an exact number: the nearest one, if it has few digits."""
+    """The float to which DuckDB converts an exact number: with many digits, not the nearest one."""
     _, digits, exponent = value.as_tuple()
     unscaled = int("".join(map(str, digits)) or "0")
     places = -int(exponent)
     double = pt.is_float64(data_type)
     if not value:
         return 0.0
-    if unscaled > 2 ** (53 if double else 24) or not 0 <= places <= (22 if double else 10):
+    if unscaled <= 2 ** (53 if double else 24) and 0 <= places <= (22 if double else 10):
+        return float(value) if double else float(np.float32(float(value)))
+    if not double or unscaled >= 10**18 or not 0 <= places <= 18:
         raise Inexact
-    return float(value) if double else float(np.float32(float(value)))
+    whole, rest = divmod(unscaled, 10**places)
+    number = float(whole) + float(rest) / 10.0**places
+    return -number if value < 0 else number
 
 
 # ------------------------------------------------------------------ quoted text

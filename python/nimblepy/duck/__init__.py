@@ -1,0 +1,1 @@
+"""DuckDB in this process: conditions and values of SQL over Arrow batches."""
