@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import unquote
@@ -332,6 +332,14 @@ def _read(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
+    column = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?", str(error))
+    if column is not None and part.format in ("csv", "tsv"):
+        with suppress(pa.ArrowException, OSError), ExitStack() as stack:
+            name = _open_csv(part, None, None, stack).schema.names[int(column[1])]
+            why = str(error)[column.end() :]
+            return InvalidArgumentError(
+                f"{part.name}: column {name!r}: {why}; correct the text, or pass cast=True"
+            )
     return InvalidArgumentError(f"{part.name}: it cannot be read as {part.format}: {error}")
 
 

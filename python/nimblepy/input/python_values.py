@@ -17,9 +17,12 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.convert import each, has_times, mixes_times, stored
 from nimblepy.schema.field_ids import match_by_name
-from nimblepy.schema.kinds import is_list
+from nimblepy.schema.kinds import is_bytes, is_list
 from nimblepy.schema.reshape import Rules, UnfitError, converter
 from nimblepy.schema.values import show
+
+# All integers up to the first are values of float32; none from the second on is.
+_EXACT, _BEYOND = 1 << 24, 1 << 127
 
 
 def typed_column(name: str, values: Sequence[Any], wanted: pa.DataType, cast: bool) -> pa.Array:
@@ -45,6 +48,7 @@ def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) 
         return _nested(values, wanted, cast, place)
     if pt.is_temporal(wanted) and mixes_times(values):
         return each(values, wanted)
+    _refuse_mixtures(values, wanted, cast)
     try:
         array = pa.array(values, from_pandas=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -52,6 +56,21 @@ def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) 
             _nested(values, wanted, cast, place) if pt.is_nested(wanted) else each(values, wanted)
         )
     return _converted(array, wanted, cast, place)
+
+
+def _refuse_mixtures(values: Sequence[Any], wanted: pa.DataType, cast: bool) -> None:
+    """Refuses values that pyarrow changes if they are among others of a column."""
+    if is_bytes(wanted):  # it encodes texts among bytes
+        for row, value in enumerate(values):
+            if isinstance(value, str):
+                raise UnfitError(row, f"{show(value)} is text, the column is {wanted}; encode it")
+    elif (
+        pt.is_float32(wanted) and not cast
+    ):  # integers among floats are floats, which may be rounded
+        for row, value in enumerate(values):
+            large = isinstance(value, int) and _EXACT < abs(value) < _BEYOND
+            if large and int(np.float32(value)) != value:
+                raise UnfitError(row, f"{value} is not a value of {wanted}", "round it")
 
 
 def _has_maps(data_type: pa.DataType) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.foreign import CountedReader, is_paths, open_files
@@ -78,6 +79,8 @@ def _reader_of(
                 f"data: expected a table, got one column: {error}"
             ) from error
     if is_paths(data):
+        if cast and wanted is not None:  # then decimals are read as floats, and rounded
+            wanted = pa.schema([item for item in wanted if not pt.is_decimal(item.type)])
         return open_files(data, wanted=wanted)
     if isinstance(data, Mapping):
         return as_reader(_table_of(data, wanted, cast))

@@ -440,8 +440,8 @@ def _of_uuid(wanted: pa.DataType) -> Convert | None:
 
 
 def mixes_times(values: Sequence[Any]) -> bool:
-    """Whether pyarrow would lose a part of some times: a zone, or nanoseconds."""
-    zoned = naive = False
+    """Whether pyarrow would lose a part of some times: a zone, the time of day, or nanoseconds."""
+    zoned = naive = dates = False
     for value in values:
         # Subclasses of pandas have nanoseconds.
         if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
@@ -451,7 +451,9 @@ def mixes_times(values: Sequence[Any]) -> bool:
         if isinstance(value, datetime.datetime):
             zoned |= value.tzinfo is not None
             naive |= value.tzinfo is None
-    return zoned and naive
+        elif isinstance(value, datetime.date):
+            dates = True
+    return zoned + naive + dates > 1
 
 
 def has_times(data_type: pa.DataType) -> bool:

@@ -149,8 +149,11 @@ def fit(column: Column, value: object) -> object:
         raise _mismatch(column, value)
     exact = exact_of(value)
     if {exact.kind, kind} <= {"date", "instant"}:
-        if exact.has_zone != has_zone(data_type):
-            raise Inexact
+        if exact.has_zone and not has_zone(data_type):
+            raise InvalidArgumentError(
+                f"type mismatch: cannot compare a {data_type} column with {show(value)}: "
+                "the value has a time zone and the column has none; take it off the value"
+            )
     elif exact.kind != kind:
         raise _mismatch(column, value)
     return value

@@ -6,10 +6,18 @@ zone is never taken for a column without one. Rows, keys, parameters and filters
 
 from __future__ import annotations
 
+import datetime
+import zoneinfo
+
 import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# The end of 2037, after which Arrow has no transitions of zones.
+_FAR = 2_145_830_400
 
 
 def has_zone(data_type: pa.DataType) -> bool:
@@ -43,16 +51,58 @@ def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
     import pyarrow.compute as pc  # slow to import
 
     try:
-        return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
+        made = pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")
     except pa.ArrowInvalid as error:
         raise InvalidArgumentError(f"time zone {zone!r}: {error}") from error
+    return _with_far_times(naive, made, zone, to_wall_clock=False)
 
 
 def wall_clock(instants: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
     """The naive wall-clock times of timestamps in their own zone."""
     import pyarrow.compute as pc  # slow to import
 
-    return pc.local_timestamp(instants)
+    made = pc.local_timestamp(instants)
+    return _with_far_times(instants, made, instants.type.tz, to_wall_clock=True)
+
+
+def _with_far_times(
+    given: pa.Array | pa.Scalar, made: pa.Array | pa.Scalar, zone: str, *, to_wall_clock: bool
+) -> pa.Array | pa.Scalar:
+    """Corrects times after 2037, for which Arrow ignores daylight saving time."""
+    per_second = _PER_SECOND[given.type.unit]
+    if isinstance(given, pa.Scalar):
+        if not given.is_valid or given.value < _FAR * per_second:
+            return made
+        moved = _moved(given.value, per_second, zone, to_wall_clock)
+        return made if moved is None else pa.scalar(moved, made.type)
+    import pyarrow.compute as pc
+
+    greatest = pc.max(given).value if len(given) else None
+    if greatest is None or greatest < _FAR * per_second:
+        return made
+    numbers, values = given.cast(pa.int64()).to_pylist(), made.cast(pa.int64()).to_pylist()
+    for i, number in enumerate(numbers):
+        if number is not None and number >= _FAR * per_second:
+            moved = _moved(number, per_second, zone, to_wall_clock)
+            values[i] = values[i] if moved is None else moved
+    return pa.array(values, pa.int64()).cast(made.type)
+
+
+def _moved(number: int, per_second: int, zone: str, to_wall_clock: bool) -> int | None:
+    """A time moved by the offset of its zone; ``None``: Python does not know the offset."""
+    try:
+        seconds = datetime.timedelta(seconds=number // per_second)
+        if to_wall_clock:
+            offset = (_EPOCH + seconds).astimezone(zoneinfo.ZoneInfo(zone)).utcoffset()
+        else:
+            at = _EPOCH.replace(tzinfo=None) + seconds
+            offset = at.replace(tzinfo=zoneinfo.ZoneInfo(zone)).utcoffset()
+    except (ValueError, OverflowError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        return None
+    if offset is None:
+        return None
+    ticks = offset // datetime.timedelta(seconds=1) * per_second
+    return number + ticks if to_wall_clock else number - ticks
 
 
 def skipped(naive: pa.Array, instants: pa.Array) -> pa.BooleanArray:
