@@ -120,27 +120,43 @@ ScanPtr create(const std::vector<const ScanPart*>& parts, ScanOptions options) {
 class BatchIterator {
  public:
   BatchIterator(ScanPtr scan, py::object schema)
-      : scan_(std::move(scan)),
-        schema_(std::move(schema)),
-        import_batch_(py::module_::import("pyarrow")
-                          .attr("RecordBatch")
-                          .attr("_import_from_c")) {}
+      : scan_(std::move(scan)), schema_(std::move(schema)) {}
 
-  py::object next() {
-    ArrowArray array{};
-    check(without_gil([&] { return scan_->next(&array); }));
-    if (array.release == nullptr) throw py::stop_iteration();
+  // Python's iternext: returns null at the end, or with a Python error.
+  static PyObject* next(PyObject* self) {
     try {
-      return import_batch_(reinterpret_cast<uintptr_t>(&array), schema_);
-    } catch (const py::error_already_set&) {
-      if (array.release != nullptr) array.release(&array);
-      throw;
+      return py::cast<BatchIterator&>(py::handle(self)).next();
+    } catch (py::error_already_set& e) {
+      e.restore();
+    } catch (const std::bad_alloc&) {
+      PyErr_NoMemory();
+    } catch (const std::exception& e) {
+      PyErr_SetString(PyExc_RuntimeError, e.what());
     }
+    return nullptr;
   }
 
  private:
+  PyObject* next() {
+    static PyObject* const import_batch =
+        py::object(py::module_::import("pyarrow")
+                       .attr("RecordBatch")
+                       .attr("_import_from_c"))
+            .release()
+            .ptr();
+    ArrowArray array{};
+    check(without_gil([&] { return scan_->next(&array); }));
+    if (array.release == nullptr) return nullptr;
+    const py::int_ address(reinterpret_cast<uintptr_t>(&array));
+    PyObject* const arguments[] = {address.ptr(), schema_.ptr()};
+    PyObject* const batch =
+        PyObject_Vectorcall(import_batch, arguments, 2, nullptr);
+    if (array.release != nullptr) array.release(&array);  // not imported
+    return batch;
+  }
+
   ScanPtr scan_;
-  py::object schema_, import_batch_;
+  py::object schema_;
 };
 
 BatchIterator scan(const std::vector<const ScanPart*>& parts,
@@ -165,9 +181,11 @@ void register_scan(py::module_& m) {
       .def(py::init(&make_part), py::arg("output"), py::arg("ranges"),
            py::arg("filter") = nullptr, py::arg("inputs") = nullptr,
            py::arg("test") = py::none());
-  py::class_<BatchIterator>(m, "BatchIterator")
-      .def("__iter__", [](py::object self) { return self; })
-      .def("__next__", &BatchIterator::next);
+  py::class_<BatchIterator>(m, "BatchIterator",
+                            py::custom_type_setup([](PyHeapTypeObject* type) {
+                              type->ht_type.tp_iter = PyObject_SelfIter;
+                              type->ht_type.tp_iternext = &BatchIterator::next;
+                            }));
   m.def("scan", &scan, py::arg("parts"), py::arg("schema"),
         py::arg("batch_rows"), py::arg("threads"),
         py::arg("limit") = py::none());

@@ -144,16 +144,22 @@ class Narrower {
   uint64_t first_ = 0;  // the place of the next window's first candidate
 };
 
+// Filters the windows and tests the rows that are left. Bit i of `mask` is for
+// row i of the input columns.
 Status test_windows(const ScanPart& part, std::span<const FilterWindow> windows,
-                    Selection* out) {
+                    Selection* out, std::vector<uint64_t>* mask) {
   if (part.filter != nullptr) {
     NIMBLE_RETURN_IF_ERROR(filter_windows(*part.filter, windows, out));
     if (out->count == 0) return Status::ok();
   }
   NIMBLE_ASSIGN_OR_RETURN(out->inputs, read_inputs(part, windows, *out));
-  const uint64_t rows = out->inputs->length();
-  std::vector<uint64_t> mask(rows / 64 + 1);
-  NIMBLE_RETURN_IF_ERROR(part.test(out->inputs, mask));
+  mask->resize(out->inputs->length() / 64 + 1);
+  return part.test(out->inputs, *mask);
+}
+
+// Drops the rows that did not pass the test.
+void apply_mask(const ScanPart& part, std::span<const FilterWindow> windows,
+                const std::vector<uint64_t>& mask, Selection* out) {
   const auto words = static_cast<uint32_t>(mask.size());
   std::vector<uint32_t> places(count_selected(mask.data(), words));
   selected_rows(mask.data(), words, 0, places.data());
@@ -168,7 +174,6 @@ Status test_windows(const ScanPart& part, std::span<const FilterWindow> windows,
   }
   out->count = places.size();
   out->places.assign(places.begin(), places.end());
-  return Status::ok();
 }
 
 // Splits windows into two halves with about as many rows.
@@ -192,45 +197,65 @@ std::pair<std::vector<FilterWindow>, std::vector<FilterWindow>> halves(
   return out;
 }
 
-}  // namespace
-
-Status select_rows(const ScanPart& part, std::span<const FilterWindow> windows,
-                   std::vector<Selection>* out) {
-  Selection selection;
-  Status status = part.inputs != nullptr
-                      ? test_windows(part, windows, &selection)
-                      : filter_windows(*part.filter, windows, &selection);
-  if (status) out->push_back(std::move(selection));
+// Calls read(windows), and again for both halves of the windows if their input
+// columns are too large for one Arrow array.
+template <class Read>
+Status in_parts(std::span<const FilterWindow> windows, const Read& read) {
+  Status status = read(windows);
   if (status.code() != StatusCode::kTooLarge) return status;
   uint64_t rows = 0;
   for (const FilterWindow& w : windows) rows += w.rows();
   if (rows <= 1) return status;
   const auto [front, back] = halves(windows);
-  NIMBLE_RETURN_IF_ERROR(select_rows(part, front, out));
-  return select_rows(part, back, out);
+  NIMBLE_RETURN_IF_ERROR(in_parts(std::span(front), read));
+  return in_parts(std::span(back), read);
+}
+
+}  // namespace
+
+Status select_rows(const ScanPart& part, std::span<const FilterWindow> windows,
+                   std::vector<Selection>* out) {
+  return in_parts(windows, [&](std::span<const FilterWindow> some) {
+    Selection selection;
+    if (part.inputs == nullptr) {
+      NIMBLE_RETURN_IF_ERROR(filter_windows(*part.filter, some, &selection));
+    } else {
+      std::vector<uint64_t> mask;
+      NIMBLE_RETURN_IF_ERROR(test_windows(part, some, &selection, &mask));
+      apply_mask(part, some, mask, &selection);
+    }
+    out->push_back(std::move(selection));
+    return Status::ok();
+  });
 }
 
 Result<uint64_t> count_passing(const ScanPart& part,
                                std::span<const FilterWindow> windows) {
   uint64_t count = 0;
-  if (part.inputs == nullptr) {
-    for (const FilterWindow& w : windows) {
-      NIMBLE_RETURN_IF_ERROR(part.filter->count(w, &count));
-    }
-    return count;
-  }
-  std::vector<Selection> selections;
-  NIMBLE_RETURN_IF_ERROR(select_rows(part, windows, &selections));
-  for (const Selection& s : selections) count += s.count;
+  NIMBLE_RETURN_IF_ERROR(
+      in_parts(windows, [&](std::span<const FilterWindow> some) {
+        if (part.inputs == nullptr) {
+          for (const FilterWindow& w : some) {
+            NIMBLE_RETURN_IF_ERROR(part.filter->count(w, &count));
+          }
+          return Status::ok();
+        }
+        Selection selection;
+        std::vector<uint64_t> mask;
+        NIMBLE_RETURN_IF_ERROR(test_windows(part, some, &selection, &mask));
+        count +=
+            count_selected(mask.data(), static_cast<uint32_t>(mask.size()));
+        return Status::ok();
+      }));
   return count;
 }
 
 Result<SelectionReader> SelectionReader::create(const ScanPart& part) {
   SelectionReader out;
   out.output_ = out.rest_ = part.output;
+  if (part.inputs == nullptr) return out;
   const size_t columns = part.output->schema().children.size();
   out.copied_from_.assign(columns, kNotRead);
-  if (part.inputs == nullptr) return out;
   std::vector<OutputColumn> rest;
   for (size_t c = 0; c < columns; ++c) {
     const Layout layout = part.output->schema().children[c].layout;
