@@ -1,4 +1,4 @@
-"""Commits: manifests and lists are written, then the catalog swaps the metadata."""
+"""Commits: write manifests and manifest lists, then let the catalog swap the metadata."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 _KEPT_RECORDS = 20_000
 
 
-# Manifests with as few files are written again as one, where files of them are removed; and of
-# new ones what they say is kept.
+# If files are removed from a manifest with at most this many files, such manifests are merged into
+# one. New manifests of this size are cached.
 _SHORT_MANIFEST = 64
 
 
-# What a list says of a manifest, by the path of the manifest.
+# Encoded entries of manifest lists, by path of the manifest.
 _encoded: LruCache[bytes] = LruCache(_KEPT_RECORDS)
 
 
@@ -111,8 +111,8 @@ class SwapLost(Exception):
     """Another commit was first.
 
     Attributes:
-        certain: the swap has not taken effect. Otherwise the catalog said so, but a client that
-            sends a request again may lose to itself, and one may not understand the answer.
+        certain: the swap has not taken effect. Otherwise only the catalog's answer says so, and it
+            may be wrong: a client that repeats a request can lose to itself.
     """
 
     def __init__(self, *, certain: bool = True) -> None:
@@ -121,7 +121,7 @@ class SwapLost(Exception):
 
 
 class SwapInDoubt(SwapLost):
-    """It may have taken effect, or may do so later: what it names must stay."""
+    """The swap may have taken effect, or may take effect later. Its files must be kept."""
 
     def __init__(self) -> None:
         super().__init__(certain=False)
@@ -129,17 +129,18 @@ class SwapInDoubt(SwapLost):
 
 @dataclass
 class SnapshotCommit:
-    """A new snapshot on its way into a table: files are written once, attempts repeated.
+    """A new snapshot: its files are written once, and attempts to commit it are repeated.
 
     Attributes:
-        removed: paths of files, with rows or deletes, that are no longer part of the table.
-        repeated: those of them that the snapshot before lists more than once, as other engines may.
-        forget: manifests all of whose files are removed are left out, instead of being kept for
-            this snapshot as a list of what was removed.
-        summary: what is said of it besides Iceberg's own figures.
-        properties: of the table, which are set with it.
-        rebuilt: cubes of files that stay, which no blob has any more.
-        doubtful: a server may still do one of the attempts: no file that they name is removed.
+        removed: paths of data files and delete files to remove from the table.
+        repeated: removed paths that the previous snapshot lists more than once.
+        forget: leave out manifests whose files are all removed, instead of keeping them in this
+            snapshot as a record of the removal.
+        summary: entries of the summary besides Iceberg's own counts.
+        properties: table properties to set with the snapshot.
+        rebuilt: cubes of remaining files that no blob has any more.
+        doubtful: a server may still apply one of the attempts, so no file that they reference may
+            be removed.
     """
 
     operation: str
@@ -159,29 +160,30 @@ class SnapshotCommit:
         self._manifests = 0
         self._attempts = 0
         self._kept: list[str] = []  # metadata files of all attempts
-        self._passing: list[str] = []  # those of the last one alone, and of those in doubt
+        self._passing: list[str] = []  # those of the last attempt, and of attempts in doubt
         self._written: list[Manifest] = []
         self._listed: list[str] = []  # paths of the files in these
         self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
         self._blob = ""
-        self._unsure = False  # an attempt was not told for certain that it had lost
+        self._unsure = False  # an attempt may not have lost
         self.doubtful = False
 
     @property
     def was_attempted(self) -> bool:
-        """Whether the catalog may know of an attempt."""
+        """Whether the catalog may have received an attempt."""
         return self._attempts > 0
 
     def attempt(self, metadata: Metadata) -> Metadata:
         """Tries to make this the newest snapshot after that of ``metadata``.
 
-        Files of the last attempt go first that this one does not use again. So between two the
-        caller asks whether one :meth:`has_landed`, whatever was said of it.
+        First removes files of the previous attempt that this one does not use again. So the caller
+        must call :meth:`has_landed` between two attempts.
 
         Raises:
-            SwapInDoubt: it is not known, and may take effect later; ``doubtful`` is set.
+            SwapInDoubt: the outcome is unknown, and the swap may take effect later; sets
+                ``doubtful``.
             SwapLost: another commit was first.
-            FilesGone: files that it removes are no longer there.
+            FilesGone: files to remove are no longer in the table.
         """
         if not self.doubtful:
             self._forget(metadata.ice.io, self._passing)
@@ -191,7 +193,7 @@ class SnapshotCommit:
         return done
 
     def _sync_names(self) -> None:
-        """Puts the names of new Parquet files on the disk; those of nimble files are there."""
+        """Syncs the names of new Parquet files. Those of nimble files are already synced."""
         paths = [local_path(file.path) for file in self.added if file.format == "PARQUET"]
         for folder in {os.path.dirname(path) for path in paths if path is not None}:
             with contextlib.suppress(FileNotFoundError):  # the table was dropped, as the swap says
@@ -221,7 +223,7 @@ class SnapshotCommit:
             snapshot_id=self.snapshot,
             parent_snapshot_id=None if parent is None else parent.id,
             sequence_number=sequence,
-            # Later than all there is, so that a time means one snapshot.
+            # Later than all snapshots, so that a time identifies one snapshot.
             timestamp_ms=max(int(time.time() * 1000), last + 1),
             manifest_list=path,
             summary=Summary(
@@ -262,7 +264,9 @@ class SnapshotCommit:
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
-        """A manifest of this commit gets its sequence number in the list; others have theirs."""
+        """Gives a manifest of this commit its sequence number in the list; other manifests keep
+        theirs.
+        """
         raw: ManifestFile = manifest.raw
         if UNASSIGNED_SEQ not in (raw.sequence_number, raw.min_sequence_number):
             return manifest
@@ -274,24 +278,24 @@ class SnapshotCommit:
         return plain_manifest(made)
 
     def _list_record(self, manifest: Manifest) -> bytes:
-        """What the list says of a manifest; of those of other commits it stays the same."""
+        """The entry of a manifest in the list. Manifests of other commits keep their entry."""
         if manifest.raw.added_snapshot_id == self.snapshot:
             return list_records.encode(manifest.raw)
-        known = _encoded.get(manifest.path)
-        if known is None:
-            known = list_records.encode(manifest.raw)
-            _encoded.put(manifest.path, known)
-        return known
+        encoded = _encoded.get(manifest.path)
+        if encoded is None:
+            encoded = list_records.encode(manifest.raw)
+            _encoded.put(manifest.path, encoded)
+        return encoded
 
     def has_landed(self, base: Metadata, newest: Metadata) -> bool | None:
         """Whether an attempt for ``base`` took effect although it was reported as failed.
 
-        If not, and other commits followed the base's snapshot, none will: each requires that it is
-        the newest. Then they are no longer ``doubtful``.
+        If it did not, and other commits followed the base's snapshot, no attempt can take effect
+        any more, because each requires that snapshot to be the newest. Then ``doubtful`` is reset.
 
         Returns:
-            ``None``: it is not known. What followed the base's snapshot has expired, maybe this one
-            with it, and its files may be in use.
+            ``None`` if unknown: the snapshots after the base's have expired, maybe this one too,
+                and its files may be in use.
         """
         if newest.snapshot(self.snapshot) is not None:
             return True
@@ -307,7 +311,7 @@ class SnapshotCommit:
         return False
 
     def abandon(self, metadata: Metadata) -> None:
-        """Removes what the attempts have written, unless they are ``doubtful``."""
+        """Removes the files of all attempts, unless they are ``doubtful``."""
         if not self.doubtful:
             self._forget(metadata.ice.io, [*self._passing, *self._kept])
 
@@ -326,7 +330,7 @@ class SnapshotCommit:
         return metadata.ice.io.new_output(path)
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
-        """One manifest of new files for each spec and kind; written again if the files changed."""
+        """One manifest of new files per spec and kind; rewritten if the files changed."""
         paths = [file.path for file in self.added]
         if self._listed == paths:
             return self._written
@@ -406,13 +410,13 @@ class SnapshotCommit:
         return plain_manifest(made)
 
     def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
-        """Those of the snapshot before, without the files that are removed."""
+        """The manifests of the previous snapshot, without the removed files."""
         if parent is None:
             return []
         missing = set(self.removed)
         self._removed_files: list[DataFile] = []
         kept: list[Manifest] = []
-        # Of short manifests, by kind and spec: what they say now.
+        # Current entries of short manifests, by kind and spec.
         short: dict[tuple[bool, int], list[tuple[Manifest, bool, list[ManifestEntry]]]] = {}
         for manifest in metadata.manifests(parent):
             if not manifest.files:
@@ -420,19 +424,21 @@ class SnapshotCommit:
             merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
             left = missing | self.repeated
             entries = metadata.entries(manifest) if left or merge else []
-            gone = {entry.file.path for entry in entries} & left
-            if not gone and not merge:
+            removed_paths = {entry.file.path for entry in entries} & left
+            if not removed_paths and not merge:
                 kept.append(manifest)
                 continue
-            missing -= gone
-            if self.forget and all(entry.file.path in gone for entry in entries):
+            missing -= removed_paths
+            if self.forget and all(entry.file.path in removed_paths for entry in entries):
                 self._removed_files += [entry.file for entry in entries]
                 continue
-            self._removed_files += [e.file for e in entries if e.file.path in gone]
-            changed = [self._existing(entry.raw, entry.file.path in gone) for entry in entries]
+            self._removed_files += [e.file for e in entries if e.file.path in removed_paths]
+            changed = [
+                self._existing(entry.raw, entry.file.path in removed_paths) for entry in entries
+            ]
             kind = manifest.deletes, manifest.spec_id
-            if len(entries) - len(gone) <= _SHORT_MANIFEST:
-                short.setdefault(kind, []).append((manifest, bool(gone), changed))
+            if len(entries) - len(removed_paths) <= _SHORT_MANIFEST:
+                short.setdefault(kind, []).append((manifest, bool(removed_paths), changed))
             else:
                 kept.append(self._manifest(metadata, *kind, changed, self._passing))
         if missing:
@@ -455,20 +461,20 @@ class SnapshotCommit:
         )
 
     def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
-        """Names the blobs with the cubes of all files; that of the new ones is written once."""
+        """Names the blobs with the cubes of all files. The blob of new files is written once."""
         names = blob_names(metadata.ancestors(parent))
         added = new_blocks(self.added)
         if (len(added) or len(self.rebuilt)) and not self._blob:
             self._blob = f"otree-{self.id}-{self._attempts}-new.puffin"
             self._write_blob(metadata, self._blob, Blocks.merged([self.rebuilt, added]), self._kept)
         if len(names) >= MOST_BLOBS:
-            found = metadata.cubes(parent)
+            cubes = metadata.cubes(parent)
             live = {
                 entry.file.path
                 for manifest in (() if parent is None else metadata.manifests(parent))
                 for entry in metadata.entries(manifest)
             }
-            merged = Blocks.merged([found], live - self.removed)
+            merged = Blocks.merged([cubes], live - self.removed)
             names = [f"otree-{self.id}-{self._attempts}.puffin"]
             self._write_blob(metadata, names[0], merged, self._passing)
         names += [self._blob] if self._blob else []
@@ -488,7 +494,7 @@ class SnapshotCommit:
         partitions = {(file.spec_id, file.partition) for file in (*added, *removed)}
         made["changed-partition-count"] = str(len(partitions))
         for name, (more, less) in _TOTALS.items():
-            # Where another writer has not counted, or said no number, it is not known any more.
+            # If another writer wrote no count or an invalid one, the count is unknown from now on.
             total = 0 if parent is None else parent.figure(name)
             if total is not None:
                 made[name] = str(max(total + counts[more] - counts[less], 0))
@@ -501,11 +507,11 @@ class SnapshotCommit:
 
 @dataclass
 class ManifestsCommit(SnapshotCommit):
-    """A snapshot with manifests that were written apart, of files that are there or are added.
+    """A snapshot with separately written manifests, of existing or added files.
 
     Attributes:
-        replaced: paths of manifests whose files are in the new ones.
-        made: the new ones, see :meth:`write`.
+        replaced: paths of manifests whose files are in the new manifests.
+        made: the new manifests, see :meth:`write`.
     """
 
     replaced: set[str] = field(default_factory=set)
@@ -524,10 +530,10 @@ class ManifestsCommit(SnapshotCommit):
         """Writes one manifest of data files.
 
         Args:
-            entries: encoded by :func:`entry_schema`, none of them removed.
-            partitions: those of the files, each once.
-            rows: of all files.
-            sequence: the least of the files; ``None``: this commit adds them.
+            entries: entries encoded with :func:`entry_schema`, without removed files.
+            partitions: distinct partitions of the files.
+            rows: number of rows of all files.
+            sequence: minimum sequence number of the files; ``None`` if this commit adds them.
         """
         schema, spec = metadata.spec_schema(), metadata.ice_spec(spec_id)
         form = manifest_form(metadata, spec_id)
@@ -563,9 +569,9 @@ class ManifestsCommit(SnapshotCommit):
     def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
         self._removed_files = []
         there = [] if parent is None else metadata.manifests(parent)
-        gone = self.replaced - {manifest.path for manifest in there}
-        if gone:
-            raise FilesGone(sorted(gone))
+        missing_paths = self.replaced - {manifest.path for manifest in there}
+        if missing_paths:
+            raise FilesGone(sorted(missing_paths))
         return [item for item in there if item.files and item.path not in self.replaced]
 
 
@@ -595,12 +601,12 @@ def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
 
 
 def _is_whole(history: Sequence[Snapshot]) -> bool:
-    """Whether a history goes back to the first snapshot of all."""
+    """Whether a history goes back to the first snapshot of the table."""
     return bool(history) and history[-1].parent is None
 
 
 class FilesGone(Exception):
-    """Files that a commit was to remove are no longer part of the table."""
+    """Files that a commit was to remove are no longer in the table."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__(", ".join(paths))
@@ -608,7 +614,7 @@ class FilesGone(Exception):
 
 
 def who() -> str:
-    """Who commits, for the history."""
+    """The committer, for the history."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -619,8 +625,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     """One compare-and-swap of a table's metadata.
 
     Raises:
-        SwapLost: the metadata is no longer what the requirements say, or not what the updates fit.
-        SwapInDoubt: the catalog does not know; the caller looks whether it took effect.
+        SwapLost: the newest metadata does not meet the requirements, or the updates do not fit.
+        SwapInDoubt: the catalog does not know the outcome; the caller checks the metadata.
     """
     ice = metadata.ice
     own = isinstance(ice.catalog, SqliteCatalog)
@@ -634,8 +640,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     except NoSuchTableError:
         raise NoSuchTable from None
     except (ValueError, ValidationError):
-        # Updates are checked against the newest metadata: a snapshot may have expired since. And
-        # the answer of a server that is no JSON is such an error, too.
+        # Updates are checked against the newest metadata: a snapshot may have expired since. An
+        # answer of a server that is not JSON is such an error too.
         newest = load_table(ice.catalog, metadata.name)
         if newest.metadata_file == metadata.metadata_file:
             raise
@@ -651,15 +657,15 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     )
     for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
         if _goes(path, newer):
-            with contextlib.suppress(Exception):  # the commit took effect, whatever this does
+            with contextlib.suppress(Exception):  # the commit took effect, even if this fails
                 ice.io.delete(path)
     return newer
 
 
 def may_land_later(metadata: Metadata, error: BaseException) -> bool:
-    """Whether a swap that ended with an error may still take effect, so that its files must stay.
+    """Whether a failed swap may still take effect, so that its files must be kept.
 
-    After a timeout or Ctrl-C a server may have the request, and do it when we have gone.
+    After a timeout or Ctrl-C, a server may have the request and apply it later.
     """
     if isinstance(error, (SwapLost, NoSuchTable)):
         return isinstance(error, SwapInDoubt)
@@ -668,10 +674,10 @@ def may_land_later(metadata: Metadata, error: BaseException) -> bool:
 
 
 def _goes(path: str, newer: Metadata) -> bool:
-    """Whether a metadata file is deleted once the log does not name it any more.
+    """Whether a metadata file is deleted when the log no longer names it.
 
-    The log is what somebody wrote: only metadata files beside the newest one go, and where the
-    catalog can tell which it made, only those.
+    Anyone may have written the log. So only metadata files beside the newest one are deleted, and
+    only those that the catalog wrote, if it can tell.
     """
     folder, _, name = path.rpartition("/")
     if folder != newer.metadata_file.rpartition("/")[0] or not name.endswith(".metadata.json"):
@@ -684,7 +690,7 @@ def _goes(path: str, newer: Metadata) -> bool:
 def set_reference(
     metadata: Metadata, name: str, snapshot: int, kind: str, expected: int | None
 ) -> Metadata:
-    """Points a tag or branch to a snapshot; ``expected`` is where it points now."""
+    """Points a tag or branch to a snapshot; ``expected`` is where it must point now."""
     updates: list[Any] = [_reference_at(metadata, name, snapshot, SnapshotRefType(kind))]
     if name == MAIN:  # batches and files are undone with their rows
         updates += _settling(metadata, metadata.snapshot(snapshot))
@@ -706,15 +712,15 @@ def _settling(metadata: Metadata, head: Snapshot | None, gone: Sequence[int] = (
 
 
 def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
-    """A tag or branch at another snapshot, with what it says of how long snapshots stay."""
-    known = metadata.references.get(name)
+    """A tag or branch at another snapshot, with its own retention settings."""
+    reference = metadata.references.get(name)
     return SetSnapshotRefUpdate(
         ref_name=name,
         type=kind,
         snapshot_id=snapshot,
-        min_snapshots_to_keep=None if known is None else known.least_snapshots,
-        max_snapshot_age_ms=None if known is None else known.snapshot_age_ms,
-        max_ref_age_ms=None if known is None else known.age_ms,
+        min_snapshots_to_keep=None if reference is None else reference.least_snapshots,
+        max_snapshot_age_ms=None if reference is None else reference.snapshot_age_ms,
+        max_ref_age_ms=None if reference is None else reference.age_ms,
     )
 
 
@@ -730,7 +736,7 @@ def remove_reference(metadata: Metadata, name: str, expected: int) -> Metadata:
 
 
 class _SameReferences:
-    """A requirement that is checked here: no tag or branch came, went or moved."""
+    """A requirement that is checked here: no tag or branch was added, removed or moved."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._refs = metadata.ice.metadata.refs
@@ -741,17 +747,17 @@ class _SameReferences:
 
 
 def set_statistics(metadata: Metadata, described: Any) -> Metadata:
-    """Makes a file of statistics, as :func:`write_statistics` describes it, that of its snapshot.
+    """Sets the statistics file of a snapshot, as :func:`write_statistics` describes it.
 
     Raises:
-        SwapLost: another commit was first, which may have removed the snapshot, or has given it
-            other statistics.
+        SwapLost: another commit was first. It may have removed the snapshot, or set other
+            statistics.
     """
     checks: list[Any] = [AssertTableUUID(uuid=metadata.ice.metadata.table_uuid)]
     same = _SameStatistics(metadata, described.snapshot_id)
     if isinstance(metadata.ice.catalog, MetastoreCatalog):
         checks.append(same)
-    else:  # a server knows no such requirement, so they are looked at just before
+    else:  # servers have no such requirement, so it is checked just before
         if not same.holds(load_table(metadata.ice.catalog, metadata.name).ice.metadata):
             raise SwapLost
         head = metadata.head()
@@ -760,7 +766,7 @@ def set_statistics(metadata: Metadata, described: Any) -> Metadata:
 
 
 class _SameStatistics:
-    """A requirement that is checked here: a snapshot is there, with the statistics that it had."""
+    """A requirement that is checked here: a snapshot exists, with unchanged statistics."""
 
     def __init__(self, metadata: Metadata, number: int) -> None:
         self._number = number
@@ -780,19 +786,19 @@ class _SameStatistics:
 
 
 def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
-    """Forgets snapshots that no reference names; the newest sketches of ``main`` stay.
+    """Removes snapshots that no reference names. The newest sketches of ``main`` are kept.
 
     Raises:
-        SwapLost: a reference is not what it was: removing a snapshot removes those that name it.
+        SwapLost: a reference has changed: removing a snapshot also removes its references.
     """
     ice = metadata.ice
     checks: list[Any] = [AssertTableUUID(uuid=ice.metadata.table_uuid)]
     if isinstance(ice.catalog, MetastoreCatalog):
         checks.append(_SameReferences(metadata))
-    else:  # a server is told of each; of new ones there is no requirement
+    else:  # servers check each reference; there is no requirement for new references
         for name, reference in metadata.references.items():
             checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
-    # While the history still tells which batches and files were rolled back.
+    # Record it while the history still shows which batches and files were rolled back.
     updates: list[Any] = _settling(metadata, metadata.head(), numbers)
     updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(numbers)))
     moved = moved_statistics(metadata, set(numbers))
@@ -802,7 +808,7 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
 
 
 class SameProperties:
-    """A requirement that is checked here: the properties are what they were."""
+    """A requirement that is checked here: the properties have not changed."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._properties = metadata.properties

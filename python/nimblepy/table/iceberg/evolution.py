@@ -1,4 +1,4 @@
-"""Changes of a table's schema, partitioning and properties, committed as one."""
+"""Changes of a table's schema, partitioning and properties, in one commit."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from nimblepy.table.iceberg.schemas import (
     type_property,
 )
 
-# How often the library may fail to copy metadata that other threads are using.
+# Retries of copying metadata that other threads are using.
 _MOST_COPIES = 20
 
 
 class _Steps(IceTransaction):
-    """The library's transaction; what it gathers is committed by :func:`swap`."""
+    """The library's transaction. Collects the updates that :func:`swap` commits."""
 
     _updates: tuple[Any, ...]
 
     @property
     def updates(self) -> tuple[Any, ...]:
-        """Of the table's metadata, in the order in which they were asked for."""
+        """Updates of the table's metadata, in the order in which they were made."""
         return self._updates
 
     @property
     def table_metadata(self) -> TableMetadata:
-        # A copy: other threads may add a cached property to what is being copied. They add few.
+        # Retry the copy: another thread may add a cached property meanwhile, which happens rarely.
         for _ in range(_MOST_COPIES):
             with contextlib.suppress(RuntimeError):
                 return super().table_metadata
@@ -63,7 +63,7 @@ class _Steps(IceTransaction):
 
 
 class Evolution:
-    """Changes of schema, partitioning and properties, committed together."""
+    """Changes of schema, partitioning and properties that are committed together."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
@@ -72,12 +72,12 @@ class Evolution:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as they are after the changes so far."""
+        """The columns after the changes so far."""
         metadata = self._transaction.table_metadata
         return to_arrow(metadata.schema(), type_details(metadata.properties))
 
     def mapped_names(self) -> dict[tuple[str, ...], int]:
-        """Field ids by path of names, of files that have no ids."""
+        """Field ids by path of names, for files without ids."""
         return mapped_names(self._transaction.table_metadata.properties.get(NAME_MAPPING))
 
     def primary_key_ids(self) -> set[int]:
@@ -96,7 +96,7 @@ class Evolution:
         return {item.source_id for item in self._all_partition_fields()}
 
     def partition_of_name(self, name: str, number: int | None) -> str | None:
-        """The partition field, as text, by whose name the column ``number`` cannot be called."""
+        """The partition field, as text, whose name the column ``number`` must not have."""
         for item in self._all_partition_fields():
             transform = str(item.transform)
             same = item.source_id == number and transform in ("identity", "void")
@@ -110,13 +110,13 @@ class Evolution:
         return [item for spec in specs for item in spec.fields]
 
     def partition_fields(self) -> list[str]:
-        """The transforms of the current spec that partition something."""
-        found = [str(item.transform) for item in self._transaction.table_metadata.spec().fields]
-        return [transform for transform in found if transform != "void"]
+        """The transforms of the current spec that partition the rows."""
+        spec = self._transaction.table_metadata.spec()
+        return [text for item in spec.fields if (text := str(item.transform)) != "void"]
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties as they are after the changes so far."""
+        """The properties after the changes so far."""
         return dict(self._transaction.table_metadata.properties)
 
     @contextlib.contextmanager
@@ -160,7 +160,9 @@ class Evolution:
             update.move_after(path, after)
 
     def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
-        """(column, transform, name) of each field of the new spec; a name that is taken changes."""
+        """Sets the fields of the new spec: (column, transform, name). Names that are taken are
+        changed.
+        """
         self._change_spec(fields)
         self._changed = True
 
@@ -172,14 +174,14 @@ class Evolution:
         """Commits all changes in one step.
 
         Raises:
-            SwapLost: columns, partitioning, order or properties were changed since. Snapshots may
-                have come.
+            SwapLost: columns, partitioning, order or properties were changed meanwhile. New
+                snapshots are allowed.
         """
         if not self._changed:
             return self._metadata
         ice = self._metadata.ice
         base = ice.metadata
-        # All that a change was checked against, not only what it changes itself.
+        # Everything that a change was checked against, not only what it changes.
         checks: list[Any] = [
             AssertTableUUID(uuid=base.table_uuid),
             AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
@@ -190,7 +192,7 @@ class Evolution:
         ]
         if isinstance(ice.catalog, MetastoreCatalog):
             checks.append(SameProperties(self._metadata))
-        else:  # of properties a server knows no requirement, so they are looked at just before
+        else:  # servers have no requirement for properties, so they are checked just before
             newest = load_table(ice.catalog, self._metadata.name)
             if newest.properties != self._metadata.properties:
                 raise SwapLost
@@ -216,12 +218,12 @@ class Evolution:
         return Metadata(changed, base=self._metadata, checks=checks, updates=updates)
 
     def is_made(self, newest: Metadata) -> bool:
-        """Whether newer metadata has the changes, whoever made them.
+        """Whether newer metadata has the changes, from any writer.
 
-        Columns and partitions that came since may have been changed again; of properties only what
-        they are now is known.
+        New columns and partitions may have been changed again. Of properties only the current
+        values are known.
         """
-        base, wanted = self._metadata.ice.metadata, self._transaction.table_metadata
+        base, target = self._metadata.ice.metadata, self._transaction.table_metadata
         now = newest.ice.metadata
         old = {schema.schema_id for schema in base.schemas}
         schemas = [now.schema(), *(item for item in now.schemas if item.schema_id not in old)]
@@ -230,29 +232,29 @@ class Evolution:
             *(item for key, item in now.specs().items() if key not in base.specs()),
         ]
         return (
-            wanted.schema() in (base.schema(), *schemas)
-            and wanted.spec().fields in (item.fields for item in (base.spec(), *specs))
-            and wanted.properties.items() - base.properties.items() <= now.properties.items()
+            target.schema() in (base.schema(), *schemas)
+            and target.spec().fields in (item.fields for item in (base.spec(), *specs))
+            and target.properties.items() - base.properties.items() <= now.properties.items()
         )
 
     def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:
         metadata = self._transaction.table_metadata
         schema, spec = metadata.schema(), metadata.spec()
-        wanted = {
+        new_fields = {
             (field_id(schema, field[0]), str(parse_transform(field[1]))): field for field in fields
         }
-        known = {
+        old_fields = {
             (item.source_id, str(item.transform)): item.name
             for item in self._all_partition_fields()
         }
-        taken = {*schema.column_names, *known.values()}
+        taken = {*schema.column_names, *old_fields.values()}
         with self._transaction.update_spec() as update:
             for item in spec.fields:
-                if wanted.pop((item.source_id, str(item.transform)), None) is None:
+                if new_fields.pop((item.source_id, str(item.transform)), None) is None:
                     update.remove_field(item.name)
-            for key, field in wanted.items():
-                # One that there was has its name again, by which it is known to be the same.
-                name = known.get(key) or free_name(field, taken)
+            for key, field in new_fields.items():
+                # If a former field has its old name again, it is recognized as the same field.
+                name = old_fields.get(key) or free_name(field, taken)
                 taken.add(name)
                 update.add_field(field[0], parse_transform(field[1]), name)
 
