@@ -1,5 +1,5 @@
-// ColumnBlooms: which stripes of a file may hold a value, by the Bloom filters
-// of a column. Any number of threads may use one.
+// ColumnBlooms: finds the stripes of a file that may have a value, with the
+// Bloom filters of its columns. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,22 @@ namespace nimble {
 
 class ColumnBlooms {
  public:
-  // Of a file that has the section; borrows it.
+  // Reads `section`, which has the filters of `file`. Borrows the file. May
+  // block.
   static Result<std::shared_ptr<const ColumnBlooms>> open(
       const OpenFile& file, const SectionRef& section);
 
-  // Rows of the stripes in `within` (ascending, disjoint) that may hold one of
-  // these keys of a column; all of `within` where the column has no filters, or
-  // where reading them would cost more than the column.
+  // Returns the part of `within` that is in stripes which may have one of the
+  // keys. Returns all of `within` if the column has no filters, or if reading
+  // them would cost more than reading the column. May block.
+  // REQUIRES: `within` is ascending and disjoint.
   Result<std::vector<RowRange>> prune(
       uint32_t node, const KeyBuffer& keys,
       const std::vector<RowRange>& within) const;
 
-  // For verification: pre-order numbers of the columns' schema nodes, and
-  // whether each key of a column, of rows from `first_row` on, passes the
-  // filter of its stripe.
+  // For verification: the schema nodes of the columns, as pre-order numbers;
+  // and a check that the keys of rows from `first_row` on pass the filters of
+  // their stripes.
   std::vector<uint32_t> nodes() const;
   Status check_keys(uint32_t node, const KeyBuffer& keys,
                     uint64_t first_row) const;
@@ -39,7 +41,7 @@ class ColumnBlooms {
     uint64_t size_bytes = 0;
     std::vector<uint64_t> end_rows;
     std::vector<SectionRef> filters;
-    // Of a mapped file: which filters have passed their checksums.
+    // Filters of a mapped file whose checksums were verified.
     std::unique_ptr<std::atomic<bool>[]> verified;
   };
 
@@ -47,7 +49,8 @@ class ColumnBlooms {
   Status parse(const std::vector<uint8_t>& root);
   Status check(const Column& column) const;
   const Column* column_of(uint32_t node) const;
-  // The filter of a stripe; `held` owns its bytes where no map does.
+  // Returns the filter of a stripe. `held` owns its bytes if the file is not
+  // mapped.
   Result<BloomFilter> filter(const Column& column, size_t stripe,
                              RangeCache::Bytes* held) const;
 

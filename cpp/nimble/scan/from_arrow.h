@@ -1,4 +1,4 @@
-// From a comparison with Arrow values to the test that encodings understand.
+// Converts a comparison with Arrow values to a test of encoded values.
 #pragma once
 
 #include "nimble/base/result.h"
@@ -17,8 +17,8 @@ enum class TestOp : uint8_t {
   kPrefix,  // of byte strings
 };
 
-// `values` are of the tested column's type, one of them or for kOneOf any
-// number, none of them null. Floats compare as IEEE 754 says.
+// REQUIRES: `values` have the type of the tested column and are not null. There
+// is one value, or any number for kOneOf. Floats compare as in IEEE 754.
 Result<Predicate> make_predicate(TestOp op, const ArrayView& values);
 
 }  // namespace nimble

@@ -11,8 +11,9 @@ namespace {
 
 constexpr uint32_t kWords = kSegmentValues / 64;
 
-// Cheap questions first: what they drop the others need not look at. A number
-// costs less than a string, and a string less than several of anything.
+// Orders tests by their cost, because later tests only see rows that passed
+// earlier ones. A number costs less than a string, and a string less than a
+// group of tests.
 int cost_of(const FilterNode& node) {
   switch (node.kind) {
     case FilterNode::Kind::kNull:
@@ -25,7 +26,8 @@ int cost_of(const FilterNode& node) {
   }
 }
 
-// A test that both of two ranges make up, into `a`; false where it takes both.
+// Intersects two range tests of one column into `a`. Returns false if they
+// cannot be combined.
 bool merge_ranges_of(FilterNode* a, const FilterNode& b) {
   const auto is_range = [](const FilterNode& n) {
     return n.kind == FilterNode::Kind::kTest && !n.test.negated &&
@@ -74,7 +76,8 @@ const Field* RowFilter::tested_field(const Field& field) {
       f->layout != Layout::kBytes) {
     return nullptr;
   }
-  // Half floats are stored as integers of another order; intervals have none.
+  // Half floats are stored as integers in another order. Intervals do not have
+  // an order.
   if (f->logical == Logical::kInterval ||
       (f->logical == Logical::kFloat && f->width == 2)) {
     return nullptr;
@@ -117,7 +120,7 @@ Status RowFilter::resolve(FilterNode* node) {
   return Status::ok();
 }
 
-// The values are asked once; what the file holds are their codes.
+// Tests each value of the dictionary once. The file stores codes.
 Status RowFilter::resolve_dictionary(FilterNode* node) const {
   NIMBLE_ASSIGN_OR_RETURN(
       const std::shared_ptr<const DictionaryValues> dictionary,
@@ -199,8 +202,7 @@ Status RowFilter::count(const FilterWindow& window, uint64_t* count) const {
 
 namespace {
 
-// Questions are asked of encoded values, in about a quarter of the time that
-// decoding them takes.
+// Testing encoded values takes about a quarter of the time of decoding them.
 double test_nanos_of(const FilterNode& node, const StripeReader& reader) {
   double nanos = 0;
   for (const FilterNode& c : node.children) nanos += test_nanos_of(c, reader);
@@ -214,7 +216,7 @@ double test_nanos_of(const FilterNode& node, const StripeReader& reader) {
 
 double RowFilter::test_nanos(uint64_t row) const {
   const auto group = file_->groups().get(file_->group_of(row));
-  if (!group) return 0;  // asking says what is wrong
+  if (!group) return 0;  // reading reports the error
   return test_nanos_of(root_,
                        StripeReader(*file_, file_->plan(), **group,
                                     (*group)->view().stripe_of(row), nullptr));
@@ -264,7 +266,7 @@ Status RowFilter::apply(const FilterNode& node, const StripeReader& reader,
                     "'");
 }
 
-// What one child has let pass the next ones need not look at.
+// Later children only test rows that no earlier child has passed.
 Status RowFilter::apply_or(const FilterNode& node, const StripeReader& reader,
                            uint32_t segment, uint64_t* selection) const {
   std::vector<uint64_t> left(selection, selection + kWords);

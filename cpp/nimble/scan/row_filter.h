@@ -1,6 +1,6 @@
-// RowFilter: a filter over columns of one file, asked of encoded segments. A
-// tree of tests with SQL's meaning: a row passes where the whole is true, and
-// a test of a null is not.
+// RowFilter: a filter over columns of one file that is evaluated on encoded
+// segments. It is a tree of tests with the semantics of SQL: a row passes if
+// the tree is true, and a test of a null is not true. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,14 @@
 
 namespace nimble {
 
-// A question about one column, or several joined.
+// A test of one column, or several joined tests.
 struct FilterNode {
   enum class Kind : uint8_t {
     kAnd,    // of children
-    kOr,     // of children; without any it is false
+    kOr,     // of children; false without children
     kTest,   // the value is not null and passes
     kNull,   // the column is null, or a struct above it is
-    kValid,  // it is not
+    kValid,  // neither the column nor a struct above it is null
   };
 
   Kind kind = Kind::kAnd;
@@ -30,16 +30,16 @@ struct FilterNode {
   ColumnPath path;  // of the column
   Predicate test;   // of the column's value type
 
-  // Filled in by RowFilter.
+  // Set by RowFilter::create().
   uint32_t node = 0;
   std::vector<uint32_t> parents;
 };
 
-// Rows of one stripe that lie in one segment of its columns.
+// Candidate rows of one stripe, all in the same segment of its columns.
 struct FilterWindow {
   uint64_t first_row = 0;  // file row of bit 0 of a selection
   uint32_t segment = 0;
-  // Disjoint ascending file rows to look at, never none.
+  // File rows to test: disjoint, ascending and not empty.
   std::vector<RowRange> ranges;
 
   uint64_t rows() const;
@@ -48,7 +48,7 @@ struct FilterWindow {
 // The rows of one window that pass a filter.
 class PassingRows {
  public:
-  // Row i is file row `first_row` + rows()[i]; ascending.
+  // Row i is file row `first_row` + rows()[i]. Rows are ascending.
   uint64_t first_row = 0;
 
   std::span<const uint32_t> rows() const {
@@ -59,8 +59,8 @@ class PassingRows {
     buffer_.resize(count * sizeof(uint32_t));
     return buffer_.as<uint32_t>();
   }
-  // Whether so many rows pass that most blocks between the first and the last
-  // have one.
+  // Whether most blocks between the first and the last row have a row that
+  // passes. Such blocks are decoded completely.
   bool is_dense() const;
 
  private:
@@ -69,23 +69,24 @@ class PassingRows {
 
 class RowFilter {
  public:
-  // Fails where a column does not exist or its type cannot be tested; reads
-  // the dictionaries of dictionary columns.
+  // Fails if a column does not exist or its type cannot be tested. Reads the
+  // values of dictionary columns, so it may block.
   static Result<std::shared_ptr<const RowFilter>> create(
       std::shared_ptr<const OpenFile> file, FilterNode root);
-  // The type of values that a test of this field compares: of its values, or
-  // of those its dictionary has. Null where they cannot be tested.
+  // The field whose values a test of `field` compares: the field itself, or the
+  // values of its dictionary. Null if they cannot be tested.
   static const Field* tested_field(const Field& field);
 
   const OpenFile& file() const { return *file_; }
 
-  // Cuts ranges of rows into windows, in order. Loads groups.
+  // Cuts ranges of rows into windows, in order. Not thread-safe. Loads groups,
+  // so it may block.
   class Windows {
    public:
-    // `ranges` disjoint and ascending.
+    // REQUIRES: `ranges` are disjoint and ascending. Borrows `file`.
     Windows(const OpenFile& file, std::vector<RowRange> ranges)
         : file_(file), ranges_(std::move(ranges)) {}
-    // False at the end.
+    // Returns false at the end.
     Result<bool> next(FilterWindow* out);
 
    private:
@@ -94,10 +95,10 @@ class RowFilter {
     size_t at_ = 0;
   };
 
-  // About how long it takes to ask a row like `row`, one of the file.
+  // An estimate of the time to test one row in the stripe of `row`.
   double test_nanos(uint64_t row) const;
 
-  // The rows of the window that pass.
+  // Stores the rows of the window that pass. Both may block.
   Status select(const FilterWindow& window, PassingRows* out) const;
   // Adds their number to `count`.
   Status count(const FilterWindow& window, uint64_t* count) const;
@@ -106,7 +107,7 @@ class RowFilter {
   RowFilter() = default;
   Status resolve(FilterNode* node);
   Status resolve_dictionary(FilterNode* node) const;
-  // Bit i of `selection` is row `window.first_row` + i.
+  // Sets bit i of `selection` if row `window.first_row` + i passes.
   Status narrow(const FilterWindow& window,
                 std::vector<uint64_t>* selection) const;
   Status apply(const FilterNode& node, const StripeReader& reader,

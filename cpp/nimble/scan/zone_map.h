@@ -1,5 +1,5 @@
-// ZoneMap: proves that zones of rows hold nothing of interest. The proof is
-// three-valued: what is missing (no zone map, no bound) never drops a row.
+// Zone maps: exclude zones of rows by the smallest and largest values in them.
+// A missing zone map or bound never excludes a row.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace nimble {
 
-// What a filter says of one column, as encoded keys of that column alone
+// A condition on one column. Bounds are encoded keys of that column alone
 // (ascending, nulls last): lower <= key < upper in byte order.
 struct ZoneQuery {
   enum class Kind : uint8_t { kRange, kNull, kValid };
@@ -21,8 +21,8 @@ struct ZoneQuery {
   bool nan_matches = false;  // rows whose value is NaN may match
 };
 
-// File rows that may satisfy `query` on the leaf `node`, merged. All rows
-// where the file keeps no zone map of it.
+// Returns the file rows that may satisfy `query` on the leaf `node`, merged.
+// These are all rows if the file has no zone map for the leaf. May block.
 Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
                                          const ZoneQuery& query);
 

@@ -88,7 +88,7 @@ class MaybeGil {
 };
 
 // To be called when the interpreter begins to shut down. From then on, threads
-// of the core cannot acquire the GIL. Waits for those that hold it.
+// of the core cannot acquire the GIL. Waits for threads that hold it.
 // REQUIRES: the GIL is held.
 void close_interpreter();
 
