@@ -65,7 +65,7 @@ def months(data: pa.Table) -> Iterator[pa.Table]:
 
 def rows_of_files(table: nb.Table, filter: str) -> float:
     """The part of the rows that lie in files which a filter leaves."""
-    members = table.current.plan.members(parse_filter(filter, table.schema).conjuncts)
+    members = table._current.plan.members(parse_filter(filter, table.schema).conjuncts)
     return float(members.files.rows.sum()) / table.num_rows
 
 
@@ -89,7 +89,7 @@ def show(name: str, table: nb.Table, asked: list[dict[str, tuple[float, float]]]
         *(rows_of_files(table, text) for text in ASKED.values()),
     ]
     row = " | ".join(f"{part:.1%}" for part in parts)
-    print(f"| {name} | {table.current.num_files} | {row} |", flush=True)
+    print(f"| {name} | {table._current.num_files} | {row} |", flush=True)
 
 
 def real(lake: nb.Catalog) -> None:
@@ -99,7 +99,7 @@ def real(lake: nb.Catalog) -> None:
     print("|---|---|---|" + "---|" * len(ASKED))
     once = lake.create_table("nyc.once", data, layout=nb.OTree(FLIGHTS, cube_rows=CUBE))
     # Files of the others have as many rows as those of the tree, on average.
-    size = {"write.target-file-size-bytes": str(once.size_bytes // once.current.num_files)}
+    size = {"write.target-file-size-bytes": str(once.size_bytes // once._current.num_files)}
     for name, layout in (
         ("as they came, by time", None),
         ("`Sorted`, by distance", nb.Sorted(FLIGHTS[0])),
@@ -133,7 +133,7 @@ def made_up(lake: nb.Catalog) -> None:
     print("|---|---|---|---|---|---|")
     table = lake.create_table("a.otree", data, layout=nb.OTree(names, cube_rows=CUBE))
     draw("skewed", table)
-    size = {"write.target-file-size-bytes": str(table.size_bytes // table.current.num_files)}
+    size = {"write.target-file-size-bytes": str(table.size_bytes // table._current.num_files)}
     made = {"as they came": None, "`Sorted`, by price": nb.Sorted("price")}
     made |= {"`ZOrder`": nb.ZOrder(names)}
     linear = dict.fromkeys(names, "linear")
@@ -145,7 +145,7 @@ def made_up(lake: nb.Catalog) -> None:
     for name, one in tables.items():
         parts = [read(one, asked), *(read(one, [{n: box[n]} for box in asked]) for n in names)]
         row = " | ".join(f"{part:.1%}" for part in parts)
-        files = one.current.members.files.rows
+        files = one._current.members.files.rows
         print(f"| {name} | {len(files)} | {row} | {files.max():,} |", flush=True)
 
 

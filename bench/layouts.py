@@ -62,7 +62,7 @@ def read(table: nb.Table, asked: list[dict[str, tuple[float, float]]]) -> float:
         text = " AND ".join(
             f"{n} BETWEEN {float(a)!r} AND {float(b)!r}" for n, (a, b) in box.items()
         )
-        members = table.current.plan.members(parse_filter(text, table.schema).conjuncts)
+        members = table._current.plan.members(parse_filter(text, table.schema).conjuncts)
         found += int(members.files.rows.sum())
     return found / len(asked) / table.num_rows
 
@@ -70,7 +70,7 @@ def read(table: nb.Table, asked: list[dict[str, tuple[float, float]]]) -> float:
 def show(name: str, table: nb.Table, asked: list[dict[str, tuple[float, float]]]) -> float:
     whole = read(table, asked)
     ones = [read(table, [{n: box[n]} for box in asked]) for n in asked[0]]
-    rows = table.current.members.files.rows
+    rows = table._current.members.files.rows
     print(
         f"{name:34} box {whole:7.2%}  one column {' '.join(f'{one:6.1%}' for one in ones)}  files "
         f"{len(rows):5}  rows {rows.min():,} {int(np.median(rows)):,} {rows.max():,}",
@@ -116,7 +116,7 @@ def samples(table: nb.Table, data: pa.Table) -> None:
         for seed in (None, 1):
             found = table.sample(share, seed=seed, columns=["price"])
             print(f"sample {share} seed {seed}: {found.num_rows / data.num_rows:.4%} of the rows")
-    files = table.current
+    files = table._current
     footers = [FileCubes.from_json(child.metadata["nimblepy.otree"]) for child in files.children()]
     bound = LEAST_WEIGHT + WEIGHTS // 100
     asked = [footer.cubes[0].rows for footer in footers if footer.cubes[0].least < bound]
@@ -144,7 +144,7 @@ def bias(lake: nb.Catalog, rows: int) -> None:
     sums = np.array([table.sample(0.01, seed=i)["x"].to_numpy().sum() for i in range(200)])
     deviation = np.sqrt((x**2).sum() * 0.01 * 0.99 / 200)
     z = (sums.mean() - x.sum() * 0.01) / deviation
-    sizes = table.current.members.files.rows
+    sizes = table._current.members.files.rows
     print(f"200 draws of 1 %, a third of {rows:,} keys equal: z of the mean {z:+.2f}; largest file")
     print(f"  {sizes.max():,} rows, cubes of {rows // 40:,}")
 

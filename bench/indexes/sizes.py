@@ -122,9 +122,9 @@ def _get_seconds(file: nb.File, keys: Sequence[Any], on: Any, at_once: int = 50)
 
 def _kind(file: nb.File, kind: str, name: str) -> nb.File:
     """``file`` with this one index on the column ``name``, so that it is the one that is asked."""
-    found = nb.open(file.handle.core.name)
-    found.handle.indexes = tuple(
-        i for i in found.handle.indexes if i.kind == kind and i.names == (name,)
+    found = nb.open(file._file.handle.core.name)
+    found._file.handle.indexes = tuple(
+        i for i in found._file.handle.indexes if i.kind == kind and i.names == (name,)
     )
     return found
 
@@ -192,8 +192,8 @@ def _cold(path: Path, name: str, asked: Asked) -> Iterator[Bar]:
 
 
 def _only(file: nb.File, kind: str, name: str) -> nb.File:
-    file.handle.indexes = tuple(
-        i for i in file.handle.indexes if i.kind == kind and i.names == (name,)
+    file._file.handle.indexes = tuple(
+        i for i in file._file.handle.indexes if i.kind == kind and i.names == (name,)
     )
     return file
 

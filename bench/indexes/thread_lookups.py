@@ -103,7 +103,7 @@ class Memory:
     def _watch(self) -> None:
         while not self._done.wait(0.002):
             self.most = max(self.most, self._resident())
-            self.most_counted = max(self.most_counted, self._file.handle.core.memory_bytes)
+            self.most_counted = max(self.most_counted, self._file._file.handle.core.memory_bytes)
 
     @staticmethod
     def _resident() -> int:

@@ -85,7 +85,7 @@ def first_of_a_group(folder: Path, cached: int, groups: int, full: bool, turns: 
     capacity = 1 << 30
     if full:
         with prepared(capacity) as file:
-            capacity = file.handle.core.memory_bytes
+            capacity = file._file.handle.core.memory_bytes
     files = [prepared(capacity) for _ in range(turns)]
     asks = [lambda file=file: ask(file, groups, groups + ASKED) for file in files]
     micros = least(asks, ASKED)

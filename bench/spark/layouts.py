@@ -52,7 +52,7 @@ def main() -> None:
                     costs[name].append(cost)
                     print(f"{name:7} {cost[0]:6.1f} s of processors, {cost[1]:6.1f} s", flush=True)
                 else:
-                    print(f"{name:7} {table.current.num_files} files", flush=True)
+                    print(f"{name:7} {table._current.num_files} files", flush=True)
                 lake.drop_table(f"t.{name}{turn}", purge=True)
         medians = {name: np.median(found, axis=0) for name, found in costs.items()}
         ratio = medians["otree"] / medians["sorted"]

@@ -211,4 +211,4 @@ def one_lookup(directory: str, key: int) -> tuple[int, int]:
     """Opens a dataset, looks one key up; returns its value and how many files were opened."""
     with nb.open_dataset(directory) as dataset:
         row = dataset.get(key)
-        return int(row["v"]), 1 + dataset.current.open_files.opened
+        return int(row["v"]), 1 + dataset._current.open_files.opened

@@ -101,7 +101,7 @@ def upserts(folder: Path, asked: argparse.Namespace) -> None:
         last[keys] = number
         rows = batch(keys, number)
         timed(lambda rows=rows: table.upsert(rows), costs)  # type: ignore[misc]
-        count = table.current.num_files + len(table.current.plan.delete_files())
+        count = table._current.num_files + len(table._current.plan.delete_files())
         most = max(most, count)
         if count > 2 * MOST_FILES:
             timed(table.compact, compactions)

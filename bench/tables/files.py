@@ -214,7 +214,7 @@ def measure(table: Table, files: int, per_day: int) -> Iterator[dict[str, Any]]:
         def run() -> Any:
             plan.clear_caches()
             one = table.catalog.table("bench.events")
-            rows = one.current.for_filter(filter)
+            rows = one._current.for_filter(filter)
             return {"files": rows.num_files, "reads": one._metadata.reads}
 
         return run

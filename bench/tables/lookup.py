@@ -119,7 +119,7 @@ def locating(rows: int, files: int, times: int) -> None:
         opened = nb.open_dataset(folder, max_open_files=files)
         keys = 2 * np.random.default_rng(3).permutation(rows)[:BATCH]
         half = np.where(np.arange(BATCH) % 2, keys, keys + 1)
-        source = opened.current
+        source = opened._current
         request = source.keys_request(half)
         assert source.find(request).num_rows == BATCH // 2
         show(

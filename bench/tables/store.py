@@ -80,7 +80,7 @@ def counted(directory: str) -> int:
     table = lake.table("bench.events")
     first = FIRST_DAY + DAYS // 2
     day = "TIMESTAMP '1970-01-01' + INTERVAL {} DAY"
-    rows = table.current.for_filter(
+    rows = table._current.for_filter(
         f"event_ts >= {day.format(first)} AND event_ts < {day.format(first + WEEK)} "
         f"AND user_id = {USERS // 2 + 1}"
     )

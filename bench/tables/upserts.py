@@ -189,12 +189,12 @@ class Nimble:
         mine = mine.sort_by([(name, "ascending") for name in self._names])
         found = []
         for turn in range(4):
-            ids = key_ids(self.table.current.schema, self._names)
+            ids = key_ids(self.table._current.schema, self._names)
             positions = KeyPositions(ids, lambda: iter([(0, mine)]))
-            positions.find(self.table.current)
+            positions.find(self.table._current)
             for i in range(5):
                 self.table.upsert(batch(3000 + 10 * turn + i, rows, 10_000, key))
-            newest = self.table.current
+            newest = self.table._current
             found.append(timed(functools.partial(positions.find, newest)))
         shown("10,000 keys against 5 new files", found[1:])
         print(flush=True)

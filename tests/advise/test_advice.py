@@ -200,7 +200,7 @@ def test_estimated_sizes_are_those_of_the_index(path: str, tmp_path: Path, index
     (_, info) = nb.add_index(path, index, output=tmp_path / "t.nimble")
     with nb.open(path) as file:
         (spec,) = index_specs(file.schema, [index])
-        size, keys, part = _core.estimate_index(file.handle.core, spec, 2048, 16)
+        size, keys, part = _core.estimate_index(file._file.handle.core, spec, 2048, 16)
     # Of few keys that many rows have each, it only knows that they are few.
     assert abs(size / info.size_bytes - 1) < (0.5 if info.num_keys < 10 else 0.25)
     assert abs(keys - info.num_keys) < max(16, 0.05 * info.num_keys)

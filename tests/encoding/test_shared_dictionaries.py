@@ -110,7 +110,7 @@ def write(path: str, column: pa.Array, compression: nb.Compression = "balanced")
 def sections(path: str) -> list[int]:
     """Nodes that have a shared dictionary."""
     with nb.open(path) as file:
-        found = _core.sections(file.handle.core)
+        found = _core.sections(file._file.handle.core)
     return [node for kind, node, _ in found if kind == "shared_dictionary"]
 
 

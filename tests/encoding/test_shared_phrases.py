@@ -105,7 +105,9 @@ def write(path: str, strings: Strings, compression: nb.Compression = "balanced")
 def sections(path: str) -> list[int]:
     """Nodes that have phrases."""
     with nb.open(path) as file:
-        return [node for kind, node, _ in _core.sections(file.handle.core) if kind == "phrases"]
+        return [
+            node for kind, node, _ in _core.sections(file._file.handle.core) if kind == "phrases"
+        ]
 
 
 @pytest.mark.parametrize("mmap", [True, False])
@@ -198,7 +200,7 @@ def test_damaged_phrases_are_found(path: str) -> None:
     write(path, alike())
     content = bytearray(Path(path).read_bytes())
     with nb.open(path) as file:
-        size = next(s for kind, _, s in _core.sections(file.handle.core) if kind == "phrases")
+        size = next(s for kind, _, s in _core.sections(file._file.handle.core) if kind == "phrases")
         footer = forge.read_postscript(bytes(content))["footer_offset"]
     content[footer - size // 2] ^= 1  # the last section before the footer
     Path(path).write_bytes(content)

@@ -75,7 +75,9 @@ def test_values_that_the_first_rows_do_not_have_are_asked(tmp_path: Path) -> Non
     nb.write(table, tmp_path / "a.nimble")
     with nb.open(tmp_path / "a.nimble") as file:
         node = parse_filter("upper(mode) = 'RAIL'", file.schema).node
-        (known,) = few_values.without_failing(file.handle, node, file.current.all_rows().ranges)
+        (known,) = few_values.without_failing(
+            file._file.handle, node, file._current.all_rows().ranges
+        )
         assert str(known) == "not (mode in ('AIR', 'SHIP'))"
         for text in (
             "upper(mode) = 'RAIL'",

@@ -53,14 +53,14 @@ def test_file_keeps_no_more_than_it_may(
     # one guard over all of verify() kept every group; groups of sorted indexes were kept for ever
     with nb.open(written, mmap=mmap, cache_bytes=CACHE) as file:
         ask(file)
-        assert 0 < file.handle.core.memory_bytes <= CACHE + RESIDENT
+        assert 0 < file._file.handle.core.memory_bytes <= CACHE + RESIDENT
 
 
 def test_file_with_room_keeps_all(written: Path) -> None:
     keys = list(range(0, ROWS, 10))
     with nb.open(written, mmap=False) as file:
         file.lookup(keys)
-        assert file.handle.core.memory_bytes > 4 * (CACHE + RESIDENT)
+        assert file._file.handle.core.memory_bytes > 4 * (CACHE + RESIDENT)
         file.reset_io_stats()
         file.lookup(keys)
         assert file.io_stats.reads == 0

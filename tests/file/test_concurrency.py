@@ -310,12 +310,12 @@ def test_answers_beside_refresh_are_of_one_version(tmp_path: Any) -> None:
 def test_refresh_keeps_files_open_that_are_still_named(tmp_path: Any) -> None:
     ds = make_dataset(tmp_path, _version(3), "k")
     assert ds.to_table().num_rows == 240
-    read, opened = ds.io_stats, ds.current.open_files.opened
+    read, opened = ds.io_stats, ds._current.open_files.opened
     make_dataset(tmp_path, [t.set_column(0, "k", pc.add(t["k"], 500)) for t in _version(0)], "k")
     ds.refresh()
     assert ds.io_stats == read
     assert (ds.get(3)["v"], ds.get(503)["v"]) == (3, 0)
-    assert ds.current.open_files.opened == opened + 1
+    assert ds._current.open_files.opened == opened + 1
     ds.close()
     with pytest.raises(nb.InvalidArgumentError, match="closed"):
         ds.get(3)

@@ -310,7 +310,7 @@ def test_questions_asked_before_fork_are_logged_once(written: str, tmp_path: Pat
         file.get(0)
         file.close()
 
-    with file.observer._lock:  # as another thread might
+    with file._log._lock:  # as another thread might
         assert in_child(child) == 0
     file.close()
     assert sum(json.loads(line)["times"] for line in log.read_text().splitlines()) == 4

@@ -29,11 +29,11 @@ def test_dataset_lookup_opens_only_the_file_that_can_have_the_key(tmp_path: Path
     make_dataset(tmp_path, [numbers(i, i + 10) for i in range(0, 300, 10)], "k")
     ds = nb.open_dataset(tmp_path)  # the process has the footers
     assert ds.get(155) == {"k": 155, "v": "v155"}
-    assert ds.current.open_files.opened == 1
+    assert ds._current.open_files.opened == 1
     assert ds.lookup([156, 3, 157]).column("k").to_pylist() == [156, 3, 157]
-    assert ds.current.open_files.opened == 2
+    assert ds._current.open_files.opened == 2
     assert ds.contains([-1, 300, 299]).to_pylist() == [False, False, True]
-    assert ds.current.open_files.opened == 3
+    assert ds._current.open_files.opened == 3
     assert ds.get(1000) is None
     assert ds.range(95, 105).column("k").to_pylist() == list(range(95, 105))
     assert "files opened=1" in str(ds.explain([5]))
@@ -43,8 +43,8 @@ def test_dataset_keeps_few_files_open(tmp_path: Path) -> None:
     make_dataset(tmp_path, [numbers(i, i + 2) for i in range(0, 40, 2)], "k")
     ds = nb.open_dataset(tmp_path, max_open_files=3)
     assert ds.lookup(list(range(40))).num_rows == 40
-    assert len(ds.current.open_files) == 3
-    assert ds.current.open_files.opened >= 20
+    assert len(ds._current.open_files) == 3
+    assert ds._current.open_files.opened >= 20
 
 
 def test_footers_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_dataset_filter_on_the_first_key_column_leaves_few_files(
     assert sorted(ds.to_table(filter=text).column("k").to_pylist()) == want.column("k").to_pylist()
     assert ds.scan(filter=text).count() == want.num_rows
     most = {"k = 17": 1, "k < 20": 3, "k > 29": 3, "k IN (3, 44)": 2, "k = 1000": 0, "1 = 0": 0}
-    assert ds.current.open_files.opened <= most.get(text, 5)
+    assert ds._current.open_files.opened <= most.get(text, 5)
 
 
 def test_dataset_of_no_rows_answers_with_nothing(tmp_path: Path) -> None:

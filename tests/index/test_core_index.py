@@ -36,7 +36,7 @@ def asked(request: Any, store: Store) -> tuple[Any, Any, list[Any]]:
     """A file, its index, and the keys of its rows in file order."""
     kind, mmap = request.param
     file = store(TABLE, open_with={"mmap": mmap}, **KINDS[kind])
-    index = _core.Index(file.handle.core, None if kind == "cluster" else 0)
+    index = _core.Index(file._file.handle.core, None if kind == "cluster" else 0)
     assert index.ordered == (kind != "hash")
     return file, index, file.to_table(["k"])["k"].to_pylist()
 
@@ -68,7 +68,8 @@ def test_every_index_finds_the_rows_of_each_key(
     assert index.count(batch(PROBES), null_equals, marks).tolist() == [len(w) for w in want]
 
     projection = _core.Projection(
-        file.handle.core, [([file.schema.get_field_index(name)], name) for name in ("row", "k")]
+        file._file.handle.core,
+        [([file.schema.get_field_index(name)], name) for name in ("row", "k")],
     )
     schema, array, found = index.lookup(projection, batch(PROBES), null_equals, marks, 100)
     table = pa.RecordBatch._import_from_c_capsule(schema, array)
@@ -131,10 +132,10 @@ def test_an_index_that_a_file_lacks_is_refused(store: Store) -> None:
     file = store(TABLE)
     for number in (None, 0):
         with pytest.raises(IndexUnavailableError):
-            _core.Index(file.handle.core, number)
+            _core.Index(file._file.handle.core, number)
     other = store(TABLE, cluster_by="k")
-    index = _core.Index(other.handle.core)
+    index = _core.Index(other._file.handle.core)
     with pytest.raises(InvalidArgumentError, match="another file"):
-        index.lookup(_core.Projection(file.handle.core, None), batch([3]), False, None, 10)
+        index.lookup(_core.Projection(file._file.handle.core, None), batch([3]), False, None, 10)
     with pytest.raises(InvalidArgumentError, match="columns"):
         index.find(pa.record_batch({"a": [1], "b": [2]}))

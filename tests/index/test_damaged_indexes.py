@@ -22,8 +22,16 @@ BY_F = sorted(
     key=lambda i: (TABLE["f"][i].as_py() is None, -(TABLE["f"][i].as_py() or 0), i),
 )
 
+
+def _rows(file: nb.File, keys: list[str], on: str) -> list[int]:
+    source = file._current
+    return list(source.find(source.keys_request(keys, on)).rows.tolist())
+
+
 READS: dict[str, Callable[[Any], Any]] = {
-    "lookup": lambda f: f.find(f.keys_request(["text 1", "none"], "s")).rows.tolist(),
+    "lookup": lambda f: f._current.find(
+        f._current.keys_request(["text 1", "none"], "s")
+    ).rows.tolist(),
     "count": lambda f: f.count(["text 1"], on="s").to_pylist(),
     "range": lambda f: f.range(on="f", columns=["k"]).column(0).to_pylist(),
     "last": lambda f: f.range(on="f", columns=["k"], limit=3, reverse=True).column(0).to_pylist(),

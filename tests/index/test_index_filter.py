@@ -51,7 +51,7 @@ def test_filter_with_and_without_indexes_gives_the_same_rows(
     nb.write(table, path, cluster_by=cluster_by, indexes=INDEXES, options=options)
     file = nb.open(path)
     without = nb.open(path)
-    without.handle.indexes = tuple(i for i in file.handle.indexes if i.number < 0)
+    without._file.handle.indexes = tuple(i for i in file._file.handle.indexes if i.number < 0)
     want = without.to_table(filter=case.filter)
     assert_same_table(file.to_table(filter=case.filter), want)
     assert file.scan(filter=case.filter).count() == want.num_rows
@@ -147,8 +147,8 @@ def test_an_index_that_estimates_have_ruled_out_is_not_searched(
             asked.append(name)
             return getattr(self._core, name)
 
-    for index in file.handle.indexes:
-        opened = file.handle.opened(index)
+    for index in file._file.handle.indexes:
+        opened = file._file.handle.opened(index)
         monkeypatch.setattr(opened, "core", Spy(opened.core))
     ids = ", ".join(map(str, range(0, 40_000, 20)))
     text = f"id IN ({ids}) AND email = 'user5@example.org'"

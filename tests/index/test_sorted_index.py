@@ -104,7 +104,7 @@ def test_sorted_index_duplicates_over_chunks_and_groups_are_all_found(
     order = sorted(range(n), key=lambda row: (keys[row], row))
     assert file.range(on="k", columns=["row"]).column(0).to_pylist() == order
     assert file.range(on="t", columns=["row"]).column(0).to_pylist() == order
-    assert verify_file(file.handle.core.name).problems == []
+    assert verify_file(file._file.handle.core.name).problems == []
 
 
 def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store: Store) -> None:
@@ -119,7 +119,7 @@ def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store:
     stored = file.to_table()
     s, k = stored.column("s").to_numpy(), stored.column("k").to_numpy()
     assert (np.diff(k) >= 0).all()
-    found = file.find(file.keys_request(list(range(-1, 51)), "s")).expand()
+    found = file._current.find(file._current.keys_request(list(range(-1, 51)), "s")).expand()
     for probe in range(52):
         assert found.begin[found.probe == probe].tolist() == np.flatnonzero(s == probe - 1).tolist()
     want = np.lexsort((np.arange(3000), k, -s))
@@ -130,7 +130,7 @@ def test_sorted_index_beside_a_cluster_key_after_sorting_finds_final_rows(store:
     # the cluster index stays the one for its own columns
     assert str(file.explain([3], on="k").index).startswith("cluster")
     assert str(file.explain([3], on="s").index) == "sorted (s desc, k)"
-    rows = file.find(file.keys_request([3, 4], "k")).rows
+    rows = file._current.find(file._current.keys_request([3, 4], "k")).rows
     assert rows.tolist() == np.flatnonzero((k == 3) | (k == 4)).tolist()
 
 
@@ -147,11 +147,13 @@ def test_sorted_index_dictionary_text_and_struct_leaf_columns_are_indexed(store:
     indexes = [nb.SortedIndex(c) for c in ("d", "p.name", "v", "t")]
     file = store(table, indexes=indexes)
     for on in ("d", "p.name", "v"):
-        assert file.find(file.keys_request(["apple", "none"], on)).rows.tolist() == [1, 4]
+        assert file._current.find(
+            file._current.keys_request(["apple", "none"], on)
+        ).rows.tolist() == [1, 4]
         got = file.prefix(nb.starts_with("a"), on=on, columns=["p.n"]).column(0).to_pylist()
         assert got == [1, 4]
-        assert file.find(file.keys_request([None], on)).rows.tolist() == []
-        assert file.find(file.keys_request([None], on, True)).rows.tolist() == [2]
+        assert file._current.find(file._current.keys_request([None], on)).rows.tolist() == []
+        assert file._current.find(file._current.keys_request([None], on, True)).rows.tolist() == [2]
     assert file.range(on="t", columns=["p.n"]).column(0).to_pylist() == [4, 3, 2, 1, 0]
     assert file.get("fig", ["p.n"], on="d") == {"p.n": 3}
     assert file.get("none", on="d", default=7) == 7

@@ -133,7 +133,7 @@ source.waits = True
 ask = {
     "layout": lambda: file.layout(),
     "explain": lambda: file.explain(row_range=(0, 5000)),
-    "memory": lambda: file.handle.core.memory_bytes,
+    "memory": lambda: file._file.handle.core.memory_bytes,
 }[sys.argv[2]]
 reader = threading.Thread(target=lambda: file.lookup([1, 2, 3]))
 reader.start()

@@ -147,7 +147,7 @@ def test_join_with_condition_and_any_piece_size_is_the_nested_loop(
             between=None,
         )
         rows = data.draw(st.sampled_from([1, 2, 7, 1000]))
-        batches = list(join_batches(plan, file, probe.to_batches(13), output_rows=rows))
+        batches = list(join_batches(plan, file._current, probe.to_batches(13), output_rows=rows))
         assert how in ("semi", "anti") or all(batch.num_rows <= rows for batch in batches)
         got = pa.Table.from_batches(batches, schema=plan.schema)
         assert got.column("p").to_pylist() == [p for p, _ in joined]

@@ -101,6 +101,8 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
 PYTHON_RESERVED = {"pyiceberg": {"table/iceberg"}, "pyspark": {"spark"}, "typer": {"cli"}}
 # Underscore names that are public all the same.
 NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
+# What the classes of handles share: names without an underscore are for users.
+NOT_PRIVATE |= {"_current", "_keep", "_position", "_release", "_replace_position"}
 # Of PySpark, which has no other way to ask.
 NOT_PRIVATE |= {"_explain_string", "_jdf", "_jvm"}
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.rows.compiled import SingleRows
 
 pytestmark = pytest.mark.model
 
@@ -56,7 +57,7 @@ def test_whole_keys_take_the_prepared_way(store: Store, kind: str) -> None:
     file = store(_table(), **INDEXES[kind])
     for on in (("a", "b", "c"), ("c", "a", "b")):
         assert file.get(_absent(on), ["row"], on=on) is None
-        getter = file.getter(("row",), on)
+        getter = file._current.compiled(SingleRows(("row",), on)).getter()
         first = {"a": 1, "b": "x", "c": 0.5}
         assert getter(tuple(first[name] for name in on)) == {"row": 0}
         # Too few values, too many, of other types: left to Python.

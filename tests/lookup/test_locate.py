@@ -16,6 +16,7 @@ import nimblepy as nb
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files import locate
+from nimblepy.rows.compiled import ColumnReader, KeyIndex
 
 pytestmark = pytest.mark.model
 
@@ -75,7 +76,7 @@ def test_positions_in_many_files(
         opened.append(nb.open(path, mmap=mmap))
     names = ("k", "s")[:width]
     probes = _core.KeyProbes(probes_of(asked, width), [(False, False)] * width, null_equals)
-    found = [file.core_index(names) for file in opened]
+    found = [file._current.compiled(KeyIndex(names)) for file in opened]
     assert all(probes.fits(index) for index, _ in found)
     gone = [{row for row in range(len(rows)) if row % 3 == i % 4} for i, rows in enumerate(files)]
     deleted = [_core.RowBitmap(np.array(sorted(g), np.uint64)) if g else None for g in gone]
@@ -104,7 +105,7 @@ def test_positions_in_many_files(
     assert have == want
     numbers = np.array([file for _, file, _ in have], dtype=np.int64)
     rows_found = np.array([row for _, _, row in have], dtype=np.uint64)
-    projections = [file.core_projection(("file", "s")) for file in opened]
+    projections = [file._current.compiled(ColumnReader(("file", "s"))) for file in opened]
     read = _core.take_files(projections, numbers, rows_found, 1)
     assert read is not None
     taken = pa.RecordBatch._import_from_c_capsule(*read)
@@ -120,7 +121,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     nb.write(narrow, tmp_path / "b.nimble", cluster_by="k")
     a, b = nb.open(tmp_path / "a.nimble"), nb.open(tmp_path / "b.nimble")
     probes = _core.KeyProbes(pa.record_batch({"k": pa.array([2], pa.int64())}), [(False, False)])
-    first, second = a.core_index(("k",))[0], b.core_index(("k",))[0]
+    first, second = (f._current.compiled(KeyIndex(("k",)))[0] for f in (a, b))
     assert probes.fits(first)
     assert not probes.fits(second)
     with pytest.raises(InvalidArgumentError, match="the index has other columns"):
@@ -133,7 +134,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     assert probes.files(bounds).tolist() == [0]
     with pytest.raises(InvalidArgumentError, match="no bounds of file 1"):
         probes.locate(np.array([1]), [first], [None], bounds)
-    readers = [a.core_projection(("x",)), b.core_projection(("x",))]
+    readers = [a._current.compiled(ColumnReader(("x",))), b._current.compiled(ColumnReader(("x",)))]
     one = np.array([0]), np.array([1], dtype=np.uint64)
     assert _core.take_files(readers, *one, 1) is None  # numbers and text
     with pytest.raises(InvalidArgumentError, match="file 1 of 1"):

@@ -140,7 +140,7 @@ def _outcome(call: Callable[[], Any]) -> Any:
 def _check(file: Any, call: Callable[[Any], Any]) -> None:
     quick = _outcome(lambda: call(file))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(File, "quick_range", lambda *_: None)
+        patch.setattr(File, "_range_reader", lambda *_: None)
         slow = _outcome(lambda: call(file))
     if isinstance(slow, pa.Table):
         assert isinstance(quick, pa.Table), quick

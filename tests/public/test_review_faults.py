@@ -33,7 +33,7 @@ def test_rows_past_the_end_are_refused(path: str) -> None:
     """They were read from behind the end of what is in memory."""
     nb.write(pa.table({"k": [1]}), path, cluster_by="k")
     with pytest.raises(nb.InvalidArgumentError, match="of a file of 1 rows"):
-        nb.open(path).read(RowSet.of_range(5, 10), None)
+        nb.open(path)._current.read(RowSet.of_range(5, 10), None)
 
 
 def test_bounds_on_a_secondary_index_of_the_columns_in_another_order(tmp_path: Path) -> None:

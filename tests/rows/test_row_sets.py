@@ -17,7 +17,10 @@ from nimblepy import _core
 from nimblepy.file.file import File
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.source import FilesSource, key_order
+from nimblepy.join.joinable import SourceHandle
+from nimblepy.rows.rows import source_of
 from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import as_sort_keys
 
 pytestmark = pytest.mark.model
@@ -110,8 +113,8 @@ class Sources(FilesSource):
         counts = [f.num_rows - g for f, g in zip(self._files, gone, strict=True)]
         return np.cumsum([0, *counts])
 
-    def child(self, file: int) -> File:
-        return self._files[file]
+    def child(self, file: int) -> RowSource:
+        return source_of(self._files[file])
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
         return self._deleted.get(file)
@@ -138,7 +141,7 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
     dead = {0: [0, 5, 6, 7, 99], 2: list(range(10, 60))}
     deleted = {i: _core.RowBitmap(np.array(rows, dtype=np.uint64)) for i, rows in dead.items()}
     bounds = _bounds(files, keys) if with_bounds and not overlap else None
-    many = Sources(files, keys, bounds=bounds, deleted=deleted)
+    many = SourceHandle(Sources(files, keys, bounds=bounds, deleted=deleted))
     left = [
         [row for j, row in enumerate(part.to_pylist()) if j not in dead.get(i, [])]
         for i, part in enumerate(tables)
@@ -181,7 +184,7 @@ def test_deleted_rows_are_in_no_answer(tmp_path: Path, overlap: bool, with_bound
 def test_what_is_left_of_a_file_is_numbered_anew(tmp_path: Path) -> None:
     files = _files(tmp_path, [pa.table({"k": np.arange(20)})], "k")
     gone = _core.RowBitmap(np.arange(5, 10, dtype=np.uint64))
-    left = Sources(files, as_sort_keys("k"), deleted={0: gone})
+    left = SourceHandle(Sources(files, as_sort_keys("k"), deleted={0: gone}))
     assert left.num_rows == 15
     assert left.take([4, 5]).column("k").to_pylist() == [4, 10]
     assert left.row_ranges([12, 7, 3]).to_pydict() == {
@@ -227,13 +230,13 @@ def test_limits_of_overlapping_files_are_applied_before_keys_are_read(
     tables = [pa.table({"k": np.arange(1000), "id": np.arange(1000) + i}) for i in range(3)]
     ds = make_dataset(tmp_path, tables, "k")
     read: list[int] = []
-    real = type(ds.current).read
+    real = type(ds._current).read
 
     def counted(self: Any, rows: RowSet, names: Any) -> pa.Table:
         read.append(rows.num_rows)
         return real(self, rows, names)
 
-    monkeypatch.setattr(type(ds.current), "read", counted)
+    monkeypatch.setattr(type(ds._current), "read", counted)
     assert ds.range(limit=5).column("k").to_pylist() == [0, 0, 0, 1, 1]
     assert max(read) <= 15
 

@@ -64,10 +64,10 @@ def test_rows_that_pass_both_parts(
         core = file.handle.core
         parts = [
             _core.ScanPart(
-                file.core_projection(paths),
+                file._file.handle.projection(paths),
                 np.array([[0, 7], [100, ROWS]], dtype=np.uint64),
                 None if native is None else _core.RowFilter(core, native),
-                file.core_projection((("a",), ("s",), ("d",))),
+                file._file.handle.projection((("a",), ("s",), ("d",))),
                 odd,
             )
         ]
@@ -94,7 +94,7 @@ def test_an_exception_ends_the_scan(stored: Any, threads: int) -> None:
     path, _ = stored
     with nb.open(path) as file:
         everything = np.array([[0, ROWS]], dtype=np.uint64)
-        projection = file.core_projection((("a",),))
+        projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, fail)
         scan = _core.scan([part], file.projected((("a",),)), 1000, threads)
         with pytest.raises(OwnError, match="no"):
@@ -109,7 +109,7 @@ def test_masks_of_another_kind_are_refused(stored: Any, answer: Any) -> None:
     path, _ = stored
     with nb.open(path) as file:
         everything = np.array([[0, ROWS]], dtype=np.uint64)
-        projection = file.core_projection((("a",),))
+        projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, lambda _: answer)
         with pytest.raises((nb.InvalidArgumentError, AttributeError)):
             next(_core.scan([part], file.projected((("a",),)), 1000, 1))
@@ -128,7 +128,7 @@ def test_a_test_may_read_the_same_file(stored: Any, threads: int) -> None:
             return odd(batch)
 
         everything = np.array([[0, ROWS]], dtype=np.uint64)
-        projection = file.core_projection((("a",),))
+        projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, read)
         wanted = pc.sum(odd(table.select(["a"]).combine_chunks().to_batches()[0])).as_py()
         assert _core.count([part], threads) == wanted
@@ -146,7 +146,7 @@ def test_an_abandoned_scan_stops_its_threads(stored: Any) -> None:
 
     with nb.open(path) as file:
         everything = np.array([[0, ROWS]], dtype=np.uint64)
-        projection = file.core_projection((("a",),))
+        projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, slow)
         for _ in range(20):
             scan = _core.scan([part], file.projected((("a",),)), 1000, 4)
@@ -180,7 +180,7 @@ file = nb.open({str(path)!r})
 def slow(batch):
     time.sleep(0.02)
     return pc.is_valid(batch.column(0))
-p = file.core_projection((("a",),))
+p = file._file.handle.projection((("a",),))
 part = _core.ScanPart(p, np.array([[0, {ROWS}]], dtype=np.uint64), None, p, slow)
 scans = [_core.scan([part], file.projected((("a",),)), 1000, 4) for _ in range(3)]
 for scan in scans:

@@ -22,7 +22,7 @@ def scanned(
     file: Any, ranges: np.ndarray[Any, Any], columns: Any, batch_rows: int, threads: int = 1
 ) -> pa.Table:
     """Some columns of the rows in some ranges, as the core scans them."""
-    part = _core.ScanPart(file.core_projection(columns), ranges)
+    part = _core.ScanPart(file._file.handle.projection(columns), ranges)
     schema = file.projected(columns)
     return pa.Table.from_batches(_core.scan([part], schema, batch_rows, threads), schema)
 

@@ -53,7 +53,7 @@ def ids(table: nb.Table) -> list[int]:
 def inner_cubes(table: nb.Table) -> list[int]:
     """Rows of the files of inner cubes."""
     found = []
-    for child in table.current.children():
+    for child in table._current.children():
         (cube,) = FileCubes.from_json(child.metadata["nimblepy.otree"]).cubes
         if cube.most < 0:
             found.append(cube.rows)
@@ -67,7 +67,7 @@ def read(table: nb.Table) -> float:
     for price, rating in zip(rng.lognormal(3, 0.7, 30), rng.beta(5, 2, 30) * 5, strict=True):
         ends = price, price * 1.2, rating, rating + 0.2
         box = "price BETWEEN {} AND {} AND rating BETWEEN {} AND {}".format(*ends)
-        members = table.current.plan.members(parse_filter(box, table.schema).conjuncts)
+        members = table._current.plan.members(parse_filter(box, table.schema).conjuncts)
         found += int(members.files.rows.sum())
     return found / 30 / table.num_rows
 
@@ -91,17 +91,17 @@ def test_the_cubes_are_those_of_one_machine(
     # Inner cubes are in one file each, though their rows were in all tasks.
     assert len(inner_cubes(table)) == len(inner_cubes(one))
     assert all(0.8 * CUBE < found < 1.2 * CUBE for found in inner_cubes(table))
-    sizes = table.current.members.files.rows
+    sizes = table._current.members.files.rows
     assert sizes.max() < 2 * CUBE
-    assert abs(len(sizes) - one.current.num_files) < 0.25 * len(sizes)
+    assert abs(len(sizes) - one._current.num_files) < 0.25 * len(sizes)
     assert read(table) < 1.2 * read(one)
     assert table.remove_orphans(older_than=dt.timedelta(0), dry_run=True).files == ()
     # The driver has committed what the files say.
     cubes = table._metadata.cubes(table._snapshot)
-    assert set(cubes.files) == {member.file.path for member in table.current.members}
+    assert set(cubes.files) == {member.file.path for member in table._current.members}
     again = lake.table(f"{data_format}.many")
     assert 0.6 * 0.01 * ROWS < again.sample(0.01).num_rows < 1.4 * 0.01 * ROWS
-    assert again.current.reading.with_weights().open_files.opened <= 2
+    assert again._current.reading.with_weights().open_files.opened <= 2
     found = table.sample(0.3, seed=2).to_pylist()
     assert abs(len(found) - 0.3 * ROWS) < 6 * np.sqrt(0.21 * ROWS)
     assert {row["id"]: row["price"] for row in found}.items() <= dict(

@@ -61,7 +61,7 @@ def test_append_and_overwrite(spark: Any, lake: nb.Catalog) -> None:
     assert done is not None
     assert (done.rows_inserted, done.snapshot) == (3000, table.snapshot)
     # Rows of a partition are together, but for those where one of the two tasks ends.
-    partitions = {member.file.partition for member in table.current.members}
+    partitions = {member.file.partition for member in table._current.members}
     assert len(partitions) <= done.files_added <= len(partitions) + 1
     assert values(table) == dict.fromkeys(range(3000), 1)
     assert table.get(17)["ts"] == dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(

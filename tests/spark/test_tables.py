@@ -84,10 +84,10 @@ def plain(table: pa.Table) -> list[Any]:
 
 
 def test_descriptions_of_files_and_rows(changed: nb.Table) -> None:
-    files = [member.file for member in changed.current.members]
-    files += [file for member in changed.current.members for file in member.deletes]
+    files = [member.file for member in changed._current.members]
+    files += [file for member in changed._current.members for file in member.deletes]
     assert files_of_text(files_as_text(files)) == files
-    text = rows_as_text(changed.current)
+    text = rows_as_text(changed._current)
     read = rows_of_text(text)
     assert read.to_table().equals(changed.to_table())
     assert rows_as_text(read) == text

@@ -27,11 +27,11 @@ def test_write_gives_disjoint_sorted_files(spark: Any, tmp_path: Path) -> None:
     ns.write(frame, tmp_path / "d", cluster_by="k", files=4)
     ds = nb.open_dataset(tmp_path / "d")
     assert len(ds.paths) == 4
-    assert ds.current.files.bounds.disjoint
+    assert ds._current.files.bounds.disjoint
     assert ds.count([0, 4999, 5000]).to_pylist() == [4, 4, 0]
     assert ds.range().column("k").to_pylist() == sorted(i % 5000 for i in range(20_000))
     for i in range(len(ds.paths)):
-        ds.current.child(i).verify()
+        ds._current.child(i).verify()
     assert not (tmp_path / "d" / "_temporary").exists()
 
 
@@ -43,7 +43,7 @@ def test_write_puts_equal_keys_in_one_file(spark: Any, tmp_path: Path, key: Any)
     frame = spark.createDataFrame([(v, i) for i, v in enumerate(values)], "k double, v long")
     ns.write(frame.repartition(3), tmp_path / "d", cluster_by=[key], files=5)
     ds = nb.open_dataset(tmp_path / "d")
-    assert ds.current.files.bounds.disjoint
+    assert ds._current.files.bounds.disjoint
     assert len(ds.paths) > 1
     keys = [0.0, float("nan"), None, float("inf"), 1.5]
     assert ds.count(keys, null_equals=True).to_pylist() == [80, 40, 40, 40, 40]

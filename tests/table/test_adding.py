@@ -115,7 +115,7 @@ def test_files_of_other_tables_differ_in_nested_ids(
     value: Any = {"x": 1, "y": 2}
     value = {"struct": value, "list": [value], "map": [("k", value)]}[place]
     made[0].append(pa.Table.from_pylist([{"i": 1, "s": value}], made[0].schema))
-    file = made[0].current.members[0].file.path
+    file = made[0]._current.members[0].file.path
     with pytest.raises(nb.InvalidArgumentError, match=r"'s\..*[xy]'.*file of another table"):
         made[1].add_files(file)
 
@@ -136,9 +136,9 @@ def test_convert(lake: nb.Catalog, first: Any) -> None:
     assert ordered(table.to_table()) == before
     assert table.num_rows == live
     assert table.get(50)["d"] == 4
-    formats = {member.file.format for member in table.current.members}
+    formats = {member.file.format for member in table._current.members}
     assert formats == {"PARQUET" if second == "parquet" else "NIMBLEPY"}
-    assert not table.current.plan.has_deletes
+    assert not table._current.plan.has_deletes
     if second == "parquet":
         theirs = StaticTable.from_metadata(table.metadata_location).scan().to_arrow()
         assert ordered(theirs.select(table.schema.names)) == before
@@ -148,7 +148,7 @@ def test_convert(lake: nb.Catalog, first: Any) -> None:
             assert {entry.data_file.file_format.value for entry in entries} == {"PARQUET"}
     table.append(pa.table({"k": [1000], "group": ["c"]}))
     assert table.delete("k = 50").rows_deleted == 1
-    assert {member.file.format for member in table.current.members} == formats
+    assert {member.file.format for member in table._current.members} == formats
     assert table.at(snapshot=old).num_rows == live
     with pytest.raises(nb.InvalidArgumentError, match="'nimble' or 'parquet'"):
         table.convert("orc")  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ def test_missing_columns_with_a_default(lake: nb.Catalog, tmp_path: Path) -> Non
 def test_files_of_two_tables_are_warned_of(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("a.one", pa.table({"k": [1, 2]}), data_format="parquet")
     other = lake.create_table("a.two", table.schema, data_format="parquet")
-    (member,) = table.current.members
+    (member,) = table._current.members
     path = member.file.path.removeprefix("file://")
     with pytest.warns(UserWarning, match="lies in the table at"):
         other.add_files(path)

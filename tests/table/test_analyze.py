@@ -435,6 +435,6 @@ def test_advice(table: nb.Table) -> None:
 def test_the_handle_that_analyzed_knows_the_counts(lake: nb.Catalog) -> None:
     # Only a new handle did: the plan of the snapshot kept the metadata it was made of.
     table = lake.create_table("a.counts", pa.table({"k": [1, 1, 2]}), cluster_by="k")
-    assert table.current.distinct_keys(["k"]) is None
+    assert table._current.distinct_keys(["k"]) is None
     table.analyze()
-    assert table.current.distinct_keys(["k"]) == 2
+    assert table._current.distinct_keys(["k"]) == 2

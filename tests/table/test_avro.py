@@ -209,7 +209,7 @@ def test_partition_fields_are_found_by_their_ids(lake: nb.Catalog) -> None:
     again = lake.table("n.t")
     assert again.to_table(filter="a = 1")["v"].to_pylist() == [1]
     assert again.to_table(filter="a = 2")["v"].to_pylist() == []
-    (member,) = again.current.members
+    (member,) = again._current.members
     assert member.file.partition == (Decimal("1.00"), Decimal("2.00"))
     again.rewrite_manifests()
     assert lake.table("n.t").to_table(filter="b = 2")["v"].to_pylist() == [1]

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nimblepy as nb
+from nimblepy.file.open import open_source
 from nimblepy.table.reading import members, shared_changes
 from nimblepy.table.requests import requested_changes
 
@@ -164,7 +165,7 @@ def test_only_what_changed_is_read(
     for i in range(5):
         table.append(rows(range(i * 99, i * 99 + 99)))
     start = table.snapshot
-    touched = {member.file.path for member in table.current.members if member.file.rows == 33}
+    touched = {member.file.path for member in table._current.members if member.file.rows == 33}
     appended = table.append(rows(range(5000, 5030)))
     updated = table.upsert(rows([3, 6, 9], "new "))  # of one file of g = 0
     assert (appended.files_added, updated.files_added) == (3, 2)
@@ -172,9 +173,9 @@ def test_only_what_changed_is_read(
 
     def opening(path: str) -> Any:
         opened.append(f"file://{path}")
-        return nb.open(path)
+        return open_source(path)
 
-    monkeypatch.setattr(members, "open_file", opening)
+    monkeypatch.setattr(members, "open_source", opening)
     fresh = nb.connect(tmp_path / "lake").table("a.b")
     assert changed(fresh, start, appended.snapshot)[0]["k"] in range(5000, 5030)
     assert len(opened) == 3

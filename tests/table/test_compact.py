@@ -34,11 +34,11 @@ def sorted_rows(table: nb.Table) -> list[dict[str, Any]]:
 
 
 def data_files(table: nb.Table) -> list[dict[str, Any]]:
-    return list(table.current.members)
+    return list(table._current.members)
 
 
 def deletes(table: nb.Table) -> int:
-    return len(table.current.plan.delete_files())
+    return len(table._current.plan.delete_files())
 
 
 # ---- merging ----
@@ -166,10 +166,10 @@ def test_short_manifests_become_one(lake: nb.Catalog) -> None:
     for i in range(8):
         table.append(rows(range(i * 9, i * 9 + 9)))
     before = sorted_rows(table)
-    assert len(table.current.plan.manifests) == 8
+    assert len(table._current.plan.manifests) == 8
     done = table.compact(filter="g = 1")
     assert (done.files_added, done.files_removed) == (1, 8)
-    assert len(table.current.plan.manifests) == 2
+    assert len(table._current.plan.manifests) == 2
     assert len(data_files(table)) == 17
     assert sorted_rows(table) == before
 
@@ -207,8 +207,8 @@ def test_files_that_overlap(lake: nb.Catalog) -> None:
     target = min(member.file.bytes for member in data_files(table))
     done = table.compact(target_bytes=target)
     assert done.files_removed == 9
-    assert table.current.bounds is not None
-    assert table.current.bounds.disjoint
+    assert table._current.bounds is not None
+    assert table._current.bounds.disjoint
     assert table.to_table(["k"]).column("k").to_pylist() == list(range(10_000))
     assert table.compact(target_bytes=target).files_removed == 0
 
@@ -524,7 +524,7 @@ def test_few_rows_do_not_move_many(lake: nb.Catalog) -> None:
     for i in range(10):
         table.upsert(rows([i * 2, 100_001 + i * 2, 199_999 - i * 2]))
     done = table.compact()
-    assert (done.files_removed, table.current.num_files) == (10, 2)
+    assert (done.files_removed, table._current.num_files) == (10, 2)
     assert deletes(table) == 1
     assert large.file.path in {member.file.path for member in data_files(table)}
     assert table.num_rows == len(table.to_table()) == 100_020

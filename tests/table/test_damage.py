@@ -52,7 +52,7 @@ def test_a_manifest_of_data_has_data(
 def _deletes(lake: nb.Catalog, path: Path, rows: Callable[[str], pa.Table]) -> nb.Table:
     """A table with a delete file that another program wrote."""
     table = lake.create_table("a.b", pa.table({"n": range(5)}), cluster_by="n")
-    (member,) = table.current.members
+    (member,) = table._current.members
     deletes = rows(member.file.path)
     pq.write_table(deletes, path)
     file = DataFile(

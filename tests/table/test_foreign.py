@@ -150,7 +150,7 @@ def test_duckdb_leaves_out_files_of_a_layout(tmp_path: Path) -> None:
     found = explained_by_duckdb(table, box)
     files = re.search(r"Total Files Read: (\d+)", found)
     assert files is not None, found
-    assert 0 < int(files[1]) < table.current.num_files / 3
+    assert 0 < int(files[1]) < table._current.num_files / 3
 
 
 def test_we_read_their_tables(tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_a_column_of_an_old_partition_spec_that_the_library_dropped(
     table.upsert(pa.table({"k": [0], "q": [7]}))
     table.delete("k = 1")
     table.rewrite_manifests()
-    old = [m.file.partition for m in table.current.members if m.file.spec_id == 0]
+    old = [m.file.partition for m in table._current.members if m.file.spec_id == 0]
     assert sorted(old) == [(1,), (2,), (3,), (9,)]
     assert table.count_rows("q = 1") == 2
     if data_format == "parquet":

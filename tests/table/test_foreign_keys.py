@@ -107,7 +107,7 @@ def test_a_conversion_is_one_commit(table: nb.Table, lake: nb.Catalog) -> None:
 
 
 def _files(table: nb.Table) -> list[dict[str, Any]]:
-    return [{"format": member.file.format} for member in table.current.members]
+    return [{"format": member.file.format} for member in table._current.members]
 
 
 def test_the_order_of_a_primary_key_is_not_for_others_to_set(lake: nb.Catalog) -> None:

@@ -63,7 +63,7 @@ def test_figures(lake: nb.Catalog) -> None:
     assert (spread.min, spread.median, spread.p90, spread.max) == (6, 6, 6, 6)
     assert found.entries_per_manifest.max == 1
     assert found.uncovered_manifests == 12
-    assert found.bytes == table.current.size_bytes
+    assert found.bytes == table._current.size_bytes
     assert found.metadata_bytes > found.next_commit_bytes > 0
     assert [(item.what, item.files) for item in found.plans] == [
         ("all rows", 12),
@@ -240,7 +240,7 @@ def test_commits_keep_young_snapshots_up_to_a_number(
 
 def test_links_that_lead_nowhere_are_listed(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", pa.table({"n": [1]}))
-    folder = Path(table.current.members[0].file.path.removeprefix("file://")).parent
+    folder = Path(table._current.members[0].file.path.removeprefix("file://")).parent
     links = {str(folder / "loop"): "loop", str(folder / "dangling"): "/nonexistent"}
     for path, target in links.items():
         os.symlink(target, path)
@@ -344,7 +344,9 @@ def test_an_expiry_that_was_killed_is_resumed(
 
 def test_what_became_part_of_the_table_again_is_not_removed(lake: nb.Catalog) -> None:
     table = _table(lake, 2)
-    paths = [path.removeprefix("file://") for path in table.current.members.files.paths.to_pylist()]
+    paths = [
+        path.removeprefix("file://") for path in table._current.members.files.paths.to_pylist()
+    ]
     table.overwrite(_rows(0))
     newest = table._metadata
     listed = maintain._write_list(newest, [1], [*paths, *newest.metadata_files()])
@@ -368,7 +370,7 @@ def test_a_list_names_files_of_its_table_only(lake: nb.Catalog, tmp_path: Path) 
     other = lake.create_table("a.c", _rows(0))
     mine = tmp_path / "mine.txt"
     below = Path(ice.local_path(table.location) or "") / "data" / "below.nimble"
-    outside = [str(mine), *other.current.members.files.paths.to_pylist()]
+    outside = [str(mine), *other._current.members.files.paths.to_pylist()]
     metadata = table._metadata
     for files in ([*outside, f"{table.location}/../{mine.name}"], [str(below), "s3://x/y"], 3):
         mine.write_text("mine")
@@ -387,7 +389,7 @@ def test_a_list_names_files_of_its_table_only(lake: nb.Catalog, tmp_path: Path) 
 def test_a_file_that_cannot_be_removed(lake: nb.Catalog) -> None:
     """The others are, snapshots are forgotten, and after a week it is an orphan like others."""
     table = _table(lake, 1)
-    (path,) = (ice.local_path(p) or "" for p in table.current.members.files.paths.to_pylist())
+    (path,) = (ice.local_path(p) or "" for p in table._current.members.files.paths.to_pylist())
     table.overwrite(_rows(0))
     os.remove(path)
     os.mkdir(path)
@@ -532,7 +534,7 @@ def test_what_is_advised_is_done_and_over(lake: nb.Catalog) -> None:
     for i in range(2):
         texts = [rng.randbytes(500).hex() for _ in range(30)]
         table.append(pa.table({"k": range(i, 60, 2), "t": texts}))
-    sizes = [member.file.bytes for member in table.current.members]
+    sizes = [member.file.bytes for member in table._current.members]
     with table.alter() as a:
         a.set_properties({"write.target-file-size-bytes": str(round(max(sizes) / 0.7))})
     assert table.health().advice == ()

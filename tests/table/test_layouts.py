@@ -43,7 +43,7 @@ def ids(table: pa.Table) -> pa.Table:
 
 def planned(table: nb.Table, filter: str) -> int:
     """Rows of the files that a filter leaves."""
-    found = table.current.plan.members(parse_filter(filter, table.schema).conjuncts)
+    found = table._current.plan.members(parse_filter(filter, table.schema).conjuncts)
     return sum(member.file.rows for member in found)
 
 
@@ -69,7 +69,7 @@ def test_every_row_is_written_once(tmp_path: Any, layout: Any, data_format: Any)
     assert table.layout_by == layout
     assert table.schema.names == data.schema.names
     assert ids(table.to_table()).cast(data.schema).equals(ids(data))
-    assert len(table.current.members) > 2
+    assert len(table._current.members) > 2
     assert lake.table("a.b").layout_by == layout
 
 
@@ -94,8 +94,8 @@ def test_sorted_files_follow_each_other(tmp_path: Any) -> None:
     )
     table.append(data)
     files = [
-        table.current.child(i).read(table.current.child(i).all_rows(), None)
-        for i in range(table.current.num_files)
+        table._current.child(i).read(table._current.child(i).all_rows(), None)
+        for i in range(table._current.num_files)
     ]
     assert len(files) > 2
     files.sort(key=lambda file: file["rating"][0].as_py())
@@ -156,8 +156,8 @@ def test_keys_hold_inside_files(tmp_path: Any) -> None:
     )
     table.append(data)
     assert table.get(1234)["id"] == 1234
-    for i in range(table.current.num_files):
-        child = table.current.child(i)
+    for i in range(table._current.num_files):
+        child = table._current.child(i)
         found = child.read(child.all_rows(), ("id",))["id"].to_pylist()
         assert found == sorted(found)
     with pytest.raises(nb.DuplicateKeyError):
@@ -283,7 +283,7 @@ def test_columns_of_any_type(tmp_path: Any, kind: str) -> None:
     )
     found = ids(table.to_table())
     assert repr(found["v"].to_pylist()) == repr(data["v"].to_pylist())
-    assert len(table.current.members) >= 6
+    assert len(table._current.members) >= 6
 
 
 # ------------------------------------------------------------------ trees

@@ -40,10 +40,10 @@ def test_more_files_than_are_kept_open(lake: nb.Catalog, monkeypatch: pytest.Mon
         assert table.lookup(range(80)).num_rows == 80
         assert [table.get(k) for k in range(0, 80, 7)] == [{"k": k} for k in range(0, 80, 7)]
         assert table.to_table().num_rows == 80
-    assert len(table.current.reading.open_files) == 3
-    few = table.current.part([0])
+    assert len(table._current.reading.open_files) == 3
+    few = table._current.part([0])
     assert few.child(0) is few.child(0)
-    assert len(table.current._children) == 0
+    assert len(table._current._children) == 0
 
 
 def test_manifests_are_not_counted_for_each_file(lake: nb.Catalog) -> None:
@@ -58,7 +58,7 @@ def test_manifests_are_not_counted_for_each_file(lake: nb.Catalog) -> None:
             asked.append(1)
             return super().__iter__()
 
-    table.current.plan._manifests = Counted(table.current.plan.manifests)
+    table._current.plan._manifests = Counted(table._current.plan.manifests)
     assert table.lookup(range(80)).num_rows == 80
     assert not asked
 
@@ -146,7 +146,7 @@ def test_what_comes_before_a_damaged_file(
     table = lake.create_table("a.b", pa.schema({"k": pa.int64()}), cluster_by="k")
     for i in range(4):
         table.append(pa.table({"k": range(i * 10, i * 10 + 10)}))
-    path = Path(table.current.members[2].file.path.removeprefix("file://"))
+    path = Path(table._current.members[2].file.path.removeprefix("file://"))
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     batches = table.scan(threads=threads).to_batches()
     assert [next(batches)["k"][0].as_py() for _ in range(2)] == [0, 10]
@@ -297,13 +297,13 @@ def test_get_after_the_schema_changed(lake: nb.Catalog, monkeypatch: pytest.Monk
     table.delete(keys=pa.table({"k": [k for k, _ in gone], "day": [day for _, day in gone]}))
     want = {key: row for key, row in want.items() if key not in gone}
     asked = []
-    real = MappedRows.find_unobserved
+    real = MappedRows.find
 
-    def counted(self: MappedRows, *arguments: Any) -> Any:
+    def counted(self: MappedRows, *arguments: Any, **keywords: Any) -> Any:
         asked.append(self)
-        return real(self, *arguments)
+        return real(self, *arguments, **keywords)
 
-    monkeypatch.setattr(MappedRows, "find_unobserved", counted)
+    monkeypatch.setattr(MappedRows, "find", counted)
     for k in range(-1, 61):
         for day in range(72):
             found = table.get((k, day))
@@ -335,13 +335,13 @@ def test_get_of_keys_that_were_widened(lake: nb.Catalog, monkeypatch: pytest.Mon
         table.append({"k": range(i, 30, 6), "v": range(i, 30, 6)})
     table.append({"k": [1 << 40], "v": [7]})
     tried = []
-    real = MappedRows.point_reader
+    real = MappedRows._row_reader
 
     def counted(self: MappedRows, *arguments: Any) -> Any:
         tried.append(self)
         return real(self, *arguments)
 
-    monkeypatch.setattr(MappedRows, "point_reader", counted)
+    monkeypatch.setattr(MappedRows, "_row_reader", counted)
     for _ in range(2):
         for k in range(-1, 31):
             assert table.get(k) == ({"k": k, "v": k} if 0 <= k < 30 else None)

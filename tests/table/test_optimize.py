@@ -45,7 +45,7 @@ def read(table: nb.Table) -> int:
         names = f"name between 'n{name:03}' and 'n{name + 40:03}'"
         box = f"price between {price} and {1.2 * price} and {names}"
         conjuncts = parse_filter(box, table.schema).conjuncts
-        found += int(table.current.plan.members(conjuncts).files.rows.sum())
+        found += int(table._current.plan.members(conjuncts).files.rows.sum())
     return found
 
 
@@ -56,7 +56,7 @@ def test_rows_stay_and_files_become_fewer(tmp_path: Any, more: Any) -> None:
     table = appended(tmp_path, **more)
     table.delete("id between 100 and 300")
     wanted = sorted(set(range(3600)) - set(range(100, 301)))
-    files, size, before = table.current.num_files, table.size_bytes, read(table)
+    files, size, before = table._current.num_files, table.size_bytes, read(table)
     done = table.optimize_layout(budget_bytes=size // 3)
     assert 0 < done.files_removed < files
     assert done.rows_inserted == done.rows_deleted == 0
@@ -65,7 +65,7 @@ def test_rows_stay_and_files_become_fewer(tmp_path: Any, more: Any) -> None:
     assert some < 0.9 * before
     table.optimize_layout()
     assert read(table) < 0.8 * before
-    assert table.current.num_files < files
+    assert table._current.num_files < files
     assert sorted(table.sample(1)["id"].to_pylist()) == wanted
     assert sorted(table.to_table(["id"])["id"].to_pylist()) == wanted
     # Small groups go first, and what they became may gain once more beside its neighbours.
@@ -103,13 +103,13 @@ def test_other_tables_are_compacted(tmp_path: Any) -> None:
     for number in range(4):
         table.append(part(number))
     table.optimize_layout()
-    assert table.current.num_files == 1
+    assert table._current.num_files == 1
 
 
 def inner(table: nb.Table) -> list[int]:
     """Rows of the files of inner cubes, which have low weights alone."""
     found = []
-    for child in table.current.children():
+    for child in table._current.children():
         (cube,) = FileCubes.from_json(child.metadata["nimblepy.otree"]).cubes
         if cube.most < 0:
             found.append(cube.rows)
@@ -122,34 +122,34 @@ def test_compacting_leaves_cubes(tmp_path: Any) -> None:
     table = nb.connect(tmp_path).create_table(
         "a.b", data, layout=nb.OTree(["price", "name"], cube_rows=100)
     )
-    files = table.current.num_files
+    files = table._current.num_files
     assert files > 20
     assert table.compact().files_removed == 0
     assert not table.health().advice
     done = table.compact(where_needed=False)
     assert (done.files_removed, done.rows_inserted, done.rows_deleted) == (files, 0, 0)
-    assert abs(table.current.num_files - files) < files / 4
+    assert abs(table._current.num_files - files) < files / 4
     assert inner(table) == [100]
     again = nb.connect(tmp_path).table("a.b")
     again.sample(0.01)
-    assert again.current.reading.with_weights().open_files.opened <= 2
+    assert again._current.reading.with_weights().open_files.opened <= 2
 
 
 def test_compacting_puts_rows_into_cubes_of_all(tmp_path: Any) -> None:
     table = appended(tmp_path)
     drawn = sorted(table.sample(0.2, seed=3)["id"].to_pylist())
-    before, files = read(table), table.current.num_files
+    before, files = read(table), table._current.num_files
     few = table.compact(filter="price < 10", where_needed=False)
     assert 0 < few.files_removed < files
     assert table.compact().files_removed
     assert read(table) < 0.8 * before
-    assert table.current.num_files < files
+    assert table._current.num_files < files
     table.delete("id % 5 = 0")
     assert table.compact().files_removed, "deleted rows go"
-    live = [member.file.path for member in table.current.members]
+    live = [member.file.path for member in table._current.members]
     assert set(live) <= set(table._metadata.cubes(table._snapshot).files)
     assert sorted(table.sample(0.2, seed=3)["id"].to_pylist()) == [i for i in drawn if i % 5]
-    assert sum(member.file.rows for member in table.current.members) < 1.15 * table.num_rows
+    assert sum(member.file.rows for member in table._current.members) < 1.15 * table.num_rows
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -163,7 +163,7 @@ def test_files_of_before_the_layout_are_laid_out(tmp_path: Any, parts: int) -> N
     assert "optimize_layout" in [item.action for item in table.health().advice]
     assert table.compact().files_removed == parts
     assert read(table) < before / 2
-    assert all(child.metadata.get("nimblepy.otree") for child in table.current.children())
+    assert all(child.metadata.get("nimblepy.otree") for child in table._current.children())
     assert table.num_rows == table.sample(1).num_rows == 3600
 
 
@@ -227,7 +227,7 @@ def test_a_picture(tmp_path: Any, name: str) -> None:
     text = path.read_text()
     svg = ET.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
     titles = [node for node in svg.iter() if node.tag.endswith("title")]
-    assert len(titles) == 2 * table.current.num_files
+    assert len(titles) == 2 * table._current.num_files
     assert "this table" in text
     assert "OTree" in CliRunner().invoke(app, ["table", "layout", f"{tmp_path}#a.b"]).output
 

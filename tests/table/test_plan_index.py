@@ -396,7 +396,7 @@ def test_plans_of_many_files_read_few(tmp_path: Path, files: int, aligned: bool)
 
 
 def _files_for(table: Table, filter: str) -> list[str]:
-    return sorted(member.file.path for member in table.current.for_filter(filter).members)
+    return sorted(member.file.path for member in table._current.for_filter(filter).members)
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -413,7 +413,7 @@ def test_all_columns_of_a_key_leave_files_out(lake: nb.Catalog, indexed: bool) -
     key = (5, datetime.datetime(2024, 1, 4, 1), "x")
     assert dict(table.explain(key).details)["files opened"] == 1
     assert table.get(key) == {"ts": key[1], "n": 5, "s": "x"}
-    assert len(table.current.reading.open_files) == 1
+    assert len(table._current.reading.open_files) == 1
     assert table.get((5, datetime.datetime(2024, 1, 4, 2), "x")) is None
     keys = [(9, datetime.datetime(2024, 1, day, 2), "x") for day in (2, 7)]
     assert table.lookup(keys).num_rows == 2

@@ -235,7 +235,7 @@ def test_renamed_and_widened_columns_prune(lake: nb.Catalog) -> None:
         ("m > 5", 1), ("m < 5", 1), ("m > 1099511627776", 0), ("m >= 0", 2), ("m = 2", 1)
     ):  # fmt: skip
         parsed = parse_filter(filter, table.schema)
-        assert len(table.current.plan.members(parsed.conjuncts)) == files, filter
+        assert len(table._current.plan.members(parsed.conjuncts)) == files, filter
 
 
 def test_a_damaged_manifest_is_an_error(lake: nb.Catalog) -> None:
@@ -271,7 +271,7 @@ def test_bounds_of_fixed_length_are_cut(lake: nb.Catalog, data_format: Any) -> N
     for i in range(3):
         mine = keys[i::3]
         table.append(pa.table({"k": pa.array(mine, kind), "v": range(i, 15, 3)}, schema))
-    assert {len(m.file.metrics.lower[1]) for m in table.current.members} == {16}
+    assert {len(m.file.metrics.lower[1]) for m in table._current.members} == {16}
     clear_caches()
     table = lake.table("a.b")
     assert sorted(table.to_table()["k"].to_pylist()) == keys
@@ -443,7 +443,7 @@ def test_deletes_by_members_of_structs(
     for xs in ([(1, "ab"), (1, "ab")], [(3, "ac"), (4, None)], [(None, None)]):
         rows = [{"i": 0, "s": None if x is None else {"x": x, "t": {"u": u}}} for x, u in xs]
         table.append(pa.Table.from_pylist(rows, schema))
-    before = len(table.current.members)
+    before = len(table._current.members)
     done = table.delete(text)
     found = [None if s is None else s["x"] for s in table.to_table()["s"].to_pylist()]
     assert sorted(found, key=str) == sorted(left, key=str)

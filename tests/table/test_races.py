@@ -612,7 +612,7 @@ def test_threads_that_miss_a_delete_file_together(
 ) -> None:
     table = lake.create_table("a.b", rows(1, 2, 3))
     table.delete("k = 2")
-    (file,) = (entry.file for entry in table.current.plan.delete_files())
+    (file,) = (entry.file for entry in table._current.plan.delete_files())
     read, both = deletes._read, threading.Barrier(2)
 
     def together(file: Any) -> Any:

@@ -75,11 +75,11 @@ def test_share_and_ends(tmp_path: Any, layout: Any, data_format: Any) -> None:
 
 def test_a_small_sample_opens_few_files(tmp_path: Any) -> None:
     table = make(tmp_path, OTREE)
-    files = table.current.num_files
+    files = table._current.num_files
     assert files > 20
     again = nb.connect(tmp_path).table("a.b")
     again.sample(0.01)
-    assert again.current.reading.with_weights().open_files.opened <= 2
+    assert again._current.reading.with_weights().open_files.opened <= 2
     again.reset_io_stats()
     again.sample(0.01, seed=3)
     assert again.io_stats.bytes_read > 0
@@ -267,8 +267,8 @@ def test_a_lost_blob_costs_speed_only(tmp_path: Any, harm: str) -> None:
     # Samples are as cheap as before, once the footers are known.
     other = nb.connect(tmp_path).table("a.b")
     other.sample(0.01)
-    opened = other.current.reading.with_weights().open_files.opened
-    assert opened < other.current.num_files / 3
+    opened = other._current.reading.with_weights().open_files.opened
+    assert opened < other._current.num_files / 3
     again.append(data(100, 6))
     assert again.num_rows == ROWS + 400
     assert not set(live(again)) <= set(again._metadata.cubes(again._snapshot).files)
@@ -281,7 +281,7 @@ def test_a_lost_blob_costs_speed_only(tmp_path: Any, harm: str) -> None:
 
 
 def live(table: nb.Table) -> list[str]:
-    return [member.file.path for member in table.current.members]
+    return [member.file.path for member in table._current.members]
 
 
 def test_any_byte_may_be_another() -> None:
@@ -306,7 +306,7 @@ def test_blobs_are_merged_and_removed(tmp_path: Any) -> None:
         table.append(data(50, i))
     assert len(named(table)) < MOST_BLOBS
     cubes = table._metadata.cubes(table._snapshot)
-    assert set(cubes.files) == {member.file.path for member in table.current.members}
+    assert set(cubes.files) == {member.file.path for member in table._current.members}
     assert int(np.sum(cubes.column("rows"))) == table.num_rows
     kinds = table.census().filter(pc.field("kind") == "cubes")
     assert kinds.num_rows == len(blobs(table))
@@ -358,7 +358,7 @@ def test_writers_at_the_same_time(tmp_path: Any) -> None:
     assert not failed
     table.refresh()
     cubes = table._metadata.cubes(table._snapshot)
-    assert set(cubes.files) == {member.file.path for member in table.current.members}
+    assert set(cubes.files) == {member.file.path for member in table._current.members}
     assert table.num_rows == ROWS + 9 * 40
 
 
@@ -407,6 +407,6 @@ def test_footers_repeat_the_cubes(tmp_path: Any) -> None:
         table = make(tmp_path / data_format, OTREE, data_format=data_format)
         cubes = table._metadata.cubes(table._snapshot)
         for i in range(3):
-            footer = table.current.child(i).metadata["nimblepy.otree"]
-            path = table.current.members[i].file.path
+            footer = table._current.child(i).metadata["nimblepy.otree"]
+            path = table._current.members[i].file.path
             assert FileCubes.from_json(footer) == cubes.of(path)

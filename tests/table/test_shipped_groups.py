@@ -12,6 +12,7 @@ import pytest
 import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.progress import Progress
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.table.distributed import write_target
 from nimblepy.table.handle import TableState
 from nimblepy.table.reading.members import MemberRows
@@ -90,4 +91,4 @@ def test_indexes_of_a_table_without_files_are_sent(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", schema, primary_key="k", indexes=[nb.HashIndex("m")])
     rows = rows_of_text(rows_as_text(table.current))
     assert rows.indexes == table.indexes
-    assert rows.lookup(["x"], on="m").num_rows == 0
+    assert SourceHandle(rows).lookup(["x"], on="m").num_rows == 0

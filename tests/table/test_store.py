@@ -180,7 +180,7 @@ def test_cold_rounds_of_a_large_file(server: Server, connected: Callable[[], nb.
     assert len(rounds_of(server, partial(cold_get, 100_000))) == 6
     clear_caches()
     opened = connected().table("a.b")
-    assert opened.current.num_files == 1
+    assert opened._current.num_files == 1
     assert len(rounds_of(server, lambda: opened.get(7))) == 3
     assert len(rounds_of(server, lambda: opened.get(100_000))) == 1
 
@@ -197,7 +197,7 @@ def test_files_of_one_question_are_opened_together(
         lambda table: table.count(keys).to_pylist() == [1] * len(keys),
     ):
         table = connected().table("a.b")
-        assert table.current.num_files == MANIFESTS
+        assert table._current.num_files == MANIFESTS
         assert rounds_of(server, partial(ask, table)) == [MANIFESTS]
         assert ask(table)
 

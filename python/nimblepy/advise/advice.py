@@ -13,12 +13,14 @@ import pyarrow.types as pt
 from nimblepy.advise.costs import Cost, Costs
 from nimblepy.advise.workload import Question, Workload, read_workload
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.file import File
+from nimblepy.file.file import File, source_of_file
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.source import FileSource
 from nimblepy.files.resolve import Source, as_rows
 from nimblepy.files.source import FilesSource
 from nimblepy.io.location import FileSystem
 from nimblepy.join.joinable import Joinable
+from nimblepy.rows.rows import source_of
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import output_name
 from nimblepy.schema.types import as_sort_keys, format_bytes
@@ -137,17 +139,15 @@ def advise_indexes(
         return AdviceList(_Advisor(file, questions, options).advise())
 
 
-def _largest(rows: Joinable) -> File:
+def _largest(rows: Joinable) -> FileSource:
     """The file itself, or the file with the most rows."""
     if isinstance(rows, File):
-        return rows
-    files = rows.current
-    if isinstance(files, File):
-        return files
-    if isinstance(files, FilesSource) and files.num_rows:
-        for i in np.argsort(-np.diff(files.first_rows))[:8].tolist():
-            file = files.child(i)  # in a table it may be Parquet, or have an older schema
-            if isinstance(file, File):
+        return source_of_file(rows)
+    source = source_of(rows)
+    if isinstance(source, FilesSource) and source.num_rows:
+        for i in np.argsort(-np.diff(source.first_rows))[:8].tolist():
+            file = source.child(i)  # in a table it may be Parquet, or have an older schema
+            if isinstance(file, FileSource):
                 return file
     raise InvalidArgumentError(f"{rows!r}: no nimble file to advise on")
 
@@ -167,7 +167,9 @@ class _Answer:
 
 
 class _Advisor:
-    def __init__(self, file: File, questions: list[Question], options: WriteOptions | None) -> None:
+    def __init__(
+        self, file: FileSource, questions: list[Question], options: WriteOptions | None
+    ) -> None:
         self.file = file
         self.costs = Costs(file, options)
         self.asked = [(question, self.costs.current(question)) for question in questions]
@@ -374,6 +376,6 @@ def _names(index: NewIndex) -> tuple[str, ...]:
     return tuple(output_name(key.column) for key in as_sort_keys(index.columns))
 
 
-def _can_be_key(file: File, name: str) -> bool:
+def _can_be_key(file: FileSource, name: str) -> bool:
     kind = resolve_column(file.schema, name).value_type
     return not pt.is_nested(kind) and not pt.is_null(kind) and not pt.is_interval(kind)

@@ -21,11 +21,11 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.filter import make_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.file.candidates import candidate_rows
-from nimblepy.file.file import File
 from nimblepy.file.index_match import ENTRY, SCANNED_ROW
 from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.scan import FilterColumns
+from nimblepy.file.source import FileSource
 from nimblepy.file.write import index_specs
 from nimblepy.rows.request import Where
 from nimblepy.schema.columns import resolve_column
@@ -77,7 +77,7 @@ class Size:
 class Costs:
     """Estimates the cost of questions to one file. Not thread-safe."""
 
-    def __init__(self, file: File, options: WriteOptions | None) -> None:
+    def __init__(self, file: FileSource, options: WriteOptions | None) -> None:
         self.file = file
         self._options = options or WriteOptions()
         self._sizes: dict[Any, Size] = {}

@@ -17,6 +17,7 @@ from nimblepy.cli.output import OutputFormat, print_json, print_rows
 from nimblepy.cli.sources import open_rows
 from nimblepy.io.progress import Progress
 from nimblepy.join.joinable import Joinable
+from nimblepy.rows.rows import source_of
 from nimblepy.schema.types import format_bytes
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def _print_facts(path: str, rows: Joinable) -> None:
 def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
     """Prints the facts of a file or dataset, and the tree of its parts, ``depth`` levels deep."""
     with open_rows(path) as rows:
-        layout = rows.layout()
+        layout = source_of(rows).layout()
         if as_json:
             print_json({"file": path, **_facts(rows), "layout": layout.to_dict()})
             return
@@ -123,7 +124,7 @@ def print_stats(path: str, output: OutputFormat) -> None:
     with open_rows(path) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
-        stripes = (node for node in file.layout().walk() if node.kind == "stripe")
+        stripes = (node for node in source_of(file).layout().walk() if node.kind == "stripe")
         for node in (column for stripe in stripes for column in stripe.children):
             sizes[node.name] += node.size_bytes
             used = encodings.setdefault(node.name, Counter())

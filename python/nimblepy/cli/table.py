@@ -21,6 +21,7 @@ from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.types import format_bytes
 from nimblepy.table.base.transforms import shown_value
 from nimblepy.table.catalog import connect
+from nimblepy.table.handle import files_of
 from nimblepy.table.reading.changes import CHANGE
 from nimblepy.table.table import Table
 from nimblepy.table.upkeep.maintain import Removal
@@ -50,7 +51,7 @@ def show_table(text: str, *, as_json: bool) -> None:
         "metadata": table.metadata_location,
         "snapshot": table.snapshot,
         "rows": table.num_rows,
-        "files": table.current.num_files,
+        "files": files_of(table).num_files,
         "bytes": table.size_bytes,
         "primary_key": table.primary_key,
         "cluster_by": [str(key) for key in table.cluster_by],
@@ -78,8 +79,8 @@ def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
 
 def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
     table = open_table(text)
-    reading = table.current.reading
-    schema = table.current.schema
+    reading = files_of(table).reading
+    schema = files_of(table).schema
     kinds = {field_id_at(schema, path): resolve_column(schema, path).type
              for path in column_paths(schema)}  # fmt: skip
     rows = [
@@ -96,7 +97,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
                 )
             ),
         }
-        for member in table.current.members
+        for member in files_of(table).members
     ]
     shown = pa.schema(
         {

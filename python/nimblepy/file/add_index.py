@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.file.file import File
 from nimblepy.file.indexes import CLUSTER, Index, names_of
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.source import FileSource
 from nimblepy.file.write import index_specs
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.log import logger
@@ -64,7 +65,7 @@ def add_index(
     Cost: decodes the indexes' columns once and copies the file; memory is bounded by
         ``index_memory_bytes``.
     """
-    with open_file(path, filesystem=filesystem) as file:
+    with closing(open_source(path, filesystem=filesystem)) as file:
         specs = index_specs(file.schema, index)  # type: ignore[arg-type]
         if not specs:
             raise InvalidArgumentError("index: expected at least one")
@@ -105,7 +106,7 @@ def drop_index(
 
     Cost: copies the file.
     """
-    with open_file(path, filesystem=filesystem) as file:
+    with closing(open_source(path, filesystem=filesystem)) as file:
         matching = [old for old in file.handle.indexes if _is(file, old, index)]
         drop = [old.number for old in matching if old.number != CLUSTER]
         if not drop and matching:
@@ -121,7 +122,7 @@ def drop_index(
 
 
 def _is(
-    file: File,
+    file: FileSource,
     index: Index,
     requested: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
 ) -> bool:
@@ -143,7 +144,7 @@ def _order(key: SortKey) -> tuple[bool, bool]:
 
 
 def _rewrite(
-    file: File,
+    file: FileSource,
     path: Path,
     output: Path | None,
     drop: list[int],
@@ -173,6 +174,6 @@ def _rewrite(
     finally:
         rewriter.close()
         bar.finish()
-    with open_file(target, filesystem=filesystem) as rewritten:
+    with closing(open_source(target, filesystem=filesystem)) as rewritten:
         _log.info("wrote %s: its indexes are now %s", target, names_of(rewritten.handle.indexes))
         return list(rewritten.indexes)

@@ -7,10 +7,10 @@ from nimblepy.expr.filter import Filter
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Projected
 from nimblepy.schema.names import output_name, show_names
 
 # Maximum number of stripes to list individually.

@@ -1,334 +1,72 @@
-"""File: the reading methods of :class:`nimblepy.rows.rows.Rows` for one open file."""
+"""File: the handle on one open file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
-
-from nimblepy import _core
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.file.candidates import candidate_rows
-from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
-from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
-from nimblepy.file.indexes import Index
-from nimblepy.file.layout import file_layout
-from nimblepy.file.scan import scan_part
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, On, column_names
-from nimblepy.rows.plan import LayoutNode, Plan
-from nimblepy.rows.request import Keys, Ordered, Request, Where
-from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import MOST_PREPARED, Observer, OnKeys, Projected, RowForm
-from nimblepy.schema.names import ColumnName
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
+from nimblepy.file.record import RecordedSource, WorkloadLog
+from nimblepy.file.source import FileSource
+from nimblepy.join.joinable import Joinable
+from nimblepy.rows.plan import LayoutNode
+from nimblepy.rows.source import RowSource
 
 
-class File(FixedRows):
+class File(Joinable):
     """An open file. It is thread-safe. Unpickling opens its source again.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`. ``columns`` is a
     list of names and dotted paths of struct fields (``location.lat``); ``None`` means all columns.
-
-    Attributes:
-        handle: the open core file; for other modules of nimblepy.
     """
 
-    def __init__(
-        self,
-        core: Any,
-        reopen: tuple[Callable[..., File], Any, dict[str, Any]],
-        observer: Observer | None = None,
-    ) -> None:
-        super().__init__(observer)
-        self.handle = FileHandle(core)
-        self._reopen = reopen
-        # Cached readers by (columns, on).
-        self._range_readers: dict[tuple[Projected, On], tuple[_core.RangeReader, Index]] = {}
+    def __init__(self, source: FileSource, log: WorkloadLog | None = None) -> None:
+        super().__init__()
+        self._file = source
+        self._log = log
+        self._rows = source if log is None else RecordedSource(source, log)
 
-    # ------------------------------------------------------------------ properties
+    @property
+    def _current(self) -> RowSource:
+        return self._rows
 
     @property
     def source(self) -> str | None:
         """The path or URI of the file; ``None`` if it was opened from bytes or a file system."""
-        _, source, arguments = self._reopen
+        _, source, arguments = self._file.reopen
         if arguments["filesystem"] is not None or not isinstance(source, (str, os.PathLike)):
             return None
         return os.fspath(source)
 
     @property
-    def schema(self) -> pa.Schema:
-        _ = self.handle.core  # raises if the file is closed
-        return self.handle.schema
-
-    @property
-    def num_rows(self) -> int:
-        return self.handle.num_rows
-
-    @property
-    def size_bytes(self) -> int:
-        return int(self.handle.core.size_bytes)
-
-    @property
     def metadata(self) -> dict[str, bytes]:
-        return dict(self.handle.core.metadata)
+        """The key/value pairs that were stored with the file."""
+        return self._file.metadata
 
     @property
     def format_version(self) -> tuple[int, int]:
         """The (major, minor) version of the file's format."""
-        major, minor = self.handle.core.version
+        major, minor = self._file.handle.core.version
         return int(major), int(minor)
 
-    @property
-    def cluster_by(self) -> list[SortKey]:
-        _ = self.handle.core
-        return list(self.handle.cluster_by)
-
-    @property
-    def unique(self) -> bool:
-        """Whether cluster keys are unique, which was verified when the file was written."""
-        return bool(self.handle.core.unique)
-
-    @property
-    def indexes(self) -> list[IndexInfo]:
-        core = self.handle.core
-        stored = [i for i in self.handle.indexes if not i.is_cluster]
-        infos = [
-            IndexInfo(
-                kind=index.kind,
-                columns=index.keys,
-                size_bytes=size_bytes,
-                num_keys=num_keys,
-                has_bloom=has_bloom,
-            )
-            for index, (_, _, num_keys, size_bytes, has_bloom) in zip(
-                stored, core.indexes, strict=True
-            )
-        ]
-        if self.handle.cluster_by:
-            cluster_bytes = int(core.index_bytes) - sum(info.size_bytes for info in infos)
-            cluster = IndexInfo(
-                kind="cluster",
-                columns=self.handle.cluster_by,
-                size_bytes=cluster_bytes,
-                num_keys=self.num_rows,
-                has_bloom=bool(core.has_bloom),
-            )
-            infos.insert(0, cluster)
-        return infos
-
-    @property
-    def io_stats(self) -> IoStats:
-        return IoStats(**self.handle.core.stats)
-
-    def reset_io_stats(self) -> None:
-        self.handle.core.reset_stats()
-
     def layout(self) -> LayoutNode:
-        return file_layout(self.handle)
+        """Stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
 
-    def verify(self) -> None:
-        _core.verify(self.handle.core)
-
-    # ------------------------------------------------------------------ finding and reading
-
-    def projected(self, columns: Projected) -> pa.Schema:
-        return self.handle.projected(columns)
-
-    def all_rows(self) -> RowSet:
-        return self.handle.all_rows()
-
-    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
-        return self.handle.choose(on, ordered=ordered).keys
-
-    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        return self.handle.read(rows, columns)
-
-    def scan_batches(
-        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
-    ) -> Iterator[pa.RecordBatch]:
-        part, schema = self.scan_part(where, columns), self.projected(columns)
-        return _core.scan([part], schema, batch_rows, threads, where.limit)
-
-    def scan_part(self, where: Where, columns: Projected) -> _core.ScanPart:
-        return scan_part(self.handle, where, columns)
-
-    def count_passing(self, where: Where, *, threads: int) -> int:
-        return _core.count([self.scan_part(where, ())], threads)
-
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
-        if isinstance(request, Where):
-            return candidate_rows(self.handle, request).rows
-        if isinstance(request, Keys):
-            index = self.handle.opened(self._index_for(request))
-            if limit == 1 and len(request) == 1 and request.between is None:
-                return index.find_first(request)
-            return index.find(request).slice(0, limit)
-        index = self.handle.opened(self._index_in_order(request))
-        begin, end = index.places(request)
-        if limit is not None and reverse:
-            begin = max(begin, end - limit)
-        elif limit is not None:
-            end = min(end, begin + limit)
-        rows = index.rows_at((begin, end))
-        return rows.backwards() if reverse else rows
-
-    def _index_for(self, keys: Keys) -> Index:
-        if keys.between is not None:
-            return self.handle.indexes[0]
-        return self.handle.choose(keys.names)
-
-    def _index_in_order(self, request: Ordered) -> Index:
-        """The ordered index for the columns of the request."""
-        return self.handle.choose(request.keys, ordered=True)
-
-    # ------------------------------------------------------------------ fast paths in the core
-
-    def core_index(
-        self, names: tuple[ColumnName, ...]
-    ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
-        index = self.handle.choose(names)
-        return self.handle.opened(index).core, index.keys[: len(names)]
-
-    def core_projection(self, columns: Projected) -> _core.Projection | None:
-        return self.handle.projection(columns)
-
-    def point_reader(
-        self,
-        columns: Projected,
-        on: On,
-        deleted: _core.RowBitmap | None = None,
-        form: RowForm | None = None,
-    ) -> _core.PointReader | None:
-        names = self.on_columns(on)
-        index = self.handle.choose(names)
-        key_names = index.names if names is None else names
-        order = (
-            [key_names.index(name) for name in index.names]
-            if len(key_names) == len(index.keys)
-            else []
-        )
-        core = self.handle.opened(index).core
-        if form is None:
-            return _core.PointReader(self.handle.projection(columns), core, order, deleted)
-        paths = [(name,) for name in self.schema.names] if columns is None else columns
-        projection = self.handle.renamed(paths, form.names)
-        return _core.PointReader(projection, core, order, deleted, form.blank)
-
-    def quick_range(
-        self,
-        bounds: tuple[Any, Any, Any] | tuple[Any],
-        on: On,
-        columns: Columns,
-        limit: Any,
-        reverse: Any,
-    ) -> pa.Table | None:
-        if self.observer is not None:
-            return None
-        if columns is not None and type(columns) is not tuple:
-            if type(columns) is not list:
-                return None
-            columns = tuple(columns)
-        if type(on) is list:
-            on = tuple(on)
-        try:
-            entry = self._range_readers.get((columns, on))
-        except TypeError:  # the general path raises the error
-            return None
-        if entry is None:
-            entry = self._range_reader(columns, on)
-            if entry is None:
-                return None
-        reader, index = entry
-        read: Callable[..., Any] = reader.range if len(bounds) == 3 else reader.prefix
-        result = read(*bounds, limit, reverse)
-        if type(result) is pa.Table:
-            return result
-        if result is NotImplemented:
-            return None
-        rows = self.handle.opened(index).rows_at(result)  # too many rows for one batch
-        return self.read(rows.backwards() if reverse else rows, columns)
-
-    def _range_reader(self, columns: Projected, on: On) -> tuple[_core.RangeReader, Index] | None:
-        """Makes a reader for plain Python bounds; ``None`` if an argument is invalid."""
-        try:
-            keys = self.on_keys(on)
-            index = self.handle.choose(keys, ordered=True)
-            width = len(index.keys if keys is None else keys)
-            projection = self.handle.projection(column_names(columns))
-            reader = _core.RangeReader(
-                projection, self.handle.opened(index).core, width, StartsWith
-            )
-        except (IndexUnavailableError, InvalidArgumentError, TypeError):
-            return None  # the general path raises the error
-        if len(self._range_readers) > MOST_PREPARED:
-            self._range_readers.clear()
-        self._range_readers[columns, on] = reader, index
-        return reader, index
-
-    def find_and_read(
-        self, keys: Keys, columns: Projected, *, first: bool = False
-    ) -> tuple[pa.Table, Positions]:
-        index = self._index_for(keys)
-        if self.observer is None and keys.between is None and not first:
-            opened = self.handle.opened(index)
-            result = opened.core.lookup(
-                self.handle.projection(columns),
-                opened.batch(keys),
-                keys.null_equals,
-                keys.impossible,
-                RESULT_ROWS,
-            )
-            if result is not None:
-                return batch_table(result[:2]), result[2]
-        return super().find_and_read(keys, columns, first=first)
-
-    def count_matches(self, keys: Keys) -> Positions:
-        if self.observer is not None:
-            return super().count_matches(keys)
-        return self.handle.opened(self._index_for(keys)).count(keys)
-
-    # ------------------------------------------------------------------ explaining
-
-    def explain_request(self, request: Request, columns: Projected) -> Plan:
-        if isinstance(request, Where):
-            return explain_where(self.handle, request, columns)
-        rows = self.find_unobserved(request, None, False)
-        if isinstance(request, Keys):
-            return explain_keys(self.handle, self._index_for(request), request, rows, columns)
-        index = self._index_in_order(request)
-        return explain_ordered(self.handle, index, request, rows, columns)
-
-    # ------------------------------------------------------------------ housekeeping
+        Cost: reads the metadata of every stripe group.
+        """
+        return self._file.layout()
 
     def close(self) -> None:
         """Closes the file. Existing results remain valid."""
-        if self.observer is not None:
-            self.observer.flush()
-        self.release()
-        self._range_readers.clear()
-        self.handle.close()
+        self._release()
+        self._rows.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        open_again, source, arguments = self._reopen
-        if not isinstance(source, (str, os.PathLike, bytes)):
-            raise TypeError(
-                f"a File over {type(source).__name__} cannot be pickled: only paths and "
-                "bytes can be opened again"
-            )
-        return _reopened, (open_again, source, arguments)
+        return File, (self._file, self._log)
 
     def __repr__(self) -> str:
-        if self.handle.is_closed:
-            return "<nimblepy.File, closed>"
-        key = f", cluster by {', '.join(map(str, self.handle.cluster_by))}"
-        return (
-            f"<nimblepy.File {self.handle.core.name!r}: {self.num_rows:,} rows, "
-            f"{len(self.schema)} columns{key if self.handle.cluster_by else ''}>"
-        )
+        return repr(self._file)
 
 
-def _reopened(open_file: Callable[..., File], source: Any, arguments: dict[str, Any]) -> File:
-    return open_file(source, **arguments)
+def source_of_file(file: File) -> FileSource:
+    """The open file of a handle, for other modules of nimblepy."""
+    return file._file

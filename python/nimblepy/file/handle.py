@@ -11,8 +11,9 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.rowset import RowNumbers, RowSet
-from nimblepy.rows.source import MOST_PREPARED, OnKeys, Projected
+from nimblepy.rows.source import MAX_PREPARED, OnKeys
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
@@ -103,7 +104,7 @@ class FileHandle:
                 projection = _core.Projection(self.core, None)
             else:
                 projection = self.renamed(columns, list(map(output_name, columns)))
-            if len(self._projections) > MOST_PREPARED:
+            if len(self._projections) > MAX_PREPARED:
                 self._projections.clear()
             entry = self._projections[columns] = projection, pa.schema(projection)
         return entry

@@ -14,6 +14,7 @@ from nimblepy import _core
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.record import WorkloadLog
+from nimblepy.file.source import FileSource
 from nimblepy.io.location import FileSystem, is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.io.remote_file import REMOTE_GAP
@@ -58,10 +59,28 @@ def open(
     """
     if verify not in ("lazy", "full"):
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
-    if not isinstance(mmap, bool):
-        raise InvalidArgumentError(f"mmap: expected True or False, got {mmap!r}")
     if record is not None and not isinstance(record, (str, os.PathLike)):
         raise InvalidArgumentError(f"record: expected a path, got {record!r}")
+    opened = open_source(source, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
+    log = None
+    if record is not None:
+        log = WorkloadLog(os.path.abspath(os.fspath(record)), opened.num_rows)
+    file = File(opened, log)
+    if verify == "full":
+        file.verify()
+    return file
+
+
+def open_source(
+    source: str | os.PathLike[str] | bytes | memoryview | pa.Buffer | BinaryIO,
+    *,
+    filesystem: FileSystem | None = None,
+    mmap: bool = True,
+    cache_bytes: int = 256 << 20,
+) -> FileSource:
+    """Opens a file for the engine; see :func:`open`."""
+    if not isinstance(mmap, bool):
+        raise InvalidArgumentError(f"mmap: expected True or False, got {mmap!r}")
     cache_bytes = at_least("cache_bytes", cache_bytes, 0)
     try:
         core = _open_core(source, filesystem, mmap, cache_bytes)
@@ -81,15 +100,8 @@ def open(
     }
     if isinstance(source, (str, os.PathLike)) and filesystem is None:
         source = _absolute(os.fspath(source))
-    log = None
-    if record is not None:
-        arguments["record"] = os.path.abspath(os.fspath(record))
-        log = WorkloadLog(arguments["record"], int(core.num_rows))
-    file = File(core, (open, source, arguments), log)
     _log.debug("opened %s: %d rows", core.name, core.num_rows)
-    if verify == "full":
-        file.verify()
-    return file
+    return FileSource(core, (open_source, source, arguments))
 
 
 def _open_core(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> Any:

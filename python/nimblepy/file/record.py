@@ -1,9 +1,10 @@
 """Records the queries of a file in a log, for :func:`nimblepy.advise_indexes`.
 
-``nimblepy.open(path, record="questions.jsonl")`` makes a :class:`WorkloadLog` observe the file. A
-line of the log describes one shape of query: the operation, the tested columns, the kinds of tests,
-and the columns read. It also has counts since the last line of this shape: queries, keys, and rows
-found. Values of keys and filters are never written.
+``nimblepy.open(path, record="questions.jsonl")`` wraps the source of the file in a
+:class:`RecordedSource`, which reports each query to a :class:`WorkloadLog`. A line of the log
+describes one shape of query: the operation, the tested columns, the kinds of tests, and the columns
+read. It also has counts since the last line of this shape: queries, keys, and rows found. Values of
+keys and filters are never written.
 
 The log remains small. A shape is written at its first, second, fourth, eighth ... occurrence, and
 when the file is closed. There are at most :data:`MAX_SHAPES` shapes per file and :data:`MAX_BYTES`
@@ -17,12 +18,19 @@ import json
 import os
 import threading
 import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
 
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.io.fork import renew_after_fork
-from nimblepy.rows.request import KeyRange, Keys, Prefix, Request
-from nimblepy.rows.source import Names, Projected
+from nimblepy.rows.arguments import Projected
+from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where
+from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
+from nimblepy.rows.source import Names, RowSource
+from nimblepy.rows.wrapper import SourceWrapper
 from nimblepy.schema.names import output_name
 
 MAX_BYTES = 1 << 20
@@ -95,6 +103,9 @@ class WorkloadLog:
             line = self._line(shape, counts)
         self._write(line)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WorkloadLog, (self._path, self._num_rows)
+
     def flush(self) -> None:
         """Writes the counts since the last lines."""
         with self._lock:
@@ -133,6 +144,83 @@ class WorkloadLog:
         except OSError as error:
             self._full = True
             warnings.warn(f"questions are no longer recorded: {error}", stacklevel=4)
+
+
+class RecordedSource(SourceWrapper[RowSource]):
+    """Tells a log of every query and of the number of rows that it found.
+
+    Args:
+        columns: columns that the caller reads of the rows that it finds.
+    """
+
+    def __init__(self, wrapped: RowSource, log: WorkloadLog, columns: Projected = ()) -> None:
+        super().__init__(wrapped)
+        self._log = log
+        self._columns = columns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordedSource, (self.wrapped, self._log, self._columns)
+
+    def for_reading(self, columns: Projected) -> RecordedSource:
+        return RecordedSource(self.wrapped, self._log, columns)
+
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
+        rows = self.wrapped.find(request, limit=limit, reverse=reverse)
+        self._log.found(request, self._columns, rows.num_rows)
+        return rows
+
+    def find_and_read(
+        self, keys: Keys, columns: Projected, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        table, probes = self.wrapped.find_and_read(keys, columns, first=first)
+        self._log.found(keys, columns, table.num_rows)
+        return table, probes
+
+    def read_in_order(
+        self,
+        request: Ordered,
+        columns: Projected,
+        *,
+        limit: int | None,
+        reverse: bool,
+        offset: int,
+    ) -> pa.Table:
+        table = self.wrapped.read_in_order(
+            request, columns, limit=limit, reverse=reverse, offset=offset
+        )
+        self._log.found(request, columns, table.num_rows)
+        return table
+
+    def take(self, numbers: RowNumbers, columns: Projected) -> pa.Table:
+        self._log.taken(columns, len(numbers))
+        return self.wrapped.take(numbers, columns)
+
+    def count_matches(self, keys: Keys) -> Positions:
+        counts = self.wrapped.count_matches(keys)
+        self._log.found(keys, (), int(counts.sum()))
+        return counts
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        rows = self.wrapped.count_passing(where, threads=threads)
+        self._log.found(where, (), rows)
+        return rows
+
+    def scan_batches(
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        try:
+            for batch in super().scan_batches(
+                where, columns, batch_rows=batch_rows, threads=threads
+            ):
+                rows += batch.num_rows
+                yield batch
+        finally:
+            self._log.found(where, columns, rows)
+
+    def close(self) -> None:
+        self._log.flush()
+        super().close()
 
 
 def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:

@@ -18,8 +18,8 @@ from nimblepy.file.domain import settle
 from nimblepy.file.few_values import without_failing
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.pushdown import split
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.request import Where
-from nimblepy.rows.source import Projected
 from nimblepy.schema.columns import resolve_column
 
 Ranges: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]

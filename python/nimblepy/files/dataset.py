@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -13,12 +12,13 @@ import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
-from nimblepy.file.file import File
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
+from nimblepy.file.source import FileSource
 from nimblepy.files.listing import FileEntry, FileList, Footers
 from nimblepy.files.open_files import OpenFiles, most_together
 from nimblepy.files.source import FilesSource
 from nimblepy.files.versions import Position, VersionedRows
+from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import FileSystem, Location, locate
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
@@ -72,10 +72,10 @@ def resolve_directory(
     return Location(path, location.store)
 
 
-def open_child(directory: Location, name: str, *, mmap: bool, cache_bytes: int) -> File:
+def open_child(directory: Location, name: str, *, mmap: bool, cache_bytes: int) -> FileSource:
     """Opens a file of a directory."""
     path = posixpath.join(directory.path, name)
-    return open_file(path, filesystem=directory.store, mmap=mmap, cache_bytes=cache_bytes)
+    return open_source(path, filesystem=directory.store, mmap=mmap, cache_bytes=cache_bytes)
 
 
 class DatasetSource(FilesSource):
@@ -91,8 +91,8 @@ class DatasetSource(FilesSource):
         self,
         directory: Location,
         files: FileList,
-        open_files: OpenFiles[File],
-        open_file: Callable[[str], File],
+        open_files: OpenFiles[FileSource],
+        open_file: Callable[[str], FileSource],
         pickled: tuple[Any, ...],
     ) -> None:
         """
@@ -141,7 +141,7 @@ class DatasetSource(FilesSource):
     def first_rows(self) -> Positions:
         return self.files.first_rows
 
-    def child(self, file: int) -> File:
+    def child(self, file: int) -> FileSource:
         files = self.files
         name = files.names[file]
         opened = self.open_files.get(name, files.identities[file], partial(self._open_file, name))
@@ -164,7 +164,6 @@ class DatasetSource(FilesSource):
         return self.files.files_for(conjuncts)
 
     def close(self) -> None:
-        self.release()
         self.open_files.close()
 
     def __repr__(self) -> str:
@@ -203,20 +202,16 @@ class Dataset(VersionedRows[DatasetSource]):
             open_child, location, mmap=options["mmap"], cache_bytes=options["cache_bytes"]
         )
         mapped = options["mmap"] or not location.is_local
-        self._open_files: OpenFiles[File] = OpenFiles(
+        self._open_files: OpenFiles[FileSource] = OpenFiles(
             most=options["max_open_files"], use_descriptors=not mapped
         )
         self._footers = Footers(location, self._root, self._open_file, self._keep_open)
-        self._refreshing = threading.Lock()
-        self._open_files.holders.add(self)
+        self._refreshing = ForkLock()
+        self._open_files.add_holder(self._release)
         super().__init__(Position(self._source_of(files or self._footers.listed())))
 
-    def _keep_open(self, file: File, entry: FileEntry) -> None:
+    def _keep_open(self, file: FileSource, entry: FileEntry) -> None:
         self._open_files.get(entry.file, entry.identity, lambda: file)
-
-    def renew_after_fork(self) -> None:
-        super().renew_after_fork()
-        self._refreshing = threading.Lock()
 
     def _source_of(self, files: FileList) -> DatasetSource:
         directory = self._directory.path if self._root is None else self._root
@@ -224,20 +219,15 @@ class Dataset(VersionedRows[DatasetSource]):
         return DatasetSource(self._directory, files, self._open_files, self._open_file, pickled)
 
     @property
-    def current(self) -> DatasetSource:
+    def _current(self) -> DatasetSource:
         self._open_files.check_open()
-        return super().current
-
-    @property
-    def source(self) -> str | None:
-        """Path or URI of the directory; ``None`` in a file system that was passed."""
-        return self._root if self._options["filesystem"] is None else None
+        return super()._current
 
     @property
     def paths(self) -> list[str]:
         """Paths or URIs of the files, in the order of their rows."""
         directory = self._directory.path if self._root is None else self._root
-        return [posixpath.join(directory, name) for name in self.current.files.names]
+        return [posixpath.join(directory, name) for name in self._current.files.names]
 
     def refresh(self) -> Dataset:
         """Moves this handle to the files that are in the directory now, and returns it.
@@ -252,12 +242,12 @@ class Dataset(VersionedRows[DatasetSource]):
         Cost: lists the directory and reads the footers of new files. Other files stay open.
         """
         with self._refreshing:
-            before = self.current.files
+            before = self._current.files
             files = self._footers.listed()
             if (files.names, files.identities) == (before.names, before.identities):
                 return self
             source = self._source_of(files)
-            self.move(lambda _: Position(source))
+            self._replace_position(lambda _: Position(source))
         kept = {*zip(files.names, files.identities, strict=True)}
         self._open_files.close_unless(lambda keys: [key in kept for key in keys])
         return self
@@ -265,18 +255,28 @@ class Dataset(VersionedRows[DatasetSource]):
     def close(self) -> None:
         """Closes all files. Calls after that raise an InvalidArgumentError."""
         self._open_files.close()
-        self.release()
+        self._release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _, arguments = self.current.__reduce__()
+        _, arguments = self._current.__reduce__()
         return Dataset, arguments
 
     def __repr__(self) -> str:
         try:
-            return repr(self.current)
+            return repr(self._current)
         except InvalidArgumentError:
             return "<nimblepy.Dataset, closed>"
 
 
+def source_of_dataset(dataset: Dataset) -> DatasetSource:
+    """The source of a handle now, for other modules of nimblepy."""
+    return dataset._current
+
+
+def path_of_dataset(dataset: Dataset) -> str | None:
+    """Path or URI of the directory; ``None`` in a file system without a name."""
+    return dataset._root
+
+
 def _reopen_source(directory: str, files: FileList, options: dict[str, Any]) -> DatasetSource:
-    return Dataset(directory, files, options).current
+    return source_of_dataset(Dataset(directory, files, options))

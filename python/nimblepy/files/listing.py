@@ -16,7 +16,7 @@ import pyarrow as pa
 from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.nodes import Compare, In, Node
-from nimblepy.file.file import File
+from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.io.location import Location
 from nimblepy.io.lru_cache import LruCache
@@ -179,8 +179,8 @@ class Footers:
         self,
         directory: Location,
         root: str | None,
-        open_file: Callable[[str], File],
-        opened: Callable[[File, FileEntry], None] | None = None,
+        open_file: Callable[[str], FileSource],
+        opened: Callable[[FileSource, FileEntry], None] | None = None,
     ) -> None:
         self._directory = directory
         self._root = root
@@ -261,12 +261,12 @@ class Footers:
         return FileList(schema, cluster_by, pa.table(columns, schema=_COLUMNS))
 
 
-def _entry(file: File, name: str) -> FileEntry:
+def _entry(file: FileSource, name: str) -> FileEntry:
     """The entry of an open file. Cost: reads the keys of the first and of the last row."""
     lower = upper = None
     if file.cluster_by and file.num_rows:
         columns = [key.column for key in file.cluster_by]
-        ends = file.take([0, file.num_rows - 1], columns)
+        ends = file.take(np.array([0, file.num_rows - 1], dtype=np.uint64), tuple(columns))
         arrays = [column.combine_chunks() for column in ends.columns]
         lower, upper = EncodedKeys(key_batch(columns, arrays), file.cluster_by).to_list()
     return FileEntry(

@@ -13,15 +13,16 @@ import numpy as np
 from nimblepy import _core
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.open_files import most_together
-from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.compiled import KeyIndex
 from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import SortKey
 
 # Files for each key from which on a search for each costs less than a look at all bounds.
 _FEW = 1024
 
-Child = Callable[[int], FixedRows]
+Child = Callable[[int], RowSource]
 Deleted = Callable[[int], _core.RowBitmap | None]
 Prepare = Callable[[Sequence[int]], None]
 # Files that are asked in one call: their numbers, their indexes, what is deleted of each.
@@ -102,7 +103,7 @@ class AskedKeys:
         order: tuple[SortKey, ...] | None = None
         for file in files.tolist():
             child, gone = self._child(file), self._deleted(file)
-            found = child.core_index(self._keys.names)
+            found = child.compiled(KeyIndex(self._keys.names))
             if found is not None and found[1] != order:  # of most files it is the same
                 order = found[1]
                 asked = together.setdefault(order, ([], [], []))

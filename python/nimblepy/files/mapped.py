@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,15 +32,15 @@ from nimblepy.expr.nodes import (
     StartsWith,
     all_of,
 )
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import On
+from nimblepy.rows.arguments import Projected
+from nimblepy.rows.compiled import Compiled, KeyIndex, RowForm, RowsOfFile, SingleRows
 from nimblepy.rows.key_bounds import typed_bound
 from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
-from nimblepy.rows.source import OnKeys, Projected, RowForm
+from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, id_difference, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
@@ -85,7 +86,7 @@ def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
     return have.equals(wanted) and id_difference(have, wanted) is None
 
 
-class MappedRows(FixedRows):
+class MappedRows(RowSource):
     """One source seen with another schema.
 
     Args:
@@ -98,7 +99,7 @@ class MappedRows(FixedRows):
 
     def __init__(
         self,
-        child: FixedRows,
+        child: RowSource,
         schema: pa.Schema,
         keys: Sequence[Sequence[SortKey]] = (),
         missing: MissingValue = no_value,
@@ -168,7 +169,6 @@ class MappedRows(FixedRows):
         self.child.verify()
 
     def close(self) -> None:
-        self.release()
         self.child.close()
 
     # ------------------------------------------------------------------ columns
@@ -272,35 +272,38 @@ class MappedRows(FixedRows):
             found.append(key_name(self.child.schema, column))
         return tuple(found)
 
-    def core_index(
+    def compiled(self, reader: Compiled[Reader]) -> Reader | None:
+        """The reader of the wrapped source, if its keys and values are those of these rows."""
+        made: Any = None
+        try:
+            match reader:
+                case KeyIndex(names):
+                    made = self._key_index(names)
+                case SingleRows(columns, on):
+                    made = self._row_reader(RowsOfFile(columns, on))
+                case RowsOfFile(form=None):
+                    made = self._row_reader(reader)
+        except IndexUnavailableError:
+            return None
+        return made  # type: ignore[no-any-return]
+
+    def _key_index(
         self, names: tuple[ColumnName, ...]
     ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
         mapped = self._names_in_child(names)
-        if mapped is None:
-            return None
-        try:
-            found = self.child.core_index(mapped)
-        except IndexUnavailableError:
-            return None
-        if found is None:
+        found = None if mapped is None else self.child.compiled(KeyIndex(mapped))
+        if mapped is None or found is None:
             return None
         back = dict(zip(mapped, names, strict=True))
         return found[0], tuple(replace(key, column=back[key.column]) for key in found[1])
 
-    def point_reader(
-        self,
-        columns: Projected,
-        on: On,
-        deleted: _core.RowBitmap | None = None,
-        form: RowForm | None = None,
-    ) -> _core.PointReader | None:
-        """The source's reader, where Python's values of its columns are those of these rows."""
-        outputs, schema = self._output(columns)
+    def _row_reader(self, reader: RowsOfFile) -> _core.PointReader | None:
+        outputs, schema = self._output(reader.columns)
         wanted = self._child_columns(outputs)
         names = [output.field.name for output in outputs if output.path is not None]
-        if form is not None or len(wanted) != len(names) or not all(map(_is_plain, outputs)):
+        if len(wanted) != len(names) or not all(map(_is_plain, outputs)):
             return None
-        asked = self.on_columns(on)
+        asked = self.on_columns(reader.on)
         if asked is None:
             asked = tuple(key.column for key in self.cluster_by)
         keys = self._names_in_child(asked)
@@ -309,10 +312,8 @@ class MappedRows(FixedRows):
         blank = {o.field.name: None if o.value is None else o.value.as_py() for o in outputs}
         if len(blank) != len(schema):
             return None
-        try:
-            return self.child.point_reader(wanted, list(keys), deleted, RowForm(names, blank))
-        except IndexUnavailableError:
-            return None
+        form = RowForm(names, blank)
+        return self.child.compiled(RowsOfFile(wanted, tuple(keys), reader.deleted, form))
 
     def _in_child(self, keys: Sequence[SortKey]) -> list[SortKey] | None:
         names = self._names_in_child([key.column for key in keys])
@@ -320,7 +321,7 @@ class MappedRows(FixedRows):
             return None
         return [replace(key, column=name) for key, name in zip(keys, names, strict=True)]
 
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         if isinstance(request, Where):
             pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
             return self.child.find(pruning)

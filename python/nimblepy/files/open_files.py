@@ -12,15 +12,15 @@ import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from nimblepy.errors import InvalidArgumentError, StaleFileError
-from nimblepy.file.file import File
+from nimblepy.file.source import FileSource
 from nimblepy.io.fork import renew_after_fork
-from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import IoStats
 
-Opened = TypeVar("Opened", bound=FixedRows)
+Opened = TypeVar("Opened", bound=RowSource)
 # A file is known by its name and by its identity, which is the checksum of its footer; None where
 # names are given only once.
 Key = tuple[str, int | None]
@@ -49,13 +49,6 @@ def most_descriptors() -> int:
 def most_together() -> int:
     """Files that one call may read from at the same time."""
     return min(_MOST_TOGETHER, max(most_descriptors() // 2, 8))
-
-
-class Holder(Protocol):
-    """An object that keeps files of an :class:`OpenFiles` to answer sooner."""
-
-    def release(self) -> None:
-        """Lets go of them."""
 
 
 class _Entry(Generic[Opened]):
@@ -163,7 +156,6 @@ class OpenFiles(Generic[Opened]):
     A file that is closed in here stays usable for those who hold it.
 
     Attributes:
-        holders: objects that keep files of this one; release() lets them close.
         opened: how many files were opened.
     """
 
@@ -181,9 +173,25 @@ class OpenFiles(Generic[Opened]):
         self.use_descriptors = use_descriptors
         self._files: OrderedDict[Key, _Entry[Opened]] = OrderedDict()
         self._closed = False
-        self.holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self._holders: set[weakref.WeakMethod[Callable[[], None]]] = set()
         self.opened = 0
         self._left: IoStats = IoStats()  # of files that were closed
+
+    def add_holder(self, release: Callable[[], None]) -> None:
+        """Registers a method of an object that keeps files of this one; it lets them close.
+
+        The object is held weakly.
+        """
+        self._holders.add(weakref.WeakMethod(release))
+
+    def relieve(self) -> None:
+        """Has those who keep files let go of them."""
+        for holder in list(self._holders):
+            release = holder()
+            if release is None:
+                self._holders.discard(holder)
+            else:
+                release()
 
     def check_open(self) -> None:
         """Raises InvalidArgumentError if this was closed."""
@@ -312,12 +320,11 @@ def _relieve(closed: Iterable[_Entry[Any]]) -> None:
     """Has those who keep files let go of them, if another owner needed the room."""
     owners = {owner for entry in closed if (owner := entry.owner()) is not None}
     for owner in owners:
-        for holder in list(owner.holders):
-            holder.release()
+        owner.relieve()
 
 
-def _check_identity(file: FixedRows, identity: int) -> None:
-    assert isinstance(file, File)
+def _check_identity(file: RowSource, identity: int) -> None:
+    assert isinstance(file, FileSource)
     core = file.handle.core
     if int(core.identity) != identity:
         raise StaleFileError(

@@ -14,18 +14,18 @@ from nimblepy import _core
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, IndexUnavailableError
 from nimblepy.io.location import FileSystem, locate
-from nimblepy.join.joinable import FixedRows
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import OnKeys, Projected
+from nimblepy.rows.source import OnKeys, RowSource
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 
 
-class ParquetRows(FixedRows):
+class ParquetRows(RowSource):
     """An open Parquet file. Thread-safe: every read opens the file anew from its metadata."""
 
     def __init__(self, path: str, filesystem: FileSystem | None = None) -> None:
@@ -102,7 +102,7 @@ class ParquetRows(FixedRows):
         self.read(self.all_rows(), None)
 
     def close(self) -> None:
-        self.release()
+        """Does nothing: every read opens the file."""
 
     # ------------------------------------------------------------------ finding
 
@@ -124,7 +124,7 @@ class ParquetRows(FixedRows):
         shown = "" if on is None else f" on ({show_names(map(column_of, on))})"
         raise IndexUnavailableError(f"{self._path}: no index{shown}: it is a Parquet file")
 
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         if isinstance(request, Where):
             return request.rows
         names = request.names if isinstance(request, Keys) else request.columns

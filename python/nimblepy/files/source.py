@@ -1,6 +1,6 @@
 """Many sources as one: requests go where the bounds of keys allow an answer, and come back merged.
 
-A row is addressed by (file, row). Nothing in here knows what a file is: any ``FixedRows`` will do.
+A row is addressed by (file, row). Nothing in here knows what a file is: any ``RowSource`` will do.
 """
 
 from __future__ import annotations
@@ -24,14 +24,22 @@ from nimblepy.files.ahead import in_turn
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.files.open_files import most_together
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, On
+from nimblepy.rows.arguments import On, Projected
+from nimblepy.rows.compiled import (
+    ColumnReader,
+    Compiled,
+    FileScan,
+    RangeReader,
+    Ranges,
+    RowsOfFile,
+    SingleRows,
+)
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
 from nimblepy.rows.rowset import Positions, RowSet
-from nimblepy.rows.source import Getter, OnKeys, Projected, no_getter
+from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name, show_names
 from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_of
@@ -59,7 +67,7 @@ _GATHERED_ROWS = 1 << 20
 _MOST_PAIRS = 1 << 20
 
 
-class FilesSource(FixedRows):
+class FilesSource(RowSource):
     """Rows of many sources with one schema and one cluster key.
 
     Attributes:
@@ -74,7 +82,7 @@ class FilesSource(FixedRows):
     bounds: FileBounds | None
 
     @abstractmethod
-    def child(self, file: int) -> FixedRows:
+    def child(self, file: int) -> RowSource:
         """One of the sources; opens it if need be."""
 
     @property
@@ -217,7 +225,7 @@ class FilesSource(FixedRows):
         for child in self.children():
             child.verify()
 
-    def children(self) -> Iterator[FixedRows]:
+    def children(self) -> Iterator[RowSource]:
         """The sources one after another."""
         return map(self.child, self.prepared(range(self.num_files)))
 
@@ -425,7 +433,7 @@ class FilesSource(FixedRows):
 
     # ------------------------------------------------------------------ finding
 
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         if isinstance(request, Keys):
             return self._find_keys(request, limit)
         if isinstance(request, Where):
@@ -547,7 +555,8 @@ class FilesSource(FixedRows):
         assert rows.file is not None
         used = np.flatnonzero(np.bincount(rows.file))
         if len(used) <= most_together():
-            projections = [self.child(i).core_projection(columns) for i in used.tolist()]
+            reader = ColumnReader(columns)
+            projections = [self.child(i).compiled(reader) for i in used.tolist()]
             known = [item for item in projections if item is not None]
             if len(known) == len(projections):
                 place = np.zeros(int(used[-1]) + 1, dtype=np.int64)
@@ -581,7 +590,7 @@ class FilesSource(FixedRows):
         def scan(parts: list[_core.ScanPart]) -> Iterable[pa.RecordBatch]:
             return _core.scan(parts, schema, batch_rows, threads, where.limit)
 
-        def decode(child: FixedRows, part: Where, threads: int) -> Iterable[pa.RecordBatch]:
+        def decode(child: RowSource, part: Where, threads: int) -> Iterable[pa.RecordBatch]:
             return child.scan_batches(part, columns, batch_rows=batch_rows, threads=threads)
 
         found = self._scan(where, columns, scan, decode, threads)
@@ -591,7 +600,7 @@ class FilesSource(FixedRows):
         def count(parts: list[_core.ScanPart]) -> Iterable[int]:
             return [_core.count(parts, threads)]
 
-        def decode(child: FixedRows, part: Where, threads: int) -> Iterable[int]:
+        def decode(child: RowSource, part: Where, threads: int) -> Iterable[int]:
             return [child.count_passing(part, threads=threads)]
 
         return sum(self._scan(where, (), count, decode, threads))
@@ -601,7 +610,7 @@ class FilesSource(FixedRows):
         where: Where,
         columns: Projected,
         scan: Callable[[list[_core.ScanPart]], Iterable[T]],
-        decode: Callable[[FixedRows, Where, int], Iterable[T]],
+        decode: Callable[[RowSource, Where, int], Iterable[T]],
         threads: int,
     ) -> Iterator[T]:
         """Scans some files at a time.
@@ -636,7 +645,7 @@ class FilesSource(FixedRows):
         try:
             for i, rows in self._within(where):
                 wanted = Where(where.filter, rows, where.limit)
-                part = self.child(i).scan_part(wanted, columns)
+                part = self.child(i).compiled(FileScan(wanted, columns))
                 is_other = bool(group) and (part is None) != (group[-1][2] is None)
                 if is_other or len(group) == most:
                     yield group
@@ -658,20 +667,29 @@ class FilesSource(FixedRows):
 
     # ------------------------------------------------------------------ one file alone
 
-    def _only_child(self) -> FixedRows | None:
+    def _only_child(self) -> RowSource | None:
         """The source where there is one alone, and all of its rows are there."""
         return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
 
-    def getter(self, columns: Projected, on: On) -> Getter:
+    def compiled(self, reader: Compiled[Reader]) -> Reader | None:
         only = self._only_child()
         if only is not None:
-            return only.getter(columns, on)
+            return only.compiled(reader)
+        made: Any = None
+        match reader:
+            case SingleRows(columns, on):
+                made = self._key_reader(columns, on)
+            case Ranges(columns, on):
+                made = None if self.bounds is None else _RangesOfFiles(self, columns, on)
+        return made  # type: ignore[no-any-return]
+
+    def _key_reader(self, columns: Projected, on: On) -> _core.FilesPointReader | None:
         names, cluster, bounds = self.on_columns(on), tuple(self.cluster_by), self.bounds
         in_order = tuple(key.column for key in cluster)
         self.index_keys(names, ordered=False)
         asked = in_order if names is None else names
         if bounds is None or set(asked) != set(in_order) or not self.keeps_readers:
-            return no_getter
+            return None
 
         types = key_columns(self.schema, cluster).types
         ends = [
@@ -685,9 +703,11 @@ class FilesSource(FixedRows):
 
         def point_readers(files: list[int]) -> list[_core.PointReader | None]:
             self.prepare(files)
-            return [self.child(i).point_reader(columns, asked, self.deleted(i)) for i in files]
+            return [
+                self.child(i).compiled(RowsOfFile(columns, asked, self.deleted(i))) for i in files
+            ]
 
-        reader = _core.FilesPointReader(
+        return _core.FilesPointReader(
             pa.RecordBatch.from_arrays(
                 [pa.array([], kind) for kind in types], [output_name(name) for name in in_order]
             ),
@@ -697,28 +717,6 @@ class FilesSource(FixedRows):
             ends,
             point_readers,
         )
-        return reader.getter()
-
-    def quick_range(
-        self,
-        bounds: tuple[Any, Any, Any] | tuple[Any],
-        on: On,
-        columns: Columns,
-        limit: Any,
-        reverse: Any,
-    ) -> pa.Table | None:
-        only = self._only_child()
-        if only is None and self.bounds is not None:
-            request: Ordered
-            if len(bounds) == 3:
-                lower, upper, inclusive = bounds
-                request = self.range_request(lower, upper, on, inclusive)
-            else:
-                request = self.prefix_request(bounds[0], on)
-            files = self.candidates(request)
-            if len(files) == 1 and self.deleted(files[0]) is None:
-                only = self.child(files[0])
-        return None if only is None else only.quick_range(bounds, on, columns, limit, reverse)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
@@ -733,7 +731,7 @@ class FilesSource(FixedRows):
         file = int(asked.files[0]) if len(asked.files) == 1 else None
         if file is not None and self.deleted(file) is None:
             return self.child(file).find_and_read(keys, columns, first=first)
-        rows = self.observed(keys, columns, asked.find()).expand()
+        rows = asked.find().expand()
         assert rows.probe is not None
         return self.read(rows, columns), rows.probe
 
@@ -775,6 +773,31 @@ class FilesSource(FixedRows):
             bytes=sum(plan.bytes for plan in plans),
             index=plans[0].index if plans else None,
         )
+
+
+class _RangesOfFiles:
+    """Reads ranges that are in one of many files, by the reader of that file."""
+
+    def __init__(self, source: FilesSource, columns: Projected, on: On) -> None:
+        self._source = source
+        self._reader = Ranges(columns, on)
+
+    def range(self, lower: Any, upper: Any, inclusive: Any, limit: object, reverse: object) -> Any:
+        request = self._source.range_request(lower, upper, self._reader.on, inclusive)
+        reader = self._reader_of(request)
+        if reader is None:
+            return NotImplemented
+        return reader.range(lower, upper, inclusive, limit, reverse)
+
+    def prefix(self, prefix: Any, limit: object, reverse: object) -> Any:
+        reader = self._reader_of(self._source.prefix_request(prefix, self._reader.on))
+        return NotImplemented if reader is None else reader.prefix(prefix, limit, reverse)
+
+    def _reader_of(self, request: Ordered) -> RangeReader | None:
+        files = self._source.candidates(request)
+        if len(files) != 1 or self._source.deleted(files[0]) is not None:
+            return None
+        return self._source.child(files[0]).compiled(self._reader)
 
 
 def _places(rows: RowSet) -> Positions:

@@ -28,6 +28,23 @@ def renew_after_fork(renewable: Renewable) -> None:
     _all.add(renewable)
 
 
+class ForkLock:
+    """A lock that is free in a child process, even if another thread held it at the fork."""
+
+    def __init__(self) -> None:
+        self.renew_after_fork()
+        renew_after_fork(self)
+
+    def renew_after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 # Maximum seconds that a fork waits for other threads. The limit prevents deadlocks if they wait for
 # the forking thread.
 _LONGEST_WAIT = 10.0

@@ -12,7 +12,7 @@ from nimblepy.input.tabular import as_reader
 from nimblepy.join.plan import How, Ranges, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.rows import Rows
-from nimblepy.rows.source import Observer, RowSource
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import Tabular
 
@@ -76,7 +76,7 @@ class Joinable(Rows):
             >>> customers.index_join(orders, on={"customer": "id"}, how="left")  # doctest: +SKIP
         """
         reader, _ = as_reader(probe)
-        source = self.current
+        source = self._current
         plan = plan_join(
             reader.schema,
             source,
@@ -88,19 +88,23 @@ class Joinable(Rows):
             null_equals=null_equals,
             between=between,
         )
-        joined = join_batches(plan, source, reader)
+        joined = join_batches(plan, source.for_reading(plan.reads), reader)
         if isinstance(probe, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(plan.schema, joined)
         return pa.Table.from_batches(joined, schema=plan.schema)
 
 
-class FixedRows(Joinable, RowSource):
-    """Rows that do not change, so they are their own source."""
+class SourceHandle(Joinable):
+    """A handle on any source, for modules that need the reading methods of users."""
 
-    def __init__(self, observer: Observer | None = None) -> None:
-        Joinable.__init__(self)
-        RowSource.__init__(self, observer)
+    def __init__(self, source: RowSource) -> None:
+        super().__init__()
+        self._source = source
 
     @property
-    def current(self) -> RowSource:
-        return self
+    def _current(self) -> RowSource:
+        return self._source
+
+    def close(self) -> None:
+        self._release()
+        self._source.close()

@@ -97,7 +97,7 @@ def _pieces(
     plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, output_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yields the joined rows of one probe batch."""
-    matches = build.find(probe_keys(plan, build.schema, batch), columns=plan.reads)
+    matches = build.find(probe_keys(plan, build.schema, batch))
     if plan.how in ("inner", "left"):
         for piece in _slots(matches, plan.how == "left", output_rows):
             joined = _joined(plan, build, batch, piece)

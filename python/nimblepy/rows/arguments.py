@@ -19,6 +19,8 @@ from nimblepy.schema.types import KeyColumn, SortKey, column_of
 from nimblepy.schema.values import show
 
 Columns: TypeAlias = Sequence[ColumnName] | None
+# Columns after their check; ``None`` is all columns.
+Projected: TypeAlias = tuple[ColumnName, ...] | None
 On: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 

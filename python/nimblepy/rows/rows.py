@@ -1,9 +1,9 @@
-"""Rows: the reading methods of files, datasets and whatever else has rows, each written once."""
+"""Rows: the reading methods of all handles, written once on top of the source of the handle."""
 
 from __future__ import annotations
 
 import functools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -18,6 +18,7 @@ from nimblepy.rows.arguments import (
     Columns,
     Inclusive,
     On,
+    Projected,
     at_least,
     checked_fraction,
     column_names,
@@ -31,34 +32,36 @@ from nimblepy.rows.arguments import (
     thread_count,
 )
 from nimblepy.rows.as_numpy import numpy_row
+from nimblepy.rows.compiled import Getter, RangeReader, Ranges, SingleRows
 from nimblepy.rows.gather import keep
 from nimblepy.rows.plan import Plan
-from nimblepy.rows.request import Ordered, Request
+from nimblepy.rows.request import Request
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
-from nimblepy.rows.source import (
-    MOST_PREPARED,
-    Described,
-    Filter,
-    Getter,
-    Projected,
-    RowSource,
-    no_getter,
-)
+from nimblepy.rows.source import MAX_PREPARED, Filter, RowSource
 from nimblepy.schema.protocols import Key, ManyKeys, RowIndices
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _quick(method: _Method) -> _Method:
-    """``method`` called only where what is prepared for single keys cannot answer."""
+    """Has the core answer calls with a key alone; ``method`` answers all others.
+
+    The core calls ``method.slow`` for keys that it cannot encode.
+    """
     quick = _core.quick_get(method)
     functools.update_wrapper(quick, method)
     return quick
 
 
-class Rows(_core.PointBase, Described):
-    """Rows with indexes: what :class:`nimblepy.File` and :class:`nimblepy.Dataset` have in common.
+def _not_here(key: Any) -> Any:
+    """The getter of a source without a compiled reader."""
+    return NotImplemented
+
+
+class Rows(_core.PointBase, ABC):
+    """The reading methods of :class:`nimblepy.File`, :class:`nimblepy.Dataset` and tables.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
     list of names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
@@ -66,13 +69,65 @@ class Rows(_core.PointBase, Described):
     """
 
     def __init__(self) -> None:
-        # What get() asks first, by columns and `on`.
+        # Compiled readers of the current source, by `on` and columns.
         self._getters: dict[On, dict[Projected, Getter]] = {}
+        self._range_readers: dict[tuple[Projected, On], RangeReader | None] = {}
 
     @property
     @abstractmethod
-    def current(self) -> RowSource:
-        """The rows as they are now. Each call takes them once, and so answers from one state."""
+    def _current(self) -> RowSource:
+        """The source now. Each call takes it once, so its answer is from one state."""
+
+    # ------------------------------------------------------------------ description
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types."""
+        return self._current.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._current.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes stored, all columns and indexes together."""
+        return self._current.size_bytes
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        """The cluster key; empty if there is none."""
+        return self._current.cluster_by
+
+    @property
+    def unique(self) -> bool:
+        """Whether every cluster key is known to occur once."""
+        return self._current.unique
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        """The cluster index, then the secondary ones in the order they were written in."""
+        return self._current.indexes
+
+    @property
+    def io_stats(self) -> IoStats:
+        """What was read since the last reset. In a mapped file a read is a block's first touch."""
+        return self._current.io_stats
+
+    def reset_io_stats(self) -> None:
+        """Sets all counts of :attr:`io_stats` to zero."""
+        self._current.reset_io_stats()
+
+    def verify(self) -> None:
+        """Checks every checksum, value and index entry.
+
+        Raises:
+            CorruptFileError: names the place and the value that was expected there.
+
+        Cost: reads and decodes everything.
+        """
+        self._current.verify()
 
     # ------------------------------------------------------------------ rows by key
 
@@ -123,14 +178,28 @@ class Rows(_core.PointBase, Described):
             raise
         row = NotImplemented if as_numpy else getter(key)
         if row is NotImplemented:
-            source = self.current
-            request = source.keys_request([key], on, null_equals, one=True)
-            found, _ = source.find_and_read(request, column_names(columns), first=True)
-            row = None
-            if found.num_rows:
-                row = numpy_row(found) if as_numpy else found.slice(0, 1).to_pylist()[0]
+            row = self._first_row(key, columns, on, null_equals=null_equals, as_numpy=as_numpy)
         answer: dict[str, Any] | None = default if row is None else row
         return answer
+
+    def _first_row(
+        self,
+        key: Key,
+        columns: Columns = None,
+        on: On = None,
+        *,
+        null_equals: bool = False,
+        as_numpy: bool = False,
+    ) -> dict[str, Any] | None:
+        """:meth:`get` on the general path; ``None`` if no row has the key."""
+        source = self._current
+        request = source.keys_request([key], on, null_equals, one=True)
+        rows, _ = source.find_and_read(request, column_names(columns), first=True)
+        if not rows.num_rows:
+            return None
+        return numpy_row(rows) if as_numpy else rows.slice(0, 1).to_pylist()[0]
+
+    get.slow = _first_row  # type: ignore[attr-defined]
 
     def lookup(
         self,
@@ -162,7 +231,7 @@ class Rows(_core.PointBase, Described):
             Of many files, only those whose bounds hold a key are opened; a secondary index is
             asked in every file.
         """
-        source, names = self.current, column_names(columns)
+        source, names = self._current, column_names(columns)
         schema = source.projected(names)
         if probe_row is not None:
             if not isinstance(probe_row, str):
@@ -188,7 +257,7 @@ class Rows(_core.PointBase, Described):
 
     def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
         """For each key how many rows have it. Cost: as :meth:`contains`."""
-        source = self.current
+        source = self._current
         return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
     def range(
@@ -231,7 +300,6 @@ class Rows(_core.PointBase, Described):
 
         Cost: two searches in the index, then the blocks of the rows that are returned.
         """
-        source = self.current
         if after is not None:
             sides = inclusive_sides(inclusive)
             if reverse:
@@ -240,12 +308,14 @@ class Rows(_core.PointBase, Described):
             else:
                 _only_one(lower=lower, after=after)
                 lower, inclusive = after, "(]" if sides[1] else "()"
-        if offset == 0:
-            found = source.quick_range((lower, upper, inclusive), on, columns, limit, reverse)
-            if found is not None:
-                return found
-        request = functools.partial(source.range_request, lower, upper, on, inclusive)
-        return _in_order(source, request, columns, limit, reverse, offset)
+        if offset == 0 and (reader := self._range_reader(columns, on)) is not None:
+            rows = reader.range(lower, upper, inclusive, limit, reverse)
+            if type(rows) is pa.Table:
+                return rows
+        source, names, limit = self._checked(columns, limit)
+        offset = at_least("offset", offset, 0)
+        request = source.range_request(lower, upper, on, inclusive)
+        return source.read_in_order(request, names, limit=limit, reverse=reverse, offset=offset)
 
     def prefix(
         self,
@@ -271,13 +341,24 @@ class Rows(_core.PointBase, Described):
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
         """
-        source = self.current
         if offset == 0 and not null_equals:
-            found = source.quick_range((prefix,), on, columns, limit, reverse)
-            if found is not None:
-                return found
-        request = functools.partial(source.prefix_request, prefix, on, null_equals)
-        return _in_order(source, request, columns, limit, reverse, offset)
+            reader = self._range_reader(columns, on)
+            if reader is not None:
+                rows = reader.prefix(prefix, limit, reverse)
+                if type(rows) is pa.Table:
+                    return rows
+        source, names, limit = self._checked(columns, limit)
+        offset = at_least("offset", offset, 0)
+        request = source.prefix_request(prefix, on, null_equals)
+        return source.read_in_order(request, names, limit=limit, reverse=reverse, offset=offset)
+
+    def _checked(
+        self, columns: Columns, limit: int | None
+    ) -> tuple[RowSource, Projected, int | None]:
+        """The source, and the arguments of a range or prefix after their checks."""
+        source, names = self._current, column_names(columns)
+        source.projected(names)
+        return source, names, row_limit(limit)
 
     def row_ranges(
         self,
@@ -297,7 +378,7 @@ class Rows(_core.PointBase, Described):
         that match nothing are left out.
         """
         given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
-        source = self.current
+        source = self._current
         request: Request
         if given == "keys":
             request = source.keys_request(keys, on, null_equals)
@@ -319,7 +400,8 @@ class Rows(_core.PointBase, Described):
         Raises:
             InvalidArgumentError: there is no row of such a number.
         """
-        return self._taken(self.current, rows, columns)
+        source = self._current
+        return source.take(row_numbers(rows, source.num_rows), column_names(columns))
 
     def sample(
         self,
@@ -346,7 +428,7 @@ class Rows(_core.PointBase, Described):
             scan = self.scan(columns, filter=filter, params=params)
             drawn_rows = (keep(b, generator.random(b.num_rows) < fraction) for b in scan)
             return pa.Table.from_batches(drawn_rows, schema=scan.schema)
-        source = self.current
+        source = self._current
         left = source.num_rows
         drawn, last = [np.empty(0, dtype=np.int64)], -1 if fraction else left
         while last < left:  # the rows between two drawn ones are distributed so
@@ -355,14 +437,7 @@ class Rows(_core.PointBase, Described):
             drawn.append(some)
             last = int(some[-1])
         rows = np.concatenate(drawn)
-        return self._taken(source, rows[rows < left], columns)
-
-    def _taken(self, source: RowSource, rows: Any, columns: Columns) -> pa.Table:
-        names = column_names(columns)
-        wanted = source.all_rows().pick(row_numbers(rows, source.num_rows))
-        if source.observer is not None:
-            source.observer.taken(names, wanted.num_rows)
-        return source.read(wanted, names)
+        return source.take(rows[rows < left].astype(np.uint64), column_names(columns))
 
     def scan(
         self,
@@ -395,7 +470,7 @@ class Rows(_core.PointBase, Described):
             InvalidArgumentError: an unknown column, a filter that is not understood.
         """
         asked = with_params(filter, params)
-        source = self.current if row_range is not None else self.current.for_filter(asked)
+        source = self._current if row_range is not None else self._current.for_filter(asked)
         return Scan(
             source,
             source.where_request(asked, row_range),
@@ -457,7 +532,7 @@ class Rows(_core.PointBase, Described):
         given = _only_one(
             keys=keys, bounds=_both(lower, upper), prefix=prefix, filter=_both(filter, row_range)
         )
-        source = self.current
+        source = self._current
         request: Request
         if given == "filter" or (given is None and on is None):
             if on is not None:
@@ -476,27 +551,61 @@ class Rows(_core.PointBase, Described):
         source.projected(names)
         return source.explain_request(request, names)
 
-    # ------------------------------------------------------------------ what is prepared
+    # ------------------------------------------------------------------ compiled readers
 
     def _prepare_getter(self, columns: Projected, on: On) -> Getter:
-        source = self.current
-        source.projected(column_names(columns))
-        getter = no_getter if source.observer is not None else source.getter(columns, on)
-        self.keep_getter(source, getter, columns, on)
+        source = self._current
+        names = column_names(columns)
+        source.projected(names)
+        reader = source.compiled(SingleRows(names, on))
+        getter = _not_here if reader is None else reader.getter()
+        self._keep(source, lambda: self._keep_getter(getter, columns, on))
         return getter
 
-    def keep_getter(self, source: RowSource, getter: Getter, columns: Projected, on: On) -> None:
-        """Keeps what ``source`` prepared for the next ``get``."""
-        if sum(map(len, self._getters.values())) > MOST_PREPARED:
+    def _keep_getter(self, getter: Getter, columns: Projected, on: On) -> None:
+        if sum(map(len, self._getters.values())) > MAX_PREPARED:
             self._getters.clear()
         self._getters.setdefault(on, {})[columns] = getter
-        if columns is None and on is None and getter is not no_getter:
+        if columns is None and on is None and getter is not _not_here:
             self._quick = getter
 
-    def release(self) -> None:
-        """Lets go of what was prepared."""
+    def _range_reader(self, columns: Columns, on: On) -> RangeReader | None:
+        """The compiled reader of ranges; ``None`` if there is none."""
+        if columns is not None and type(columns) is not tuple:
+            if type(columns) is not list:
+                return None
+            columns = tuple(columns)
+        if type(on) is list:
+            on = tuple(on)
+        key: Any = columns, on
+        try:
+            return self._range_readers[key]
+        except KeyError:
+            return self._prepare_range_reader(key)
+        except TypeError:  # a column that is no name and no path: the general path says so
+            return None
+
+    def _prepare_range_reader(self, key: tuple[Projected, On]) -> RangeReader | None:
+        source = self._current
+        reader = source.compiled(Ranges(column_names(key[0]), key[1]))
+
+        def keep_reader() -> None:
+            if len(self._range_readers) > MAX_PREPARED:
+                self._range_readers.clear()
+            self._range_readers[key] = reader
+
+        self._keep(source, keep_reader)
+        return reader
+
+    def _keep(self, source: RowSource, keep: Callable[[], None]) -> None:
+        """Calls ``keep``, which keeps a reader of ``source``, if that is still the source."""
+        keep()
+
+    def _release(self) -> None:
+        """Drops all compiled readers."""
         self._quick = None
         self._getters.clear()
+        self._range_readers.clear()
 
     # ------------------------------------------------------------------ as a Python object
 
@@ -522,21 +631,9 @@ class Rows(_core.PointBase, Described):
         return True
 
 
-def _in_order(
-    source: RowSource,
-    request: Callable[[], Ordered],
-    columns: Columns,
-    limit: int | None,
-    reverse: bool,
-    offset: int,
-) -> pa.Table:
-    """The rows of a range or prefix, after its other arguments have been checked."""
-    names = column_names(columns)
-    source.projected(names)
-    most, skipped = row_limit(limit), at_least("offset", offset, 0)
-    end = None if most is None else skipped + most
-    rows = source.find(request(), columns=names, limit=end, reverse=reverse)
-    return source.read(rows.slice(skipped, end) if skipped else rows, names)
+def source_of(handle: Rows) -> RowSource:
+    """The source of a handle now, for other modules of nimblepy."""
+    return handle._current
 
 
 def _both(a: Any, b: Any) -> Any:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
-from nimblepy.rows.source import Projected, RowSource
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.names import output_name
 
 
@@ -43,7 +44,6 @@ class Scan:
         self._threads = threads
         self._limit = limit
         self._offset = offset
-        self._observer = None if where.filter is None else source.observer
 
     @property
     def schema(self) -> pa.Schema:
@@ -74,10 +74,7 @@ class Scan:
             return self._where.rows.num_rows
         if self._limit is not None or self._offset:  # which may be reached long before the end
             return sum(batch.num_rows for batch in self._batches(()))
-        rows = self._source.count_passing(self._where, threads=self._threads)
-        if self._observer is not None:
-            self._observer.found(self._where, (), rows)
-        return rows
+        return self._source.count_passing(self._where, threads=self._threads)
 
     def rows(self) -> RowSet:
         """The rows that may pass, by indexes and zone maps alone."""
@@ -103,12 +100,10 @@ class Scan:
         batches = self._source.scan_batches(
             where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
-        return iter(batches) if where.filter is None else self._limited(batches, columns)
+        return iter(batches) if where.filter is None else self._limited(batches)
 
-    def _limited(
-        self, batches: Iterator[pa.RecordBatch], columns: Projected
-    ) -> Iterator[pa.RecordBatch]:
-        rows, skip, left = 0, self._offset, self._limit
+    def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        skip, left = self._offset, self._limit
         while left is None or left > 0:
             batch = next(batches, None)
             if batch is None:
@@ -118,8 +113,5 @@ class Scan:
                 batch = batch.slice(skipped, None if left is None else min(left, batch.num_rows))
                 skip -= skipped
                 left = None if left is None else left - batch.num_rows
-            rows += batch.num_rows
             if batch.num_rows:
                 yield batch
-        if self._observer is not None:
-            self._observer.found(self._where, columns, rows)

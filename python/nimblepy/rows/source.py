@@ -1,36 +1,37 @@
-"""RowSource: what everything above files asks of rows, wherever they lie.
+"""RowSource: what the engine reads. A source does not change.
 
-A file is one, and so are many files together, a file with deleted rows, and what comes next. The
-methods that people call are written once on top of it, in :class:`nimblepy.rows.rows.Rows`.
+One file is a source, and so are many files, and files with deleted rows. Users hold handles, which
+have a source (:class:`nimblepy.rows.rows.Rows`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
-    Columns,
     Inclusive,
     On,
+    Projected,
     check_one,
     inclusive_sides,
     on_keys,
     row_bounds,
 )
+from nimblepy.rows.compiled import Compiled
 from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import (
     KeyRange,
     Keys,
+    Ordered,
     Prefix,
     Request,
     Where,
@@ -39,54 +40,34 @@ from nimblepy.rows.request import (
     key_range,
     leading_keys,
 )
-from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import IndexInfo, IoStats, KeyColumn, SortKey, column_of
 
-# Columns as they are read and as an index is asked for them, checked; ``None`` is all columns, or
-# the cluster key.
-Projected: TypeAlias = tuple[ColumnName, ...] | None
+# Columns by which an index is asked, checked; ``None`` is the cluster key.
 Names: TypeAlias = tuple[ColumnName, ...] | None
-# The same with directions, where an index of one direction is asked for.
+# The same with directions, for an index of one direction.
 OnKeys: TypeAlias = tuple[KeyColumn, ...] | None
 Filter: TypeAlias = pc.Expression | str | None
-Getter: TypeAlias = Callable[[Any], Any]
+
+Reader = TypeVar("Reader")
+# The number of column lists for which something is prepared and cached.
+MAX_PREPARED = 256
 
 
-@dataclass(frozen=True, slots=True)
-class RowForm:
-    """How a row is given as a dict.
+class RowSource(ABC):
+    """Rows that can be found and read, and that do not change."""
 
-    Attributes:
-        names: what the columns that are read are called in it.
-        blank: every name in the order of the row, with the values that are not read.
-    """
+    def __init__(self) -> None:
+        # The columns of keys, by `on`, or by what the keys say of them.
+        self._key_columns: dict[Any, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
 
-    names: list[str]
-    blank: dict[str, Any]
+    @abstractmethod
+    def close(self) -> None:
+        """Releases what the source holds; results that were returned stay valid."""
 
-
-# Lists of columns for which something is prepared and kept.
-MOST_PREPARED = 256
-
-
-class Observer(Protocol):
-    """Is told of every request and how many rows it found."""
-
-    def found(self, request: Request, columns: Projected, rows: int) -> None:
-        """``columns``: what is read of the rows; empty where that is nothing."""
-        ...
-
-    def taken(self, columns: Projected, rows: int) -> None:
-        """Rows were read by their numbers."""
-        ...
-
-    def flush(self) -> None: ...
-
-
-class Described(ABC):
-    """What rows say of themselves."""
+    # ------------------------------------------------------------------ description
 
     @property
     @abstractmethod
@@ -106,7 +87,7 @@ class Described(ABC):
     @property
     @abstractmethod
     def metadata(self) -> dict[str, bytes]:
-        """The user's key/value pairs; of many files, those that all of them have."""
+        """The key/value pairs that were stored with the rows."""
 
     @property
     @abstractmethod
@@ -149,19 +130,6 @@ class Described(ABC):
         Cost: reads and decodes everything.
         """
 
-
-class RowSource(Described):
-    """Rows that can be found and read, and that do not change.
-
-    Attributes:
-        observer: is told of every request; ``None``: nobody is.
-    """
-
-    def __init__(self, observer: Observer | None = None) -> None:
-        self.observer = observer
-        # The columns of keys, by `on`, or by what the keys say of them.
-        self._key_columns: dict[Any, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
-
     # ------------------------------------------------------------------ finding and reading
 
     @abstractmethod
@@ -177,37 +145,19 @@ class RowSource(Described):
         """
 
     @abstractmethod
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
-        """What :meth:`find` answers."""
-
-    def find(
-        self,
-        request: Request,
-        *,
-        columns: Projected = (),
-        limit: int | None = None,
-        reverse: bool = False,
-    ) -> RowSet:
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         """The rows that answer a request, from indexes alone.
 
-        Keys are answered in their order, those of one key in file order; a range or prefix in the
-        order of its index. To :class:`Where` the answer is rows that may pass.
+        Keys are answered in their order, and rows of one key in file order. Rows of a range or
+        prefix come in the order of its index. The answer to :class:`Where` is rows that may pass.
 
         Args:
-            columns: what the caller is going to read of them, for whoever observes.
-            limit: most rows to find.
-            reverse: last first, for a range or prefix.
+            limit: maximum number of rows.
+            reverse: last row first, for a range or prefix.
 
         Raises:
             IndexUnavailableError: no index on the columns of the request.
         """
-        return self.observed(request, columns, self.find_unobserved(request, limit, reverse))
-
-    def observed(self, request: Request, columns: Projected, rows: RowSet) -> RowSet:
-        """What was found, once whoever observes has been told of it."""
-        if self.observer is not None:
-            self.observer.found(request, columns, rows.num_rows)
-        return rows
 
     @abstractmethod
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
@@ -291,7 +241,7 @@ class RowSource(Described):
         if known is None:
             names = self._leading(given, whole) if asked is None else asked
             known = names, key_columns(self.schema, [SortKey(name) for name in names])
-            if len(self._key_columns) > MOST_PREPARED:
+            if len(self._key_columns) > MAX_PREPARED:
                 self._key_columns.clear()
             self._key_columns[of_what] = known
         names, columns = known
@@ -329,61 +279,19 @@ class RowSource(Described):
         """The rows in which a filter is asked: these, or a part that has all that pass."""
         return self
 
-    # ------------------------------------------------------------------ what may be done faster
+    # ------------------------------------------------------------------ finding and reading at once
 
-    def getter(self, columns: Projected, on: On) -> Getter:
-        """A function of one key that gives its first row as a dict, or ``None`` where there is
-        none, or ``NotImplemented`` where it has to be asked for in another way.
-        """
-        reader = self.point_reader(columns, on)
-        return no_getter if reader is None else reader.getter()
-
-    def core_index(
-        self, names: tuple[ColumnName, ...]
-    ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
-        """The core's index that answers for these columns, and its first columns, which they are;
-        ``None`` where the core does not read these rows itself.
+    def compiled(self, reader: Compiled[Reader]) -> Reader | None:
+        """A reader of the core for these rows; ``None`` if the core cannot read them itself.
 
         Raises:
             IndexUnavailableError: no index on the columns.
         """
         return None
 
-    def core_projection(self, columns: Projected) -> _core.Projection | None:
-        """The core's reader of some columns; ``None`` where the core does not read them itself."""
-        return None
-
-    def scan_part(self, where: Where, columns: Projected) -> _core.ScanPart | None:
-        """The core's part of a scan; ``None`` if the core does not read these rows itself."""
-        return None
-
-    def point_reader(
-        self,
-        columns: Projected,
-        on: On,
-        deleted: _core.RowBitmap | None = None,
-        form: RowForm | None = None,
-    ) -> _core.PointReader | None:
-        """The core's reader of single rows, which does not find those that are ``deleted``;
-        ``None`` where the core does not read them itself.
-
-        Args:
-            form: of a row, if it is not what ``columns`` are called.
-        """
-        return None
-
-    def quick_range(
-        self,
-        bounds: tuple[Any, Any, Any] | tuple[Any],
-        on: On,
-        columns: Columns,
-        limit: Any,
-        reverse: Any,
-    ) -> pa.Table | None:
-        """The answer to a range ``(lower, upper, inclusive)`` or a ``(prefix,)`` as the caller gave
-        it; ``None`` where it has to be asked for in another way.
-        """
-        return None
+    def for_reading(self, columns: Projected) -> RowSource:
+        """The same rows, for a caller that reads ``columns`` of the rows that it finds."""
+        return self
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
@@ -391,11 +299,29 @@ class RowSource(Described):
         """The rows of each key, and for each row the position of its key.
 
         Args:
-            first: only the first row is wanted; others may be there.
+            first: only the first row is needed; more may be returned.
         """
-        rows = self.find(keys, columns=columns, limit=1 if first else None).expand()
+        rows = self.find(keys, limit=1 if first else None).expand()
         assert rows.probe is not None
         return self.read(rows, columns), rows.probe
+
+    def read_in_order(
+        self,
+        request: Ordered,
+        columns: Projected,
+        *,
+        limit: int | None,
+        reverse: bool,
+        offset: int,
+    ) -> pa.Table:
+        """The rows of a range or prefix in key order, without the first ``offset`` rows."""
+        end = None if limit is None else offset + limit
+        rows = self.find(request, limit=end, reverse=reverse)
+        return self.read(rows.slice(offset, end) if offset else rows, columns)
+
+    def take(self, numbers: RowNumbers, columns: Projected) -> pa.Table:
+        """Rows by their numbers, in this order."""
+        return self.read(self.all_rows().pick(numbers), columns)
 
     def count_matches(self, keys: Keys) -> Positions:
         """How many rows each key has."""
@@ -405,8 +331,3 @@ class RowSource(Described):
         """How many rows pass a filter."""
         batches = self.scan_batches(where, (), batch_rows=1 << 16, threads=threads)
         return sum(batch.num_rows for batch in batches)
-
-
-def no_getter(key: Any) -> Any:
-    """Stands in where nothing is prepared."""
-    return NotImplemented

@@ -20,7 +20,9 @@ from nimblepy.files.dataset import (
     DatasetSource,
     open_child,
     open_dataset,
+    path_of_dataset,
     resolve_directory,
+    source_of_dataset,
 )
 from nimblepy.files.listing import FileList, Footers
 from nimblepy.files.source import FilesSource
@@ -59,7 +61,7 @@ class InputFiles:
     @cached_property
     def dataset(self) -> DatasetSource:
         """The files that the driver found. Opened once per process."""
-        return Dataset(self.directory, self.files, dict(_OPTIONS)).current
+        return source_of_dataset(Dataset(self.directory, self.files, dict(_OPTIONS)))
 
     @cached_property
     def key(self) -> tuple[str, str]:
@@ -170,16 +172,19 @@ def find_input(path: InputPath) -> SparkInput:
         CorruptFileError: a file is damaged; the message names it.
     """
     if is_table(path):
+        from nimblepy.table.handle import files_of
+
         table = cast("Table", path)
-        return InputTable(table.name, rows=table.current)
+        return InputTable(table.name, rows=files_of(table))
     if isinstance(path, (File, Dataset)):
-        if path.source is None:
+        place = path_of_dataset(path) if isinstance(path, Dataset) else path.source
+        if place is None:
             raise InvalidArgumentError(
                 f"{path!r} was not opened by path or URI, so executors cannot open it; pass a path"
             )
         if isinstance(path, Dataset):
-            return InputFiles(path.source, path.current.files)
-        path = path.source
+            return InputFiles(place, source_of_dataset(path).files)
+        path = place
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(cast("Sequence[Any]", path))
     texts = [local_path(os.fspath(item)) for item in paths]
     if not texts:
@@ -225,7 +230,7 @@ def _directory_input(directory: str, given: int) -> InputFiles:
         raise InvalidArgumentError(
             f"path: {directory} is a directory; give one directory, or a list of files"
         )
-    dataset = open_dataset(directory, **_OPTIONS).current
+    dataset = source_of_dataset(open_dataset(directory, **_OPTIONS))
     files = InputFiles(directory, dataset.files)
     files.__dict__["dataset"] = dataset  # reuse the open dataset
     return files

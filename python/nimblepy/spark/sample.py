@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import column_names
+from nimblepy.rows.rows import source_of
 from nimblepy.spark.inputs import InputTable
 from nimblepy.spark.layout_tasks import SampleSpec
 from nimblepy.spark.schemas import arrow_schema, spark_schema
@@ -40,7 +41,7 @@ def sample_table(
 
     if filter is not None:
         parse_filter(filter, table.schema)
-    schema = spark_schema(table.current.projected(column_names(columns)))
+    schema = spark_schema(source_of(table).projected(column_names(columns)))
     plan = plan_sample(table, fraction, seed=seed, filter=filter)
     spec = SampleSpec(
         files=InputTable(table.name, rows=SomeRows(plan.reading, list(plan.members))),

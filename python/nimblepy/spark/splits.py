@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.expr.filter import parse_filter
-from nimblepy.file.file import File
+from nimblepy.file.source import FileSource
 from nimblepy.files.mapped import MappedRows
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
-from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import KeyRange, Where
 from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.source import RowSource
 from nimblepy.spark.inputs import SparkInput
 
 # Up to this many files, parts are cut at stripes; with more files, parts are whole files.
@@ -209,18 +209,18 @@ def _rows_of_keys(spec: ScanSpec, dataset: FilesSource) -> RowSet:
     return rows.entries(at)
 
 
-def _stripe_ends(file: FixedRows) -> list[int]:
+def _stripe_ends(file: RowSource) -> list[int]:
     """Row numbers at which stripes, or the row groups of Parquet, end."""
     if isinstance(file, MappedRows):
         return _stripe_ends(file.child)
     if isinstance(file, ParquetRows):
         return [int(end) for end in file.group_ends]
-    if not isinstance(file, File):
+    if not isinstance(file, FileSource):
         return []
     return [first + rows for group in _core.layout(file.handle.core) for first, rows, _ in group[1]]
 
 
-def _cut(row_slice: RowSlice, size: int, file: FixedRows | None) -> list[RowSlice]:
+def _cut(row_slice: RowSlice, size: int, file: RowSource | None) -> list[RowSlice]:
     """Splits a slice into slices of about ``size`` rows that end at stripe ends."""
     if file is None or row_slice.end - row_slice.begin <= size:
         return [row_slice]

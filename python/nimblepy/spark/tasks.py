@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
 from nimblepy.schema.names import Path
@@ -318,7 +319,7 @@ def keyed_rows(
     key_of = _key_function(key)
 
     def run(rows: Iterable[Any]) -> Iterator[Any]:
-        dataset = open_cached(files)
+        dataset = SourceHandle(open_cached(files))
         for some in chunks(rows, LOOKUP_ROWS):
             keys = [key_of(row) for row in some]
             if how in ("semi", "anti"):

@@ -14,6 +14,7 @@ import posixpath
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -287,7 +288,7 @@ def _form_of(directory: Location) -> tuple[pa.Schema, tuple[SortKey, ...]] | Non
     names = data_files(directory)
     if not names:
         return None
-    with open_child(directory, names[0], mmap=False, cache_bytes=0) as file:
+    with closing(open_child(directory, names[0], mmap=False, cache_bytes=0)) as file:
         return file.schema, tuple(file.cluster_by)
 
 

@@ -99,9 +99,9 @@ class TableHandle(VersionedRows[FileSet]):
         super().__init__(self._position_at(metadata, snapshot, schema_id))
 
     @property
-    def current(self) -> FileSet:
+    def _current(self) -> FileSet:
         self._check_open()
-        return super().current
+        return super()._current
 
     @property
     def schema(self) -> pa.Schema:
@@ -128,7 +128,7 @@ class TableHandle(VersionedRows[FileSet]):
     @property
     def _at(self) -> TablePosition:
         """Where this handle is. Take two facts of it from the same position."""
-        return self.position  # type: ignore[return-value]
+        return self._position  # type: ignore[return-value]
 
     @property
     def _metadata(self) -> ice.Metadata:
@@ -146,7 +146,7 @@ class TableHandle(VersionedRows[FileSet]):
         # A commit that adds columns may lose to one that adds others, with the same schema id.
         if reading is None or not (reading.schema is schema or reading.schema.equals(schema, True)):
             reading = self._readings[key] = reading_of(metadata, schema_id, self._specs)
-            reading.open_files.holders.add(self)
+            reading.open_files.add_holder(self._release)
         reading.indexes = declared_indexes(metadata, schema_id)
         return reading
 
@@ -159,7 +159,7 @@ class TableHandle(VersionedRows[FileSet]):
         self._closed = True
         for reading in self._readings.values():
             reading.close()
-        self.release()
+        self._release()
 
     def __reduce__(self) -> tuple[Any, ...]:
         at = self._at
@@ -303,14 +303,14 @@ class TableState:
                 left.append(at)
             return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
 
-        handle.move(following)
+        handle._replace_position(following)
         for at in left:
             at.rows.plan.is_past = True
         if left:
             self._close_old_readings()
             # The handle has moved; if metadata cannot be read, the next move tries again.
             with contextlib.suppress(OSError, NimbleError):
-                handle.current.close_left_files()
+                handle._current.close_left_files()
 
     def show_commit(self, metadata: ice.Metadata) -> None:
         """Expires old snapshots if the table has too many, and moves the handle."""
@@ -333,7 +333,7 @@ class TableState:
                 at = replace(at, metadata=newest, snapshot=newest.head())
             return replace(at, newest=newest)
 
-        self._handle.move(following)
+        self._handle._replace_position(following)
 
     def _close_old_readings(self) -> None:
         """Closes files that are read with columns that the handle no longer shows.
@@ -350,3 +350,8 @@ class TableState:
     def close_removed_files(self) -> None:
         """Closes files that were removed, so that the system frees their space."""
         self._handle._at.rows.reading.close_unless(exist)
+
+
+def files_of(table: TableHandle) -> FileSet:
+    """The files that a handle reads now, for other modules of nimblepy."""
+    return table._current

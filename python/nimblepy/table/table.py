@@ -96,7 +96,7 @@ class Table(TableHandle):
     @property
     def primary_key(self) -> list[str]:
         """Columns of which no two rows have the same values; empty where there is none."""
-        return list(self.current.reading.primary_key)
+        return list(self._current.reading.primary_key)
 
     @property
     def partition_by(self) -> list[str]:
@@ -138,10 +138,10 @@ class Table(TableHandle):
     @property
     def num_rows(self) -> int:
         """Number of live rows. Cost: delete files are read, if there are any."""
-        plan = self.current.plan
+        plan = self._current.plan
         if not plan.has_deletes and all(manifest.rows >= 0 for manifest in plan.manifests):
             return sum(manifest.rows for manifest in plan.manifests)
-        return self.current.num_rows
+        return self._current.num_rows
 
     # ------------------------------------------------------------------ samples
 

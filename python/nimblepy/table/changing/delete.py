@@ -11,6 +11,7 @@ import pyarrow as pa
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.io.progress import ProgressArg
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers
@@ -170,7 +171,8 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     call = begin(table, "convert")
     properties = format_property(data_format)
     target = replace(target_of(call.metadata), data_format=data_format, rows_before=0)
-    files = write_rows(table.rows(call.metadata).scan().to_reader(), target, progress=progress)
+    rows = SourceHandle(table.rows(call.metadata)).scan().to_reader()
+    files = write_rows(rows, target, progress=progress)
 
     def unchanged(metadata: ice.Metadata, rows: FileSet) -> None:
         before, now = call.metadata.head(), metadata.head()

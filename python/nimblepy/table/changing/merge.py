@@ -14,6 +14,7 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import And, Compare, In, IsNull, IsValid, Node, Or, StartsWith, all_of
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.gather import gather_array
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
@@ -186,7 +187,8 @@ def refuse_kept(
         primary: columns of the key; empty if nothing can collide.
     """
     if primary and added:
-        tables = [rows.reading.child(file, keep=False).to_table(primary) for file in added]
+        sources = [rows.reading.child(file, keep=False) for file in added]
+        tables = [SourceHandle(source).to_table(primary) for source in sources]
         NewKeys(primary, pa.concat_tables(tables)).refuse_kept(rows, deleted)
 
 

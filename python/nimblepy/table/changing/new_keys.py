@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from nimblepy.errors import DuplicateKeyError
 from nimblepy.files.bounds import EncodedKeys
-from nimblepy.join.joinable import FixedRows
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, RowSet
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
@@ -53,10 +54,11 @@ class NewKeys:
         primary = reading.primary_key
         if not primary or not files:
             return None
-        tables = [reading.child(file, keep=False).to_table(primary) for file in files]
+        sources = [reading.child(file, keep=False) for file in files]
+        tables = [SourceHandle(source).to_table(primary) for source in sources]
         return cls(primary, pa.concat_tables(tables))
 
-    def refuse_known(self, rows: FixedRows) -> None:
+    def refuse_known(self, rows: RowSource) -> None:
         """Raises DuplicateKeyError if any row has one of the keys."""
         if not self.table.num_rows:
             return

@@ -11,6 +11,7 @@ import numpy as np
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.table import iceberg as ice
@@ -174,7 +175,7 @@ def _staged_upsert(
             "on=...) needs none"
         )
     rows = SomeRows(reading, [member_of(file) for file in files])
-    keys = KeyedRows(rows.scan(primary).to_reader(), schema, primary)
+    keys = KeyedRows(SourceHandle(rows).scan(primary).to_reader(), schema, primary)
     positions = KeyPositions(key_ids(schema, primary), keys.key_chunks)
     return RowChange(
         operation=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -15,14 +15,12 @@ from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.progress import ProgressArg
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.plan import LayoutNode
-from nimblepy.rows.plan import Plan as ReadPlan
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
-from nimblepy.rows.source import Filter, OnKeys, Projected
+from nimblepy.rows.source import Filter
+from nimblepy.rows.wrapper import SourceWrapper
 from nimblepy.schema.protocols import ManyKeys, Tabular
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.delete import RowsThatPass
@@ -53,111 +51,43 @@ from nimblepy.table.writing.write import discard, write_rows
 _BATCH_ROWS = 1 << 16
 
 
-class _ReadRows(FixedRows):
+class _ReadRows(SourceWrapper[FileSet]):
     """Rows that record what is read of them."""
 
     def __init__(self, rows: FileSet, reads: Reads) -> None:
-        super().__init__()
-        self.rows = rows
+        super().__init__(rows)
         self._reads = reads
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("rows of a transaction do not pickle: it would not note what is read")
 
-    # ---- what is noted ----
-
-    def find_unobserved(self, request: Request, limit: int | None, reverse: bool) -> RowSet:
-        if not isinstance(request, Where):  # of which where_request has told
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
+        if not isinstance(request, Where):  # where_request has recorded it
             self._reads.add(request)
-        return self.rows.find(request, limit=limit, reverse=reverse)
+        return super().find(request, limit=limit, reverse=reverse)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         self._reads.add(keys)
-        return self.rows.find_and_read(keys, columns, first=first)
+        return self.wrapped.find_and_read(keys, columns, first=first)
 
     def count_matches(self, keys: Keys) -> Positions:
         self._reads.add(keys)
-        return self.rows.count_matches(keys)
+        return self.wrapped.count_matches(keys)
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
-        request = self.rows.where_request(filter, row_range)
+        request = self.wrapped.where_request(filter, row_range)
         self._reads.add(request)
         return request
 
     @property
     def num_rows(self) -> int:
         self._reads.add_everything()
-        return self.rows.num_rows
-
-    # ---- what is passed on ----
-
-    def scan_batches(
-        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
-    ) -> Iterator[pa.RecordBatch]:
-        return self.rows.scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
-
-    def count_passing(self, where: Where, *, threads: int) -> int:
-        return self.rows.count_passing(where, threads=threads)
-
-    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
-        return self.rows.index_keys(on, ordered=ordered)
-
-    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        return self.rows.read(rows, columns)
-
-    def projected(self, columns: Projected) -> pa.Schema:
-        return self.rows.projected(columns)
-
-    def all_rows(self) -> RowSet:
-        return self.rows.all_rows()
-
-    def numbered(self, rows: RowSet) -> RowSet:
-        return self.rows.numbered(rows)
-
-    def explain_request(self, request: Request, columns: Projected) -> ReadPlan:
-        return self.rows.explain_request(request, columns)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.rows.schema
-
-    @property
-    def size_bytes(self) -> int:
-        return self.rows.size_bytes
-
-    @property
-    def metadata(self) -> dict[str, bytes]:
-        return self.rows.metadata
-
-    @property
-    def cluster_by(self) -> list[SortKey]:
-        return self.rows.cluster_by
-
-    @property
-    def unique(self) -> bool:
-        return self.rows.unique
-
-    @property
-    def indexes(self) -> list[IndexInfo]:
-        return self.rows.indexes
-
-    @property
-    def io_stats(self) -> IoStats:
-        return self.rows.io_stats
-
-    def reset_io_stats(self) -> None:
-        self.rows.reset_io_stats()
-
-    def layout(self) -> LayoutNode:
-        return self.rows.layout()
-
-    def verify(self) -> None:
-        self.rows.verify()
+        return self.wrapped.num_rows
 
     def close(self) -> None:
-        self.release()
+        """Does nothing: the table has the files."""
 
 
 class Transaction(VersionedRows[_ReadRows]):
@@ -201,10 +131,10 @@ class Transaction(VersionedRows[_ReadRows]):
         return ChangedRows(self._base.reading, self._base.plan, members, dict(self._deletions))
 
     @property
-    def current(self) -> _ReadRows:
+    def _current(self) -> _ReadRows:
         if self._over:
             raise InvalidArgumentError("the transaction has ended")
-        return super().current
+        return super()._current
 
     # ------------------------------------------------------------------ changes
 
@@ -221,7 +151,7 @@ class Transaction(VersionedRows[_ReadRows]):
         """As ``Table.upsert``. With ``update`` or ``when_matched`` it reads the keys, otherwise
         not.
         """
-        rows = self.current.rows
+        rows = self._current.wrapped
         source, change = upsert_change(
             data,
             self._metadata,
@@ -254,7 +184,7 @@ class Transaction(VersionedRows[_ReadRows]):
         new_columns: Literal["error", "drop"] = "error",
     ) -> None:
         """As ``Table.append``. If the table has a primary key, it reads the new keys."""
-        rows = self.current.rows
+        rows = self._current.wrapped
         if self._primary:
             self.upsert(data, when_matched="error", cast=cast, new_columns=new_columns)
             return
@@ -266,7 +196,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
     ) -> None:
         """As ``Table.delete``. It reads the rows that pass a filter, but not keys."""
-        rows = self.current.rows
+        rows = self._current.wrapped
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
             raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
@@ -299,7 +229,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._own += added
         if deleted or added:
             position = Position(_ReadRows(self._rows(), self._reads))
-            self.move(lambda _: position)
+            self._replace_position(lambda _: position)
 
     # ------------------------------------------------------------------ the end
 
@@ -313,7 +243,7 @@ class Transaction(VersionedRows[_ReadRows]):
             self.close()
             return
         self._over = True
-        self.release()
+        self._release()
         self._finalizer.detach()  # the change removes the files from now on
         if not (self._own or self._touched or self._filters):
             return
@@ -345,7 +275,7 @@ class Transaction(VersionedRows[_ReadRows]):
         """
         if not self._over:
             self._over = True
-            self.release()
+            self._release()
             self._finalizer()
 
     def _gone_of_base(self) -> dict[int, RowNumbers]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from nimblepy.cached import cached_property
 from nimblepy.expr.filter import Filter
 from nimblepy.files.bounds import EncodedKeys
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
@@ -64,7 +65,8 @@ class TouchedKeys:
         keys = pa.concat_tables([empty, *(table.cast(empty.schema) for table in self.touched)])
         keys = keys.group_by(names).aggregate([]).select(names).combine_chunks()
         reading = self.base.reading
-        own = [reading.child(file, keep=False).to_table(names) for file in self.files]
+        sources = [reading.child(file, keep=False) for file in self.files]
+        own = [SourceHandle(source).to_table(names) for source in sources]
         is_own = _among(keys, pa.concat_tables([empty, *own]))
         return is_own, KeyPositions(key_ids(schema, names), lambda: iter([(0, keys)]))
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.bounds import EncodedKeys
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
-from nimblepy.rows.source import Projected
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFile, Entry, Snapshot

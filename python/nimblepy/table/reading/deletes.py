@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.io.lru_cache import LruCache
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, ascending_once
 from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
@@ -135,7 +136,8 @@ def check_readable(file: DataFile, table: str) -> None:
 
 def _read(file: DataFile) -> dict[str, RowNumbers]:
     path = readable_path(file.path)
-    with open_file(path) if file.format == "NIMBLEPY" else ParquetRows(path) as rows:
+    source = open_source(path) if file.format == "NIMBLEPY" else ParquetRows(path)
+    with SourceHandle(source) as rows:
         kinds = {field.name: field.type for field in rows.schema}
         if "file_path" not in kinds or not pa.types.is_integer(kinds.get("pos", pa.null())):
             raise CorruptFileError(

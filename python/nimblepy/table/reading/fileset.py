@@ -18,10 +18,11 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.expr.nodes import Node
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.source import ColumnEnds
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.plan import DetailValue
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import Positions
-from nimblepy.rows.source import Filter, Projected
+from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName, output_name

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,8 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
-from nimblepy.file.file import File
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
+from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import FileBounds
 from nimblepy.files.mapped import MappedRows, fits_as_it_is
 from nimblepy.files.open_files import OpenFiles
@@ -26,11 +27,10 @@ from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
 from nimblepy.io.location import is_uri
 from nimblepy.io.remote_file import at_once, openers
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import On
+from nimblepy.rows.compiled import Compiled, SingleRows
 from nimblepy.rows.plan import DetailValue
 from nimblepy.rows.rowset import Positions, RowNumbers
-from nimblepy.rows.source import Filter, Getter, OnKeys, Projected
+from nimblepy.rows.source import Filter, OnKeys, Reader, RowSource
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
@@ -108,7 +108,7 @@ class Reading:
     specs: Callable[[int], list[PartitionField]]
     names: dict[tuple[str, ...], int]
     indexes: Sequence[IndexInfo] = ()
-    open_files: OpenFiles[FixedRows] = field(init=False)
+    open_files: OpenFiles[RowSource] = field(init=False)
 
     def __post_init__(self) -> None:
         self.open_files = OpenFiles("table")
@@ -138,7 +138,7 @@ class Reading:
         if self._weighted is not None:
             self._weighted.close()
 
-    def child(self, file: DataFile, *, keep: bool = True) -> FixedRows:
+    def child(self, file: DataFile, *, keep: bool = True) -> RowSource:
         """Opens the rows of a file. With ``keep``, later calls use the same open file."""
         return self.open_files.get(file.path, None, partial(self._open, file), keep=keep)
 
@@ -161,11 +161,11 @@ class Reading:
     def is_open(self, file: DataFile) -> bool:
         return (file.path, None) in self.open_files
 
-    def _open(self, file: DataFile) -> FixedRows:
+    def _open(self, file: DataFile) -> RowSource:
         path = file.path
-        opened: FixedRows
+        opened: RowSource
         if file.format == "NIMBLEPY":
-            opened = open_file(readable_path(path))
+            opened = open_source(readable_path(path))
         elif file.format == "PARQUET":
             opened = ParquetRows(readable_path(path))
         else:
@@ -177,7 +177,7 @@ class Reading:
             raise CorruptFileError(
                 f"{path}: {opened.num_rows} rows; the table's metadata says {file.rows}"
             )
-        as_it_is = isinstance(opened, File) and fits_as_it_is(opened.schema, self.schema)
+        as_it_is = isinstance(opened, FileSource) and fits_as_it_is(opened.schema, self.schema)
         if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
@@ -196,7 +196,7 @@ class Reading:
             have = with_field_ids(have, self.names)
         return MappedRows(opened, self.schema, keys, missing, have)
 
-    def _finds_key(self, opened: FixedRows) -> bool:
+    def _finds_key(self, opened: RowSource) -> bool:
         """Whether the file has an index that answers lookups by primary key."""
         key = list(self.primary_key)
         return not key or any(
@@ -225,7 +225,7 @@ class MemberRows(FilesSource):
         super().__init__()
         self.reading = reading
         self._deleted: dict[int, _core.RowBitmap | None] = {}
-        self._children: dict[int, FixedRows] = {}
+        self._children: dict[int, RowSource] = {}
 
     @property
     @abstractmethod
@@ -277,13 +277,13 @@ class MemberRows(FilesSource):
     def first_rows(self) -> Positions:
         return self._live_rows
 
-    def child(self, file: int) -> FixedRows:
+    def child(self, file: int) -> RowSource:
         rows = self._children.get(file)
         if rows is None:
             rows = self.reading.child(self.members[file].file, keep=not self.is_past)
             if self.num_files <= _FEW_FILES:  # Keeps the files open as long as this object exists.
                 if not self._children:
-                    self.reading.open_files.holders.add(self)
+                    self.reading.open_files.add_holder(self.release)
                 self._children[file] = rows
             return rows
         self.reading.open_files.check_open()
@@ -295,7 +295,7 @@ class MemberRows(FilesSource):
         return False
 
     def release(self) -> None:
-        super().release()
+        """Lets the files close that are kept for the next call."""
         self._children.clear()
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
@@ -368,8 +368,10 @@ class MemberRows(FilesSource):
             return tuple(SortKey(name) for name in primary)
         return super().index_keys(on, ordered=ordered)
 
-    def getter(self, columns: Projected, on: On) -> Getter:
-        return super().getter(columns, self.reading.primary_key or None if on is None else on)
+    def compiled(self, reader: Compiled[Reader]) -> Reader | None:
+        if isinstance(reader, SingleRows) and reader.on is None and self.reading.primary_key:
+            reader = cast("Compiled[Reader]", replace(reader, on=self.reading.primary_key))
+        return super().compiled(reader)
 
     def close(self) -> None:
         self.release()

@@ -29,8 +29,7 @@ import pyarrow.types as pt
 from nimblepy.errors import CorruptFileError, NimbleError
 from nimblepy.expr.filter import Filter as ParsedFilter
 from nimblepy.expr.filter import parse_filter
-from nimblepy.file.file import File
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
 from nimblepy.file.options import WriteOptions
 from nimblepy.file.write import write
 from nimblepy.io.fork import renew_after_fork
@@ -227,7 +226,7 @@ class IndexPart:
             OSError, NimbleError, ValueError: the file cannot be used.
         """
         self.path = path
-        self.file: File = open_file(readable_path(path))
+        self.file = open_source(readable_path(path))
         header = json.loads(self.file.metadata[_HEADER])
         if header["version"] != _VERSION or header["table"] != table:
             raise ValueError(f"{path}: a plan index of another table or version")
@@ -274,7 +273,7 @@ class IndexPart:
             live[self.manifests[manifest.path][0]] = True
         for spec_id in sorted({manifest.spec_id for manifest in manifests}):
             fields = metadata.partition_types()[spec_id]
-            rows = self.file.current.all_rows()
+            rows = self.file.all_rows()
             if pruner is not None:
                 expression = pc.field("spec") == spec_id
                 for more in (
@@ -283,7 +282,7 @@ class IndexPart:
                 ):
                     expression = expression if more is None else expression & more
                 filter: ParsedFilter = parse_filter(expression, self.file.schema)
-                rows = self.file.current.find(Where(filter, rows))
+                rows = self.file.find(Where(filter, rows))
             part = IndexFiles(self, spec_id, fields, rows)
             keep = part.column("spec").to_numpy() == spec_id
             if not live.all():
@@ -460,7 +459,7 @@ class IndexFiles(FileColumns):
             self._columns = {**self._columns, **self._read(self._rows, missing)}
 
     def _read(self, rows: RowSet, names: tuple[str, ...]) -> dict[str, pa.Array]:
-        table = self._index.file.current.read(rows, names)
+        table = self._index.file.read(rows, names)
         made = {}
         for name in names:
             column = table.column(name)

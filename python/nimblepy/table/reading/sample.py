@@ -13,12 +13,11 @@ import pyarrow as pa
 from nimblepy.expr.filter import make_filter, parse_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.files.mapped import MappedRows
-from nimblepy.join.joinable import FixedRows
-from nimblepy.rows.arguments import Columns, column_names, generator_seed
+from nimblepy.rows.arguments import Columns, Projected, column_names, generator_seed
 from nimblepy.rows.gather import rows_without_columns
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
-from nimblepy.rows.source import Filter, Projected
+from nimblepy.rows.source import Filter, RowSource
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.table.iceberg.pruning import Mask
 from nimblepy.table.otree.blocks import Blocks, rebuilt
@@ -210,10 +209,10 @@ def _taken(
     return members.take(np.append(np.flatnonzero(weighted), np.flatnonzero(drawn))), taking
 
 
-def _opened(child: FixedRows) -> FixedRows:
+def _opened(child: RowSource) -> RowSource:
     """The file in its stored form."""
     return child.child if isinstance(child, MappedRows) else child
 
 
-def _has_weights(child: FixedRows) -> bool:
+def _has_weights(child: RowSource) -> bool:
     return any(field_id_of(field) == WEIGHT_ID for field in _opened(child).schema)

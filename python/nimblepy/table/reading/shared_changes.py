@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from nimblepy.rows.source import Projected
+from nimblepy.rows.arguments import Projected
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Snapshot
 from nimblepy.table.reading.changes import changes

@@ -6,16 +6,17 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
-from nimblepy.file.open import open as open_file
+from nimblepy.file.open import open_source
 from nimblepy.files.mapped import MappedRows
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.io.location import is_uri, locate
-from nimblepy.join.joinable import FixedRows
 from nimblepy.rows.request import Where
+from nimblepy.rows.source import RowSource
 from nimblepy.schema.field_ids import (
     field_id_of,
     has_field_ids,
@@ -132,12 +133,12 @@ def _describe(
         return pa.scalar(None, field.type) if default is None else default
 
     kind: DataFormat = "parquet" if path.endswith(".parquet") else "nimble"
-    source: FixedRows
+    source: RowSource
     try:
-        source = ParquetRows(path) if kind == "parquet" else open_file(path)
+        source = ParquetRows(path) if kind == "parquet" else open_source(path)
     except CorruptFileError as error:
         raise InvalidArgumentError(f"add_files: {error}") from error
-    with source:
+    with closing(source):
         have = source.schema
         if not has_field_ids(have):
             have = with_field_ids(have, names)
