@@ -71,7 +71,7 @@ def test_groups_are_written_as_here(lake: nb.Catalog, kind: str) -> None:
     if one.cluster_by and "cubes" not in kind:  # which have weights that are drawn
         assert one.to_table() == other.to_table()
     mine, theirs = (
-        sorted((m.file.rows, m.file.partition, m.file.sort_order_id) for m in t.current.members)
+        sorted((m.file.rows, m.file.partition, m.file.sort_order_id) for m in t._current.members)
         for t in (one, other)
     )
     assert [m[1:] for m in mine] == [m[1:] for m in theirs]
@@ -89,6 +89,6 @@ def test_what_is_no_group(lake: nb.Catalog) -> None:
 def test_indexes_of_a_table_without_files_are_sent(lake: nb.Catalog) -> None:
     schema = pa.schema({"k": pa.int64(), "m": pa.string()})
     table = lake.create_table("a.b", schema, primary_key="k", indexes=[nb.HashIndex("m")])
-    rows = rows_of_text(rows_as_text(table.current))
+    rows = rows_of_text(rows_as_text(table._current))
     assert rows.indexes == table.indexes
     assert SourceHandle(rows).lookup(["x"], on="m").num_rows == 0

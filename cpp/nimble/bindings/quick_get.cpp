@@ -2,8 +2,9 @@
 //   PointBase  base class of File, with a slot for a callable that looks up one
 //              key
 //   quick_get  wraps the Python method `get`. A call with only a key uses the
-//              slot. All other calls use the method, and so do keys for which
-//              the slot returns NotImplemented.
+//              slot. If the slot returns NotImplemented, the attribute `slow`
+//              of the wrapper is called with the same key. All other calls use
+//              the method.
 #include "nimble/bindings/core_file.h"
 
 #include <structmember.h>  // after Python.h
@@ -79,6 +80,16 @@ PyObject* quick_of(PyObject* point_base) {
   return quick;
 }
 
+// Calls `slow` for a key that the slot does not handle; the method without it.
+PyObject* call_slow(const QuickGet* get, PyObject* const* args, size_t nargsf) {
+  PyObject* slow = nullptr;
+  if (get->dict != nullptr) {
+    slow = PyDict_GetItemString(get->dict, "slow");  // borrowed
+  }
+  return PyObject_Vectorcall(slow != nullptr ? slow : get->method, args, nargsf,
+                             nullptr);
+}
+
 PyObject* quick_get_call(PyObject* callable, PyObject* const* args,
                          size_t nargsf, PyObject* kwnames) {
   if (PyVectorcall_NARGS(nargsf) == 2 && kwnames == nullptr &&
@@ -89,6 +100,7 @@ PyObject* quick_get_call(PyObject* callable, PyObject* const* args,
       Py_DECREF(quick);
       if (row != Py_NotImplemented) return row;
       Py_DECREF(row);
+      return call_slow(reinterpret_cast<QuickGet*>(callable), args, nargsf);
     } else {
       Py_XDECREF(quick);
     }
