@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.input import own_rows
+from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.conform import common_schema, conform, with_missing
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["parquet", "csv", "tsv", "json", "arrow", "nimble"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# Rows of a batch and size of the cache for a nimble file.
+_BATCH_ROWS = 1 << 16
+_CACHE_BYTES = 256 << 20
 
 _FORMATS: dict[str, Format] = {
     ".parquet": "parquet",
@@ -433,10 +439,17 @@ def _open_arrow(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Op
 
 
 def _open_nimble(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
-    assert own_rows.open_rows is not None
-    rows = stack.enter_context(own_rows.open_rows(part.name))
-    names = _known(rows.schema, columns)
-    return _Opened(rows.schema, rows.num_rows, rows.scan(names).to_batches())
+    core = open_core_file(part.name, mmap=True, cache_bytes=_CACHE_BYTES)
+    schema = pa.schema(core)
+    names = schema.names if columns is None else _known(schema, columns) or []
+    steps: list[tuple[tuple[int, ...], str]] = [
+        ((schema.get_field_index(name),), name) for name in names
+    ]
+    projection = _core.Projection(core, steps)
+    ranges = np.array([[0, core.num_rows]] if core.num_rows else [], dtype=np.uint64)
+    scan = _core.ScanPart(projection, ranges.reshape(-1, 2))
+    output = pa.schema([schema.field(name) for name in names])
+    return _Opened(schema, core.num_rows, _core.scan([scan], output, _BATCH_ROWS, 0))
 
 
 _FORMAT_OPENERS = {

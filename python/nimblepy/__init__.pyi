@@ -1,0 +1,49 @@
+"""Public names and their modules. ``__init__.py`` reads this list."""
+
+__version__: str
+
+from nimblepy.advise.advice import IndexAdvice as IndexAdvice
+from nimblepy.advise.advice import advise_indexes as advise_indexes
+from nimblepy.errors import ConflictError as ConflictError
+from nimblepy.errors import CorruptFileError as CorruptFileError
+from nimblepy.errors import DuplicateKeyError as DuplicateKeyError
+from nimblepy.errors import IndexUnavailableError as IndexUnavailableError
+from nimblepy.errors import InvalidArgumentError as InvalidArgumentError
+from nimblepy.errors import KeyOrderError as KeyOrderError
+from nimblepy.errors import MissingExtraError as MissingExtraError
+from nimblepy.errors import NimbleError as NimbleError
+from nimblepy.errors import NimbleMissingOnExecutor as NimbleMissingOnExecutor
+from nimblepy.errors import StaleFileError as StaleFileError
+from nimblepy.errors import UnsupportedVersionError as UnsupportedVersionError
+from nimblepy.file.add_index import add_index as add_index
+from nimblepy.file.add_index import drop_index as drop_index
+from nimblepy.file.convert import convert as convert
+from nimblepy.file.file import File as File
+from nimblepy.file.open import open as open
+from nimblepy.file.options import HashIndex as HashIndex
+from nimblepy.file.options import SortedIndex as SortedIndex
+from nimblepy.file.options import WriteOptions as WriteOptions
+from nimblepy.file.write import Writer as Writer
+from nimblepy.file.write import write as write
+from nimblepy.files.dataset import Dataset as Dataset
+from nimblepy.files.dataset import open_dataset as open_dataset
+from nimblepy.files.resolve import index_join as index_join
+from nimblepy.interop.aio import aio as aio
+from nimblepy.interop.arrow_dataset import arrow_dataset as arrow_dataset
+from nimblepy.interop.duckdb import duckdb as duckdb
+from nimblepy.interop.polars import scan_polars as scan_polars
+from nimblepy.rows.plan import LayoutNode as LayoutNode
+from nimblepy.rows.plan import Plan as Plan
+from nimblepy.rows.scan import Scan as Scan
+from nimblepy.schema.types import FileSummary as FileSummary
+from nimblepy.schema.types import IndexInfo as IndexInfo
+from nimblepy.schema.types import IoStats as IoStats
+from nimblepy.schema.types import SortKey as SortKey
+from nimblepy.schema.types import starts_with as starts_with
+from nimblepy.table.catalog import Catalog as Catalog
+from nimblepy.table.catalog import connect as connect
+from nimblepy.table.otree.layouts import OTree as OTree
+from nimblepy.table.otree.layouts import Sorted as Sorted
+from nimblepy.table.otree.layouts import ZOrder as ZOrder
+from nimblepy.table.table import Table as Table
+from nimblepy.table.writing.commit import Commit as Commit
