@@ -61,7 +61,7 @@ def test_rows_that_pass_both_parts(
     names = table.column_names if columns is None else list(columns)
     with nb.open(path, mmap=mmap) as file:
         paths = None if columns is None else tuple((name,) for name in columns)
-        core = file.handle.core
+        core = file._file.handle.core
         parts = [
             _core.ScanPart(
                 file._file.handle.projection(paths),

@@ -218,7 +218,8 @@ def _parts_of(path: str, format: Format | None) -> list[_Part]:
 def _in_directory(store: FileSystem, root: str, prefix: str, format: Format | None) -> list[_Part]:
     paths = _files_below(store, root)
     if format == "nimble" or any(path.endswith(".nimble") for path in paths):
-        return [_Part(store, root, prefix + root, "nimble")]
+        paths = [path for path in paths if path.endswith(".nimble")]
+        format = "nimble"
     if not paths:
         raise InvalidArgumentError(f"{prefix}{root}: the directory has no files")
     return [_part(store, root, path, prefix, format) for path in paths]

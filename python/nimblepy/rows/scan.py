@@ -96,7 +96,8 @@ class Scan:
     def _batches(self, columns: Projected) -> Iterator[pa.RecordBatch]:
         where = self._where
         if self._limit is not None:
-            where = Where(where.filter, where.rows, self._offset + self._limit)
+            most = min(self._offset + self._limit, where.rows.num_rows)
+            where = Where(where.filter, where.rows, most)
         batches = self._source.scan_batches(
             where, columns, batch_rows=self._batch_rows, threads=self._threads
         )
