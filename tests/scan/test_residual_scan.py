@@ -72,10 +72,10 @@ def test_rows_that_pass_both_parts(
             )
         ]
         skipped = wanted.filter(pc.or_(pc.less(wanted["k"], 7), pc.greater_equal(wanted["k"], 100)))
-        batches = list(_core.scan(parts, file.projected(paths), 10_000, threads))
+        batches = list(_core.scan(parts, file._file.projected(paths), 10_000, threads))
         assert all(0 < batch.num_rows <= 10_000 for batch in batches)
         assert _core.count(parts, threads) == skipped.num_rows
-        found = pa.Table.from_batches(batches, file.projected(paths))
+        found = pa.Table.from_batches(batches, file._file.projected(paths))
         found.validate(full=True)
         assert found.num_rows == skipped.num_rows
         assert found.to_pylist() == skipped.select(names).to_pylist()
@@ -96,7 +96,7 @@ def test_an_exception_ends_the_scan(stored: Any, threads: int) -> None:
         everything = np.array([[0, ROWS]], dtype=np.uint64)
         projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, fail)
-        scan = _core.scan([part], file.projected((("a",),)), 1000, threads)
+        scan = _core.scan([part], file._file.projected((("a",),)), 1000, threads)
         with pytest.raises(OwnError, match="no"):
             next(scan)
         assert list(scan) == []
@@ -112,7 +112,7 @@ def test_masks_of_another_kind_are_refused(stored: Any, answer: Any) -> None:
         projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, lambda _: answer)
         with pytest.raises((nb.InvalidArgumentError, AttributeError)):
-            next(_core.scan([part], file.projected((("a",),)), 1000, 1))
+            next(_core.scan([part], file._file.projected((("a",),)), 1000, 1))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -149,7 +149,7 @@ def test_an_abandoned_scan_stops_its_threads(stored: Any) -> None:
         projection = file._file.handle.projection((("a",),))
         part = _core.ScanPart(projection, everything, None, projection, slow)
         for _ in range(20):
-            scan = _core.scan([part], file.projected((("a",),)), 1000, 4)
+            scan = _core.scan([part], file._file.projected((("a",),)), 1000, 4)
             next(scan)
             del scan
             gc.collect()
@@ -182,7 +182,7 @@ def slow(batch):
     return pc.is_valid(batch.column(0))
 p = file._file.handle.projection((("a",),))
 part = _core.ScanPart(p, np.array([[0, {ROWS}]], dtype=np.uint64), None, p, slow)
-scans = [_core.scan([part], file.projected((("a",),)), 1000, 4) for _ in range(3)]
+scans = [_core.scan([part], file._file.projected((("a",),)), 1000, 4) for _ in range(3)]
 for scan in scans:
     next(scan)
 print("end")

@@ -23,7 +23,7 @@ def scanned(
 ) -> pa.Table:
     """Some columns of the rows in some ranges, as the core scans them."""
     part = _core.ScanPart(file._file.handle.projection(columns), ranges)
-    schema = file.projected(columns)
+    schema = file._file.projected(columns)
     return pa.Table.from_batches(_core.scan([part], schema, batch_rows, threads), schema)
 
 
