@@ -16,7 +16,7 @@ class CorruptFileError(NimbleError):
 
 
 class UnsupportedVersionError(NimbleError):
-    """The file is well formed, but needs a newer reader (format version or feature bit)."""
+    """The file needs a newer reader (format version or feature bit), or a pre-release wrote it."""
 
 
 class InvalidArgumentError(NimbleError, ValueError):

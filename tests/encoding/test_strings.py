@@ -5,10 +5,8 @@ stores of them, every way to read it gives them back.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from random import Random
 
-import forge
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "nimble/base/hash.h"
 #include "nimble/encoding/blocks/presence.h"
 #include "nimble/encoding/blocks/string_blocks.h"
+#include "nimble/encoding/choose/checkpoint.h"
+#include "nimble/encoding/choose/constants.h"
 #include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
-#include "nimble/encoding/choose/written.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
@@ -28,78 +28,6 @@
 
 namespace nimble {
 namespace {
-
-constexpr uint64_t kMinFsstBytes = 4096;
-// Measured on TPC-H's comments, compared with 24 KiB: 16 KiB costs 3 % in size,
-// 32 KiB gains 1 %. Small segments use a smaller sample, so that training does
-// not cost more than compressing.
-constexpr uint64_t kFsstSampleBytes = 24576;
-constexpr uint64_t kMinFsstSampleBytes = 8192;
-constexpr uint64_t kFsstSampleShare = 128;
-// A head may exceed that of plain bytes by this much before it counts.
-constexpr uint64_t kHeadBytes = 64;
-// Limits the distinct strings of a shared dictionary, which a scan keeps
-// decoded.
-constexpr uint64_t kMaxStringDictionaryBytes = StreamDictionary::kMaxBytes;
-constexpr uint64_t kMaxOwnDictionaryBytes = 4u << 20;
-// Limits a dictionary's stored size, because a cold lookup reads all of it.
-// Compact files have no such limit.
-constexpr uint64_t kMaxStoredDictionaryBytes = 256u << 10;
-// Below this size, a dictionary's size is estimated without sampling how well
-// its strings compress.
-constexpr uint64_t kSmallDictionaryBytes = 16u << 10;
-constexpr uint32_t kSampleWindows = 16;
-constexpr uint32_t kWindowRows = 64;
-constexpr uint32_t kKnownSample = 256;  // sampled rows
-constexpr uint32_t kMinSharedRepeats = 3;
-constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
-constexpr uint32_t kMinRunRows = 4;  // on average
-constexpr uint32_t kMinPresentRows = 256;
-// A dictionary, then a template or FSST, then integers.
-constexpr int kMaxNestingDepth = 3;
-
-// Leaving out empty rows makes a lookup read a boolean as well. The booleans
-// may cost at most this share of the bytes saved.
-constexpr double kPresentStringsShare = 0.6;
-// Phrases must take at most this share of FSST's size, including half of a new
-// shared table. In balanced files, a segment's own phrases must save more than
-// shared ones, because a cold lookup reads their table separately from the
-// block. Trained zstd has the same extra read and costs ten times as much per
-// row, so phrases may be a little larger than zstd.
-constexpr double kPhrasesShare = 0.9;
-constexpr double kOwnPhrasesShare = 0.85;
-constexpr double kPhrasesForZstdShare = 1.1;
-// If the stream's phrases compress these values almost as well as the segment
-// they were trained on, they are chosen and nothing else is considered.
-constexpr double kKnownPhrasesShare = 1.1;
-// With less text than this, phrases save too little to be worth training. The
-// limits are for a stream's phrases in balanced files, for a stream's phrases
-// in compact files, and for a segment's own phrases.
-constexpr uint64_t kMinPhrasesBytes = 256u << 10;
-constexpr uint64_t kMinCompactPhrasesBytes = 16u << 10;
-constexpr uint64_t kMinOwnPhrasesBytes = 64u << 10;
-// Front coding makes a lookup decode several strings. It must take at most this
-// share of the size of the best text encoding.
-constexpr double kFrontShare = 0.85;
-// This many blocks are sampled to see how much neighbours share.
-constexpr uint32_t kFrontSampleBlocks = 16;
-constexpr double kMinSharedFront = 0.15;
-// Numbered text is for compact files only, because a scan assembles its strings
-// three to seven times slower than FSST. It must take at most this share of the
-// best other size.
-constexpr double kNumberedShare = 0.95;
-constexpr uint32_t kMinNumberedRows = 256;
-// Zstd decompresses a block for every row. It must take at most this share of
-// the best other size, in balanced files and in compact files.
-constexpr double kZstdStringsShare = 0.8;
-constexpr double kCompactZstdStringsShare = 0.95;
-// Training is expensive. Untrained zstd on a few blocks must first come this
-// near the limit.
-constexpr double kZstdProbeShare = 1.2;
-constexpr double kTrainedShare = 1.05;
-// A zstd lookup takes some microseconds more than an FSST lookup. Balanced
-// files accept that if zstd saves this many bytes per row.
-constexpr double kZstdBytesOfRow = 6;
 
 enum class Choice : uint8_t {
   kPlain,
@@ -199,11 +127,11 @@ class Selection {
   double phrases_share_ = 0;  // of new shared phrases
   // Size with the phrases that the stream already has; infinite if they do not
   // apply.
-  double known_phrases_size_ = std::numeric_limits<double>::infinity();
+  double known_phrases_size_ = kNever;
   std::vector<uint8_t> zstd_dictionary_;
   // Size of a new shared dictionary: the part that this segment pays for, and
   // the size without any later segments.
-  double new_dictionary_size_ = std::numeric_limits<double>::infinity();
+  double new_dictionary_size_ = kNever;
   double new_dictionary_now_ = 0;
 };
 
@@ -220,7 +148,7 @@ Repeats sample_repeats(const Values& values) {
   uint64_t next = 0;
   for (uint64_t w = 0; w < windows; ++w) {
     uint64_t row = std::max(next, w * n / windows);
-    const uint64_t end = std::min(n, row + kWindowRows);
+    const uint64_t end = std::min(n, row + kSampleWindowRows);
     for (next = end; row < end; ++row) {
       const ByteSlice& s = values.slices[row];
       hashes.push_back(checksum64({s.data, static_cast<size_t>(s.size)}));
@@ -314,8 +242,8 @@ bool Selection::are_known() const {
     return false;
   }
   std::vector<ByteSlice> slices;
-  for (uint64_t i = 0; i < kKnownSample; ++i) {
-    const ByteSlice& s = values_.slices[i * values_.size / kKnownSample];
+  for (uint64_t i = 0; i < kKnownSampleRows; ++i) {
+    const ByteSlice& s = values_.slices[i * values_.size / kKnownSampleRows];
     if (s.size > 0) slices.push_back(s);
   }
   Values sample = values_;
@@ -337,7 +265,7 @@ void Selection::consider_repeats(const Repeats& sample) {
   }
   DistinctLimits limits;
   if (are_known()) {
-    limits = {values_.size, kMaxStringDictionaryBytes};
+    limits = {values_.size, StreamDictionary::kMaxBytes};
   } else if (sample.repeated >= std::min(context_.dictionary == nullptr
                                              ? kMinRepeats
                                              : kMinSharedRepeats,
@@ -345,9 +273,9 @@ void Selection::consider_repeats(const Repeats& sample) {
     // A shared dictionary may have more values, because later segments use it
     // too.
     const uint32_t quarters = context_.dictionary == nullptr ? 2 : 3;
-    limits = {
-        values_.size / 4 * quarters,
-        std::min(sizes_.total / 4 * quarters + 64, kMaxStringDictionaryBytes)};
+    limits = {values_.size / 4 * quarters,
+              std::min(sizes_.total / 4 * quarters + 64,
+                       StreamDictionary::kMaxBytes)};
   } else {
     return;
   }
@@ -527,7 +455,7 @@ Selection::Fronts Selection::sample_fronts() const {
 double Selection::front_coded_size(double text_share) const {
   const Fronts fronts = sample_fronts();
   if (fronts.shared < kMinSharedFront) {
-    return std::numeric_limits<double>::infinity();
+    return kNever;
   }
   Values sampled = values_;
   sampled.size = static_cast<uint32_t>(fronts.rests.size());
@@ -580,7 +508,7 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   if (!may_nest()) return false;
   const std::optional<TemplatePattern> pattern = detect_template(values_);
   if (!pattern) return false;
-  const Written written(*out);
+  const Checkpoint checkpoint(*out);
   NIMBLE_ASSIGN_OR_RETURN(const bool has_dictionary,
                           encode_template(values_, *pattern, context_, out));
   // A dictionary decodes its strings once. A template assembles strings for
@@ -588,15 +516,15 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
   if (has_dictionary &&
       (best_ == Choice::kDictionary || best_ == Choice::kSharedDictionary ||
        is_better_as_new_dictionary(best_size_))) {
-    written.undo(out);
+    checkpoint.roll_back(out);
     return false;
   }
   // A template lookup needs no dictionary, and a scan copies no string twice,
   // so a template may be a little larger. A dictionary in the metadata costs a
   // lookup nothing and scans several times as fast.
-  const uint64_t size = written.body_bytes(*out);
+  const uint64_t size = checkpoint.body_bytes(*out);
   if (is_better_as_new_dictionary(size)) {
-    written.undo(out);
+    checkpoint.roll_back(out);
     return false;
   }
   const bool is_in_metadata =
@@ -606,7 +534,7 @@ Result<bool> Selection::encode_as_template(SegmentBuilder* out) const {
       size <= sizes_.plain) {
     return true;
   }
-  written.undo(out);
+  checkpoint.roll_back(out);
   return false;
 }
 
@@ -620,10 +548,10 @@ Result<bool> Selection::encode_as_numbered(SegmentBuilder* out) const {
   if (estimate_numbered_text(values_) >= limit) return false;
   const std::optional<NumberedText> text = NumberedText::find(values_);
   if (!text) return false;
-  const Written written(*out);
+  const Checkpoint checkpoint(*out);
   NIMBLE_RETURN_IF_ERROR(encode_numbered_text(values_, *text, context_, out));
-  if (static_cast<double>(written.bytes(*out)) < limit) return true;
-  written.undo(out);
+  if (static_cast<double>(checkpoint.bytes(*out)) < limit) return true;
+  checkpoint.roll_back(out);
   return false;
 }
 
@@ -674,15 +602,15 @@ Status Selection::encode(SegmentBuilder* out) {
   consider_new_dictionary();
   NIMBLE_ASSIGN_OR_RETURN(const bool is_numbered, encode_as_numbered(out));
   if (is_numbered) return Status::ok();
-  const Written written(*out);
+  const Checkpoint checkpoint(*out);
   NIMBLE_RETURN_IF_ERROR(encode_best(out));
   // Estimates may be wrong, but the result must not exceed plain bytes. Heads
   // count, because they hold symbol tables and small dictionaries.
   if (best_ == Choice::kPlain ||
-      written.bytes(*out) <= sizes_.plain + kHeadBytes) {
+      checkpoint.bytes(*out) <= sizes_.plain + kMaxHeadBytes) {
     return Status::ok();
   }
-  written.undo(out);
+  checkpoint.roll_back(out);
   return encode_plain_bytes(values_, out);
 }
 

@@ -7,18 +7,6 @@
 #include "nimble/encoding/ints/plain.h"
 
 namespace nimble {
-namespace {
-
-// Plain values can be returned without a copy. ALP decodes fast and saves a
-// lot. Splitting decodes more slowly and saves little.
-constexpr double kAlpShare = 0.95;
-constexpr double kSplitShare = 0.9;
-// If all values end in at least this many zero bits, leaving those bits out is
-// worthwhile.
-constexpr uint32_t kMinZeroBits = 8;
-
-}  // namespace
-
 Status select_floats(const Values& values, const EncodeContext& context,
                      SegmentBuilder* out) {
   if (context.effort == Effort::kFast || context.random_access_only ||
@@ -39,14 +27,14 @@ Status select_floats(const Values& values, const EncodeContext& context,
   const FloatBits bits = sample_float_bits(values);
   if (bits.zeros >= kMinZeroBits) {
     candidates.add(
-        values.size * double{1} * bits.bits_per_value / 8, kSplitShare,
+        values.size * double{1} * bits.bits_per_value / 8, kSplitFloatShare,
         [&](SegmentBuilder* to) -> Result<bool> {
           NIMBLE_RETURN_IF_ERROR(encode_float_bits(values, context, to));
           return true;
         });
   }
   const FloatSplit split = choose_float_split(values);
-  candidates.add(values.size * split.bits_per_value / 8, kSplitShare,
+  candidates.add(values.size * split.bits_per_value / 8, kSplitFloatShare,
                  [&](SegmentBuilder* to) -> Result<bool> {
                    NIMBLE_RETURN_IF_ERROR(
                        encode_split_float(values, split.low_bits, context, to));

@@ -16,26 +16,6 @@
 namespace nimble {
 namespace {
 
-// Plain values can be returned without a copy, so packing must take at most
-// this share of plain.
-constexpr double kPlainShare = 0.97;
-// A random row of delta decodes a block. Delta must halve the size, unless the
-// user asked for the smallest.
-constexpr double kDeltaShare = 0.5;
-constexpr double kCompactDeltaShare = 0.95;
-// Differences stored as a child take several times as long to decode as packed
-// differences. They must take at most an eighth of the packed size, or half if
-// the user asked for the smallest. If packed differences do not qualify,
-// kDeltaShare or kCompactDeltaShare applies instead.
-constexpr double kDifferencesShare = 0.125;
-constexpr double kCompactDifferencesShare = 0.5;
-// Integers in two parts take twice as long to decode, and few columns have
-// them.
-constexpr double kSplitIntShare = 0.8;
-constexpr uint32_t kMinSplitBits = 16;
-// A row of a patched block searches the block's exceptions.
-constexpr double kPatchShare = 0.9;
-
 double mean_delta_bits(const Values& values, const ValueSample& sample) {
   if (sample.run_values < 3) return 64;
   double bits = 0;

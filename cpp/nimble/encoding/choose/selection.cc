@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/bools/bool_bitmap.h"
 #include "nimble/encoding/bools/sparse_bits.h"
 #include "nimble/encoding/choose/bytes_selection.h"
+#include "nimble/encoding/choose/checkpoint.h"
 #include "nimble/encoding/choose/stream_shared.h"
 #include "nimble/encoding/choose/value_sample.h"
-#include "nimble/encoding/choose/written.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
@@ -64,19 +63,20 @@ double Candidates::least() const {
 
 namespace {
 
-// Tracks the values added to a shared dictionary since construction, so that
-// they can be removed again.
-class Added {
+// The size of a shared dictionary before an attempt to encode values. It can
+// remove the values that the attempt added. Borrows the dictionary, which may
+// be null.
+class DictionaryCheckpoint {
  public:
-  explicit Added(StreamDictionary* dictionary)
+  explicit DictionaryCheckpoint(StreamDictionary* dictionary)
       : dictionary_(dictionary),
         size_(dictionary == nullptr ? 0 : dictionary->size()) {}
 
-  bool any() const {
+  bool has_new_values() const {
     return dictionary_ != nullptr && dictionary_->size() > size_;
   }
-  void undo() const {
-    if (any()) dictionary_->drop_from(size_);
+  void roll_back() const {
+    if (has_new_values()) dictionary_->drop_from(size_);
   }
 
  private:
@@ -90,8 +90,8 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
   std::stable_sort(
       candidates_.begin(), candidates_.end(),
       [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
-  Written written(*out);
-  const Added added(dictionary_);
+  Checkpoint checkpoint(*out);
+  const DictionaryCheckpoint dictionary_checkpoint(dictionary_);
   const Candidate* best = nullptr;
   const Candidate* last = nullptr;
   bool best_adds = false;
@@ -99,25 +99,25 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
   for (const Candidate& candidate : candidates_) {
     if (least <= candidate.bytes) break;  // no other estimate is smaller
     // Every candidate starts with the same dictionary.
-    added.undo();
+    dictionary_checkpoint.roll_back();
     last = &candidate;
     NIMBLE_ASSIGN_OR_RETURN(const bool done, candidate.attempt(out));
-    if (done && written.cost(*out) < least) {
-      least = written.cost(*out);
+    if (done && checkpoint.cost(*out) < least) {
+      least = checkpoint.cost(*out);
       best = &candidate;
-      best_adds = added.any();
-      written.keep(*out);
+      best_adds = dictionary_checkpoint.has_new_values();
+      checkpoint.save(*out);
     }
-    written.undo(out);
+    checkpoint.roll_back(out);
   }
   if (best == last && best != nullptr) {
-    written.put_back(out);
+    checkpoint.restore(out);
     return true;
   }
-  added.undo();
+  dictionary_checkpoint.roll_back();
   if (best == nullptr) return false;
   if (!best_adds) {
-    written.put_back(out);
+    checkpoint.restore(out);
     return true;
   }
   return best->attempt(out);  // undone by later attempts
@@ -126,32 +126,6 @@ Result<bool> Candidates::encode(SegmentBuilder* out) {
 // ----------------------------------------------------------------- repetition
 
 namespace {
-
-// Dictionaries and runs give a random row a second access: they must take at
-// most this share.
-constexpr double kRepetitionShare = 0.9;
-// A large dictionary makes a cold lookup read more than a block of values, and
-// takes memory when it is decoded. With its codes it must halve the size.
-constexpr double kLargeDictionaryBytes = 32768;
-constexpr double kLargeDictionaryShare = 0.5;
-// A shared dictionary exists once per file, so it may save less.
-constexpr double kLargeSharedShare = 0.7;
-constexpr double kNever = std::numeric_limits<double>::infinity();
-// Sparse: the largest share of rows that differ from the common value.
-constexpr double kMaxSparseExceptions = 0.1;
-// For the present encoding. kMaxOthers: the largest share of rows that differ
-// from the most frequent value. kWhereBits: bits per row of the bitmap, with
-// checksum and count. kPresentShare: the share of the size it may take, because
-// finding a row means counting bits.
-constexpr double kMaxOthers = 0.7;
-constexpr double kWhereBits = 1.08;
-constexpr double kPresentShare = 0.7;
-// Bits of the end of a run, which is a position in a segment.
-constexpr double kRunEndBits = 17;
-
-// Compact: the share that codes are expected to take after compression by
-// frequency.
-constexpr double kLikelyEntropy = 0.8;
 
 // The shared dictionary that may hold these values, or null.
 const StreamDictionary* shared_of(const Values& values,
@@ -273,7 +247,7 @@ namespace {
 void add_present(const Values& values, const EncodeContext& context,
                  const ValueSample& sample, Candidates* candidates) {
   const double others = sample.exceptions(values.size) / values.size;
-  if (!can_be_present(values.type) || others > kMaxOthers ||
+  if (!can_be_present(values.type) || others > kMaxPresentOthers ||
       others <= kMaxSparseExceptions || sample.distinct < 3) {
     return;
   }
@@ -283,8 +257,8 @@ void add_present(const Values& values, const EncodeContext& context,
   }
   const uint8_t* common =
       values.data + uint64_t{sample.top_row} * values.type.width;
-  candidates->add(values.size * (kWhereBits + others * bits) / 8, kPresentShare,
-                  [=](SegmentBuilder* out) -> Result<bool> {
+  candidates->add(values.size * (kPresenceBits + others * bits) / 8,
+                  kPresentShare, [=](SegmentBuilder* out) -> Result<bool> {
                     const uint32_t width = values.type.width;
                     std::vector<uint8_t> other(div_ceil(values.size, 64) * 8);
                     for (uint32_t i = 0; i < values.size; ++i) {
@@ -352,16 +326,6 @@ void add_repetition(const Values& values, const EncodeContext& context,
 
 namespace {
 
-// Balanced files take zstd only if everything else exceeds the first share of
-// plain, and zstd stays below the second.
-constexpr double kHopeless = 0.9;
-constexpr double kZstdShare = 0.7;
-// Compact files take zstd if it is at most this share of the best other
-// encoding.
-constexpr double kCompactZstdShare = 0.9;
-constexpr uint32_t kZstdProbeValues = 8192;
-constexpr double kMinZstdBytes = 4096;
-
 double zstd_limit(const EncodeContext& context, double best, double plain) {
   return context.effort == Effort::kCompact ? best * kCompactZstdShare
                                             : plain * kZstdShare;
@@ -374,7 +338,7 @@ Result<bool> is_zstd_worth(const Values& values, const EncodeContext& context,
   const double plain = fixed_bytes(values);
   const bool is_compact = context.effort == Effort::kCompact;
   const bool is_hopeless =
-      context.effort == Effort::kBalanced && best > plain * kHopeless;
+      context.effort == Effort::kBalanced && best > plain * kHopelessShare;
   if ((!is_compact && !is_hopeless) || context.random_access_only ||
       plain < kMinZstdBytes) {
     return false;
@@ -397,23 +361,23 @@ Status encode_best(const Values& values, const EncodeContext& context,
                    Candidates* candidates,
                    const std::function<Status(SegmentBuilder*)>& fallback,
                    SegmentBuilder* out) {
-  Written written(*out);
-  const Added added(context.dictionary);
+  Checkpoint checkpoint(*out);
+  const DictionaryCheckpoint dictionary_checkpoint(context.dictionary);
   NIMBLE_ASSIGN_OR_RETURN(const bool found, candidates->encode(out));
   if (!found) NIMBLE_RETURN_IF_ERROR(fallback(out));
-  const double best = written.cost(*out);
+  const double best = checkpoint.cost(*out);
   NIMBLE_ASSIGN_OR_RETURN(const bool worth,
                           is_zstd_worth(values, context, best));
   if (!worth) return Status::ok();
-  written.keep(*out);
-  written.undo(out);
+  checkpoint.save(*out);
+  checkpoint.roll_back(out);
   NIMBLE_RETURN_IF_ERROR(encode_zstd_blocks(values, context, out));
-  if (written.cost(*out) < zstd_limit(context, best, fixed_bytes(values))) {
-    added.undo();
+  if (checkpoint.cost(*out) < zstd_limit(context, best, fixed_bytes(values))) {
+    dictionary_checkpoint.roll_back();
     return Status::ok();
   }
-  written.undo(out);
-  written.put_back(out);
+  checkpoint.roll_back(out);
+  checkpoint.restore(out);
   return Status::ok();
 }
 
@@ -457,18 +421,18 @@ Status select_narrow(const Values& values, const std::vector<uint64_t>& low,
       values.size < kMinSelectionValues || context.effort == Effort::kFast) {
     return encode_narrow(values, low, context, out);
   }
-  Written written(*out);
+  Checkpoint checkpoint(*out);
   NIMBLE_RETURN_IF_ERROR(encode_narrow(values, low, context, out));
-  Candidates candidates(written.cost(*out), context);
+  Candidates candidates(checkpoint.cost(*out), context);
   const auto [least, most] = std::minmax_element(
       low.begin(), low.end(),
       [](uint64_t a, uint64_t b) { return int_less(true, a, b); });
   add_dictionary(values, context, take_sample(values),
                  bit_width_of(*most - *least), kRepetitionShare, &candidates);
-  written.keep(*out);
-  written.undo(out);
+  checkpoint.save(*out);
+  checkpoint.roll_back(out);
   NIMBLE_ASSIGN_OR_RETURN(const bool done, candidates.encode(out));
-  if (!done) written.put_back(out);
+  if (!done) checkpoint.restore(out);
   return Status::ok();
 }
 

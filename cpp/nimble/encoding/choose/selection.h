@@ -13,18 +13,10 @@
 #include <functional>
 #include <vector>
 
+#include "nimble/encoding/choose/constants.h"
 #include "nimble/encoding/core/encoding.h"
 
 namespace nimble {
-
-// Values nested deeper than this are bit-packed, plain or constant.
-inline constexpr int kMaxSelectionDepth = 4;
-// With fewer values than this, only cheap encodings are considered.
-inline constexpr uint32_t kMinSelectionValues = 64;
-// Limits the stored size of a segment's dictionary, because a cold lookup reads
-// all of it. Compact files have the larger limit.
-inline constexpr uint64_t kMaxBalancedDictionaryBytes = 256u << 10;
-inline constexpr uint64_t kMaxDictionaryBytes = 1u << 20;
 
 // Choose an encoding by kind of value and append to `out`. Strings: see
 // bytes_selection.h.

@@ -4,18 +4,11 @@
 #include <cmath>
 
 #include "nimble/base/bit_packing.h"
+#include "nimble/encoding/choose/constants.h"
 #include "nimble/encoding/ints/split_int.h"
 
 namespace nimble {
 namespace {
-
-// Only every fourth sampled value is used. That is enough, and every split is
-// tried with them.
-constexpr uint32_t kStep = 4;
-constexpr uint32_t kMinLowBits = 4;
-// If more of the sampled low bits than this are distinct, a dictionary is not
-// considered.
-constexpr double kMaxDistinctShare = 0.75;
 
 // Counts distinct values. Reusable without clearing its slots, for up to one
 // sample at a time.
@@ -38,7 +31,8 @@ class DistinctCounter {
 
  private:
   static constexpr uint32_t kSlots = 1024;  // 2^(64 - 54)
-  static_assert(kSampleRuns * kSampleRunValues / kStep * 2 <= kSlots);
+  static_assert(kSampleRuns * kSampleRunValues / kSplitSampleStep * 2 <=
+                kSlots);
 
   uint64_t slots_[kSlots];
   uint8_t rounds_[kSlots] = {};
@@ -53,7 +47,7 @@ double low_width(const std::vector<uint64_t>& low, uint32_t bits, uint32_t rows,
   const double width = bit_width_of(*most - *least);
   const auto drawn = static_cast<uint32_t>(low.size());
   const uint32_t distinct = counter->count(low);
-  if (distinct > drawn * kMaxDistinctShare) return width;
+  if (distinct > drawn * kMaxSplitDistinctShare) return width;
   const double all = likely_distinct(distinct, drawn);
   return std::min(width, std::ceil(std::log2(all)) + all * bits / rows);
 }
@@ -65,7 +59,7 @@ IntSplit choose_int_split(const Values& values, const ValueSample& sample,
   const ValueType& type = values.type;
   std::vector<uint64_t> sampled;
   for (const uint32_t start : sample.starts) {
-    for (uint32_t i = 0; i < sample.run_values; i += kStep) {
+    for (uint32_t i = 0; i < sample.run_values; i += kSplitSampleStep) {
       sampled.push_back(load_int(type, values.data, start + i));
     }
   }
@@ -73,7 +67,7 @@ IntSplit choose_int_split(const Values& values, const ValueSample& sample,
   std::vector<uint64_t> low;
   DistinctCounter counter;
   const MinMax all = total_min_max(type, blocks);
-  for (uint32_t r = kMinLowBits; r < 8 * type.width; r += 2) {
+  for (uint32_t r = kMinSplitLowBits; r < 8 * type.width; r += 2) {
     // All values have the same high bits.
     if (bits_above(type, all.min, r) == bits_above(type, all.max, r)) break;
     double high_width = 0;

@@ -2,21 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "nimble/encoding/core/child.h"
 
 namespace nimble {
-namespace {
-
-// Limits the stored size of a shared dictionary, which a cold lookup reads
-// whole.
-constexpr double kMaxBalancedBytes = 2u << 20;
-constexpr double kMaxCompactBytes = 4u << 20;
-// A file is assumed to have this many stripes.
-constexpr uint32_t kLikelyStripes = 4;
-
-}  // namespace
 
 // Assumes that each half segment adds fewer new values than the half before, by
 // a constant factor. If the second half adds as many as the first, later
@@ -44,7 +33,6 @@ double begun_dictionary_bytes(const DistinctValues& distinct, double stored) {
 
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
                                const EncodeContext& context) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   const StreamDictionary* dictionary = context.dictionary;
   const Values values = distinct.distinct();
   if (dictionary == nullptr || context.random_access_only || values.size == 0 ||
@@ -57,8 +45,9 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
       rows * code_bits(double{1} * dictionary->size() + found.missing) / 8;
   const double added = stored * found.missing / values.size;
   if (found.missing == 0) return codes;
-  const double most =
-      context.effort == Effort::kCompact ? kMaxCompactBytes : kMaxBalancedBytes;
+  const double most = context.effort == Effort::kCompact
+                          ? kMaxCompactSharedBytes
+                          : kMaxBalancedSharedBytes;
   const double all =
       added / found.missing * (double{1} * dictionary->size() + found.missing);
   if (!context.may_change_shared || !dictionary->has_room_for(found) ||

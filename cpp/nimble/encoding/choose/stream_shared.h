@@ -1,6 +1,7 @@
 // StreamShared: what the segments of a stream share while it is written.
 #pragma once
 
+#include "nimble/encoding/choose/constants.h"
 #include "nimble/encoding/dictionaries/distinct_values.h"
 #include "nimble/encoding/dictionaries/shared_dictionary.h"
 #include "nimble/encoding/symbols/shared_phrases.h"
@@ -20,9 +21,6 @@ struct StreamShared {
   }
 };
 
-// Maximum growth accepted for starting a shared dictionary that only one stripe
-// uses.
-inline constexpr double kMaxGrowth = 1.1;
 // The share of a dictionary that the first segment pays for, as later ones are
 // expected to use it too. The segment has `count` distinct values, `early` of
 // them in its first half.

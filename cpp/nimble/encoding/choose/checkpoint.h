@@ -1,5 +1,5 @@
-// Written: measures what an attempt writes to a builder, can undo it and write
-// it again.
+// Checkpoint: the state of a builder before an attempt to encode values. It
+// measures what the attempt writes, can roll it back and write it again.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 namespace nimble {
 
 // Starts at the builder's current end. Not thread-safe.
-class Written {
+class Checkpoint {
  public:
-  explicit Written(const SegmentBuilder& out)
+  explicit Checkpoint(const SegmentBuilder& out)
       : head_size_(out.head.size()),
         body_size_(out.body.size()),
         shared_bytes_(out.shared_bytes),
@@ -29,21 +29,21 @@ class Written {
     return out.body.size() - body_size_;
   }
   // Saves a copy of the bytes written, replacing the previous copy.
-  void keep(const SegmentBuilder& out) {
+  void save(const SegmentBuilder& out) {
     const ByteSpan head = out.head.span().subspan(head_size_);
     const ByteSpan body = out.body.span().subspan(body_size_);
     head_.assign(head.begin(), head.end());
     body_.assign(body.begin(), body.end());
     kept_shared_bytes_ = out.shared_bytes;
   }
-  void undo(SegmentBuilder* out) const {
+  void roll_back(SegmentBuilder* out) const {
     out->head.resize(head_size_);
     out->body.resize(body_size_);
     out->shared_bytes = shared_bytes_;
   }
   // Writes the saved copy.
-  // REQUIRES: keep() was called, and undo() afterwards.
-  void put_back(SegmentBuilder* out) const {
+  // REQUIRES: save() was called, and roll_back() afterwards.
+  void restore(SegmentBuilder* out) const {
     out->head.put_bytes(head_);
     out->body.put_bytes(body_);
     out->shared_bytes = kept_shared_bytes_;
