@@ -88,8 +88,8 @@ class StripeReader {
                        uint64_t* selection) const;
   // Where in the file a damaged segment lies.
   static Status at_segment(Status status, const SegmentRef& segment);
-  // Of a file that is not mapped: wants what segments of a stream share, until
-  // it is there.
+  // For a file that is not mapped: requests the data that segments of a stream
+  // share, unless it has been read.
   void want_shared(uint32_t stream, const Decoder& decoder) const;
   SegmentRef segment_ref(uint32_t stream, uint32_t index) const {
     return stripe_.segment(stripe_.first_segment[stream] + index);

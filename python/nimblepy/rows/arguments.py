@@ -110,7 +110,7 @@ def at_least(name: str, value: Any, least: int) -> int:
 
 
 def generator_seed(seed: Any) -> int | None:
-    """The seed of a random generator; ``None``: another one each time."""
+    """The seed of a random generator; ``None`` draws a new seed for each call."""
     return None if seed is None else at_least("seed", seed, 0)
 
 

@@ -79,5 +79,5 @@ class SnapshotObjects:
 def with_snapshots(metadata: str, snapshots: Sequence[str]) -> str:
     """(a metadata file without its snapshots, the snapshots)."""
     if not metadata.endswith("}") or metadata == "{}":
-        raise ValueError("the metadata is no JSON object with members")
+        raise ValueError("the metadata is not a JSON object with members")
     return f'{metadata[:-1]},"snapshots":[{",".join(snapshots)}]}}'
