@@ -184,6 +184,9 @@ class SqliteCatalog(MetastoreCatalog):
         location = self._rows.location(namespace, name)
         if not location:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        return self._table_at(location, namespace, name)
+
+    def _table_at(self, location: str, namespace: str, name: str) -> IceTable:
         metadata = self.metadata_file_at(location)
         return IceTable(
             identifier=(*namespace.split("."), name),
@@ -229,8 +232,8 @@ class SqliteCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=properties,
         )
-        self._add(namespace, name, metadata)
-        return self.load_table(identifier)
+        # Another process may drop the table at once.
+        return self._table_at(self._add(namespace, name, metadata), namespace, name)
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
