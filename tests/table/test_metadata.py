@@ -218,7 +218,7 @@ def test_texts_are_kept_by_object() -> None:
     assert texts.of("a", [one], dump) == ["[1]"]  # it was forgotten
     assert texts.of("b", [one], dump) == ["[1]"]
     assert len(made) == 5
-    with pytest.raises(ValueError, match="no JSON object"):
+    with pytest.raises(ValueError, match="not a JSON object"):
         with_snapshots("[]", [])
 
 
