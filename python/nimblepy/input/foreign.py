@@ -93,7 +93,7 @@ def open_files(
     *,
     format: Format | None = None,
     columns: Sequence[str] | None = None,
-    wanted: pa.Schema | None = None,
+    target: pa.Schema | None = None,
 ) -> CountedReader:
     """The rows of files as one stream, and the number of rows if the formats store it.
 
@@ -103,7 +103,7 @@ def open_files(
             ``_`` or ``.``. Directories such as ``year=2024`` become columns.
         format: format of all files; ``None`` detects it from the first bytes or the name.
         columns: columns to read, in this order; ``None`` means all.
-        wanted: types of columns of CSV and JSON files, if the text can be read as such.
+        target: types of columns of CSV and JSON files, if the text can be read as such.
 
     Raises:
         InvalidArgumentError: unknown format or column, no file, or types of one column without a
@@ -117,7 +117,7 @@ def open_files(
     if len(parts) == 1:
         stack = ExitStack()
         try:
-            opened = _open(parts[0], columns, _hints(parts[0], wanted), stack)
+            opened = _open(parts[0], columns, _hints(parts[0], target), stack)
         except BaseException:
             stack.close()
             raise
@@ -128,7 +128,7 @@ def open_files(
     schemas, counts = [], []
     for part in parts:
         with ExitStack() as stack:
-            opened = _open(part, None, _hints(part, wanted), stack)
+            opened = _open(part, None, _hints(part, target), stack)
             schemas.append(opened.schema)
             counts.append(opened.num_rows)
     schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
@@ -156,15 +156,15 @@ def _chained(
                     raise InvalidArgumentError(f"{part.name}: {error}") from error
 
 
-def _hints(part: _Part, wanted: pa.Schema | None) -> pa.Schema | None:
+def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
     """The types in which columns of text files are read; others are inferred from the text."""
-    if wanted is None or part.format not in ("csv", "tsv", "json"):
+    if target is None or part.format not in ("csv", "tsv", "json"):
         return None
     if part.format != "json":
-        return pa.schema([item for item in wanted if _is_read_as_text(item.type)])
+        return pa.schema([item for item in target if _is_read_as_text(item.type)])
     with ExitStack() as stack:  # JSON would add columns that the file does not have
         names = _open(part, None, None, stack).schema.names
-    floats = [item for item in wanted if item.name in names and _has_narrow_floats(item.type)]
+    floats = [item for item in target if item.name in names and _has_narrow_floats(item.type)]
     return pa.schema(
         [
             item.with_type(pa.list_(pa.float32())) if is_list(item.type) else item.remove_metadata()

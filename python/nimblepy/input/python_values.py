@@ -25,7 +25,7 @@ from nimblepy.schema.values import show
 _EXACT, _BEYOND = 1 << 24, 1 << 127
 
 
-def typed_column(name: str, values: Sequence[Any], wanted: pa.DataType, cast: bool) -> pa.Array:
+def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bool) -> pa.Array:
     """A column of Python values.
 
     Args:
@@ -36,41 +36,41 @@ def typed_column(name: str, values: Sequence[Any], wanted: pa.DataType, cast: bo
             the row and the value.
     """
     try:
-        return _column(values, wanted, cast, f"column {name!r}")
+        return _column(values, target, cast, f"column {name!r}")
     except _ExtraFieldError:
         return pa.array(values)
     except UnfitError as error:
         raise InvalidArgumentError(error.message(f"column {name!r}")) from None
 
 
-def _column(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
-    if pt.is_nested(wanted) and (has_times(wanted) or _has_maps(wanted)):
-        return _nested(values, wanted, cast, place)
-    if pt.is_temporal(wanted) and mixes_times(values):
-        return each(values, wanted)
-    _refuse_mixtures(values, wanted, cast)
+def _column(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) -> pa.Array:
+    if pt.is_nested(target) and (has_times(target) or _has_maps(target)):
+        return _nested(values, target, cast, place)
+    if pt.is_temporal(target) and mixes_times(values):
+        return each(values, target)
+    _refuse_mixtures(values, target, cast)
     try:
         array = pa.array(values, from_pandas=False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return (
-            _nested(values, wanted, cast, place) if pt.is_nested(wanted) else each(values, wanted)
+            _nested(values, target, cast, place) if pt.is_nested(target) else each(values, target)
         )
-    return _converted(array, wanted, cast, place)
+    return _converted(array, target, cast, place)
 
 
-def _refuse_mixtures(values: Sequence[Any], wanted: pa.DataType, cast: bool) -> None:
+def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> None:
     """Refuses values that pyarrow changes if they are among others of a column."""
-    if is_bytes(wanted):  # it encodes texts among bytes
+    if is_bytes(target):  # it encodes texts among bytes
         for row, value in enumerate(values):
             if isinstance(value, str):
-                raise UnfitError(row, f"{show(value)} is text, the column is {wanted}; encode it")
+                raise UnfitError(row, f"{show(value)} is text, the column is {target}; encode it")
     elif (
-        pt.is_float32(wanted) and not cast
+        pt.is_float32(target) and not cast
     ):  # integers among floats are floats, which may be rounded
         for row, value in enumerate(values):
             large = isinstance(value, int) and _EXACT < abs(value) < _BEYOND
             if large and int(np.float32(value)) != value:
-                raise UnfitError(row, f"{value} is not a value of {wanted}", "round it")
+                raise UnfitError(row, f"{value} is not a value of {target}", "round it")
 
 
 def _has_maps(data_type: pa.DataType) -> bool:
@@ -82,11 +82,11 @@ def _has_maps(data_type: pa.DataType) -> bool:
     return bool(pt.is_map(data_type))
 
 
-def _converted(array: pa.Array, wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
+def _converted(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
     rules = Rules(match_by_name, _null, stored(cast=cast, literals=True), _extra)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    convert = converter(array.type, wanted, rules, place)
+    convert = converter(array.type, target, rules, place)
     return array if convert is None else convert(array)
 
 
@@ -97,21 +97,21 @@ def _null(field: pa.Field, place: str) -> pa.Scalar:
 
 
 class _ExtraFieldError(Exception):
-    """A struct has a field that the table lacks: whoever converts the column to it decides."""
+    """A struct has a field that the table lacks. The conversion to the table decides about it."""
 
 
 def _extra(field: pa.Field, place: str) -> None:
     raise _ExtraFieldError
 
 
-def _nested(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) -> pa.Array:
+def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) -> pa.Array:
     """Structs, lists and maps of Python, whose members are converted column by column."""
     missing = np.array([value is None for value in values], dtype=np.bool_)
     mask = pa.array(missing) if missing.any() else None
-    if pt.is_struct(wanted):
+    if pt.is_struct(target):
         rows = [{} if value is None else _as(Mapping, i, value) for i, value in enumerate(values)]
         names = dict.fromkeys(name for row in rows for name in row)
-        fields = {item.name: item for item in wanted}
+        fields = {item.name: item for item in target}
         arrays, made = [], []
         for name in names:
             if name not in fields:
@@ -120,23 +120,23 @@ def _nested(values: Sequence[Any], wanted: pa.DataType, cast: bool, place: str) 
             arrays.append(_column(members, fields[name].type, cast, f"{place}.{name}"))
             made.append(pa.field(name, arrays[-1].type))
         array = pa.StructArray.from_arrays(arrays, fields=made, mask=mask)
-        return _converted(array, wanted, cast, place)
+        return _converted(array, target, cast, place)
     lists = [[] if value is None else _items(i, value) for i, value in enumerate(values)]
     offsets = np.concatenate([[0], np.cumsum([len(items) for items in lists])]).astype(np.int32)
     flat = [item for items in lists for item in items]
     try:
-        if pt.is_map(wanted):
-            keys = _column([k for k, _ in flat], wanted.key_type, cast, f"{place}.key")
-            items = _column([v for _, v in flat], wanted.item_type, cast, f"{place}.value")
+        if pt.is_map(target):
+            keys = _column([k for k, _ in flat], target.key_type, cast, f"{place}.key")
+            items = _column([v for _, v in flat], target.item_type, cast, f"{place}.value")
             pairs = pa.MapArray.from_arrays(pa.array(offsets, mask=_ends(missing)), keys, items)
-            return _converted(pairs, wanted, cast, place)
-        elements = _column(flat, wanted.value_type, cast, f"{place}.element")
+            return _converted(pairs, target, cast, place)
+        elements = _column(flat, target.value_type, cast, f"{place}.element")
     except UnfitError as error:
         if error.row is not None:
             error.row = int(np.searchsorted(offsets, error.row, "right")) - 1
         raise
     array = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
-    return _converted(array, wanted, cast, place)
+    return _converted(array, target, cast, place)
 
 
 def _ends(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -23,14 +23,14 @@ BATCH_ROWS = 131_072
 
 
 def as_reader(
-    data: Tabular, wanted: pa.Schema | None = None, *, cast: bool = False
+    data: Tabular, target: pa.Schema | None = None, *, cast: bool = False
 ) -> tuple[pa.RecordBatchReader, int | None]:
     """Batches of ``data``, and its number of rows or ``None`` if unknown.
 
     Args:
-        wanted: types, by name, for Python values and the text of CSV files. Data with types keep
+        target: types, by name, for Python values and the text of CSV files. Data with types keep
             their own.
-        cast: round and truncate Python values that a wanted type does not have.
+        cast: round and truncate Python values that a target type does not have.
         data: one of
 
     * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars, DuckDB,
@@ -46,14 +46,14 @@ def as_reader(
         InvalidArgumentError: ``data`` has another type.
     """
     try:
-        return _reader_of(data, wanted, cast)
+        return _reader_of(data, target, cast)
     except pa.ArrowException as error:
         reason = "; ".join(map(str, error.args))
         raise InvalidArgumentError(f"data: cannot be converted to Arrow: {reason}") from error
 
 
 def _reader_of(
-    data: Any, wanted: pa.Schema | None, cast: bool
+    data: Any, target: pa.Schema | None, cast: bool
 ) -> tuple[pa.RecordBatchReader, int | None]:
     if isinstance(data, CountedReader):
         return data
@@ -65,10 +65,10 @@ def _reader_of(
         return _table_reader(data), data.num_rows
     package = type(data).__module__.partition(".")[0]
     if package == "pandas" and hasattr(data, "columns") and hasattr(data, "index"):
-        return as_reader(_of_pandas(data, wanted, cast))
+        return as_reader(_of_pandas(data, target, cast))
     if package == "polars" and hasattr(data, "height") and "Object" in map(str, data.dtypes):
         # polars exports the addresses of Python objects
-        return as_reader({n: data[n].to_list() for n in data.columns}, wanted, cast=cast)
+        return as_reader({n: data[n].to_list() for n in data.columns}, target, cast=cast)
     if hasattr(data, "__arrow_c_stream__"):
         return _import_stream(data), _length(data)
     if hasattr(data, "__arrow_c_array__"):
@@ -79,11 +79,11 @@ def _reader_of(
                 f"data: expected a table, got one column: {error}"
             ) from error
     if is_paths(data):
-        if cast and wanted is not None:  # then decimals are read as floats, and rounded
-            wanted = pa.schema([item for item in wanted if not pt.is_decimal(item.type)])
-        return open_files(data, wanted=wanted)
+        if cast and target is not None:  # then decimals are read as floats, and rounded
+            target = pa.schema([item for item in target if not pt.is_decimal(item.type)])
+        return open_files(data, target=target)
     if isinstance(data, Mapping):
-        return as_reader(_table_of(data, wanted, cast))
+        return as_reader(_table_of(data, target, cast))
     if package == "polars" and hasattr(data, "collect"):
         return as_reader(_lazy_batches(data))
     if package == "pyarrow" and hasattr(data, "scanner"):
@@ -96,25 +96,25 @@ def _reader_of(
             "{name: data[name] for name in data.dtype.names}"
         )
     if isinstance(data, Iterable) and not isinstance(data, bytes):
-        return _chained(iter(data), wanted, cast), None
+        return _chained(iter(data), target, cast), None
     raise InvalidArgumentError(
         "data: expected Arrow data (pyarrow, polars, duckdb, pandas, ...), a dict of columns, "
         f"paths of files, or an iterable of such data, got {type(data).__name__}"
     )
 
 
-def _of_pandas(frame: Any, wanted: pa.Schema | None, cast: bool) -> pa.Table:
+def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
     # An index without names is the row number, or what a selection left of it.
     named = any(name is not None for name in frame.index.names)
-    objects = _object_columns(frame, wanted)
+    objects = _object_columns(frame, target)
     try:
-        if wanted is None or not objects:
+        if target is None or not objects:
             return pa.Table.from_pandas(frame, preserve_index=named)
         table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
         for name in objects:
             values = [None if is_null(v) or is_nan(v) else v for v in frame[name]]
             table = table.append_column(
-                name, typed_column(name, values, wanted.field(name).type, cast)
+                name, typed_column(name, values, target.field(name).type, cast)
             )
         return table
     except (TypeError, ValueError) as error:
@@ -123,26 +123,26 @@ def _of_pandas(frame: Any, wanted: pa.Schema | None, cast: bool) -> pa.Table:
         raise InvalidArgumentError(f"data: {error}") from error  # such as a duplicate name
 
 
-def _object_columns(frame: Any, wanted: pa.Schema | None) -> list[str]:
+def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
     """Columns of Python objects, but for text, whose type pyarrow infers."""
-    if wanted is None or not frame.columns.is_unique:
+    if target is None or not frame.columns.is_unique:
         return []
     return [
         name
         for name, kind in frame.dtypes.items()
-        if kind.kind == "O" and name in wanted.names and not is_text(wanted.field(name).type)
+        if kind.kind == "O" and name in target.names and not is_text(target.field(name).type)
     ]
 
 
-def _table_of(columns: Mapping[Any, Any], wanted: pa.Schema | None, cast: bool) -> pa.Table:
+def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) -> pa.Table:
     try:
         made = {}
         for name, values in columns.items():
-            at = -1 if wanted is None else wanted.get_field_index(str(name))
-            if wanted is None or at < 0 or not isinstance(values, (list, tuple)):
+            at = -1 if target is None else target.get_field_index(str(name))
+            if target is None or at < 0 or not isinstance(values, (list, tuple)):
                 made[str(name)] = _column(values)
             else:
-                made[str(name)] = typed_column(str(name), values, wanted.field(at).type, cast)
+                made[str(name)] = typed_column(str(name), values, target.field(at).type, cast)
         return pa.table(made)
     except InvalidArgumentError:
         raise
@@ -236,7 +236,7 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
     return table.to_reader(max_chunksize=BATCH_ROWS)
 
 
-def _chained(items: Iterator[Any], wanted: pa.Schema | None, cast: bool) -> pa.RecordBatchReader:
+def _chained(items: Iterator[Any], target: pa.Schema | None, cast: bool) -> pa.RecordBatchReader:
     """Concatenates data, with the schema of the first item."""
     first = next(items, None)
     if first is None:
@@ -244,27 +244,27 @@ def _chained(items: Iterator[Any], wanted: pa.Schema | None, cast: bool) -> pa.R
             "data: an empty iterable has no columns; pass an empty table, schema.empty_table()"
         )
     if isinstance(first, Mapping):
-        items = _rows_as_tables(chain([first], items), wanted, cast)
+        items = _rows_as_tables(chain([first], items), target, cast)
         first = next(items)
     elif isinstance(first, (str, bytes, int, float, tuple, list)):
         raise InvalidArgumentError(
             "data: an iterable must yield pyarrow.RecordBatch objects, frames or rows as dicts, "
             f"got {type(first).__name__}"
         )
-    reader, _ = as_reader(first, wanted, cast=cast)
+    reader, _ = as_reader(first, target, cast=cast)
     schema = reader.schema
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield from reader
         for item in items:
-            for batch in as_reader(item, wanted, cast=cast)[0]:
+            for batch in as_reader(item, target, cast=cast)[0]:
                 yield conform(batch, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def _rows_as_tables(
-    rows: Iterator[Any], wanted: pa.Schema | None, cast: bool
+    rows: Iterator[Any], target: pa.Schema | None, cast: bool
 ) -> Iterator[pa.Table]:
     """Converts rows as dicts to tables. The first table fixes names and types.
 
@@ -284,12 +284,12 @@ def _rows_as_tables(
                     f"{BATCH_ROWS} rows has; pass a table, or all names in the first row"
                 )
         try:
-            if wanted is None:
+            if target is None:
                 first = dict.fromkeys(names) | dict(some[0])
                 table = pa.Table.from_pylist([first, *some[1:]], schema)
             else:
                 known = names if schema is None else schema.names
-                table = _table_of({n: [row.get(n) for row in some] for n in known}, wanted, cast)
+                table = _table_of({n: [row.get(n) for row in some] for n in known}, target, cast)
         except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidArgumentError):
                 raise

@@ -35,49 +35,49 @@ def stored(*, cast: bool = False, literals: bool = False, checked: bool = False)
 
     Args:
         cast: round and truncate values that the type does not have.
-        checked: also make the other casts of Arrow, which refuse values that do not fit: of text
-            to numbers, for example.
+        checked: also make the other casts of Arrow, such as text to numbers, which refuse values
+            that do not fit.
         literals: the values were written in Python or as text, so a float for a ``float32`` column
             means the nearest one.
     """
 
-    def leaf(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
-        convert = _conversion(value_type(have), have, wanted, cast, literals)
+    def leaf(have: pa.DataType, target: pa.DataType, place: str) -> Convert:
+        convert = _conversion(value_type(have), have, target, cast, literals)
         if convert is None and (cast or checked) and not pt.is_nested(have):
-            convert = _checked(wanted)
+            convert = _checked(target)
         if convert is None:
             hint = "convert the column" if cast else "convert the column, or pass cast=True"
-            raise InvalidArgumentError(f"{place} is {have}; the table has {wanted}; {hint}")
+            raise InvalidArgumentError(f"{place} is {have}; the table has {target}; {hint}")
         return lambda array: convert(plain_array(array))
 
     return leaf
 
 
 def _conversion(
-    plain: pa.DataType, have: pa.DataType, wanted: pa.DataType, cast: bool, literals: bool
+    plain: pa.DataType, have: pa.DataType, target: pa.DataType, cast: bool, literals: bool
 ) -> Convert | None:
     """The conversion of values of a type; ``None``: they have another meaning."""
-    if is_uuid(wanted):
-        return _to_uuid(plain, wanted)
-    if is_text(plain) and is_uuid_size(wanted):
+    if is_uuid(target):
+        return _to_uuid(plain, target)
+    if is_text(plain) and is_uuid_size(target):
         return _bytes_of_texts
     if is_uuid(have):
-        return _of_uuid(wanted)
+        return _of_uuid(target)
     if getattr(have, "extension_name", "").startswith("pandas."):
         return None  # periods and intervals are not the integers that they are stored as
-    kinds = family(plain), family(wanted)
+    kinds = family(plain), family(target)
     if "number" in kinds and kinds[0] == kinds[1]:
-        return _number(plain, wanted, cast, literals)
+        return _number(plain, target, cast, literals)
     if "none" not in kinds and (
         kinds[0] == kinds[1] != "text" or set(kinds) == {"date", "instant"}
     ):
-        return _time(plain, wanted, cast) if kinds[0] != "bool" else _checked(wanted)
+        return _time(plain, target, cast) if kinds[0] != "bool" else _checked(target)
     if is_text(plain) and kinds[1] in _TEMPORAL:
-        return _parsed(wanted)
-    if is_text(plain) and is_text(wanted):
-        return _checked(wanted)
-    if is_bytes(plain) and is_bytes(wanted):
-        return _checked(wanted)
+        return _parsed(target)
+    if is_text(plain) and is_text(target):
+        return _checked(target)
+    if is_bytes(plain) and is_bytes(target):
+        return _checked(target)
     return None
 
 
@@ -101,21 +101,23 @@ def _shown(scalar: pa.Scalar) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _not_in(wanted: pa.DataType) -> str:
-    return f"is not a value of {wanted}"
+def _not_in(target: pa.DataType) -> str:
+    return f"is not a value of {target}"
 
 
-def _checked(wanted: pa.DataType) -> Convert:
+def _checked(target: pa.DataType) -> Convert:
     """Arrow's own cast, which refuses values that do not fit."""
 
     def convert(array: pa.Array) -> pa.Array:
-        return _cast(array, wanted)
+        return _arrow_cast(array, target)
 
     return convert
 
 
-def _cast(array: pa.Array, wanted: pa.DataType, why: str | None = None, cast: str = "") -> pa.Array:
-    return _attempt(array, lambda part: part.cast(wanted), why or f"does not fit {wanted}", cast)
+def _arrow_cast(
+    array: pa.Array, target: pa.DataType, why: str | None = None, cast: str = ""
+) -> pa.Array:
+    return _attempt(array, lambda part: part.cast(target), why or f"does not fit {target}", cast)
 
 
 def _attempt(array: pa.Array, convert: Convert, why: str, cast: str = "") -> pa.Array:
@@ -141,50 +143,50 @@ def _attempt(array: pa.Array, convert: Convert, why: str, cast: str = "") -> pa.
 # ------------------------------------------------------------------ numbers
 
 
-def _number(have: pa.DataType, wanted: pa.DataType, cast: bool, literals: bool) -> Convert:
-    if widens(have, wanted):
-        return _checked(wanted)
-    if pt.is_decimal(wanted):
-        return _to_decimal(have, wanted, cast)
-    if pt.is_floating(wanted):
+def _number(have: pa.DataType, target: pa.DataType, cast: bool, literals: bool) -> Convert:
+    if widens(have, target):
+        return _checked(target)
+    if pt.is_decimal(target):
+        return _to_decimal(have, target, cast)
+    if pt.is_floating(target):
         rounds = cast or (literals and pt.is_floating(have))
-        return _to_float(have, wanted, rounds)
-    return _to_integer(have, wanted, cast)
+        return _to_float(have, target, rounds)
+    return _to_integer(have, target, cast)
 
 
-def _to_integer(have: pa.DataType, wanted: pa.DataType, cast: bool) -> Convert:
+def _to_integer(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
     if pt.is_integer(have):
-        return _checked(wanted)
-    limit = 2.0 ** (wanted.bit_width - pt.is_signed_integer(wanted))
+        return _checked(target)
+    limit = 2.0 ** (target.bit_width - pt.is_signed_integer(target))
 
     def convert(array: pa.Array) -> pa.Array:
         if pt.is_floating(have):  # some processors turn such values into the largest integer
             too_large = pc.greater_equal(array, pa.scalar(limit, have))
-            _refuse(array, too_large, f"does not fit {wanted}")
+            _refuse(array, too_large, f"does not fit {target}")
         if cast:
-            return _cast(pc.trunc(array), wanted)
-        return _cast(array, wanted, _not_in(wanted), _TRUNCATE)
+            return _arrow_cast(pc.trunc(array), target)
+        return _arrow_cast(array, target, _not_in(target), _TRUNCATE)
 
     return convert
 
 
-def _to_float(have: pa.DataType, wanted: pa.DataType, rounds: bool) -> Convert:
+def _to_float(have: pa.DataType, target: pa.DataType, rounds: bool) -> Convert:
     def to_wanted(array: pa.Array) -> pa.Array:
         if pt.is_decimal(have):  # Arrow's own cast is one step off for some values
             array = array.cast(pa.string()).cast(pa.float64())
-        return array.cast(wanted, safe=False)
+        return array.cast(target, safe=False)
 
     def convert(array: pa.Array) -> pa.Array:
         if pt.is_integer(have):
             try:
-                return array.cast(wanted)  # small integers are all exact
+                return array.cast(target)  # small integers are all exact
             except pa.ArrowInvalid:
                 pass
         made = to_wanted(array)
         overflows = pc.and_not(pc.is_inf(made), _is_infinite(array))
-        _refuse(array, overflows, f"does not fit {wanted}")
+        _refuse(array, overflows, f"does not fit {target}")
         if not rounds:
-            _refuse(array, pc.invert(_same_number(array, made)), _not_in(wanted), _ROUND)
+            _refuse(array, pc.invert(_same_number(array, made)), _not_in(target), _ROUND)
         return made
 
     return convert
@@ -218,25 +220,25 @@ def _equal(number: Any, made: float) -> bool:
     return bool(round(type(number)(repr(made)), -number.as_tuple().exponent) == number)
 
 
-def _to_decimal(have: pa.DataType, wanted: pa.DataType, cast: bool) -> Convert:
-    why = f"does not fit {wanted}"
+def _to_decimal(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
+    why = f"does not fit {target}"
 
     def of_integer(array: pa.Array) -> pa.Array:
         whole = pa.decimal128(20, 0) if have.bit_width == 64 else pa.decimal128(10, 0)
-        return _attempt(array, lambda part: part.cast(whole).cast(wanted), why)
+        return _attempt(array, lambda part: part.cast(whole).cast(target), why)
 
     def of_decimal(array: pa.Array) -> pa.Array:
-        if cast and have.scale > wanted.scale:
-            rounded = pc.round(array, ndigits=wanted.scale, round_mode="half_to_even")
-            return _cast(rounded, wanted)
-        return _cast(array, wanted, why, _ROUND if have.scale > wanted.scale else "")
+        if cast and have.scale > target.scale:
+            rounded = pc.round(array, ndigits=target.scale, round_mode="half_to_even")
+            return _arrow_cast(rounded, target)
+        return _arrow_cast(array, target, why, _ROUND if have.scale > target.scale else "")
 
     def of_float(array: pa.Array) -> pa.Array:
-        made = _cast(array, wanted)
+        made = _arrow_cast(array, target)
         if cast:
             return made
         back = made.cast(pa.string()).cast(pa.float64()).cast(have, safe=False)
-        _refuse(array, pc.invert(same_values(array, back)), _not_in(wanted), _ROUND)
+        _refuse(array, pc.invert(same_values(array, back)), _not_in(target), _ROUND)
         return made
 
     if pt.is_integer(have):
@@ -260,9 +262,9 @@ def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
 # ------------------------------------------------------------------ times
 
 
-def _time(have: pa.DataType, wanted: pa.DataType, cast: bool) -> Convert | None:
+def _time(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert | None:
     """Dates, timestamps, times of day and durations."""
-    if has_zone(have) and not has_zone(wanted) and not cast:
+    if has_zone(have) and not has_zone(target) and not cast:
         return _refused(
             f"has the time zone {have.tz!r}, the column has none; convert the values to the wall "
             "clock that is meant",
@@ -270,11 +272,11 @@ def _time(have: pa.DataType, wanted: pa.DataType, cast: bool) -> Convert | None:
         )
 
     def convert(array: pa.Array) -> pa.Array:
-        if has_zone(have) and not has_zone(wanted):
+        if has_zone(have) and not has_zone(target):
             array = wall_clock(array)
-        elif has_zone(wanted) and not has_zone(have):
-            array = _in_zone(array, wanted, cast)
-        return _in_ticks(array, wanted, cast)
+        elif has_zone(target) and not has_zone(have):
+            array = _in_zone(array, target, cast)
+        return _in_ticks(array, target, cast)
 
     return convert
 
@@ -289,63 +291,63 @@ def _refused(why: str, cast: str) -> Convert:
     return convert
 
 
-def _in_zone(array: pa.Array, wanted: pa.TimestampType, cast: bool) -> pa.Array:
+def _in_zone(array: pa.Array, target: pa.TimestampType, cast: bool) -> pa.Array:
     if pt.is_date(array.type):
         array = array.cast(pa.timestamp("s" if pt.is_date32(array.type) else "ms"))
-    instants = localize(array, wanted.tz)
+    instants = localize(array, target.tz)
     if not cast:
-        why = f"does not exist in {wanted.tz}, where clocks skip it"
+        why = f"does not exist in {target.tz}, where clocks skip it"
         _refuse(array, skipped(array, instants), why, "move it on")
     return instants
 
 
-def _in_ticks(array: pa.Array, wanted: pa.DataType, cast: bool) -> pa.Array:
+def _in_ticks(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     """The same times in other units."""
     have = array.type
-    if have == wanted:
+    if have == target:
         return array
-    cut = _cut(array, wanted)
+    cut = _cut(array, target)
     if cut is None:
-        return _cast(array, wanted)
+        return _arrow_cast(array, target)
     if cast:
         return cut
-    _refuse(array, pc.not_equal(array, _cast(cut, have)), _not_in(wanted), _TRUNCATE)
+    _refuse(array, pc.not_equal(array, _arrow_cast(cut, have)), _not_in(target), _TRUNCATE)
     return cut
 
 
-def _cut(array: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    """Times as ``wanted``, which is coarser; ``None``: it is not."""
+def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """Times as ``target``, which is coarser; ``None``: it is not."""
     have = array.type
     units = ("s", "ms", "us", "ns")
-    if pt.is_timestamp(have) and pt.is_date(wanted):
-        return _cast(pc.floor_temporal(array, unit="day"), wanted)
-    if pt.is_date64(have) and pt.is_date32(wanted):
-        return array.cast(wanted, safe=False)
+    if pt.is_timestamp(have) and pt.is_date(target):
+        return _arrow_cast(pc.floor_temporal(array, unit="day"), target)
+    if pt.is_date64(have) and pt.is_date32(target):
+        return array.cast(target, safe=False)
     coarser = (
         hasattr(have, "unit")
-        and hasattr(wanted, "unit")
-        and units.index(have.unit) > units.index(wanted.unit)
+        and hasattr(target, "unit")
+        and units.index(have.unit) > units.index(target.unit)
     )
-    return array.cast(wanted, safe=False) if coarser else None
+    return array.cast(target, safe=False) if coarser else None
 
 
 # ------------------------------------------------------------------ text and UUIDs
 
 
-def _parsed(wanted: pa.DataType) -> Convert:
+def _parsed(target: pa.DataType) -> Convert:
     """Text of dates and times."""
 
     def convert(array: pa.Array) -> pa.Array:
         try:
-            return array.cast(wanted)
+            return array.cast(target)
         except pa.ArrowException:
-            return each(array, wanted)
+            return each(array, target)
 
     return convert
 
 
-def each(values: Sequence[Any] | pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Values one by one as ``wanted``, which has no fields or elements.
+def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
+    """Values one by one as ``target``, which has no fields or elements.
 
     Raises:
         UnfitError: a value that the type does not have.
@@ -359,43 +361,43 @@ def each(values: Sequence[Any] | pa.Array, wanted: pa.DataType) -> pa.Array:
             made.append(None)
             continue
         try:
-            if isinstance(value, str) and (is_uuid(wanted) or family(wanted) in _TEMPORAL):
-                value = parse_text(wanted, value)
-            if is_nan(value) and pt.is_floating(wanted):
+            if isinstance(value, str) and (is_uuid(target) or family(target) in _TEMPORAL):
+                value = parse_text(target, value)
+            if is_nan(value) and pt.is_floating(target):
                 made.append(float("nan"))
                 continue
-            if isinstance(value, float) and pt.is_floating(wanted):
-                made.append(stored_float(value, wanted))
+            if isinstance(value, float) and pt.is_floating(target):
+                made.append(stored_float(value, target))
                 continue
-            position = place(wanted, value)
+            position = place(target, value)
         except InvalidArgumentError as error:
-            raise UnfitError(row, f"{show(value)} cannot be stored as {wanted}: {error}") from None
+            raise UnfitError(row, f"{show(value)} cannot be stored as {target}: {error}") from None
         if position.exact is None:
-            raise UnfitError(row, f"{show(value)} is not a value of {wanted}")
+            raise UnfitError(row, f"{show(value)} is not a value of {target}")
         made.append(position.exact)
-    storage = wanted.storage_type if is_uuid(wanted) else wanted
+    storage = target.storage_type if is_uuid(target) else target
     array = pa.array(made, storage)
-    return wanted.wrap_array(array) if is_uuid(wanted) else array
+    return target.wrap_array(array) if is_uuid(target) else array
 
 
-def stored_float(value: float, wanted: pa.DataType) -> float:
+def stored_float(value: float, target: pa.DataType) -> float:
     """A Python float, rounded to the nearest value of a float type.
 
     Raises:
         InvalidArgumentError: it is out of range.
     """
-    made: float = pa.scalar(value, pa.float64()).cast(wanted, safe=False).as_py()
+    made: float = pa.scalar(value, pa.float64()).cast(target, safe=False).as_py()
     if np.isinf(made) and not np.isinf(value):
-        raise InvalidArgumentError(f"{value} is out of range of {wanted}")
+        raise InvalidArgumentError(f"{value} is out of range of {target}")
     return made
 
 
-def _to_uuid(plain: pa.DataType, wanted: pa.DataType) -> Convert | None:
+def _to_uuid(plain: pa.DataType, target: pa.DataType) -> Convert | None:
     if is_text(plain):
-        return lambda array: wanted.wrap_array(_bytes_of_texts(array))
+        return lambda array: target.wrap_array(_bytes_of_texts(array))
     if is_bytes(plain):
         why = "is not a UUID, which has 16 bytes"
-        return lambda array: wanted.wrap_array(_cast(array, pa.binary(_UUID_BYTES), why))
+        return lambda array: target.wrap_array(_arrow_cast(array, pa.binary(_UUID_BYTES), why))
     return None
 
 
@@ -417,21 +419,21 @@ def _bytes_of_texts(array: pa.Array) -> pa.Array:
             if not array.null_count:
                 return made
             return pc.if_else(array.is_valid(), made, pa.scalar(None, made.type))
-    found: list[bytes | None] = []
+    identities: list[bytes | None] = []
     for row, text in enumerate(array.to_pylist()):
         try:
-            found.append(None if text is None else uuid_of(text).bytes)
+            identities.append(None if text is None else uuid_of(text).bytes)
         except InvalidArgumentError:
             _raise_unfit(array, row, "is not a UUID")
-    return pa.array(found, pa.binary(_UUID_BYTES))
+    return pa.array(identities, pa.binary(_UUID_BYTES))
 
 
-def _of_uuid(wanted: pa.DataType) -> Convert | None:
-    if is_bytes(wanted):
-        return _checked(wanted)
-    if is_text(wanted):
+def _of_uuid(target: pa.DataType) -> Convert | None:
+    if is_bytes(target):
+        return _checked(target)
+    if is_text(target):
         return lambda array: pa.array(
-            [None if v is None else str(uuid.UUID(bytes=v)) for v in array.to_pylist()], wanted
+            [None if v is None else str(uuid.UUID(bytes=v)) for v in array.to_pylist()], target
         )
     return None
 
