@@ -26,6 +26,7 @@ Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
 # More rows than any batch can have.
+_MOST_ROWS = 1 << 62  # a limit plus an offset fits 64 bits
 _MOST_BATCH_ROWS = 1 << 30
 
 
@@ -116,7 +117,12 @@ def generator_seed(seed: Any) -> int | None:
 
 def row_limit(limit: Any) -> int | None:
     """Most rows to return; ``None`` is all."""
-    return None if limit is None else at_least("limit", limit, 0)
+    return None if limit is None else min(at_least("limit", limit, 0), _MOST_ROWS)
+
+
+def row_offset(offset: Any) -> int:
+    """Rows to skip."""
+    return min(at_least("offset", offset, 0), _MOST_ROWS)
 
 
 def rows_of_a_batch(batch_rows: Any) -> int:

@@ -28,6 +28,7 @@ from nimblepy.rows.arguments import (
     on_keys,
     row_limit,
     row_numbers,
+    row_offset,
     rows_of_a_batch,
     thread_count,
 )
@@ -313,7 +314,7 @@ class Rows(_core.PointBase, ABC):
             if type(rows) is pa.Table:
                 return rows
         source, names, limit = self._checked(columns, limit)
-        offset = at_least("offset", offset, 0)
+        offset = row_offset(offset)
         request = source.range_request(lower, upper, on, inclusive)
         return source.read_in_order(request, names, limit=limit, reverse=reverse, offset=offset)
 
@@ -348,7 +349,7 @@ class Rows(_core.PointBase, ABC):
                 if type(rows) is pa.Table:
                     return rows
         source, names, limit = self._checked(columns, limit)
-        offset = at_least("offset", offset, 0)
+        offset = row_offset(offset)
         request = source.prefix_request(prefix, on, null_equals)
         return source.read_in_order(request, names, limit=limit, reverse=reverse, offset=offset)
 
@@ -478,7 +479,7 @@ class Rows(_core.PointBase, ABC):
             batch_rows=rows_of_a_batch(batch_rows),
             threads=thread_count(threads),
             limit=row_limit(limit),
-            offset=at_least("offset", offset, 0),
+            offset=row_offset(offset),
         )
 
     def to_table(
