@@ -10,8 +10,10 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Renewable(Protocol):
@@ -74,6 +76,12 @@ def no_fork() -> Iterator[None]:
             _busy.pop(block, None)  # in a child, it was cleared
             if _forking:
                 _idle.notify_all()
+
+
+def without_fork(call: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls a function inside :func:`no_fork`."""
+    with no_fork():
+        return call(*arguments)
 
 
 def _before() -> None:

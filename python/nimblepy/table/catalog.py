@@ -343,10 +343,14 @@ class Catalog:
 
         return Table(self, metadata)
 
-    def load(self, parts: tuple[str, ...]) -> ice.Metadata:
-        """The newest metadata of a table; for other modules of nimblepy."""
+    def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
+        """The newest metadata of a table, for other modules of nimblepy.
+
+        Args:
+            newest: metadata that the caller has, which is returned if it still is the newest.
+        """
         try:
-            return ice.load_table(self.iceberg, parts)
+            return ice.load_table(self.iceberg, parts, newest)
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(parts)) from None
 

@@ -24,15 +24,15 @@ from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.upkeep.maintain import expire_by_default
-from nimblepy.table.writing.commit import reloaded
+from nimblepy.table.writing.commit import dropped
 from nimblepy.table.writing.settings import declared_indexes
 
 
 class Tables(Protocol):
     """What a table asks of its catalog."""
 
-    def load(self, parts: tuple[str, ...]) -> ice.Metadata:
-        """The newest metadata of a table."""
+    def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
+        """The newest metadata of a table, which may be the one that the caller has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +73,8 @@ def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
 
 class TableHandle(VersionedRows[FileSet]):
     """A handle at one snapshot of a table, which :class:`TableState` moves."""
+
+    _position: TablePosition
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class TableHandle(VersionedRows[FileSet]):
     @property
     def _at(self) -> TablePosition:
         """Where this handle is. Take two facts of it from the same position."""
-        return self._position  # type: ignore[return-value]
+        return self._position
 
     @property
     def _metadata(self) -> ice.Metadata:
@@ -190,42 +192,42 @@ def _reopen(
     return kind(catalog, metadata, at=(past, schema_id), pinned=pinned)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TableState:
     """The newest state of a table, for changes that are made through a handle.
 
     A :class:`nimblepy.table.writing.access.TableAccess`, made for each call.
     """
 
-    def __init__(self, handle: TableHandle) -> None:
-        self._handle = handle
+    handle: TableHandle
 
     @property
     def name(self) -> str:
-        return ".".join(self._handle._metadata.name)
+        return ".".join(self.handle._metadata.name)
 
     @property
     def location(self) -> str:
-        return self._handle._metadata.location
+        return self.handle._metadata.location
 
     @property
     def shown(self) -> TablePosition:
         """Where the handle is, even if it is closed."""
-        return self._handle._at
+        return self.handle._at
 
     @property
     def position(self) -> TablePosition:
         """Where the handle is. Raises InvalidArgumentError if it is closed."""
-        self._handle._check_open()
-        return self._handle._at
+        self.handle._check_open()
+        return self.handle._at
 
     @property
     def pinned(self) -> str | None:
         """The snapshot, tag or branch that the handle was opened at."""
-        return self._handle._pinned
+        return self.handle._pinned
 
     @property
     def is_closed(self) -> bool:
-        return self._handle._closed
+        return self.handle._closed
 
     def newest(self) -> ice.Metadata:
         """Reads the newest metadata, to be changed.
@@ -235,14 +237,21 @@ class TableState:
             ConflictError: the table was dropped or renamed.
             UnsupportedVersionError: nimblepy does not write this version of Iceberg's format.
         """
-        handle = self._handle
-        handle._check_open()
+        handle = self.handle
+        if handle._closed:
+            handle._check_open()
         if handle._pinned:
             raise InvalidArgumentError(
                 f"{self.name} was opened at {handle._pinned}, and is read only; "
                 f"catalog.table({self.name!r}) gives the table itself"
             )
-        metadata = reloaded(handle._metadata, self.reload)
+        shown = handle._position.metadata
+        try:
+            metadata = handle.catalog.load(shown.name, shown)
+        except InvalidArgumentError:
+            raise dropped(shown) from None
+        if metadata.uuid != shown.uuid:
+            raise self._replaced()
         if metadata.format_version != 2:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
@@ -252,15 +261,17 @@ class TableState:
 
     def reload(self) -> ice.Metadata:
         """Reads the newest metadata."""
-        handle = self._handle
+        handle = self.handle
         handle._check_open()
-        newest = handle.catalog.load(handle._metadata.name)
+        newest = handle.catalog.load(handle._metadata.name, handle._metadata)
         if newest.uuid != handle._metadata.uuid:
-            raise ConflictError(
-                f"{self.name}: it was dropped or renamed, and another made of its name",
-                kind="table",
-            )
+            raise self._replaced()
         return newest
+
+    def _replaced(self) -> ConflictError:
+        return ConflictError(
+            f"{self.name}: it was dropped or renamed, and another made of its name", kind="table"
+        )
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
         """The rows of the newest snapshot, with the newest schema."""
@@ -268,7 +279,10 @@ class TableState:
         return FileSet(self.reading(metadata), plan)
 
     def reading(self, metadata: ice.Metadata) -> Reading:
-        return self._handle._reading(metadata, metadata.schema_id)
+        at = self.handle._position
+        if metadata is at.metadata and at.schema_id == metadata.schema_id:
+            return at.rows.reading
+        return self.handle._reading(metadata, metadata.schema_id)
 
     # ------------------------------------------------------------------ moves of the handle
 
@@ -288,7 +302,7 @@ class TableState:
 
         If another thread has moved it further meanwhile, it stays there.
         """
-        handle = self._handle
+        handle = self.handle
         left: list[TablePosition] = []
 
         def following(at: TablePosition) -> TablePosition:
@@ -333,14 +347,14 @@ class TableState:
                 at = replace(at, metadata=newest, snapshot=newest.head())
             return replace(at, newest=newest)
 
-        self._handle._replace_position(following)
+        self.handle._replace_position(following)
 
     def _close_old_readings(self) -> None:
         """Closes files that are read with columns that the handle no longer shows.
 
         Files that left the table are closed when the files of the new snapshot are planned.
         """
-        handle = self._handle
+        handle = self.handle
         reading = handle._at.rows.reading
         for key, other in list(handle._readings.items()):
             if other is not reading:
@@ -349,7 +363,7 @@ class TableState:
 
     def close_removed_files(self) -> None:
         """Closes files that were removed, so that the system frees their space."""
-        self._handle._at.rows.reading.close_unless(exist)
+        self.handle._at.rows.reading.close_unless(exist)
 
 
 def files_of(table: TableHandle) -> FileSet:

@@ -350,7 +350,7 @@ class Table(TableHandle):
             row that is replaced.
         """
         return upsert(
-            self._state,
+            TableState(self),
             data,
             update=update,
             when_matched=when_matched,

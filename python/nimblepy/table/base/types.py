@@ -136,6 +136,7 @@ class Conformer:
 
     Attributes:
         schema: of the converted batches.
+        keeps_values: no column is converted or added, and none has values in values.
 
     Raises:
         InvalidArgumentError: an unknown column, a missing column that must have values, or a value
@@ -161,7 +162,8 @@ class Conformer:
                 raise InvalidArgumentError(f"data: column {name!r} occurs twice")
         self._rows = 0  # of the batches before
         self._parts: list[tuple[int | None, Convert | None, pa.Field]] = []
-        rules = Rules(match_by_name, _missing, stored(cast=cast), None if drop else _unknown_field)
+        rules: Rules | None = None
+        self.keeps_values = True
         for field in wanted:
             at = have.get_field_index(field.name)
             place = f"column {field.name!r}"
@@ -170,7 +172,15 @@ class Conformer:
             if at < 0:
                 _missing(field, place)
                 self._parts.append((None, None, field))
+                self.keeps_values = False
                 continue
+            if not pt.is_nested(field.type) and have.field(at).type.equals(field.type):
+                self._parts.append((at, None, field))
+                continue
+            self.keeps_values = False
+            if rules is None:
+                unknown_field = None if drop else _unknown_field
+                rules = Rules(match_by_name, _missing, stored(cast=cast), unknown_field)
             convert = converter(have.field(at).type, field.type, rules, place)
             self._parts.append((at, convert, field))
         self.schema = pa.schema([field for _, _, field in self._parts])

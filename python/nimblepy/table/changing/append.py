@@ -40,7 +40,7 @@ def append(
         data, target, presorted=presorted, progress=progress, cast=fit.cast, drop=fit.drop
     )
     try:
-        change = append_change(files, NewKeys.of_files(files, table.reading(call.metadata)))
+        change = append_change(files, NewKeys.of_files(files, call.reading))
     except BaseException:
         discard(files)
         raise
@@ -78,6 +78,6 @@ def add_files(table: TableAccess, paths: Sequence[str]) -> Commit:
     files = describe_files(
         paths, target_of(metadata), metadata.mapped_names(), metadata.defaults(None)
     )
-    keys = NewKeys.of_files(files, table.reading(metadata))
+    keys = NewKeys.of_files(files, call.reading)
     rules = [FilesAreNew(files, "add_files")]
     return call.commit(append_change(files, keys, rules, owns_files=False))

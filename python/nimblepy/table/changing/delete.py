@@ -146,7 +146,7 @@ def overwrite(
         parse_filter(filter, metadata.schema())
     files = write_rows(data, target, progress=progress, cast=fit.cast, drop=fit.drop)
     try:
-        keys = NewKeys.of_files(files, table.reading(metadata))
+        keys = NewKeys.of_files(files, call.reading)
     except BaseException:
         discard(files)
         raise

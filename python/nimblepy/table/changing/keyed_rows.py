@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.errors import DuplicateKeyError, InvalidArgumentError
 from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file
 from nimblepy.file.options import WriteOptions
 from nimblepy.file.write import Writer
 from nimblepy.files.bounds import EncodedKeys
-from nimblepy.files.source import key_order
 from nimblepy.input.tabular import as_reader
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.field_ids import field_id_of
@@ -80,7 +80,16 @@ class KeyedRows:
             raise InvalidArgumentError(
                 f"data: column {missing[0]!r} is missing, and is part of the key"
             )
-        batches = map(conform, reader)
+
+        def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
+            """Calls ``conform`` only if a value must be converted, or may be a null too many."""
+            if batch.schema.names == self.schema.names and conform.keeps_values:
+                columns = zip(self.schema, batch.columns, strict=True)
+                if all(field.nullable or not column.null_count for field, column in columns):
+                    return pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            return conform(batch)
+
+        batches = map(conformed, reader)
         held: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -197,7 +206,8 @@ class _Held:
 
     def __init__(self, table: pa.Table, key: Sequence[str]) -> None:
         table = table.combine_chunks()
-        self._order = key_order(table.select(list(key)), [SortKey(name) for name in key], False)
+        keys = table.select(list(key)).to_batches()
+        self._order = _core.key_order(keys, [(False, False)] * len(key), False)
         ordered = (np.diff(self._order) > 0).all()
         self._table = table if ordered else table.take(pa.array(self._order))
         self.num_rows = table.num_rows

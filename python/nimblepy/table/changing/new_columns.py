@@ -34,12 +34,6 @@ class Fit:
     cast: bool = False
     new_columns: NewColumns = "error"
 
-    def __post_init__(self) -> None:
-        if self.new_columns not in get_args(NewColumns):
-            raise InvalidArgumentError(
-                f"new_columns: expected 'error', 'add' or 'drop', got {self.new_columns!r}"
-            )
-
     @property
     def drop(self) -> bool:
         """Whether columns that the table lacks are left out."""
@@ -54,7 +48,14 @@ def with_new_columns(
     Args:
         schema: the columns of the table, for Python values.
         known: columns of the data that are not added.
+
+    Raises:
+        InvalidArgumentError: ``fit.new_columns`` has another value.
     """
+    if fit.new_columns not in get_args(NewColumns):
+        raise InvalidArgumentError(
+            f"new_columns: expected 'error', 'add' or 'drop', got {fit.new_columns!r}"
+        )
     if fit.new_columns != "add":
         return table, data
     reader, total = as_reader(data, schema, cast=fit.cast)

@@ -24,6 +24,7 @@ from nimblepy.table.changing.delete_files import (
 from nimblepy.table.changing.new_columns import Fit, WiderTable, with_new_columns
 from nimblepy.table.changing.row_change import Effect, RowChange, Rule
 from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.reachable import reachable_files
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import (
@@ -63,6 +64,8 @@ class Call:
         what: the name of the method, for the log.
         metadata: the newest metadata when the call began.
         batch: (name, number) of what it adds once.
+        reading: how its current columns are read.
+        is_done: the table has this or a later batch already.
         start: when it began, by :func:`time.perf_counter`.
         rules: rules about other commits, besides those of the change.
     """
@@ -70,14 +73,11 @@ class Call:
     table: TableAccess
     what: str
     metadata: ice.Metadata
+    reading: Reading
     batch: Batch | None
+    is_done: bool
     start: float
     rules: Sequence[Rule] = ()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the table has this or a later batch already."""
-        return self.batch is not None and batch_is_done(self.metadata, self.batch)
 
     def widened(self, data: Any, fit: Fit, known: Sequence[str] = ()) -> tuple[Call, Any]:
         """The call on the table with the columns that the data have besides, and the data.
@@ -89,7 +89,8 @@ class Call:
         if not isinstance(table, WiderTable):
             return self, data
         metadata = table.newest()
-        call = replace(self, table=table, metadata=metadata, rules=(table.check,))
+        reading = table.reading(metadata)
+        call = replace(self, table=table, metadata=metadata, reading=reading, rules=(table.check,))
         table.check(metadata, table.rows(metadata))
         return call, data
 
@@ -158,7 +159,9 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
     """
     start = time.perf_counter()
     named = None if batch is None else checked_batch(batch)
-    return Call(table, what, table.newest(), named, start)
+    metadata = table.newest()
+    is_done = named is not None and batch_is_done(metadata, named)
+    return Call(table, what, metadata, table.reading(metadata), named, is_done, start)
 
 
 def summary_of(change: CountedChange) -> dict[str, str]:

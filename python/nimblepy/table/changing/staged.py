@@ -126,7 +126,7 @@ def commit_files(
         if not call.is_done:
             check_present(files, call.metadata)
         change = staged_change(
-            files, call.metadata, table.reading(call.metadata), mode, filter, partition_overwrite
+            files, call.metadata, call.reading, mode, filter, partition_overwrite
         )
     except BaseException:
         discard_unnamed(files, table)

@@ -26,7 +26,7 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.delete import RowsThatPass
 from nimblepy.table.changing.key_positions import ascending, given_keys
 from nimblepy.table.changing.keyed_rows import Duplicates
-from nimblepy.table.changing.new_columns import Fit
+from nimblepy.table.changing.new_columns import Fit, NewColumns
 from nimblepy.table.changing.row_change import Plan, RowChange, Rows, Rule
 from nimblepy.table.changing.row_commit import RowCommit, begin
 from nimblepy.table.changing.transaction_change import (
@@ -155,6 +155,7 @@ class Transaction(VersionedRows[_ReadRows]):
         source, change = upsert_change(
             data,
             self._metadata,
+            self._call.reading,
             update=update,
             when_matched=when_matched,
             duplicates=duplicates,
@@ -315,13 +316,14 @@ class Transaction(VersionedRows[_ReadRows]):
         return made
 
 
-def _fit(cast: bool, new_columns: Literal["error", "drop"]) -> Fit:
-    fit = Fit(cast, new_columns)
-    if fit.new_columns == "add":
+def _fit(cast: bool, new_columns: NewColumns) -> Fit:
+    if new_columns == "add":
         raise InvalidArgumentError(
             "new_columns='add': a transaction cannot add columns; table.alter() before it can"
         )
-    return fit
+    if new_columns not in ("error", "drop"):
+        raise InvalidArgumentError(f"new_columns: expected 'error' or 'drop', got {new_columns!r}")
+    return Fit(cast, new_columns)
 
 
 def _discard_own(files: list[DataFile], process: int) -> None:

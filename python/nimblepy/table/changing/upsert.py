@@ -27,7 +27,7 @@ from nimblepy.table.changing.merge import Insert, Update, merge_change
 from nimblepy.table.changing.new_columns import Fit
 from nimblepy.table.changing.row_change import Effect, Matches, RowChange, RowsWithKeys
 from nimblepy.table.changing.row_commit import begin
-from nimblepy.table.reading.members import MemberRows
+from nimblepy.table.reading.members import MemberRows, Reading
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
@@ -50,10 +50,12 @@ def upsert(
     call = begin(table, "upsert", batch)
     if call.is_done:
         return call.nothing()
-    call, data = call.widened(data, fit)
+    if fit.new_columns != "error":
+        call, data = call.widened(data, fit)
     _, change = upsert_change(
         data,
         call.metadata,
+        call.reading,
         update=update,
         when_matched=when_matched,
         duplicates=duplicates,
@@ -65,6 +67,7 @@ def upsert(
 def upsert_change(
     data: Any,
     metadata: ice.Metadata,
+    reading: Reading,
     *,
     update: str | Sequence[str] | None,
     when_matched: WhenMatched,
@@ -75,12 +78,14 @@ def upsert_change(
 
     With ``update`` or ``when_matched="ignore"`` it is a merge.
 
+    Args:
+        reading: how the current columns of the metadata are read.
+
     Raises:
         InvalidArgumentError: the table has no primary key, or the arguments or data do not fit.
         DuplicateKeyError: a key occurs twice in the data.
     """
-    name, primary = ".".join(metadata.name), metadata.primary_key()
-    schema = metadata.schema()
+    name, primary, schema = ".".join(metadata.name), reading.primary_key, reading.schema
     if not primary:
         raise InvalidArgumentError(
             f"upsert: {name} has no primary key to find rows by; merge(data, on=...) needs none"
@@ -90,13 +95,17 @@ def upsert_change(
             f"when_matched: expected one of {', '.join(map(repr, get_args(WhenMatched)))}, "
             f"got {when_matched!r}"
         )
-    given = (update,) if isinstance(update, str) else column_names(update, "update")
-    columns = None if given is None else [output_name(name) for name in given]
+    columns = None
+    if update is not None:
+        given = (update,) if isinstance(update, str) else column_names(update, "update") or ()
+        columns = [output_name(name) for name in given]
     if columns is not None and when_matched != "update":
         raise InvalidArgumentError(f"update: no row is updated with when_matched={when_matched!r}")
     if columns is not None and not columns:
         raise InvalidArgumentError("update: no column given; when_matched='ignore' updates none")
-    source = KeyedRows(data, schema, primary, duplicates=duplicates, cast=fit.cast, drop=fit.drop)
+    source = KeyedRows(
+        data, schema, primary, duplicates=duplicates, cast=fit.cast, drop=fit.new_columns == "drop"
+    )
     for column in columns or ():
         if column not in schema.names or column not in source.schema.names:
             where = "the data have" if column in schema.names else f"{name} has"

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
-from nimblepy.io.fork import no_fork, renew_after_fork
+from nimblepy.io.fork import no_fork, renew_after_fork, without_fork
 from nimblepy.table.base.moved import as_root
 from nimblepy.table.iceberg.locations import former_places, place_now
 
@@ -101,6 +101,8 @@ class CatalogRows:
         self._has_noted_root = False
         self._read_roots: list[str] = []  # when the location of a table was read last
         self._prepared = False
+        # By (namespace, name): the row that was read last, and the location that it means.
+        self._placed: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}
         self._memory: sqlite3.Connection | None = None
         renew_after_fork(self)
         self.renew_after_fork()
@@ -145,7 +147,7 @@ class CatalogRows:
     @property
     def _is_table(self) -> str:
         self._prepare(make=False)
-        return "coalesce(iceberg_type, 'TABLE') = 'TABLE'" if self._typed else "1"
+        return _IS_TABLE if self._typed else "1"
 
     def renew_after_fork(self) -> None:
         self._lock = threading.RLock()
@@ -292,16 +294,38 @@ class CatalogRows:
 
     def location(self, namespace: str, name: str) -> str | None:
         """Where the newest metadata of a table is; ``None``: there is no such table."""
-        found = self._asked(
-            f"SELECT metadata_location, ({_NOTE}) FROM iceberg_tables "
-            f"WHERE {_TABLE} AND {self._is_table}",
-            *(_MARK, "", "roots", self.catalog, namespace, name),
-        )
-        if not found or not found[0][0]:
+        if self._prepared and self._memory is None and self._turn.database is None:
+            row: tuple[str, ...] | None = without_fork(self._read_location, namespace, name)
+        else:
+            statement = _LOCATION.format(self._is_table)
+            values = (_MARK, "", "roots", self.catalog, namespace, name)
+            row = next(iter(self._asked(statement, *values)), None)
+        if row is None or not row[0]:
             return None
-        location, roots = found[0]
-        self._read_roots = _roots_in(roots)
-        return place_now(location, self._root, self._read_roots)
+        last = self._placed.get((namespace, name))
+        if last is not None and last[0] == row:
+            return last[1]
+        self._read_roots = _roots_in(row[1])
+        location = place_now(row[0], self._root, self._read_roots)
+        if location == row[0] and self._root and location.startswith(f"{self._root}/"):
+            self._placed[namespace, name] = row, location  # below the root, it cannot have moved
+        return location
+
+    def _read_location(self, namespace: str, name: str) -> tuple[str, ...] | None:
+        """The row of a table, by a connection of its own to a database that exists."""
+        statement = _LOCATION.format(_IS_TABLE if self._typed else "1")
+        values = (_MARK, "", "roots", self.catalog, namespace, name)
+        try:
+            database = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None)
+            try:
+                row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
+            finally:
+                database.close()
+        except sqlite3.OperationalError as error:
+            raise _system_error(self._path, error) from error
+        except sqlite3.DatabaseError as error:
+            raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
+        return row
 
     def _roots(self) -> list[str]:
         """The roots at which the lake was written."""
@@ -381,6 +405,9 @@ class CatalogRows:
                     if database.in_transaction:
                         database.execute("ROLLBACK")
                     raise
+        row, place = self._placed.get((namespace, name), ((), ""))
+        if done > 0 and place and row[0] == place:  # the lake was not moved
+            self._placed[namespace, name] = (new, *row[1:]), new
         return done > 0
 
     def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
@@ -535,6 +562,8 @@ _NOTE = (
     "WHERE catalog_name = ? AND namespace = ? AND property_key = ?"
 )
 _TABLE = "catalog_name = ? AND table_namespace = ? AND table_name = ?"
+_IS_TABLE = "coalesce(iceberg_type, 'TABLE') = 'TABLE'"
+_LOCATION = f"SELECT metadata_location, ({_NOTE}) FROM iceberg_tables WHERE {_TABLE} AND {{}}"
 
 
 def _parsed(uri: str) -> tuple[str, float]:

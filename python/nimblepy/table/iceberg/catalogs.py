@@ -733,8 +733,11 @@ def list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str,
         raise InvalidArgumentError(f"there is no namespace {shown!r}") from None
 
 
-def load_table(catalog: Catalog, name: tuple[str, ...]) -> Metadata:
+def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None = None) -> Metadata:
     """The newest metadata of a table.
+
+    Args:
+        newest: metadata that the caller has, which is returned if it still is the newest.
 
     Raises:
         NoSuchTable: there is none.
@@ -742,6 +745,10 @@ def load_table(catalog: Catalog, name: tuple[str, ...]) -> Metadata:
     Cost: one read, of the metadata file.
     """
     try:
+        if newest is not None and type(catalog) is SqliteCatalog:
+            location = catalog._rows.location(".".join(name[:-1]), name[-1])
+            if location == newest.metadata_file:
+                return newest
         return Metadata(catalog.load_table(name))
     except (NoSuchTableError, NoSuchNamespaceError):
         raise NoSuchTable from None

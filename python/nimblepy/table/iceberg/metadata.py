@@ -149,8 +149,13 @@ class Metadata:
 
     Attributes:
         ice: the table as pyiceberg has it.
+        name: of the table, with its namespace.
+        uuid: of the table.
+        metadata_file: path of the metadata file.
+        format_version: of Iceberg's format.
+        schema_id: of the current schema.
         checks, updates: requirements and updates of the next commit, as pyiceberg has them.
-        reads: metadata files that were read through this object.
+        reads: number of metadata files that were read through this object.
     """
 
     def __init__(
@@ -167,6 +172,11 @@ class Metadata:
             checks: requirements of pyiceberg under which the updates are right.
         """
         self.ice = ice
+        self.name: tuple[str, ...] = tuple(ice.name())
+        self.uuid = str(ice.metadata.table_uuid)
+        self.metadata_file = str(ice.metadata_location)
+        self.format_version = int(ice.metadata.format_version)
+        self.schema_id = int(ice.metadata.current_schema_id)
         self.reads = 1
         self._base = base
         self.checks = tuple(checks)
@@ -178,14 +188,6 @@ class Metadata:
         return self if self._base is None else self._base
 
     @property
-    def name(self) -> tuple[str, ...]:
-        return tuple(self.ice.name())
-
-    @property
-    def uuid(self) -> str:
-        return str(self.ice.metadata.table_uuid)
-
-    @property
     def location(self) -> str:
         return str(self.ice.metadata.location)
 
@@ -195,25 +197,13 @@ class Metadata:
         return not is_here(self.location)
 
     @property
-    def metadata_file(self) -> str:
-        return str(self.ice.metadata_location)
-
-    @property
     def io_properties(self) -> dict[str, str]:
         """How the files of the table are read, credentials included."""
         return {name: str(value) for name, value in self.ice.io.properties.items()}
 
     @property
-    def format_version(self) -> int:
-        return int(self.ice.metadata.format_version)
-
-    @property
     def properties(self) -> dict[str, str]:
         return dict(self.ice.metadata.properties)
-
-    @property
-    def schema_id(self) -> int:
-        return int(self.ice.metadata.current_schema_id)
 
     def schema(self, schema_id: int | None = None) -> pa.Schema:
         """The Arrow schema; ``None`` is the current one."""

@@ -121,7 +121,7 @@ def run(
             metadata = newest
     except ice.NoSuchTable:
         _give_up(change, metadata, reload)
-        raise _dropped(metadata) from None
+        raise dropped(metadata) from None
     except BaseException as error:
         committed = _give_up(change, metadata, reload)
         if committed is None or not isinstance(error, Exception):
@@ -158,7 +158,7 @@ def swapped(
             except ice.SwapLost as error:
                 doubtful = doubtful or not error.certain
             except ice.NoSuchTable:
-                raise _dropped(metadata) from None
+                raise dropped(metadata) from None
             except Exception as error:
                 # The change is not possible, and nothing was sent, unless the outcome is unknown.
                 if isinstance(error, NimbleError) and getattr(error, "kind", "") != "unknown":
@@ -222,7 +222,7 @@ def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.
     try:
         return reload()
     except InvalidArgumentError:
-        raise _dropped(metadata) from None
+        raise dropped(metadata) from None
 
 
 def _lost(metadata: ice.Metadata, count: int, winner: Snapshot | None) -> ConflictError:
@@ -247,7 +247,8 @@ def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> Co
     )
 
 
-def _dropped(metadata: ice.Metadata) -> ConflictError:
+def dropped(metadata: ice.Metadata) -> ConflictError:
+    """The error for a change of a table that does not exist any more."""
     name = ".".join(metadata.name)
     return ConflictError(f"{name}: it was dropped or renamed", kind="table")
 
