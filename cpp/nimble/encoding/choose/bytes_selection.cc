@@ -495,11 +495,7 @@ void Selection::consider_zstd(double fsst_size) {
   if (context_.depth > 0) return;
   const bool is_hopeless = fsst_size >= static_cast<double>(sizes_.plain) * 0.9;
   if (!is_compact() && !is_hopeless) return;
-  const auto untrained =
-      static_cast<double>(estimate_zstd_strings(values_, {}, context_.effort));
-  if (untrained < limit) {
-    offer(Choice::kZstd, static_cast<uint64_t>(untrained));
-  }
+  if (probe < limit) offer(Choice::kZstd, static_cast<uint64_t>(probe));
 }
 
 // Encodes a template in order to know its size, which depends on how its
