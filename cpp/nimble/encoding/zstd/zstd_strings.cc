@@ -26,7 +26,7 @@ constexpr uint64_t kSampleBytes = 16 * kDictionaryBytes;
 constexpr uint64_t kMinTrainedBytes = 32768;
 // The level of the dictionary's own frame.
 constexpr int kDictionaryLevel = 9;
-constexpr uint64_t kChecksumBytes = 8;
+constexpr uint64_t kFrameChecksumBytes = 8;
 // Memory of a prepared dictionary, besides its bytes.
 constexpr size_t kPreparedBytes = 28 << 10;
 
@@ -91,8 +91,8 @@ Status ZstdStringsDecoder::prepare(const SegmentBody& body,
                              " bytes is cut short");
     }
     const uint8_t* const begin = body.data + dictionary_.place(0);
-    const ByteSpan frame(begin + kChecksumBytes,
-                         dictionary_.size() - kChecksumBytes);
+    const ByteSpan frame(begin + kFrameChecksumBytes,
+                         dictionary_.size() - kFrameChecksumBytes);
     if (checksum64(frame) != load<uint64_t>(begin)) {
       return Status::corrupt("zstd dictionary: checksum does not match");
     }
@@ -240,10 +240,11 @@ Status encode_zstd_strings(const Values& values, ByteSpan dictionary,
   out->head.put_varint(dictionary.size());
   if (!dictionary.empty()) {
     const uint64_t begin = out->begin_part();
-    out->body.extend(kChecksumBytes);
+    out->body.extend(kFrameChecksumBytes);
     NIMBLE_RETURN_IF_ERROR(
         zstd_append_frame(dictionary, kDictionaryLevel, 0, &out->body));
-    const ByteSpan frame = out->body.span().subspan(begin + kChecksumBytes);
+    const ByteSpan frame =
+        out->body.span().subspan(begin + kFrameChecksumBytes);
     store(out->body.data() + begin, checksum64(frame));
     out->put_part(begin);
   }
@@ -324,7 +325,7 @@ Result<std::unique_ptr<Decoder>> open_zstd_strings(
   Part dictionary;
   if (dictionary_bytes > 0) {
     NIMBLE_ASSIGN_OR_RETURN(dictionary, Part::read(head, context));
-    if (!dictionary.is_whole() || dictionary.size() < kChecksumBytes ||
+    if (!dictionary.is_whole() || dictionary.size() < kFrameChecksumBytes ||
         dictionary_bytes > kMaxZstdBlockBytes ||
         dictionary_bytes > dictionary.size() * kMaxZstdRatio) {
       return Status::corrupt("zstd dictionary of " +
