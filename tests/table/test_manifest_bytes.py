@@ -51,7 +51,7 @@ def test_they_are_read_as_by_the_library(
         assert [item.raw._data for item in found] == [item._data for item in theirs]
         for item, manifest in zip(found, theirs, strict=True):
             entries = manifest.fetch_manifest_entry(io, discard_deleted=False)
-            mine = metadata._raw_entries(item)
+            mine = metadata.all_entries(item)
             assert len(mine) == len(entries)
             for one, other in zip(mine, entries, strict=True):
                 assert one._data[:4] == other._data[:4]

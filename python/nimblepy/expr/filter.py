@@ -10,7 +10,7 @@ Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact sql_values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -64,7 +64,23 @@ def with_params(filter: Any, params: Parameters) -> Any:
         raise InvalidArgumentError("params: only SQL text has parameters")
     if isinstance(params, (str, bytes)) or not isinstance(params, (Mapping, Sequence)):
         raise InvalidArgumentError(f"params: expected a dict or a list, got {params!r}")
-    return BoundText(filter, params)
+    if isinstance(params, Mapping):
+        return BoundText(filter, {name: _parameter(filter, v) for name, v in params.items()})
+    return BoundText(filter, [_parameter(filter, value) for value in params])
+
+
+def _parameter(text: str, value: Any) -> Any:
+    """The value of a parameter; an iterator becomes a list, since it may be read twice."""
+    if isinstance(value, Iterator):
+        return list(value)
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(
+                f"filter {text}: parameter {value!r} is not Unicode text: {error}"
+            ) from None
+    return value
 
 
 @dataclass(frozen=True, eq=False)
