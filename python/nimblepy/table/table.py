@@ -66,7 +66,7 @@ _log = logger(__name__)
 
 
 class Table(TableHandle):
-    """A table, read as it was at one snapshot.
+    """A table, read at one snapshot.
 
     It has the reading methods of a :class:`nimblepy.File`. A handle stays at its snapshot until it
     changes rows or columns itself, or :meth:`refresh` is called. It never moves backwards. Rows are
@@ -81,7 +81,7 @@ class Table(TableHandle):
     def _state(self) -> TableState:
         return TableState(self)
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ properties
 
     @property
     def name(self) -> str:
@@ -90,28 +90,28 @@ class Table(TableHandle):
 
     @property
     def snapshot(self) -> int | None:
-        """The snapshot that is read; ``None``: the table is empty, and has never had rows."""
+        """The id of the snapshot; ``None`` if the table has never had rows."""
         return id_of(self._state.shown.snapshot)
 
     @property
     def primary_key(self) -> list[str]:
-        """Columns of which no two rows have the same values; empty where there is none."""
+        """Columns whose values identify a row; empty if the table has no primary key."""
         return list(self._current.reading.primary_key)
 
     @property
     def partition_by(self) -> list[str]:
-        """How new files are partitioned, as ``create_table`` takes it."""
-        found = []
+        """How new files are partitioned, in the form that ``create_table`` takes."""
+        partitions = []
         metadata = self._state.shown.metadata
         for item in metadata.spec():
             name = metadata.column_name(item.source_id)
             if name is not None and item.transform != "void":
-                found.append(partition_text(item.transform, name))
-        return found
+                partitions.append(partition_text(item.transform, name))
+        return partitions
 
     @property
     def layout_by(self) -> Layout | None:
-        """Which rows come into one new file, as ``create_table`` takes it as ``layout``."""
+        """How rows are assigned to new files: the ``layout`` of ``create_table``."""
         metadata = self._state.shown.metadata
         return layout_of(metadata.properties, metadata.column_name)
 
@@ -122,17 +122,17 @@ class Table(TableHandle):
 
     @property
     def location(self) -> str:
-        """Where its files lie."""
+        """The directory or URI of the table's files."""
         return self._state.shown.metadata.location
 
     @property
     def iceberg(self) -> Any:
-        """The table as pyiceberg has it, in the version of this handle."""
+        """The pyiceberg table, in the version of this handle."""
         return self._state.shown.metadata.ice
 
     @property
     def metadata_location(self) -> str:
-        """The metadata file of this handle's version, which any Iceberg reader takes."""
+        """The metadata file of this handle's version. Any Iceberg reader can open it."""
         return self._state.shown.metadata.metadata_file
 
     @property
@@ -154,27 +154,27 @@ class Table(TableHandle):
         filter: Filter = None,
         params: Parameters = None,
     ) -> pa.Table:
-        """Rows drawn at random, without replacement; each is taken with the same probability.
+        """Draws rows at random, without replacement, each with the same probability.
 
-        Rows of an OTree have random weights from when they were written. Without a seed, the rows
-        of the lowest weights are drawn, the same ones each time. A seed chooses the weight at which
-        to begin; beyond the largest weight it continues with the lowest. Rows of other tables are
-        drawn at random in each call, or as the seed says.
+        Rows of an OTree get random weights when they are written. Without a seed, each call draws
+        the same rows: those with the lowest weights. A seed chooses the weight at which to begin.
+        After the largest weight, drawing continues with the lowest. In other tables, each call
+        draws rows at random, or as determined by the seed.
 
         Args:
-            fraction: the probability, from 0 to 1.
-            seed: the same one draws the same rows of the same snapshot.
-            filter, params: as for :meth:`scan`; rows are drawn among those that pass.
+            fraction: The probability, from 0 to 1.
+            seed: The same seed draws the same rows of the same snapshot.
+            filter, params: As for :meth:`scan`. Only rows that pass are drawn.
 
-        Cost: where the layout is an :class:`nimblepy.OTree` without a cluster key, about that
-            share of the rows is read: without a seed from few files, with one a little of each.
-            With a cluster key files that have such weights are read as for a filter on them.
-            Elsewhere as :meth:`take` of as many rows.
+        Cost: With an :class:`nimblepy.OTree` layout without a cluster key, about this fraction of
+            the rows is read: from few files without a seed, from every file with a seed. With a
+            cluster key, files with these weights are read as for a filter on them. With other
+            layouts, the cost of :meth:`take` for the same number of rows.
         """
         share = checked_fraction(fraction)
         rows, cubes = self._rows_and_cubes()
-        asked = with_params(filter, params)
-        return draw_sample(rows, cubes, share, seed, columns, asked)
+        predicate = with_params(filter, params)
+        return draw_sample(rows, cubes, share, seed, columns, predicate)
 
     def _rows_and_cubes(self) -> tuple[FileSet, Blocks]:
         at = self._state.position
@@ -190,13 +190,13 @@ class Table(TableHandle):
         params: Parameters = None,
         confidence: float = 0.95,
     ) -> Estimate:
-        """What an aggregate is about, with an interval, from a sample of the rows.
+        """Estimates an aggregate from a sample of the rows, with a confidence interval.
 
         Args:
-            expression: ``"count(*)"``, ``"count(x)"``, ``"sum(x)"`` or ``"avg(x)"`` of a column;
-                nulls have no part in it.
-            fraction, seed, filter, params: as for :meth:`sample`; the fraction is above 0.
-            confidence: the probability with which the interval has the true value.
+            expression: ``"count(*)"``, ``"count(x)"``, ``"sum(x)"`` or ``"avg(x)"`` of a column.
+                Nulls are ignored.
+            fraction, seed, filter, params: As for :meth:`sample`. The fraction is above 0.
+            confidence: The probability that the interval contains the true value.
 
         Raises:
             InvalidArgumentError: another expression, or a column without numbers.
@@ -213,15 +213,17 @@ class Table(TableHandle):
             raise InvalidArgumentError("estimate: a sample of no rows says nothing")
         kind, column = parsed(expression, self.schema)
         names = [] if column is None else [column]
-        found = self.sample(fraction, seed=seed, columns=names, filter=filter, params=params)
-        values = None if column is None else found.column(0)
-        return estimate(expression, kind, values, found.num_rows, float(fraction), confidence)
+        sampled_rows = self.sample(fraction, seed=seed, columns=names, filter=filter, params=params)
+        values = None if column is None else sampled_rows.column(0)
+        return estimate(
+            expression, kind, values, sampled_rows.num_rows, float(fraction), confidence
+        )
 
     def snapshots(self) -> pa.Table:
         """All snapshots that were not expired, in the order of their commits.
 
         ``snapshot_id``, ``parent_id``, ``timestamp``, ``operation``, ``user``, ``rows_inserted``,
-        ``rows_updated``, ``rows_deleted`` (null where another writer did not say), and the
+        ``rows_updated``, ``rows_deleted`` (null if another writer did not record it), and the
         ``files_added``, ``files_removed`` and ``bytes_written`` of each commit.
         """
         return history(self._state.shown.newest.snapshots)
@@ -248,21 +250,21 @@ class Table(TableHandle):
                 the conversion is lossless: converted back, it is the value that was given.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
-            cast: round and truncate values that a column cannot store exactly. A value that is out
-                of range is an error all the same.
-            new_columns: for columns that the table lacks: ``"error"``; ``"add"``, which adds them
-                in the same commit; or ``"drop"``, which leaves them out.
-            batch: (name, number) of what is added once: if this or a later batch of that name is
-                in the table, nothing is done. So a caller who does not know whether a commit was
-                made can try again. Numbers ascend. A rollback to before a batch undoes it, and
-                the batch can be added again.
+            cast: Round and truncate values that a column cannot store exactly. A value that is out
+                of range is still an error.
+            new_columns: How to treat columns that the table lacks. ``"error"`` raises. ``"add"``
+                adds them in the same commit. ``"drop"`` leaves them out.
+            batch: (name, number) of data to add only once. Does nothing if the table has this or
+                a later batch of the name. So a caller that does not know whether a commit was made
+                can try again. Numbers ascend. A rollback to an earlier snapshot undoes the batch,
+                and it can be added again.
 
         Raises:
-            InvalidArgumentError: an unknown column, a type that does not fit, a null where there
-                may be none.
-            DuplicateKeyError: the table has a primary key, and a key is there already or twice.
+            InvalidArgumentError: an unknown column, a type that does not fit, or a null in a
+                column that is not nullable.
+            DuplicateKeyError: a primary key exists already or occurs twice in the data.
             ConflictError: the table was dropped, or every attempt lost to other commits.
-            OSError: a file cannot be written. After any error the table is as it was.
+            OSError: a file cannot be written. After any error the table is unchanged.
 
         Cost: one file for each partition, and three of metadata. With a primary key, the keys are
             held in memory and looked up.
@@ -284,12 +286,12 @@ class Table(TableHandle):
         params: Parameters = None,
         batch: Batch | None = None,
     ) -> Commit:
-        """Removes rows: those that pass a filter, or those with some primary keys.
+        """Deletes the rows that pass a filter, or the rows with some primary keys.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Files all of whose rows go leave the table; of others the positions of the rows are kept
-        in one delete file for each partition.
+        A file is removed from the table if all its rows are deleted. For other files, the positions
+        of deleted rows are stored in one delete file per partition.
 
         Args:
             filter, params: a pyarrow expression or SQL text, as for :meth:`scan`.
@@ -318,36 +320,35 @@ class Table(TableHandle):
         new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Commit:
-        """Inserts rows whose primary keys are new, and replaces the rows that have the others.
+        """Inserts rows with new primary keys, and replaces rows whose keys exist.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        One commit: old rows are marked as deleted, new ones written to one file for each
-        partition. Beside other commits it takes effect as if it had come after them.
+        In one commit, old rows are marked as deleted and new rows are written to one file per
+        partition. With concurrent commits, the result is as if it had run after them.
 
         Args:
             data: see :meth:`append`; a missing column is null in every row that is written.
-            update: columns, or one, that rows which are there take from the data; they keep the
-                others.
-                New rows have all columns that are given.
-            when_matched: what is done with a row whose key is there: it is replaced (or updated),
-                ignored, or an error.
-            duplicates: what is done with a key that the data have twice: ``"error"``, or
-                ``"last"``, which takes the last row of it.
+            update: One or more columns that existing rows take from the data. They keep their
+                values of other columns. New rows have all columns that are given.
+            when_matched: What to do with a row whose key exists: replace (or update) the existing
+                row, ignore the new row, or raise an error.
+            duplicates: What to do with a key that occurs twice in the data. ``"error"`` raises;
+                ``"last"`` uses its last row.
             cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
 
         Raises:
             InvalidArgumentError: the table has no primary key; a key has a null; as
                 :meth:`append`.
-            DuplicateKeyError: the data have a key twice, the message names both rows; or
-                ``when_matched="error"`` and a key is there.
-            ConflictError, OSError: as :meth:`append`. After any error the table is as it was.
+            DuplicateKeyError: a key occurs twice in the data (the message names both rows), or
+                it exists and ``when_matched="error"``.
+            ConflictError, OSError: as :meth:`append`. After any error the table is unchanged.
 
-        Cost: a sort of the data, on disk beyond 128 MiB, a lookup of their keys in the files that
-            can have them, and the files that are written; other columns of matched rows are read
-            with ``update`` alone. Memory beyond that of a file being written: 16 bytes for each
-            row that is replaced.
+        Cost: a sort of the data (on disk beyond 128 MiB), a lookup of their keys in the files that
+            can have them, and writing the new files. Other columns of matched rows are read only
+            with ``update``. Memory in addition to a file that is written: 16 bytes for each
+            replaced row.
         """
         return upsert(
             TableState(self),
@@ -369,23 +370,24 @@ class Table(TableHandle):
         new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Merge:
-        """Brings rows together with those of the table that have their keys, clause by clause.
+        """Matches rows with rows of the table by key, and applies clauses to each match.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Beside other commits it takes effect as if it had come after them.
+        With concurrent commits, the result is as if it had run after them.
 
         Args:
-            data: tabular data, the source; it may have columns of its own for conditions.
-            on: equal columns: a name, several, or ``{source column: column of the table}``; the
-                default is the primary key. Rows with a null in one match nothing. Where no index
-                is on them, all their values are read.
+            data: Tabular data, the source. It may have extra columns for conditions.
+            on: The columns to compare: a name, several names, or
+                ``{source column: column of the table}``. The default is the primary key. Rows with
+                a null in one of them match nothing. Without an index on these columns, all their
+                values are read.
             duplicates: see :meth:`upsert`.
             cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
 
         Returns:
-            What clauses are added to, until ``execute()`` does it all in one commit.
+            A builder for the clauses. Its ``execute()`` applies them all in one commit.
 
         Example:
             >>> done = (  # doctest: +SKIP
@@ -416,15 +418,15 @@ class Table(TableHandle):
         new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Commit:
-        """Replaces rows in one step: those that pass a filter, or all.
+        """Replaces all rows, or the rows that pass a filter, in one commit.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
         Args:
-            data: see :meth:`append`; the new rows need not pass the filter.
-            filter, params: as for :meth:`scan`; without a filter all rows are replaced.
-            cast, new_columns: see :meth:`append`.
-            batch: see :meth:`append`.
+            data: See :meth:`append`. The new rows need not pass the filter.
+            filter, params: As for :meth:`scan`. Without a filter, all rows are replaced.
+            cast, new_columns: See :meth:`append`.
+            batch: See :meth:`append`.
 
         Raises:
             As :meth:`append`.
@@ -439,12 +441,12 @@ class Table(TableHandle):
         )
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
-        """Writes all rows anew in another format, which new files have from then on.
+        """Rewrites all rows in another format, which future files will have too.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        After a conversion to Parquet no manifest of the newest snapshot names a nimble file, so
-        that every Iceberg engine reads it; snapshots of before stay as they were.
+        After a conversion to Parquet, every Iceberg engine can read the newest snapshot, because
+        none of its manifests names a nimble file. Older snapshots do not change.
 
         Raises:
             ConflictError: the table was changed meanwhile.
@@ -465,19 +467,19 @@ class Table(TableHandle):
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Rows and their values stay the same; deleted rows, delete files that name nothing any more,
-        and partitions of before the last change of ``partition_by`` go. Another commit is never
-        refused for it: what was changed meanwhile is changed in the new files as well, or left for
-        another time.
+        Live rows and their values do not change. Deleted rows, unused delete files, and partitions
+        from before the last change of ``partition_by`` are removed. Compaction never makes another
+        commit fail: concurrent changes are applied to the new files, or the changed files are left
+        for another call.
 
-        Files of an :class:`nimblepy.OTree` stay those of cubes, which are as large as the layout
-        says: what is needed there is what :meth:`optimize_layout` does.
+        Files of an :class:`nimblepy.OTree` remain files of cubes, whose size the layout
+        determines. Use :meth:`optimize_layout` for them.
 
         Args:
-            filter: only files that may have rows that pass; they are replaced whole.
-            target_bytes: about what a new file has.
-            where_needed: only files that are small beside ``target_bytes``, have a tenth of their
-                rows deleted, or lie with many others over the same keys. False: all files.
+            filter: Compact only files that may have rows that pass. Whole files are replaced.
+            target_bytes: The approximate size of a new file.
+            where_needed: Replace only files that are small compared to ``target_bytes``, have a
+                tenth of their rows deleted, or overlap many others in keys. False: all files.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
 
         Returns:
@@ -491,29 +493,29 @@ class Table(TableHandle):
             of the cluster key are merged, some batches of each in memory; others are sorted.
         """
         target_bytes = at_least("target_bytes", target_bytes, 1)
-        wanted = Compacting(
+        request = Compacting(
             filter=filter,
             target_bytes=target_bytes,
             where_needed=where_needed,
             progress=progress,
         )
-        return compact(self._state, wanted)
+        return compact(self._state, request)
 
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
     ) -> Commit:
-        """Writes files anew where filters gain the most by it, in one commit.
+        """Rewrites the files whose new layout helps filters the most, in one commit.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Where the layout is an :class:`nimblepy.OTree`, these are subtrees whose files overlap, are
-        small, or lie where the values no longer do; what boxes of typical filters gain is
-        estimated from the bounds of the files. Other tables are compacted. As with
-        :meth:`compact`, no other commit is refused for it.
+        With an :class:`nimblepy.OTree` layout, it rewrites subtrees whose files overlap, are small,
+        or no longer match the distribution of the values. The gain for boxes of typical filters
+        is estimated from the bounds of the files. Other tables are compacted. As with
+        :meth:`compact`, no other commit fails because of it.
 
         Args:
-            budget_bytes: most bytes of files of an OTree that are written anew; ``None``: as
-                many as are worth it. Repeated calls go on where the last one ended.
+            budget_bytes: Most bytes of OTree files to rewrite. ``None`` rewrites all files for
+                which it pays off. Repeated calls continue after the last one.
 
         Raises:
             ConflictError: as :meth:`append`.
@@ -527,8 +529,10 @@ class Table(TableHandle):
         return optimize(self._state, budget=most, progress=progress)
 
     def draw_layout(self, columns: Sequence[ColumnName] | None = None) -> str:
-        """A picture of where the files lie, as SVG: by the ranks of two columns, the tree of an
-        OTree, and what part of the rows boxes read, beside other layouts.
+        """Draws the layout of the files as SVG.
+
+        Shows the files by the ranks of two columns, the tree of an OTree, and the fraction of rows
+        that boxes read, compared with other layouts.
 
         Args:
             columns: of the picture; the default is those of the layout.
@@ -546,13 +550,13 @@ class Table(TableHandle):
         return plot(rows, names, cubes)
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
-        """Makes files that exist part of the table, as they are and where they are.
+        """Adds existing files to the table, without copying or changing them.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        They become the table's own: when their rows are deleted and the snapshots that had them
-        expire, they are removed. So no file should be part of two tables; a warning says where one
-        lies among the data of another.
+        The table then owns the files: it removes them when their rows are deleted and the snapshots
+        that use them expire. So a file should not be part of two tables. A warning is logged for
+        files in the data directory of another table.
 
         Args:
             paths: nimble or Parquet files, or directories of them. Columns are found by name;
@@ -573,8 +577,8 @@ class Table(TableHandle):
         ``nimblepy.expire-on-commit`` turns that off.
 
         Raises:
-            ConflictError: raised at the end of the block where other commits changed what was
-                read in it, of the kind ``"keys"``; do it again from the start.
+            ConflictError: raised at the end of the block, with the kind ``"keys"``, if another
+                commit changed rows that it read. Repeat the block from its start.
 
         Cost: as the reads and changes alone, and of a commit; beside other commits, what was read
             is asked once more of the rows that they changed. Keys that are read or written are
@@ -596,10 +600,10 @@ class Table(TableHandle):
 
         Commit by commit, the rows with two more columns: ``_change``, which is ``insert``,
         ``delete``, ``update_before`` or ``update_after``, and ``_snapshot``, the id of the commit.
-        With a primary key, a row that took the place of one with its key is an update: the old row
-        and right after it the new one. Without, it is a delete and an insert. What comes from
-        compaction, conversion, and changes of columns, tags and properties is no change. Rows have
-        the columns of this handle.
+        With a primary key, a row that replaced a row with its key is an update: the old row is
+        followed by the new row. Without a primary key, it is a delete and an insert. Compaction,
+        conversion, and changes of columns, tags and properties do not count. Rows have the columns
+        of this handle.
 
         Args:
             since: the id of a snapshot, or a tag; the changes after it. ``None``: from the very
@@ -612,8 +616,8 @@ class Table(TableHandle):
                 the table has a column ``_change`` or ``_snapshot``.
             FileNotFoundError: raised by the reader, if a snapshot expires while it reads.
 
-        Cost: reads the metadata of these commits, the rows that they inserted, and those that they
-            deleted or replaced; nothing else. Keys of commits that have both are held in memory.
+        Cost: reads only the metadata of these commits and the rows that they inserted, deleted or
+            replaced. Keys of commits that both insert and delete rows are held in memory.
 
         Example:
             >>> for batch in table.changes(last_seen):  # doctest: +SKIP
@@ -627,8 +631,8 @@ class Table(TableHandle):
         """Changes columns, partitions and properties, in one commit when the block ends.
 
         Raises:
-            ConflictError: raised at the end of the block where another change came first that
-                this one does not fit.
+            ConflictError: raised at the end of the block, if it does not fit a change that was
+                committed first.
 
         Example:
             >>> with table.alter() as a:  # doctest: +SKIP
@@ -647,10 +651,10 @@ class Table(TableHandle):
         branch: str | None = None,
         time: Age | None = None,
     ) -> Table:
-        """The table as it was, read only.
+        """A read-only handle on an earlier snapshot.
 
-        It has the columns of when the snapshot was committed, the newest one of a branch too: an
-        :meth:`alter` without a commit of rows after it is not seen.
+        It has the columns from the time of the commit, also for the newest snapshot of a branch.
+        An :meth:`alter` is not visible until rows are committed after it.
 
         Args:
             time: an aware datetime, or a timedelta before now; the snapshot that was the newest
@@ -680,14 +684,14 @@ class Table(TableHandle):
         return self._references("branch")
 
     def _references(self, kind: str) -> dict[str, int]:
-        found = self._state.shown.newest.references.items()
-        return {name: ref.snapshot for name, ref in sorted(found) if ref.kind == kind}
+        references = self._state.shown.newest.references.items()
+        return {name: ref.snapshot for name, ref in sorted(references) if ref.kind == kind}
 
     def tag(self, name: str, snapshot: int | None = None) -> Table:
-        """Names a snapshot, so that it does not expire; ``None`` is the one of this handle.
+        """Names a snapshot, so that it does not expire; ``None``: the snapshot of this handle.
 
         Raises:
-            InvalidArgumentError: there is such a tag or branch, or no such snapshot.
+            InvalidArgumentError: the tag or branch exists, or the snapshot does not.
         """
         return self._refer(name, "tag", snapshot)
 
@@ -702,10 +706,10 @@ class Table(TableHandle):
     def _refer(self, name: str, kind: Literal["tag", "branch"], snapshot: int | None) -> Table:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise InvalidArgumentError(f"{kind}: expected a name, got {name!r}")
-        wanted = self.snapshot if snapshot is None else snapshot
-        if wanted is None:
+        snapshot_id = self.snapshot if snapshot is None else snapshot
+        if snapshot_id is None:
             raise InvalidArgumentError(f"{kind} {name!r}: {self.name} has no snapshot yet")
-        refer(self._state, name, kind, wanted)
+        refer(self._state, name, kind, snapshot_id)
         return self
 
     def drop_reference(self, name: str) -> Table:
@@ -721,8 +725,8 @@ class Table(TableHandle):
 
         Raises:
             InvalidArgumentError: there is no such snapshot.
-            ConflictError: this handle does not show the newest snapshot, which somebody else has
-                made; look at it with :meth:`refresh`, and roll back again.
+            ConflictError: another writer committed a snapshot that this handle does not show.
+                Call :meth:`refresh` to see it, and roll back again.
         """
         rollback(self._state, snapshot, self.snapshot)
         return self
@@ -734,24 +738,26 @@ class Table(TableHandle):
     ) -> Removal:
         """Forgets old snapshots, and removes the files that only they name.
 
-        What a tag names, and the newest snapshots of branches, stay; so does what the properties
-        ``history.expire.min-snapshots-to-keep`` and ``history.expire.max-snapshot-age-ms`` ask for.
+        Keeps tagged snapshots, the newest snapshots of branches, and the snapshots that the
+        properties ``history.expire.min-snapshots-to-keep`` and
+        ``history.expire.max-snapshot-age-ms`` ask for.
 
         Args:
             keep: snapshots of each branch that stay; the default is one.
             older_than: only snapshots older than this: an age, or an aware datetime. The default
                 is five days, and no limit where ``keep`` is given.
-            dry_run: only says what would go.
+            dry_run: Only report what would be removed.
 
         Raises:
             InvalidArgumentError: the catalog has the table under another name too, or is a copy
                 of another one, so that other tables have the same files.
             ConflictError: every attempt lost to other commits.
-            OSError: files cannot be removed. The snapshots are forgotten all the same, and the
-                next call finds these files again, as it does if this one is stopped.
+            OSError: files cannot be removed. The snapshots are forgotten anyway. The next call
+                finds these files again, also after this call was interrupted.
 
-        Cost: reads the manifest lists of all snapshots; of manifests those that only forgotten
-            snapshots name, and if there are any, those that are left or the plan index.
+        Cost: reads the manifest lists of all snapshots, and the manifests that only forgotten
+            snapshots name. If there are such manifests, it also reads the remaining ones or the
+            plan index.
         """
         state = self._state
         done = expire(state.newest(), state.reload, keep, older_than, dry_run=dry_run)
@@ -771,9 +777,9 @@ class Table(TableHandle):
             older_than: only files that were last changed before: an age, or an aware datetime.
                 Files of writers that have not committed yet are named by no snapshot, so an age
                 of zero destroys what is being written beside this.
-            dry_run: only says which these are.
+            dry_run: Only report these files.
 
-        Files of other tables that lie below the location stay, and those of the catalog.
+        Files of other tables below the location, and files of the catalog, are kept.
 
         Raises:
             InvalidArgumentError: the catalog has the table under another name too, or is a copy
@@ -791,8 +797,8 @@ class Table(TableHandle):
         have neighbouring partitions each; and a plan index over all files is written.
 
         Args:
-            whole: writes the plan index anew for all files, also where a part of it that describes
-                files which are gone would do: nothing is left of their values then.
+            whole: Rewrites the plan index for all files. Otherwise parts of it may still contain
+                values of removed files.
 
         Raises:
             ConflictError: every attempt lost to other commits.
@@ -807,38 +813,38 @@ class Table(TableHandle):
         return done
 
     def health(self) -> Health:
-        """How the files and the metadata of the newest snapshot are, with advice.
+        """Describes the state of the files and metadata of the newest snapshot, with advice.
 
-        Its text is for people, its fields for programs, and its ``to_svg()`` is a picture.
+        The result can be printed, its fields serve programs, and its ``to_svg()`` draws it.
 
         Cost: describes every file, from the plan index or the manifests. Data files are opened
-            only where the layout is an OTree: a sample of its columns is read.
+            only with an OTree layout: a sample of its columns is read.
         """
         metadata = self._state.reload()
         return health(self._state.rows(metadata), metadata)
 
     def analyze(self, columns: Sequence[ColumnName] | None = None) -> Analysis:
-        """Finds out about how many different values columns have, and keeps that with the table.
+        """Estimates the number of distinct values of columns, and stores it with the table.
 
-        The figures are theta sketches in a Puffin file of statistics of the newest snapshot, as
-        Iceberg has them: other engines read them, and theirs are read. :meth:`health` shows them,
-        and ``nimblepy.spark.explain_join`` counts with them.
+        The estimates are theta sketches in a Puffin statistics file of the newest snapshot, as
+        Iceberg defines it. Other engines can read them, and sketches of other engines are read.
+        :meth:`health` shows them, and ``nimblepy.spark.explain_join`` uses them.
 
         Args:
-            columns: the default is all that have single values, members of structs too.
+            columns: The default is all columns with single values, including members of structs.
 
         Raises:
             InvalidArgumentError: an unknown column, or one of lists or maps.
             ConflictError: the snapshot expired meanwhile, or every attempt lost to other commits.
 
-        Cost: reads these columns of all rows; where rows were only added since the last call for
-            them, of the new files alone. Some 0.1 us of processor time a value, and 32 KiB a
-            column in the file.
+        Cost: reads these columns of all rows, or only of new files if rows were only added since
+            the last call for these columns. Takes about 0.1 us of processor time per value, and
+            32 KiB per column in the file.
         """
         return analyze_by(self, look, columns)
 
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
-        """Does what :meth:`health` advises: each action's name, with what it returned.
+        """Performs the actions that :meth:`health` advises. Returns their results by name.
 
         Args:
             budget_bytes: as for :meth:`optimize_layout`.
@@ -858,23 +864,23 @@ class Table(TableHandle):
         return {item.action: actions[item.action]() for item in self.health().advice}
 
     def files_for_keys(self, keys: ManyKeys, *, on: ColumnName | None = None) -> pa.Table:
-        """Which data files of the newest snapshot can hold some keys, as their statistics say.
+        """The data files of the newest snapshot that can hold some keys, by their statistics.
 
         ``path``, ``rows``, ``bytes``, and how many of the ``keys`` each can hold, ordered by path.
-        What is not known of a file rules nothing out; deleted rows are not looked at.
+        A file without statistics can hold every key. Deleted rows are not considered.
 
         Args:
-            keys: values of one column, as an array or a list; each counts once.
-            on: the column; the first of the cluster key where it is not given.
+            keys: Values of one column, as an array or a list. Each counts once.
+            on: The column; the default is the first column of the cluster key.
 
         Raises:
-            InvalidArgumentError: there is no such column, or keys that are null or not of its type.
+            InvalidArgumentError: the column does not exist, or keys are null or of another type.
 
-        Cost: of every file the bounds of one column, from the plan index or the manifests; no data
-            file is opened.
+        Cost: reads the bounds of one column of every file, from the plan index or the manifests.
+            Does not open data files.
         """
-        metadata, wanted = requested_keys(self, keys, on)
-        return files_for_keys(metadata, data_manifests(metadata), wanted)
+        metadata, key_values = requested_keys(self, keys, on)
+        return files_for_keys(metadata, data_manifests(metadata), key_values)
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.

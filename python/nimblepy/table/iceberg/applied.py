@@ -31,7 +31,7 @@ _UNDONE = "undone:"
 
 
 def record(metadata: Metadata, value: str, snapshot: int) -> str:
-    """The record of what the next snapshot after ``metadata`` adds."""
+    """The record of a value that the next snapshot after ``metadata`` adds."""
     return f"{value}@{snapshot}/{metadata.ice.metadata.last_sequence_number + 1}"
 
 

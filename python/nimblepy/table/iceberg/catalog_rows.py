@@ -1,4 +1,4 @@
-"""The rows of a catalog in a SQLite database: which tables there are, and where their metadata is.
+"""The rows of a catalog in a SQLite database: the tables and the paths of their metadata.
 
 The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and Java use them too.
 """
@@ -43,20 +43,20 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
 """
 # The catalog of databases that nimblepy makes.
 DEFAULT_NAME = "nimble"
-# The catalog whose property the mark of a database is: none has this name.
+# The mark of a database is stored as a property of this catalog name, which no real catalog has.
 _MARK = "nimblepy.mark"
 _MEMORY = ("", ":memory:")
-# What SQLite says of a file that is none of its databases, and of one without the tables.
+# Error codes of SQLite for a file that is not a database, and for a database without the tables.
 _NO_CATALOG = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 # Seconds that a statement waits for other processes.
 _TIMEOUT = 60.0
 
 
 class NameTaken(Exception):
-    """There is a row of this name."""
+    """A row of this name exists already."""
 
 
-# What primary error codes of SQLite mean to the system.
+# The `errno` value for primary error codes of SQLite.
 _SYSTEM_ERRORS = {
     sqlite3.SQLITE_READONLY: errno.EACCES,
     sqlite3.SQLITE_PERM: errno.EACCES,
@@ -65,7 +65,7 @@ _SYSTEM_ERRORS = {
 
 
 def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
-    """What the system would say of a database that cannot be used."""
+    """The OSError for a database that cannot be used, with an ``errno`` value if one fits."""
     code = _SYSTEM_ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return OSError(f"{path}: {error}") if code is None else OSError(code, str(error), path)
 
@@ -73,10 +73,10 @@ def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
 class CatalogRows:
     """The tables and namespaces of one catalog. Thread-safe.
 
-    A connection is opened for each call: that costs less than the call does, and none is shared by
-    threads or carried over a fork: a fork waits until the other threads have closed theirs, as it
-    does for locks of SQLite. Every change is one transaction. Within :meth:`turn` all calls of the
-    thread have one connection.
+    Each call opens its own connection, which costs less than the call itself. Threads do not share
+    connections. No connection survives a fork: a fork waits until the other threads have closed
+    their connections and released SQLite's locks. Every change is one transaction. Within
+    :meth:`turn`, all calls of the thread use one connection.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class CatalogRows:
     ) -> None:
         """
         Args:
-            uri: ``sqlite:///`` and a path, with ``?timeout=`` in seconds if need be; without a path
+            uri: ``sqlite:///`` and a path, optionally with ``?timeout=`` in seconds. Without a path
                 the rows are kept in memory.
-            catalog: the name under which the rows are kept; ``None`` is the one that the database
-                has, as :func:`chosen_name` says.
-            own_directory: the first write makes the directory of the database too.
+            catalog: the catalog name of the rows. ``None`` uses the catalog of the database that
+                :func:`chosen_name` selects.
+            own_directory: whether the first write also makes the directory of the database.
 
         Raises:
-            InvalidArgumentError: the URI has another form; or the database has several catalogs.
+            InvalidArgumentError: the URI has another form, or the database has several catalogs.
             CorruptFileError, OSError: the database cannot be used.
         """
         self.uri = uri
@@ -99,9 +99,9 @@ class CatalogRows:
         self._own_directory = own_directory
         self._root = ""
         self._has_noted_root = False
-        self._read_roots: list[str] = []  # when the location of a table was read last
+        self._read_roots: list[str] = []  # as of the last read of a table's location
         self._prepared = False
-        # By (namespace, name): the row that was read last, and the location that it means.
+        # By (namespace, name): the row that was read last, and the path it means.
         self._placed: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {}
         self._memory: sqlite3.Connection | None = None
         renew_after_fork(self)
@@ -117,29 +117,29 @@ class CatalogRows:
         self.catalog = chosen_name(self.catalogs(), uri) if catalog is None else catalog
 
     def set_root(self, root: str) -> None:
-        """Tells where the lake is. The database keeps the roots at which tables were written."""
+        """Sets the root of the lake. The database stores all roots at which tables were written."""
         self._root = as_root(root)
 
     @property
     def exists(self) -> bool:
-        """Whether the database is there: the first write makes it."""
+        """Whether the database exists. The first write creates it."""
         return self._memory is not None or os.path.exists(self._path)
 
     def _prepare(self, *, make: bool) -> bool:
-        """Whether the database is there, with the tables of a catalog."""
+        """Whether the database exists and has the tables of a catalog; ``make`` creates them."""
         if self._prepared:
             return True
         if not self.exists:
             if not make:
                 return False
             if self._own_directory:
-                # The directory may be a link to one that is not there yet.
+                # The directory may be a link whose target does not exist yet.
                 os.makedirs(os.path.realpath(os.path.dirname(self._path)), exist_ok=True)
         with self._opened() as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
             if not columns:
                 database.executescript(f"BEGIN IMMEDIATE; {_MAKE} COMMIT;")
-        # Old databases do not say of what kind a row is; newer ones may have views as well.
+        # Old databases do not store the type of a row. New ones may contain views.
         self._typed = not columns or "iceberg_type" in columns
         self._prepared = True
         return True
@@ -180,11 +180,11 @@ class CatalogRows:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Lets nobody else change a table, until this thread has swapped one or the block ends.
+        """Holds the write lock of the database until this thread swaps a table or the block ends.
 
-        Others can read meanwhile, and wait with their changes, those of other programs too. The
-        database lets go of what a process held that was killed. If others do not let this one
-        begin in time, the block goes without.
+        Other threads and programs can read meanwhile; their changes wait. SQLite releases the lock
+        if the process is killed. If the lock cannot be acquired within the timeout, the block runs
+        without it.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -204,11 +204,11 @@ class CatalogRows:
 
     @property
     def file(self) -> str | None:
-        """The file of the database; ``None``: it is in memory."""
+        """The file of the database, or ``None`` for a database in memory."""
         return os.path.realpath(self._path) if self._memory is None else None
 
     def _changed(self, statement: str, *values: str | None) -> int:
-        """How many rows a statement changed."""
+        """Runs a statement and returns the number of rows it changed."""
         if not self._prepare(make=False):
             return 0
         with self._connected() as database:
@@ -222,58 +222,58 @@ class CatalogRows:
 
     @cached_property
     def mark(self) -> str:
-        """Twelve hexadecimal digits of this database: of a number in it, and of where it lies.
+        """Twelve hexadecimal digits: a hash of the database's number and its path.
 
-        So a copy of the database has another one.
+        Therefore a copy of the database has a different mark.
         """
         place = os.fsencode(os.path.realpath(self._path))
-        self._noted("place", quote(place))  # for `original`, in what is copied from now on
+        self._noted("place", quote(place))  # lets `original` recognize later copies
         return hashlib.sha256(f"{self._number} ".encode() + place).hexdigest()[:12]
 
     @property
     def _number(self) -> str:
-        """A number of the database and its copies."""
+        """A random number that the database shares with its copies."""
         return self._noted("mark", secrets.token_hex(8))
 
     def _noted(self, name: str, value: str) -> str:
-        """What is noted of the database under a name; ``value``, if that is nothing yet."""
+        """The value stored under a name. Stores ``value`` first if it is unset."""
         self._prepare(make=True)
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
             *(_MARK, "", name, value),
         )
-        ((found,),) = self._asked(_NOTE, _MARK, "", name)
-        return found
+        ((stored_value,),) = self._asked(_NOTE, _MARK, "", name)
+        return stored_value
 
     def original(self) -> str | None:
-        """The file of the database that this is a copy of, if it is where it was.
+        """The file of the database that this one was copied from, if it still exists there.
 
-        Its tables have the same files as those of this one. A database that was moved is none.
+        The tables of both databases have the same files. A moved database does not count as a copy.
 
         Raises:
-            OSError: there is a file where it was, which cannot be read.
+            OSError: the file at the original path cannot be read.
         """
         own = self.file
         if own is None:
             return None
         here = quote(os.fsencode(own))
         there = self._noted("place", here)
-        first = os.fsdecode(unquote_to_bytes(there))
-        if there == here or not os.path.isfile(first):
-            found = None
+        noted = os.fsdecode(unquote_to_bytes(there))
+        if there == here or not os.path.isfile(noted):
+            number_there = None
         else:
             try:
-                with _connection(first, self._timeout) as database:
-                    found = database.execute(_NOTE, (_MARK, "", "mark")).fetchone()
+                with _connection(noted, self._timeout) as database:
+                    number_there = database.execute(_NOTE, (_MARK, "", "mark")).fetchone()
             except sqlite3.Error as error:
                 if error.sqlite_errorcode not in _NO_CATALOG:
                     raise OSError(
-                        f"{first}: {error}; so it is not known whether {own} is a copy of it, "
+                        f"{noted}: {error}; so it is not known whether {own} is a copy of it, "
                         "whose tables have the same files"
                     ) from error
-                found = None
-        if found == (self._number,) and not os.path.samefile(first, own):
-            return first
+                number_there = None
+        if number_there == (self._number,) and not os.path.samefile(noted, own):
+            return noted
         if there != here:
             self._changed(
                 "UPDATE iceberg_namespace_properties SET property_value = ? "
@@ -283,17 +283,17 @@ class CatalogRows:
         return None
 
     def catalogs(self) -> list[str]:
-        """Names of the catalogs that have something in the database."""
-        found = self._asked(
+        """Names of the catalogs that have rows in the database."""
+        rows = self._asked(
             "SELECT catalog_name FROM iceberg_tables UNION "
             "SELECT catalog_name FROM iceberg_namespace_properties ORDER BY 1"
         )
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
     # ------------------------------------------------------------------ tables
 
     def location(self, namespace: str, name: str) -> str | None:
-        """Where the newest metadata of a table is; ``None``: there is no such table."""
+        """The path of the newest metadata of a table, or ``None`` if the table does not exist."""
         if self._prepared and self._memory is None and self._turn.database is None:
             row: tuple[str, ...] | None = without_fork(self._read_location, namespace, name)
         else:
@@ -308,11 +308,11 @@ class CatalogRows:
         self._read_roots = _roots_in(row[1])
         location = place_now(row[0], self._root, self._read_roots)
         if location == row[0] and self._root and location.startswith(f"{self._root}/"):
-            self._placed[namespace, name] = row, location  # below the root, it cannot have moved
+            self._placed[namespace, name] = row, location  # a path below the root is current
         return location
 
     def _read_location(self, namespace: str, name: str) -> tuple[str, ...] | None:
-        """The row of a table, by a connection of its own to a database that exists."""
+        """Reads the row of a table over a new connection. The database must exist."""
         statement = _LOCATION.format(_IS_TABLE if self._typed else "1")
         values = (_MARK, "", "roots", self.catalog, namespace, name)
         try:
@@ -329,11 +329,11 @@ class CatalogRows:
 
     def _roots(self) -> list[str]:
         """The roots at which the lake was written."""
-        found = self._asked(_NOTE, _MARK, "", "roots")
-        return _roots_in(found[0][0] if found else None)
+        rows = self._asked(_NOTE, _MARK, "", "roots")
+        return _roots_in(rows[0][0] if rows else None)
 
     def _note_root(self) -> None:
-        """Notes where the lake is, before the first write there."""
+        """Stores the current root of the lake, before the first write there."""
         if self._root and not self._has_noted_root:
             roots = self._roots()
             if self._root not in roots:
@@ -345,11 +345,11 @@ class CatalogRows:
             self._has_noted_root = True
 
     def _former(self, location: str) -> list[str]:
-        """A location, and the paths by which the database may have it."""
+        """A location and the older paths under which the database may store it."""
         return former_places(location, self._root, self._roots())
 
     def has_location(self, location: str) -> bool:
-        """Whether this is the newest metadata of any table, of any catalog in the database."""
+        """Whether this is the newest metadata of a table in any catalog of the database."""
         places = self._former(location)
         return bool(
             self._asked(
@@ -360,20 +360,20 @@ class CatalogRows:
 
     def locations(self) -> list[tuple[tuple[str, str, str], str]]:
         """((catalog, namespace, table), location) of each table of all catalogs in the database."""
-        found = self._asked(
+        rows = self._asked(
             "SELECT catalog_name, table_namespace, table_name, metadata_location "
             f"FROM iceberg_tables WHERE {self._is_table} AND metadata_location IS NOT NULL"
         )
         roots = self._roots()
         return [
             ((catalog, space, name), place_now(place, self._root, roots))
-            for catalog, space, name, place in found
+            for catalog, space, name, place in rows
         ]
 
     def add(self, namespace: str, name: str, location: str) -> None:
         """
         Raises:
-            NameTaken: there is such a table, or a view of this name.
+            NameTaken: a table or a view of this name exists.
         """
         self._prepare(make=True)
         self._note_root()
@@ -388,7 +388,7 @@ class CatalogRows:
         )
 
     def swap(self, namespace: str, name: str, old: str, new: str) -> bool:
-        """Gives a table new metadata if its metadata is still at ``old``; whether it was."""
+        """Replaces the metadata of a table if it is still at ``old``. Returns whether it was."""
         self._note_root()
         places = former_places(old, self._root, self._read_roots)
         values = (new, old, self.catalog, namespace, name, *places)
@@ -398,7 +398,7 @@ class CatalogRows:
                 f"WHERE {_TABLE} AND metadata_location IN ({_marks(places)})",
                 values,
             ).rowcount
-            if database.in_transaction:  # here a turn ends
+            if database.in_transaction:  # a swap ends the turn
                 try:
                     database.execute("COMMIT")
                 except sqlite3.Error:
@@ -411,7 +411,7 @@ class CatalogRows:
         return done > 0
 
     def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
-        """Forgets a table, if its metadata is still at ``location``; whether there was one."""
+        """Removes a table; with ``location``, only if its metadata is there. Returns if it did."""
         statement = f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}"
         places = [] if location is None else self._former(location)
         if places:
@@ -419,10 +419,10 @@ class CatalogRows:
         return self._changed(statement, self.catalog, namespace, name, *places) > 0
 
     def rename(self, old: tuple[str, str], new: tuple[str, str]) -> bool:
-        """Gives a table another (namespace, name); whether there was one.
+        """Gives a table another (namespace, name). Returns whether the table existed.
 
         Raises:
-            NameTaken: there is a table of the new name.
+            NameTaken: a table of the new name exists.
         """
         done = self._changed(
             "UPDATE iceberg_tables SET table_namespace = ?, table_name = ? "
@@ -434,48 +434,48 @@ class CatalogRows:
         return done > 0
 
     def names(self, namespace: str) -> list[str]:
-        """Of the tables of a namespace."""
-        found = self._asked(
+        """Names of the tables of a namespace."""
+        rows = self._asked(
             "SELECT table_name FROM iceberg_tables "
             f"WHERE catalog_name = ? AND table_namespace = ? AND {self._is_table}",
             self.catalog,
             namespace,
         )
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
     # ------------------------------------------------------------------ namespaces
 
     def namespaces(self) -> list[str]:
-        """Those that were made, and those of tables."""
-        found = self._asked(
+        """Namespaces that were created explicitly, and namespaces of tables."""
+        rows = self._asked(
             "SELECT table_namespace FROM iceberg_tables WHERE catalog_name = ? "
             "UNION SELECT namespace FROM iceberg_namespace_properties WHERE catalog_name = ?",
             self.catalog,
             self.catalog,
         )
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
     def add_namespace(self, namespace: str, properties: Mapping[str, str]) -> None:
         """
         Raises:
-            NameTaken: there is such a namespace.
+            NameTaken: the namespace exists.
         """
         self._write_properties(namespace, (), properties)
 
     def properties(self, namespace: str) -> dict[str, str]:
-        """What is said of a namespace."""
-        found = self._asked(
+        """The properties of a namespace."""
+        rows = self._asked(
             "SELECT property_key, property_value FROM iceberg_namespace_properties "
             "WHERE catalog_name = ? AND namespace = ?",
             self.catalog,
             namespace,
         )
-        return dict(cast(list[tuple[str, str]], found))
+        return dict(cast(list[tuple[str, str]], rows))
 
     def change_properties(
         self, namespace: str, removed: Iterable[str], updated: Mapping[str, str]
     ) -> None:
-        """Changes what is said of a namespace, in one step."""
+        """Removes and sets properties of a namespace in one transaction."""
         self._write_properties(namespace, {*removed, *updated}, updated)
 
     def _write_properties(
@@ -500,7 +500,7 @@ class CatalogRows:
             database.execute("COMMIT")
 
     def remove_namespace(self, namespace: str) -> None:
-        """Forgets a namespace that has no tables."""
+        """Removes a namespace that has no tables."""
         self._changed(
             "DELETE FROM iceberg_namespace_properties WHERE catalog_name = ? AND namespace = ?",
             self.catalog,
@@ -509,10 +509,10 @@ class CatalogRows:
 
 
 def chosen_name(names: Sequence[str], uri: str) -> str:
-    """Which of the catalogs in a database is meant if none is named.
+    """The catalog of a database to use when the caller does not name one.
 
     Raises:
-        InvalidArgumentError: it has several, of which none is nimblepy's own.
+        InvalidArgumentError: the database has several catalogs, but not nimblepy's own.
     """
     names = [name for name in names if name != _MARK]
     if not names or DEFAULT_NAME in names:
@@ -527,19 +527,19 @@ def chosen_name(names: Sequence[str], uri: str) -> str:
 
 @contextlib.contextmanager
 def _connection(path: str, timeout: float) -> Iterator[sqlite3.Connection]:
-    """A connection to a database until the block ends.
+    """A connection to a database until the block ends. Forks wait for its end.
 
-    A child that was forked meanwhile would wait for ever: for a mutex of SQLite that the thread
-    had, or for a lock of the database, which SQLite would take for one of the child's own.
+    A child forked in between would wait forever for a mutex of SQLite that this thread held. Or it
+    would wait for a lock of the database that SQLite mistakes for the child's own.
     """
     with no_fork():
-        made = sqlite3.connect(path, timeout=timeout, isolation_level=None)
-        with contextlib.closing(made) as database:
+        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        with contextlib.closing(connection) as database:
             yield database
 
 
 class _Turn(threading.local):
-    """The connection of a thread that has its turn."""
+    """The connection of a thread that holds the write lock; see :meth:`CatalogRows.turn`."""
 
     database: sqlite3.Connection | None = None
 
@@ -549,12 +549,12 @@ def _marks(values: Sequence[str]) -> str:
 
 
 def _roots_in(text: str | None) -> list[str]:
-    """The roots in a note of a database."""
+    """The roots in a stored JSON list."""
     try:
-        said = json.loads(text or "[]")
+        roots = json.loads(text or "[]")
     except ValueError:
         return []
-    return [item for item in said if isinstance(item, str)] if isinstance(said, list) else []
+    return [item for item in roots if isinstance(item, str)] if isinstance(roots, list) else []
 
 
 _NOTE = (
@@ -574,7 +574,7 @@ def _parsed(uri: str) -> tuple[str, float]:
     if place.startswith("sqlite:///"):
         path = place.removeprefix("sqlite:///")
         if path not in _MEMORY:
-            path = os.path.abspath(path)  # the process may go elsewhere
+            path = os.path.abspath(path)  # the process may change its directory
     elif place == "sqlite://":
         path = ""
     else:

@@ -1,4 +1,4 @@
-"""Catalogs: which there are, and namespaces and tables in them."""
+"""Catalogs, and the namespaces and tables in them."""
 
 from __future__ import annotations
 
@@ -93,27 +93,27 @@ from nimblepy.table.iceberg.schemas import (
 
 _log = logger(__name__)
 
-# Properties by which pyiceberg is told of a store; ours is told by the environment.
+# Properties that configure a store for pyiceberg. nimblepy's own I/O reads the environment.
 _STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
 
 
-# NUMBER-UUID.metadata.json, with the name of a codec before the suffix if there is one.
+# NUMBER-UUID.metadata.json; a codec name may precede the suffix.
 _METADATA_NAME = re.compile(
     r"(\d+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:\.\w+)?\.metadata\.json", re.IGNORECASE
 )
 
 
 class SqliteCatalog(MetastoreCatalog):
-    """The catalog in a SQLite database, whose commits cost the same however long the history is.
+    """The catalog in a SQLite database. The cost of a commit does not grow with the history.
 
-    Its rows are those of pyiceberg's ``SqlCatalog``, which may be used beside it. The library
+    It uses the same rows as pyiceberg's ``SqlCatalog``; both can be used on one database. pyiceberg
     reads, validates, copies and serialises all metadata at each commit. Metadata files and the
-    objects made of them never change, so here what was read or made is used again, what a commit
-    leaves alone is shared, also where others made it, and snapshots keep the JSON that was made of
-    them. A metadata file of a lost commit is not left behind.
+    objects made from them never change, so this class caches them. New metadata shares unchanged
+    objects with the old metadata, even if another process made the commit. The JSON of each
+    snapshot is cached too. The metadata file of a lost commit is removed.
     """
 
-    # Whether a commit that was refused, or ended with an error, cannot take effect later.
+    # Whether a commit that was refused or that failed can never take effect later.
     is_certain = True
 
     def __init__(self, rows: Any, **properties: str) -> None:
@@ -125,22 +125,22 @@ class SqliteCatalog(MetastoreCatalog):
 
     @property
     def database(self) -> str | None:
-        """The file with the rows; ``None``: they are in memory."""
+        """The file with the rows, or ``None`` if they are in memory."""
         return self._rows.file
 
     @property
     def root(self) -> str:
-        """Where the lake is."""
+        """The root of the lake."""
         return as_root(self.properties["warehouse"])
 
     def original(self) -> str | None:
-        """The database that has the same tables, as this is a copy of it."""
+        """The database that this one is a copy of; both have the same tables."""
         return self._rows.original()
 
     def other_name(self, identifier: Any, metadata_file: str) -> str | None:
-        """Another name under which the database has the table of a metadata file.
+        """Another name of the table of a metadata file in the database.
 
-        That is a table whose metadata lies in the same directory.
+        Two names belong to one table if their metadata is in the same directory.
         """
         own = (self._rows.catalog, *split_name(identifier))
         place = folder_of(metadata_file)
@@ -152,11 +152,11 @@ class SqliteCatalog(MetastoreCatalog):
         return None
 
     def turn(self) -> AbstractContextManager[None]:
-        """Keeps other commits from being first: see :meth:`CatalogRows.turn`."""
+        """Keeps others from committing until the block ends; see :meth:`CatalogRows.turn`."""
         return self._rows.turn()
 
     def base_of(self, table: IceTable) -> IceTable:
-        """The version of a table on which a commit is based that was made for ``table``."""
+        """The version of a table that a commit prepared for ``table`` is based on."""
         return self.load_table(table.name())
 
     @staticmethod
@@ -236,7 +236,7 @@ class SqliteCatalog(MetastoreCatalog):
         return self._table_at(self._add(namespace, name, metadata), namespace, name)
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
-        """Writes the metadata of a new table, and makes the table; gives where the metadata is."""
+        """Writes the metadata of a new table and adds its row. Returns the metadata path."""
         with self.written(metadata, 0, (namespace, name), None) as location:
             try:
                 self._rows.add(namespace, name, location)
@@ -249,7 +249,7 @@ class SqliteCatalog(MetastoreCatalog):
     ) -> IceTable:
         namespace, name = split_name(identifier)
         self.check_namespace(namespace)
-        self.metadata_file_at(metadata_location)  # what is no metadata gets no name
+        self.metadata_file_at(metadata_location)  # raises unless it is a metadata file
         try:
             self._rows.add(namespace, name, metadata_location)
         except NameTaken:
@@ -259,7 +259,7 @@ class SqliteCatalog(MetastoreCatalog):
         return self.load_table(identifier)
 
     def drop_table(self, identifier: Any, unchanged: str | None = None) -> None:
-        """Forgets a table; only if its metadata is still at ``unchanged``, where that is given."""
+        """Forgets a table. With ``unchanged``, only if its metadata is still at that path."""
         namespace, name = split_name(identifier)
         if not self._rows.remove(namespace, name, unchanged):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
@@ -300,7 +300,7 @@ class SqliteCatalog(MetastoreCatalog):
         return self._swap(metadata, namespace, name, before)
 
     def replace_metadata(self, table: IceTable, metadata: Any) -> Any:
-        """Gives a table metadata that no update of the library can make.
+        """Gives a table metadata that pyiceberg's updates cannot express.
 
         Raises:
             CommitFailedException: ``table`` is not its newest version.
@@ -324,7 +324,7 @@ class SqliteCatalog(MetastoreCatalog):
         return load_file_io({**self.properties, **properties}, location)
 
     def _table_location(self, location: str | None, namespace: str, name: str) -> str:
-        """Where a new table is: as given, or below its namespace or the warehouse."""
+        """The location of a new table: as given, or a path below its namespace or warehouse."""
         if location:
             return location.rstrip("/")
         above = self._rows.properties(namespace).get("location")
@@ -333,20 +333,20 @@ class SqliteCatalog(MetastoreCatalog):
         return f"{above.rstrip('/')}/{name}"
 
     def forget_roots(self, table: Any) -> None:
-        """Tells that the metadata of a table has no paths below old roots any more."""
+        """Records that the metadata of a table no longer has paths below old roots."""
 
     def _metadata_location(self, metadata: Any, version: int) -> str:
-        """Where a new metadata file of a table lies; its name tells that this catalog made it."""
+        """The path of a new metadata file. Its name marks it as made by this catalog."""
         places = load_location_provider(metadata.location, metadata.properties)
-        found = str(places.new_table_metadata_file_location(version))
-        folder, _, name = found.rpartition("/")
+        path = str(places.new_table_metadata_file_location(version))
+        folder, _, name = path.rpartition("/")
         number, _, unique = name.partition("-")
         return f"{folder}/{number}-{unique[: -len(self._ending)]}{self._ending}"
 
     def has_made(self, path: str) -> bool:
-        """Whether this is a metadata file that a commit to this catalog wrote, and none's newest.
+        """Whether a commit to this catalog wrote this metadata file and it is not in use now.
 
-        Another catalog may name tables of the same files, and this one may under another name.
+        Tables of another catalog, or other names in this catalog, may have the same files.
         """
         return path.endswith(self._ending) and not self._rows.has_location(path)
 
@@ -358,13 +358,13 @@ class SqliteCatalog(MetastoreCatalog):
     def written(
         self, metadata: Any, version: int, table: tuple[str, str], before: str | None
     ) -> Iterator[str]:
-        """Writes a metadata file, which goes again where the commit that names it is refused.
+        """Writes a metadata file, and removes it if the commit in the block is refused.
 
-        A commit that the database has made is none that failed, whatever it said.
+        If the database committed, the commit counts as a success even if the call raised.
 
         Args:
             version: number of the metadata file.
-            before: where the metadata of the table was; ``None``: there was no table.
+            before: the previous metadata file of the table, or ``None`` for a new table.
         """
         location = self._metadata_location(metadata, version)
         io = self._io(location, metadata.properties)
@@ -409,7 +409,7 @@ class SqliteCatalog(MetastoreCatalog):
         ).encode()
 
     def sync_names(self, location: str, metadata_path: str, is_new: bool) -> None:
-        """Puts the names of all metadata files, and of new directories, on the disk."""
+        """Syncs the directories of a metadata file, so that its name survives a crash."""
         folder, root = local_path(metadata_path), local_path(location)
         if folder is None or root is None:
             return
@@ -425,7 +425,7 @@ class SqliteCatalog(MetastoreCatalog):
 
     def namespace_exists(self, namespace: Any) -> bool:
         space = Catalog.namespace_to_string(namespace, NoSuchNamespaceError)
-        return any(f"{known}.".startswith(f"{space}.") for known in self._rows.namespaces())
+        return any(f"{name}.".startswith(f"{space}.") for name in self._rows.namespaces())
 
     def check_namespace(self, namespace: str) -> None:
         if not self.namespace_exists(namespace):
@@ -454,10 +454,14 @@ class SqliteCatalog(MetastoreCatalog):
         above = Catalog.identifier_to_tuple(namespace) if namespace else ()
         if above:
             self.check_namespace(Catalog.namespace_to_string(above))
-        known = {tuple(name.split(".")) for name in self._rows.namespaces()}
+        namespaces = {tuple(name.split(".")) for name in self._rows.namespaces()}
         level = len(above) + 1
         return sorted(
-            {name[:level] for name in known if len(name) >= level and name[: level - 1] == above}
+            {
+                name[:level]
+                for name in namespaces
+                if len(name) >= level and name[: level - 1] == above
+            }
         )
 
     def load_namespace_properties(self, namespace: Any) -> Any:
@@ -468,7 +472,7 @@ class SqliteCatalog(MetastoreCatalog):
     def update_namespace_properties(
         self, namespace: Any, removals: set[str] | None = None, updates: Any = EMPTY_DICT
     ) -> Any:
-        known = self.load_namespace_properties(namespace)
+        old_properties = self.load_namespace_properties(namespace)
         removed = set(removals or ())
         both = removed & set(updates)
         if both:
@@ -476,12 +480,12 @@ class SqliteCatalog(MetastoreCatalog):
         space = Catalog.namespace_to_string(namespace)
         self._rows.change_properties(space, removed, updates)
         return PropertiesUpdateSummary(
-            removed=sorted(removed & set(known)),
+            removed=sorted(removed & set(old_properties)),
             updated=sorted(updates),
-            missing=sorted(removed - set(known)),
+            missing=sorted(removed - set(old_properties)),
         )
 
-    # ---------------------------------------------------------------- views, of which it has none
+    # ---------------------------------------------------------------- views, which it lacks
 
     def list_views(self, namespace: Any) -> list[Any]:
         return []
@@ -500,13 +504,13 @@ class SqliteCatalog(MetastoreCatalog):
 
 
 def _version_number(path: str) -> int:
-    """The number at the beginning of the name of a metadata file; -1 if it has another form."""
+    """The number at the start of a metadata file's name; -1 if the name has another form."""
     match = _METADATA_NAME.fullmatch(path.rpartition("/")[2])
     return -1 if match is None else int(match[1])
 
 
 def split_name(identifier: Any) -> tuple[str, str]:
-    """(namespace, name) of a table, as the rows of a catalog have them."""
+    """(namespace, name) of a table, as the rows of a catalog store them."""
     return (
         Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
         Catalog.table_name_from(identifier),
@@ -518,16 +522,16 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
     made = updated_metadata(base, updates, location)
     if made is base or made == base:
         return base
-    gone = {
+    removed_ids = {
         number
         for update in updates
         if isinstance(update, RemoveSnapshotsUpdate)
         for number in update.snapshot_ids
     }
-    # Clocks may go back, but readers refuse metadata whose log does.
+    # Clocks may run backwards, but readers refuse metadata whose log is not in order.
     earliest = base.last_updated_ms + 1
     new = made.snapshot_log[len(base.snapshot_log) :]
-    if gone:
+    if removed_ids:
         old = {(entry.snapshot_id, entry.timestamp_ms) for entry in base.snapshot_log}
         new = [e for e in made.snapshot_log if (e.snapshot_id, e.timestamp_ms) not in old]
     new = [
@@ -539,19 +543,19 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
     changed: dict[str, Any] = {"last_updated_ms": max(made.last_updated_ms, earliest)}
     if new:
         changed["snapshot_log"] = [*base.snapshot_log, *new]
-    if gone:
-        changed["snapshot_log"] = _log_after([*base.snapshot_log, *new], gone)
+    if removed_ids:
+        changed["snapshot_log"] = _log_after([*base.snapshot_log, *new], removed_ids)
         # pyiceberg removes other statistics of these snapshots, but not these.
         changed["partition_statistics"] = [
-            item for item in made.partition_statistics if item.snapshot_id not in gone
+            item for item in made.partition_statistics if item.snapshot_id not in removed_ids
         ]
     return made.model_copy(update=changed)
 
 
 def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
-    """The entries after the last one of a removed snapshot.
+    """The log entries after the last entry of a removed snapshot.
 
-    Those before it would say that their snapshots were the newest when others were.
+    Earlier entries would claim times at which a removed snapshot was the newest.
     """
     last = max((i for i, entry in enumerate(log) if entry.snapshot_id in gone), default=-1)
     return list(log[last + 1 :])
@@ -566,20 +570,20 @@ def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog
 
 
 def open_uri(uri: str, name: str | None, properties: Mapping[str, str]) -> Catalog:
-    """A catalog of any kind that pyiceberg knows.
+    """A catalog of any kind that pyiceberg supports.
 
     Args:
-        name: of the catalog; ``None`` is the only one that a SQL database has.
+        name: name of the catalog. ``None`` uses the only catalog of a SQL database.
     """
     shown = uri
     kinds = {}
     if uri.startswith("rest:"):
         kinds, uri = {"type": "rest"}, uri.removeprefix("rest:")
     try:
-        found = load_catalog(name or DEFAULT_NAME, uri=uri, **kinds, **properties)
-        if name is None and (only := chosen_name(_names_in(found), shown)) != DEFAULT_NAME:
-            found = load_catalog(only, uri=uri, **kinds, **properties)
-        return found
+        catalog = load_catalog(name or DEFAULT_NAME, uri=uri, **kinds, **properties)
+        if name is None and (only := chosen_name(_names_in(catalog), shown)) != DEFAULT_NAME:
+            catalog = load_catalog(only, uri=uri, **kinds, **properties)
+        return catalog
     except InvalidArgumentError:
         raise
     except (ValueError, pyiceberg.exceptions.RESTError) as error:
@@ -587,7 +591,7 @@ def open_uri(uri: str, name: str | None, properties: Mapping[str, str]) -> Catal
 
 
 def _names_in(catalog: Catalog) -> list[str]:
-    """Names of the catalogs in the database of pyiceberg's ``SqlCatalog``; none of others."""
+    """Names of the catalogs in the database of a ``SqlCatalog``; empty for other classes."""
     engine = getattr(catalog, "engine", None)
     if engine is None:
         return []
@@ -600,7 +604,7 @@ def _names_in(catalog: Catalog) -> list[str]:
 
 
 def database_of(metadata: Metadata) -> str | None:
-    """The file of the database that has the catalog of a table; ``None``: it is none here."""
+    """The SQLite file with the catalog of a table, or ``None`` for other catalogs."""
     catalog = metadata.ice.catalog
     if isinstance(catalog, SqliteCatalog):
         return catalog.database
@@ -610,9 +614,9 @@ def database_of(metadata: Metadata) -> str | None:
 
 
 def turn(metadata: Metadata) -> AbstractContextManager[None]:
-    """Keeps others from committing until this thread has, or the block ends.
+    """Keeps others from committing until this thread commits or the block ends.
 
-    A catalog server has nothing like it: there the block is as any other.
+    Catalog servers do not support this: with them, the block runs without protection.
     """
     catalog = metadata.ice.catalog
     return catalog.turn() if isinstance(catalog, SqliteCatalog) else contextlib.nullcontext()
@@ -644,25 +648,25 @@ def check_may_remove(metadata: Metadata) -> None:
 
 
 def is_lake_in_a_store(metadata: Metadata) -> bool:
-    """Whether the catalog is in a store, so that to look for new metadata is a request."""
+    """Whether the catalog is in a store, so that checking for new metadata costs a request."""
     catalog = metadata.ice.catalog
     return isinstance(catalog, SqliteCatalog) and not catalog.is_certain
 
 
 def files_beside(metadata: Metadata) -> list[str]:
-    """Files of a table that its catalog keeps beside its metadata."""
+    """Files that the catalog keeps for a table in addition to its metadata."""
     catalog = metadata.ice.catalog
     return catalog.files_beside(metadata) if isinstance(catalog, SqliteCatalog) else []
 
 
 def retire_versions(metadata: Metadata) -> None:
-    """Makes it safe to remove metadata files that commits have left which were stopped."""
+    """Makes it safe to remove metadata files that interrupted commits left behind."""
     if isinstance(metadata.ice.catalog, SqliteCatalog):
         metadata.ice.catalog.retire_versions(metadata)
 
 
 def register_old_root(catalog: Catalog, old_root: str) -> None:
-    """Tells where the lake of a catalog was, beside what the catalog knows."""
+    """Registers a former root of a lake that the catalog has not recorded."""
     if isinstance(catalog, SqliteCatalog):
         register(catalog.root, [as_root(old_root)])
 
@@ -692,21 +696,21 @@ def is_catalog(value: object) -> bool:
 
 
 class TableExists(Exception):
-    """There is a table of this name."""
+    """A table of this name exists already."""
 
 
 class NoSuchTable(Exception):
-    """There is no table of this name."""
+    """The catalog does not have a table of this name."""
 
 
 def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
-    """Makes a namespace; one that is there already is left alone."""
+    """Makes a namespace. Does nothing if it exists."""
     try:
         catalog.create_namespace(namespace)
     except NamespaceAlreadyExistsError:
         return
     except Exception as error:
-        # Another process made it in between, which the SQL catalog does not tell.
+        # The SQL catalog reports a namespace that another process just made as a database error.
         if type(error).__module__.split(".")[0] != "sqlalchemy":
             raise
         if namespace not in catalog.list_namespaces():
@@ -715,14 +719,14 @@ def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 
 def list_namespaces(catalog: Catalog) -> list[tuple[str, ...]]:
     """All namespaces, nested ones included."""
-    found: list[tuple[str, ...]] = []
+    names: list[tuple[str, ...]] = []
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
         for name in catalog.list_namespaces(waiting.pop()):
-            if name not in found:
-                found.append(name)
+            if name not in names:
+                names.append(name)
                 waiting.append(name)
-    return sorted(found)
+    return sorted(names)
 
 
 def list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -737,10 +741,10 @@ def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None 
     """The newest metadata of a table.
 
     Args:
-        newest: metadata that the caller has, which is returned if it still is the newest.
+        newest: metadata of the caller, which is returned if it still is the newest.
 
     Raises:
-        NoSuchTable: there is none.
+        NoSuchTable: the table does not exist.
 
     Cost: one read, of the metadata file.
     """
@@ -755,19 +759,19 @@ def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None 
 
 
 def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
-    """The metadata in a file, which nothing can be committed to.
+    """The metadata in a file. It cannot be committed to.
 
     Args:
-        properties: as :attr:`Metadata.io_properties` has them.
+        properties: I/O properties in the form of :attr:`Metadata.io_properties`.
 
-    Cost: one read, unless this process has read it just before.
+    Cost: one read, unless this process read the file recently.
     """
-    key = f"{path} {sorted(properties.items())}"  # with its credentials, which may change
-    known = _opened.get(key)
-    if known is None:
-        known = _static_table(path, dict(properties))
-        _opened.put(key, known)
-    return Metadata(known)
+    key = f"{path} {sorted(properties.items())}"  # includes the credentials, which may change
+    table = _opened.get(key)
+    if table is None:
+        table = _static_table(path, dict(properties))
+        _opened.put(key, table)
+    return Metadata(table)
 
 
 def _static_table(path: str, properties: dict[str, str]) -> StaticTable:
@@ -793,11 +797,11 @@ def drop_table(catalog: Catalog, name: tuple[str, ...], unchanged: Metadata | No
     """Forgets a table.
 
     Args:
-        unchanged: only if this is still its metadata. Other catalogs than those in SQLite are asked
-            just before, and another commit may come between.
+        unchanged: drop the table only if this is still its metadata. Catalogs outside SQLite are
+            checked just before the drop, so another commit may slip in between.
 
     Raises:
-        NoSuchTable: there is none, or it has changed.
+        NoSuchTable: the table does not exist, or it has changed.
     """
     try:
         if unchanged is None:
@@ -851,11 +855,11 @@ def create_table(
     """Makes an empty table.
 
     Args:
-        schema: types that tables have, see ``types.py``.
+        schema: the columns, with types that tables support; see ``types.py``.
         partition_by: (column, transform, name) of each partition field.
 
     Raises:
-        TableExists: there is one of this name.
+        TableExists: a table of this name exists.
     """
     ice = to_iceberg(schema, primary_key)
     kept = dict(properties) | type_property(details_of(fresh(ice), schema))

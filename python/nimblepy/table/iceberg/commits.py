@@ -132,15 +132,14 @@ class SnapshotCommit:
     """A new snapshot: its files are written once, and attempts to commit it are repeated.
 
     Attributes:
-        removed: paths of data files and delete files to remove from the table.
-        repeated: removed paths that the previous snapshot lists more than once.
-        forget: leave out manifests whose files are all removed, instead of keeping them in this
+        removed: Paths of data files and delete files to remove from the table.
+        repeated: Removed paths that the previous snapshot lists more than once.
+        forget: Leave out manifests whose files are all removed. Otherwise they are kept in this
             snapshot as a record of the removal.
-        summary: entries of the summary besides Iceberg's own counts.
-        properties: table properties to set with the snapshot.
-        rebuilt: cubes of remaining files that no blob has any more.
-        doubtful: a server may still apply one of the attempts, so no file that they reference may
-            be removed.
+        summary: Entries of the summary besides Iceberg's own counts.
+        properties: Table properties to set with the snapshot.
+        rebuilt: Cubes of remaining files that no blob has any more.
+        doubtful: A server may still apply one of the attempts. Their files must not be removed.
     """
 
     operation: str
@@ -264,8 +263,9 @@ class SnapshotCommit:
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
-        """Gives a manifest of this commit its sequence number in the list; other manifests keep
-        theirs.
+        """Gives a manifest of this commit its sequence number in the manifest list.
+
+        Other manifests keep their sequence numbers.
         """
         raw: ManifestFile = manifest.raw
         if UNASSIGNED_SEQ not in (raw.sequence_number, raw.min_sequence_number):
@@ -530,10 +530,10 @@ class ManifestsCommit(SnapshotCommit):
         """Writes one manifest of data files.
 
         Args:
-            entries: entries encoded with :func:`entry_schema`, without removed files.
-            partitions: distinct partitions of the files.
-            rows: number of rows of all files.
-            sequence: minimum sequence number of the files; ``None`` if this commit adds them.
+            entries: Entries encoded with :func:`entry_schema`, without removed files.
+            partitions: Distinct partitions of the files.
+            rows: Number of rows of all files.
+            sequence: Minimum sequence number of the files; ``None`` if this commit adds them.
         """
         schema, spec = metadata.spec_schema(), metadata.ice_spec(spec_id)
         form = manifest_form(metadata, spec_id)
@@ -676,8 +676,8 @@ def may_land_later(metadata: Metadata, error: BaseException) -> bool:
 def _goes(path: str, newer: Metadata) -> bool:
     """Whether a metadata file is deleted when the log no longer names it.
 
-    Anyone may have written the log. So only metadata files beside the newest one are deleted, and
-    only those that the catalog wrote, if it can tell.
+    Any engine may have written the log. Therefore only metadata files in the directory of the
+    newest one are deleted. If the catalog recognizes its own files, it deletes no others.
     """
     folder, _, name = path.rpartition("/")
     if folder != newer.metadata_file.rpartition("/")[0] or not name.endswith(".metadata.json"):

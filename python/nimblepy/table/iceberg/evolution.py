@@ -136,8 +136,8 @@ class Evolution:
         wrapper = Schema(NestedField(added.field_id, path[-1], added.field_type, False))
         details = details_of(wrapper, pa.schema([pa.field(path[-1], kind)]))
         if details:
-            known = type_details(metadata.properties)
-            self._transaction.set_properties(type_property({**known, **details}))
+            old_details = type_details(metadata.properties)
+            self._transaction.set_properties(type_property({**old_details, **details}))
 
     def rename_column(self, path: tuple[str, ...], name: str) -> None:
         with self._columns() as update:

@@ -1,4 +1,4 @@
-"""Decoded manifests that a process keeps: those that it has read, and those that it wrote."""
+"""A cache of decoded manifests that this process has read or written."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class _LocalInput(InputFile):
 
 
 class _Synced(io.BufferedWriter):
-    """A new file that is on the disk once it is closed, and is none if it cannot be written."""
+    """A new file that is synced to disk on close, and removed if it cannot be written."""
 
     def __init__(self, path: str, mode: str) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -62,7 +62,7 @@ class _Synced(io.BufferedWriter):
             self._remove()
 
     def _name_file(self, error: BaseException | None) -> None:
-        """Errors of writes, such as a full disk, do not say of which file they are."""
+        """Adds the path to errors of writes, such as a full disk, which lack it."""
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = self._path
 

@@ -96,10 +96,10 @@ def _with_own_names(schema: Any, used: set[str]) -> Any:
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """The values of a spec, each of which may be null.
+    """The partition values of a spec, all of them nullable.
 
-    The library has one that may not for a required column. Below an optional struct that is null
-    such a column has none.
+    pyiceberg makes the value of a required column required. But the value is missing if the column
+    is a member of an optional struct that is null.
     """
     fields = spec.partition_type(schema).fields
     return StructType(*(NestedField(f.field_id, f.name, f.field_type) for f in fields))
@@ -109,7 +109,7 @@ class ManifestForm:
     """How manifests of one schema and partition spec are written."""
 
     def __init__(self, schema: Schema, sources: Schema, spec: PartitionSpec) -> None:
-        """``sources`` has the columns of the spec, also those that have been dropped."""
+        """``sources`` has all columns of the spec, including dropped columns."""
         self.spec = spec
         self.schema = schema
         partition = _partition_type(spec, sources)

@@ -49,10 +49,10 @@ class FileColumns(ABC):
     """Live files of one partition spec, as columns.
 
     Attributes:
-        spec_id: partition spec of all files.
-        rows, sizes: rows and bytes of each file.
-        sequences: sequence numbers of the snapshots that added them.
-        derived: cache of values that were computed from these columns.
+        spec_id: Partition spec of all files.
+        rows, sizes: Rows and bytes of each file.
+        sequences: Sequence number of the snapshot that added each file.
+        derived: Cache of values that were computed from these columns.
     """
 
     spec_id: int
@@ -91,7 +91,7 @@ class FileColumns(ABC):
         return self.paths.take(pa.array(files))
 
     def pieces(self) -> Iterator[FileColumns]:
-        """The same files in pieces, of which at most ``MANY`` files are in memory at a time."""
+        """The same files in pieces. At most ``MANY`` files are in memory at a time."""
         yield self
 
     @property
@@ -265,10 +265,10 @@ def manifest_files(
     """Decodes a manifest.
 
     Args:
-        partition: field ids of the partition spec.
-        deletes: whether it lists delete files instead of data files.
-        sequence: sequence number of the manifest, which files that it added inherit.
-        raw: receives the live entries, in the order of the files.
+        partition: Field ids of the partition spec.
+        deletes: Whether it lists delete files instead of data files.
+        sequence: Sequence number of the manifest. Files that it added inherit it.
+        raw: Receives the live entries, in the order of the files.
 
     Raises:
         CorruptFileError: the bytes do not match the schema.

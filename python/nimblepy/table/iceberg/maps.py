@@ -66,8 +66,9 @@ class Maps:
         return order, self._keys[order], files
 
     def column(self, number: int) -> pa.Array | None:
-        """The value of each file for one key, null if it has none;
-        ``None`` if no file has the key.
+        """The value of each file for one key, null in files without the key.
+
+        ``None`` if all files are without it.
         """
         if number not in self._columns and number in self.numbers:
             if self._width:

@@ -134,28 +134,28 @@ _KEPT_SNAPSHOTS, _KEPT_SCHEMAS = 2048, 256
 
 
 def to_places(ids: Sequence[int]) -> str:
-    """The order of field ids as :data:`PRIMARY_KEY_ORDER` has it."""
+    """The order of field ids in the form of :data:`PRIMARY_KEY_ORDER`."""
     return ",".join(str(sorted(ids).index(number)) for number in ids)
 
 
 def from_places(ids: Sequence[int], places: str) -> list[int] | None:
-    """Ascending ``ids`` in the order of :func:`to_places`; ``None``: it does not say of them."""
-    known = [int(place) for place in places.split(",") if _PLACE.fullmatch(place)]
-    return [ids[i] for i in known] if sorted(known) == list(range(len(ids))) else None
+    """Ascending ``ids`` in the order of :func:`to_places`; ``None`` if it does not fit them."""
+    positions = [int(place) for place in places.split(",") if _PLACE.fullmatch(place)]
+    return [ids[i] for i in positions] if sorted(positions) == list(range(len(ids))) else None
 
 
 class Metadata:
     """One version of a table's metadata. Immutable.
 
     Attributes:
-        ice: the table as pyiceberg has it.
-        name: of the table, with its namespace.
-        uuid: of the table.
-        metadata_file: path of the metadata file.
-        format_version: of Iceberg's format.
-        schema_id: of the current schema.
-        checks, updates: requirements and updates of the next commit, as pyiceberg has them.
-        reads: number of metadata files that were read through this object.
+        ice: The pyiceberg table.
+        name: Name of the table, with its namespace.
+        uuid: UUID of the table.
+        metadata_file: Path of the metadata file.
+        format_version: Version of Iceberg's format.
+        schema_id: Id of the current schema.
+        checks, updates: Requirements and updates of the next commit, as pyiceberg objects.
+        reads: Number of metadata files that were read through this object.
     """
 
     def __init__(
@@ -166,10 +166,10 @@ class Metadata:
         checks: Sequence[Any] = (),
         updates: Sequence[Any] = (),
     ) -> None:
-        """Metadata of a catalog, or what ``updates`` make of ``base`` in the next commit.
+        """Metadata of a catalog, or the result of applying ``updates`` to ``base``.
 
         Args:
-            checks: requirements of pyiceberg under which the updates are right.
+            checks: pyiceberg requirements that must hold for the updates to be valid.
         """
         self.ice = ice
         self.name: tuple[str, ...] = tuple(ice.name())
@@ -193,12 +193,12 @@ class Metadata:
 
     @property
     def distant(self) -> bool:
-        """Whether it lies in a store, so that to wait for an answer costs more than its bytes."""
+        """Whether the table is in a store, where latency costs more than the bytes read."""
         return not is_here(self.location)
 
     @property
     def io_properties(self) -> dict[str, str]:
-        """How the files of the table are read, credentials included."""
+        """Properties of the I/O for the table's files, including credentials."""
         return {name: str(value) for name, value in self.ice.io.properties.items()}
 
     @property
@@ -211,18 +211,18 @@ class Metadata:
         if text is None:
             return _arrow_schema(schema)
         detailed = _detailed_schemas(schema)
-        known = detailed.get(text)
-        if known is None:
-            known = detailed[text] = to_arrow(schema, type_details({COLUMN_TYPES: text}))
-        return known
+        arrow_schema = detailed.get(text)
+        if arrow_schema is None:
+            arrow_schema = detailed[text] = to_arrow(schema, type_details({COLUMN_TYPES: text}))
+        return arrow_schema
 
     def ice_schema(self, schema_id: int | None) -> Schema:
         metadata = self.ice.metadata
-        wanted = metadata.current_schema_id if schema_id is None else schema_id
-        return next(schema for schema in metadata.schemas if schema.schema_id == wanted)
+        wanted_id = metadata.current_schema_id if schema_id is None else schema_id
+        return next(schema for schema in metadata.schemas if schema.schema_id == wanted_id)
 
     def widened_since(self, schema_id: int) -> list[str]:
-        """Columns, at any depth, that have another primitive type than in an earlier schema."""
+        """Columns, at any depth, whose primitive type differs from that in an earlier schema."""
         before, now = self.ice_schema(schema_id), self.ice_schema(None)
         numbers = set(before.field_ids) & set(now.field_ids)
         return sorted(
@@ -238,29 +238,29 @@ class Metadata:
 
     @property
     def name_mapping(self) -> str | None:
-        """What files without field ids call the columns, as the table's property has it."""
+        """The table property that maps names in files without field ids to columns."""
         return self.properties.get(NAME_MAPPING)
 
     def new_name_mapping(self) -> str:
-        """The mapping of today's names."""
+        """The mapping of the current names."""
         return self.ice_schema(None).name_mapping.model_dump_json()
 
     def mapped_names(self) -> dict[tuple[str, ...], int]:
-        """Field ids by path of names, of files that have no ids."""
+        """Field ids by path of names, for files without field ids."""
         return mapped_names(self.name_mapping)
 
     def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
-        """What a field is read as in files of before it was added, at any depth, by field id."""
-        found = _defaults(self.ice_schema(schema_id).fields)
+        """The value of each field in files that predate the field, at any depth, by field id."""
+        defaults = _defaults(self.ice_schema(schema_id).fields)
         for number, what in type_details(self.properties).items():
-            if number in found and isinstance(what, str):
-                found[number] = found[number].cast(pa.timestamp("us", what))
-        return found
+            if number in defaults and isinstance(what, str):
+                defaults[number] = defaults[number].cast(pa.timestamp("us", what))
+        return defaults
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
-        """The identifier fields, which Iceberg keeps as a set, in the order of the key.
+        """The columns of the primary key, in order. Iceberg stores them as an unordered set.
 
-        Of a table of another engine it is that of the sort order, then that of the field ids.
+        In tables of other engines, columns of the sort order come first, then field ids decide.
         """
         schema = self.ice_schema(schema_id)
         ids = sorted(schema.identifier_field_ids)
@@ -273,7 +273,7 @@ class Metadata:
         return [name for name in names if name is not None]
 
     def cluster_by(self, schema_id: int | None = None) -> list[SortKey]:
-        """The order of rows in each file; what is no column alone ends it."""
+        """The order of rows in each file, up to the first transformed sort key."""
         schema = self.ice_schema(schema_id)
         keys = []
         for item in self.ice.metadata.sort_order().fields:
@@ -295,7 +295,7 @@ class Metadata:
 
     def spec(self, spec_id: int | None = None) -> list[PartitionField]:
         """Fields of a partition spec; ``None`` is the current one."""
-        found = self.ice_spec(self.spec_id if spec_id is None else spec_id)
+        spec = self.ice_spec(self.spec_id if spec_id is None else spec_id)
         return [
             PartitionField(
                 source_id=item.source_id,
@@ -303,13 +303,13 @@ class Metadata:
                 name=item.name,
                 transform=str(item.transform),
             )
-            for item in found.fields
+            for item in spec.fields
         ]
 
     def leaf_types(self, schema_id: int | None = None) -> dict[int, pa.DataType]:
-        """Types of the columns that have statistics, by field id; members of structs have them."""
+        """Types of the columns that have statistics, members of structs included, by field id."""
         schema = self.schema(schema_id)
-        found = {}
+        types = {}
         for path in column_paths(schema):
             kind = schema.field(path[0]).type
             for name in path[1:]:
@@ -318,37 +318,37 @@ class Metadata:
                 kind = kind.field(name).type
             else:
                 if not pt.is_nested(kind):
-                    found[field_id_at(schema, path)] = plain_type(kind)
-        return found
+                    types[field_id_at(schema, path)] = plain_type(kind)
+        return types
 
     def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
         """(field id, type of its values) of the fields of each partition spec.
 
-        Specs of a dropped column are left out.
+        Leaves out the specs of dropped columns.
         """
-        found = {}
+        types = {}
         for spec_id in self.ice.metadata.specs():
             kinds = self.spec_types(spec_id, None)
-            known = [kind for kind in kinds if kind is not None]
-            if len(known) == len(kinds):
+            known_kinds = [kind for kind in kinds if kind is not None]
+            if len(known_kinds) == len(kinds):
                 numbers = (item.field_id for item in self.ice_spec(spec_id).fields)
-                found[spec_id] = list(zip(numbers, known, strict=True))
-        return found
+                types[spec_id] = list(zip(numbers, known_kinds, strict=True))
+        return types
 
     def spec_types(self, spec_id: int, schema_id: int | None) -> list[pa.DataType | None]:
-        """Types of the values of each field of a partition spec; ``None``: its column is gone."""
+        """Types of the values of each field of a partition spec; ``None`` for dropped columns."""
         schema = self.spec_schema(schema_id)
-        found: list[pa.DataType | None] = []
+        types: list[pa.DataType | None] = []
         for item in self.ice_spec(spec_id).fields:
             kind = None
             with contextlib.suppress(ValueError, UnsupportedVersionError):
                 source = schema.find_field(item.source_id).field_type
                 kind = arrow_type(item.transform.result_type(source))
-            found.append(kind)
-        return found
+            types.append(kind)
+        return types
 
     def spec_schema(self, schema_id: int | None = None) -> Schema:
-        """A schema with the columns of all partition specs, also those that have been dropped."""
+        """A schema with the columns of all partition specs, including dropped columns."""
         schema = self.ice_schema(schema_id)
         sources = {
             item.source_id for spec in self.ice.metadata.specs().values() for item in spec.fields
@@ -414,40 +414,41 @@ class Metadata:
         }
 
     def head(self, branch: str = MAIN) -> Snapshot | None:
-        found = self.ice.metadata.refs.get(branch)
-        return None if found is None else self.snapshot(found.snapshot_id)
+        reference = self.ice.metadata.refs.get(branch)
+        return None if reference is None else self.snapshot(reference.snapshot_id)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
-        """The snapshot that ``main`` was at this time; ``None``: it had none yet, or that expired.
+        """The snapshot of ``main`` at this time; ``None`` before the first or if it expired.
 
-        Some writers take the entries of expired snapshots out of the log and leave those before.
-        So an entry counts until the next one only where none can have been between the two.
+        Some writers remove the entries of expired snapshots from the log but keep earlier entries.
+        Therefore an entry is valid until the next entry only if no snapshot between the two can be
+        missing.
         """
         log = self.ice.metadata.snapshot_log
         passed = [i for i, entry in enumerate(log) if entry.timestamp_ms <= timestamp_ms]
         if not passed:
             return None
         at = passed[-1]
-        found = self.snapshot(log[at].snapshot_id)
-        if found is None or at == len(log) - 1:
-            return found
+        snapshot = self.snapshot(log[at].snapshot_id)
+        if snapshot is None or at == len(log) - 1:
+            return snapshot
         after = self.snapshot(log[at + 1].snapshot_id)
-        follows = after is not None and after.parent == found.id
-        return found if follows or self._none_gone_since(found) else None
+        follows = after is not None and after.parent == snapshot.id
+        return snapshot if follows or self._none_gone_since(snapshot) else None
 
     def _none_gone_since(self, snapshot: Snapshot) -> bool:
-        """Whether all snapshots that were committed after one are still there."""
+        """Whether all snapshots that were committed after this one still exist."""
         metadata = self.ice.metadata
         if not snapshot.sequence:
-            return False  # of version 1, which has no such numbers, also where it was upgraded
+            return False  # written in format version 1, without sequence numbers
         later = sum((item.sequence_number or 0) > snapshot.sequence for item in metadata.snapshots)
         return bool(later == metadata.last_sequence_number - snapshot.sequence)
 
     def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-        """A snapshot and those before it, newest first, as far as they are known.
+        """A snapshot and its ancestors, newest first, up to the first one that has expired.
 
         Raises:
-            CorruptFileError: one of them comes before itself.
+            CorruptFileError: a snapshot is its own ancestor.
         """
         passed: set[int] = set()
         while snapshot is not None:
@@ -460,10 +461,10 @@ class Metadata:
             snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
 
     def is_newer_than(self, other: Metadata) -> bool:
-        """Whether this version of the table came after another one.
+        """Whether this version of the table is newer than another one.
 
-        The log of metadata files decides. It may not go back far enough: then the numbers of
-        commits decide, then the clocks of those who made them.
+        The log of metadata files decides. If it does not reach back far enough, the sequence
+        numbers decide, then the timestamps.
         """
         if self.metadata_file == other.metadata_file:
             return False
@@ -475,11 +476,11 @@ class Metadata:
 
     @property
     def _age(self) -> tuple[int, int]:
-        metadata = self.ice.metadata  # of version 1 of the format, without numbers of commits
+        metadata = self.ice.metadata  # version 1 has no sequence numbers
         return getattr(metadata, "last_sequence_number", 0), metadata.last_updated_ms
 
     def metadata_files(self) -> list[str]:
-        """This metadata file and those before it that the log names."""
+        """This metadata file and the earlier files in its log."""
         older = [entry.metadata_file for entry in self.ice.metadata.metadata_log]
         return [self.metadata_file, *older]
 
@@ -492,7 +493,7 @@ class Metadata:
         ]
 
     def document_bytes(self) -> int:
-        """Bytes of this metadata file; one that is gone, of a newer version, has none."""
+        """Bytes of this metadata file; 0 if a newer version replaced and removed it."""
         try:
             return len(self.ice.io.new_input(self.metadata_file))
         except FileNotFoundError:
@@ -503,11 +504,11 @@ class Metadata:
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
         """The manifests of a snapshot.
 
-        Cost: one read, of its manifest list, unless that was read or written just before.
+        Cost: one read, of its manifest list, unless this process read or wrote it recently.
         """
-        known = kept_lists.get(snapshot.manifest_list)
-        if known is not None:
-            return list(known)
+        kept = kept_lists.get(snapshot.manifest_list)
+        if kept is not None:
+            return list(kept)
         self.reads += 1
         try:
             with self.ice.io.new_input(snapshot.manifest_list).open() as source:
@@ -525,9 +526,9 @@ class Metadata:
             if translation is not None:
                 for item in listed:
                     item[0] = translation.path(item.manifest_path)
-            found = [plain_manifest(item) for item in listed]
-        kept_lists.put(snapshot.manifest_list, found)
-        return list(found)
+            manifests = [plain_manifest(item) for item in listed]
+        kept_lists.put(snapshot.manifest_list, manifests)
+        return list(manifests)
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """The live files of a manifest. Cost: one read."""
@@ -538,7 +539,7 @@ class Metadata:
         ]
 
     def all_entries(self, manifest: Manifest) -> list[ManifestEntry]:
-        """All files of a manifest, removed ones too, as the library has them."""
+        """All files of a manifest as pyiceberg entries, including removed files."""
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
@@ -552,24 +553,24 @@ class Metadata:
     def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
         """The live files of each manifest, as columns.
 
-        Cost: one read each; what lies in a store is asked for at once, and before this returns.
+        Cost: one read each. From a store, all are read concurrently before this returns.
         """
         self.reads += len(manifests)
         paths = [manifest.path for manifest in manifests]
-        found: Iterator[bytes]
+        contents: Iterator[bytes]
         if len(paths) > 1 and self.distant:
-            found = at_once(self._content, paths, connections())
+            contents = at_once(self._content, paths, connections())
         else:
-            found = map(self._content, paths)
+            contents = map(self._content, paths)
         return (
             self._decoded(manifest, data, None)[0]
-            for manifest, data in zip(manifests, found, strict=True)
+            for manifest, data in zip(manifests, contents, strict=True)
         )
 
     def encoded_entries(self, manifest: Manifest) -> tuple[ManifestFiles, list[bytes]]:
-        """The live files of a manifest, and each as an entry of another one.
+        """The live files of a manifest, and their encoded entries for another manifest.
 
-        Their descriptions are copied as they are, where they are of the form that is written now.
+        Entries are copied as bytes if their schema is the current one.
         """
         raw: list[RawEntry] = []
         files, schema = self._decoded(manifest, self.read(manifest.path), raw)
@@ -578,7 +579,7 @@ class Metadata:
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
         heads: dict[tuple[int | None, int, int], bytes] = {}
-        found = []
+        encoded_files = []
         for snapshot, sequence, file_sequence, encoded in raw:
             head = heads.get((snapshot, sequence, file_sequence))
             if head is None:
@@ -586,8 +587,8 @@ class Metadata:
                 numbers = [encoded_long(n) for n in (added, sequence, file_sequence)]
                 head = encoded_long(_EXISTING) + b"".join(b"\x02" + n for n in numbers)
                 heads[snapshot, sequence, file_sequence] = head
-            found.append(head + encoded)
-        return files, found
+            encoded_files.append(head + encoded)
+        return files, encoded_files
 
     def _decoded(
         self, manifest: Manifest, data: bytes, raw: list[RawEntry] | None
@@ -609,24 +610,29 @@ class Metadata:
         return files, container.schema
 
     def first_partition_range(self, manifest: Manifest) -> tuple[Any, Any]:
-        """Least and greatest value of the first partition field in a manifest, where known."""
+        """Least and greatest value of the first partition field in a manifest, if known."""
         fields = self.partition_types()[manifest.spec_id]
-        said = manifest.raw.partitions
-        if not fields or not said or said[0].lower_bound is None or said[0].upper_bound is None:
+        ranges = manifest.raw.partitions
+        if (
+            not fields
+            or not ranges
+            or ranges[0].lower_bound is None
+            or ranges[0].upper_bound is None
+        ):
             return None, None
         kind = cast(PrimitiveType, primitive(fields[0][1]))
-        return from_bytes(kind, said[0].lower_bound), from_bytes(kind, said[0].upper_bound)
+        return from_bytes(kind, ranges[0].lower_bound), from_bytes(kind, ranges[0].upper_bound)
 
     def blob_path(self, name: str) -> str:
-        """Where a blob of cubes lies."""
+        """The path of a blob of cubes."""
         return f"{self.location}/metadata/{name}"
 
     def has_cubes(self, snapshot: Snapshot | None) -> bool:
-        """Whether files of a snapshot may be those of an OTree."""
+        """Whether files of a snapshot may belong to an OTree."""
         return bool(blob_names(self.ancestors(snapshot)))
 
     def cubes(self, snapshot: Snapshot | None) -> Blocks:
-        """The cubes of a snapshot's files, as far as blobs have them; some files may be gone."""
+        """The cubes of a snapshot's files that blobs describe, and maybe of removed files."""
         names = blob_names(self.ancestors(snapshot))
         return self.cubes_in(names)
 
@@ -635,7 +641,7 @@ class Metadata:
         return read_blobs([self.blob_path(name) for name in names], self.read)
 
     def blob_names_old_places(self, name: str) -> bool:
-        """Whether a blob of cubes names files by paths where they are no longer."""
+        """Whether a blob of cubes has outdated paths of files."""
         translation = translation_of(self.blob_path(name))
         if translation is None:
             return False
@@ -643,7 +649,7 @@ class Metadata:
         return any(translation.path(path) != path for path in files)
 
     def list_names_old_places(self, snapshot: Snapshot) -> bool:
-        """Whether the manifest list of a snapshot has paths where manifests are no longer."""
+        """Whether the manifest list of a snapshot has outdated paths of manifests."""
         translation = translation_of(snapshot.manifest_list)
         if translation is None:
             return False
@@ -654,7 +660,7 @@ class Metadata:
         return any(translation.path(path) != path for path in paths)
 
     def names_old_places(self, manifest: Manifest) -> bool:
-        """Whether a manifest names files by paths where they are no longer. Cost: one read."""
+        """Whether a manifest has outdated paths of files. Cost: one read."""
         translation = translation_of(manifest.path)
         if translation is None:
             return False
@@ -674,7 +680,7 @@ class Metadata:
             return bytes(source.read())
 
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
-        """Files that one commit added, and those it removed. Cost: reads the manifests it wrote."""
+        """Files that one commit added, and files it removed. Cost: reads the manifests it wrote."""
         added: list[Entry] = []
         removed: list[Entry] = []
         kinds = {ManifestEntryStatus.ADDED: added, ManifestEntryStatus.DELETED: removed}
@@ -697,13 +703,13 @@ def _fields_in(kind: IcebergType) -> Sequence[NestedField]:
 
 
 def _defaults(fields: Iterable[NestedField]) -> dict[int, pa.Scalar]:
-    found: dict[int, pa.Scalar] = {}
+    defaults: dict[int, pa.Scalar] = {}
     for item in fields:
         kind = item.field_type
-        found |= _defaults(_fields_in(kind))
+        defaults |= _defaults(_fields_in(kind))
         if item.initial_default is not None:
-            found[item.field_id] = constant(arrow_type(kind), item.initial_default)
-    return found
+            defaults[item.field_id] = constant(arrow_type(kind), item.initial_default)
+    return defaults
 
 
 kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
@@ -733,7 +739,7 @@ def parsing(path: str, data: bytes) -> Iterator[None]:
     """Metadata files that the library cannot parse are damaged, or of a newer format version.
 
     Raises:
-        UnsupportedVersionError: the file has a version above 2, which the library knows in part.
+        UnsupportedVersionError: the file has a version above 2, which pyiceberg supports in part.
         CorruptFileError: as :func:`decoding`.
     """
     try:
@@ -753,15 +759,15 @@ def parsing(path: str, data: bytes) -> Iterator[None]:
 def _version_of(path: str, data: bytes) -> int | None:
     try:
         unpacked = Compressor.get_compressor(path).stream_decompressor(io.BytesIO(data))
-        found = json.loads(unpacked.read())["format-version"]
+        version = json.loads(unpacked.read())["format-version"]
     except BAD_BYTES:
         return None
-    return found if isinstance(found, int) else None
+    return version if isinstance(version, int) else None
 
 
 @contextlib.contextmanager
 def decoding(path: str, what: str) -> Iterator[None]:
-    """Bytes that are not what their schema says, or what Iceberg says, are damaged."""
+    """Raises CorruptFileError for bytes that violate their schema or Iceberg's specification."""
     try:
         yield
     except (*BAD_BYTES, ValidationError) as error:
@@ -769,10 +775,10 @@ def decoding(path: str, what: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong, in one line; of pydantic's errors the first."""
+    """The message of an error in one line; for pydantic's errors, the first one."""
     candidates = (error, error.__cause__, *error.args)
-    found = (getattr(item, "errors", None) for item in candidates)
-    details = next((item for item in found if callable(item)), None)
+    details_of_each = (getattr(item, "errors", None) for item in candidates)
+    details = next((item for item in details_of_each if callable(item)), None)
     if details is None:
         return " ".join(repr(error).split())
     first = details(include_url=False)[0]
@@ -781,7 +787,7 @@ def _reason(error: Exception) -> str:
 
 
 def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
-    """The schema of the records of an Avro file, and these."""
+    """The schema of the records of an Avro file, and the records."""
     container = read_container(data, new_decoder, path)
     return container.schema, records_of(container, Source(container.records, new_decoder))
 
@@ -837,9 +843,9 @@ class _Fields:
         """The values of a record.
 
         Raises:
-            ValueError: one is missing, or of another type.
+            ValueError: a value is missing or has another type.
         """
-        found = []
+        values = []
         for place, kind, item in self._fields:
             value = None if place is None else record[place]
             if value is None:
@@ -848,8 +854,8 @@ class _Fields:
                     raise ValueError(f"{item.name} is missing")
             elif type(value) is not kind or (kind is dict and not _is_map(item, value)):
                 raise ValueError(f"{item.name} is {value!r}, expected {item.field_type}")
-            found.append(value)
-        return found
+            values.append(value)
+        return values
 
 
 def _is_map(item: NestedField, value: Any) -> bool:
@@ -858,10 +864,10 @@ def _is_map(item: NestedField, value: Any) -> bool:
 
 
 def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[ManifestFile]:
-    """What a manifest list says of manifests.
+    """The manifests in a manifest list.
 
     Args:
-        specs: how many fields each partition spec has.
+        specs: number of fields of each partition spec.
     """
     schema, records = _records(data, path)
     fields = _Fields(_LISTED, schema)
@@ -932,13 +938,13 @@ def check_name_mapping(mapping: str) -> None:
 
 
 def mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
-    found: dict[tuple[str, ...], int] = {}
+    ids: dict[tuple[str, ...], int] = {}
 
     def visit(fields: Any, above: tuple[str, ...]) -> None:
         for item in fields:
             for name in item.get("names", ()):
                 if item.get("field-id") is not None:
-                    found[(*above, name)] = item["field-id"]
+                    ids[(*above, name)] = item["field-id"]
                 visit(item.get("fields", ()), (*above, name))
 
     try:
@@ -948,7 +954,7 @@ def mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
             f"the property {NAME_MAPPING} of the table is no name mapping: {mapping!r}; "
             "alter().set_properties() replaces it"
         ) from error
-    return found
+    return ids
 
 
 def _plain_snapshot(item: IceSnapshot) -> Snapshot:
@@ -965,10 +971,10 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
     )
 
 
-# What later metadata shares with that of before is made once.
+# Objects that later metadata shares with earlier metadata are converted once.
 _plain = MadeOf(_KEPT_SNAPSHOTS, _plain_snapshot)
 _arrow_schema = MadeOf(_KEPT_SCHEMAS, to_arrow)
-# Of a schema: what it is with each text of the property of time zones and vectors.
+# By Iceberg schema: its Arrow schema for each value of the property COLUMN_TYPES.
 _detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(_KEPT_SCHEMAS, lambda _: {})
 # Of the metadata of a table: its snapshots by number.
 _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(

@@ -47,13 +47,13 @@ _MOST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """What the pointer of a table says.
+    """The content of a table's pointer.
 
     Attributes:
-        metadata: the newest metadata file: a path below the root, or a location outside of it.
-        roots: the roots of the lake at which the metadata was written.
-        own: whether this catalog made the table, and no other name has its files.
-        least_version: the next metadata file has at least this number.
+        metadata: The newest metadata file: a path below the root, or a location outside of it.
+        roots: The roots of the lake at which the metadata was written.
+        own: Whether this catalog made the table, and no other name has its files.
+        least_version: The next metadata file has at least this number.
     """
 
     metadata: str

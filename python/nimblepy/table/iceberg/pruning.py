@@ -408,7 +408,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _true(array: pa.Array) -> Mask:
-    """Where the array is true, and neither false nor null."""
+    """A mask of the true values; false for false and null."""
     if array.null_count:
         array = pc.fill_null(array, False)
     mask: Mask = array.to_numpy(zero_copy_only=False)
@@ -427,7 +427,7 @@ def _nan(array: pa.Array) -> Mask:
 
 
 def _unknown(bounds: pa.Array) -> Mask:
-    """Where a bound is missing or NaN."""
+    """A mask of the bounds that are missing or NaN."""
     return _null(bounds) | _nan(bounds)
 
 

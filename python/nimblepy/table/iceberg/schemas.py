@@ -111,7 +111,7 @@ def type_details(properties: Mapping[str, str]) -> dict[int, str | int]:
 
 
 def type_property(details: TypeDetails) -> dict[str, str]:
-    """The property that keeps time zones and lengths of vectors; none if there are none."""
+    """The property that stores time zones and lengths of vectors; empty without details."""
     return {COLUMN_TYPES: json.dumps({str(k): v for k, v in details.items()})} if details else {}
 
 

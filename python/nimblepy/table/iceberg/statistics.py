@@ -90,8 +90,8 @@ def write_statistics(
 def moved_statistics(metadata: Metadata, gone: Collection[int]) -> Any | None:
     """The new entry for the newest sketches after some snapshots are removed.
 
-    It belongs to the oldest remaining snapshot after theirs. Each blob names the snapshot that it
-    was computed from. ``None``: they do not have to move, or there are none.
+    The sketches move to the oldest remaining snapshot after the removed ones. Each blob names the
+    snapshot that it was computed from. ``None`` if there are no sketches or they need not move.
     """
     by_snapshot = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
     left = None
