@@ -143,7 +143,7 @@ def test_what_cannot_be_meant_is_refused(spark: Any, tmp_path: Path) -> None:
         "strategy": {"on": "k", "how": "right"},
         "expected one of arrow": {"on": "k", "engine": "pandas"},
         "expected one of index": {"on": "k", "strategy": "guess"},
-        "does not compare": {"on": {"t": "k"}},
+        "cannot be compared": {"on": {"t": "k"}},
         "no column 'q'": {"on": {"q": "k"}},
         "unknown column 'q'": {"on": "k", "columns": ["q"]},
         "SQL text": {"on": "k", "condition": probe.k > 1},

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from source_handle import SourceHandle
 
 import nimblepy as nb
 from nimblepy.expr.filter import with_params
@@ -61,7 +62,7 @@ def test_options_hold_a_scan(path: Path) -> None:
     expression = pc.field("k") > 1
     found = unpack_scan(pack_scan(files, expression, ((1, "b"), None, "[]"), keys))
     assert found["files"].key == files.key
-    assert found["files"].dataset.to_table() == files.dataset.to_table()
+    assert SourceHandle(found["files"].dataset).to_table() == SourceHandle(files.dataset).to_table()
     assert found["filter"].equals(expression)
     lower, upper, inclusive = found["key_range"]
     assert ([value.as_py() for value in lower], upper, inclusive) == ([1, "b"], None, "[]")

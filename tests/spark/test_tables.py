@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from source_handle import SourceHandle
 
 import nimblepy as nb
 
@@ -89,11 +90,12 @@ def test_descriptions_of_files_and_rows(changed: nb.Table) -> None:
     assert files_of_text(files_as_text(files)) == files
     text = rows_as_text(changed._current)
     read = rows_of_text(text)
-    assert read.to_table().equals(changed.to_table())
+    handle = SourceHandle(read)
+    assert handle.to_table().equals(changed.to_table())
     assert rows_as_text(read) == text
     keys = [0, 1, 7, 3001, 9001, 9005, 5]
-    assert read.lookup(keys).equals(changed.lookup(keys))
-    assert read.range(2990, 3010).equals(changed.range(2990, 3010))
+    assert handle.lookup(keys).equals(changed.lookup(keys))
+    assert handle.range(2990, 3010).equals(changed.range(2990, 3010))
     for wrong in ("{}", "[]", "null", text[:-9], text.replace('"rows": ', '"rows": -')):
         with pytest.raises(nb.InvalidArgumentError, match="description"):
             rows_of_text(wrong)
@@ -136,7 +138,7 @@ def test_options(
     assert named().num_rows == changed.num_rows
     at = old.snapshots().column("timestamp")[0].as_py().isoformat()
     for past in ({"tag": "first"}, {"snapshot": str(old.snapshot)}, {"time": at}):
-        assert named(**past).to_table().equals(old.to_table())
+        assert SourceHandle(named(**past)).to_table().equals(old.to_table())
     for wrong, message in (
         ({"tag": "none"}, "no tag 'none'"),
         ({"tag": "first", "snapshot": "1"}, "one of snapshot"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from source_handle import SourceHandle
 
 import nimblepy as nb
 
@@ -31,7 +32,8 @@ def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(tmp_path: Path)
     assert open_cached(second).num_rows == 2
     for i in range(10):
         make_dataset(tmp_path / f"d{i}", [pa.table({"k": [i]})], "k")
-        assert open_cached(find_input(str(tmp_path / f"d{i}"))).get(i) == {"k": i}
+        opened = SourceHandle(open_cached(find_input(str(tmp_path / f"d{i}"))))
+        assert opened.get(i) == {"k": i}
     assert open_cached.cache_info().currsize == 8
 
 
@@ -108,19 +110,24 @@ def test_a_dataset_travels_as_its_list_of_files(tmp_path: Path) -> None:
     assert pickle.loads(shipped).dataset.num_rows == 2000
 
 
+SUPPORT = str(Path(__file__).resolve().parents[1] / "support")
+
+
 def test_file_that_cannot_be_mapped_is_read(tmp_path: Path) -> None:
     # spark.executor.pyspark.memory limits a worker's address space
     path = str(tmp_path / "t.nimble")
     values = np.random.default_rng(0).random(6_000_000)
     nb.write(pa.table({"k": np.arange(6_000_000), "v": values}), path, cluster_by="k")
     code = f"""
-import resource, psutil
+import resource, sys, psutil
+sys.path.insert(0, {SUPPORT!r})
+from source_handle import SourceHandle
 from nimblepy.spark.inputs import find_input, open_cached
 files = find_input({path!r})
 limit = psutil.Process().memory_info().vms + (24 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 dataset = open_cached(files)
-assert dataset.get(77)["v"] == {float(values[77])!r}
+assert SourceHandle(dataset).get(77)["v"] == {float(values[77])!r}
 assert not dataset.child(0).handle.core.is_mapped
 print("read")
 """
