@@ -1,4 +1,4 @@
-"""Checks of the arguments that all reading methods share: each is written here and nowhere else."""
+"""Checks the arguments that all reading methods share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from nimblepy.schema.types import KeyColumn, SortKey, column_of
 from nimblepy.schema.values import show
 
 Columns: TypeAlias = Sequence[ColumnName] | None
-# Columns after their check; ``None`` is all columns.
+# Checked columns; ``None`` means all columns.
 Projected: TypeAlias = tuple[ColumnName, ...] | None
 On: TypeAlias = str | SortKey | Sequence[KeyColumn] | None
 Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
+# Limits and offsets are clamped to this, so that their sum fits in 64 bits.
+_MOST_ROWS = 1 << 62
 # More rows than any batch can have.
-_MOST_ROWS = 1 << 62  # a limit plus an offset fits 64 bits
 _MOST_BATCH_ROWS = 1 << 30
 
 
@@ -34,14 +35,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def passes_on_to(taker: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Shows the keywords of ``taker`` in the signature of what passes ``**`` on to it."""
+    """Adds the keywords of ``taker`` to the signature of a function that forwards ``**`` to it."""
 
     def shown(function: _Function) -> _Function:
-        mine = inspect.signature(function)
-        own = [p for p in mine.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        theirs = inspect.signature(taker).parameters.values()
-        more = [p for p in theirs if p.kind is p.KEYWORD_ONLY and p.name not in mine.parameters]
-        function.__signature__ = mine.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+        signature = inspect.signature(function)
+        own_parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        forwarded = inspect.signature(taker).parameters.values()
+        added = [
+            p for p in forwarded if p.kind is p.KEYWORD_ONLY and p.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*own_parameters, *added])  # type: ignore[attr-defined]
         return function
 
     return shown
@@ -54,31 +57,34 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_keywords(function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Refuses keywords that a function which passes them on does not have, by its own name."""
-    known = _keywords(function)
+    """Raises TypeError for a keyword that ``function`` does not accept. The error names it."""
+    accepted = _keywords(function)
     for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+        if name not in accepted:
+            near = get_close_matches(name, accepted, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(accepted)}"
             raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
 
 
 def column_names(
     columns: Iterable[ColumnName] | None, what: str = "columns"
 ) -> tuple[ColumnName, ...] | None:
-    """``columns``, or ``what`` the argument is, as a tuple, ``None`` for all.
+    """``columns`` as a tuple; ``None`` means all columns.
 
-    An iterator is used up once.
+    An iterator is consumed once.
+
+    Args:
+        what: the name of the argument, for messages.
 
     Raises:
-        InvalidArgumentError: a ``str``, something that is no list of names or paths, or a name
-            twice in the result.
+        InvalidArgumentError: ``columns`` is a ``str``, is not a list of names or paths, or has a
+            name twice.
     """
     return None if columns is None else _unique(what, columns, (str, tuple))
 
 
 def on_keys(on: On) -> tuple[KeyColumn, ...] | None:
-    """The columns of ``on``, with their directions where these are given; ``None``: cluster key."""
+    """The columns of ``on``, with directions if they are given; ``None`` means the cluster key."""
     if on is None or isinstance(on, (str, SortKey)):
         return None if on is None else (on,)
     keys: tuple[KeyColumn, ...] = _unique("on", on, (str, tuple, SortKey))
@@ -88,17 +94,21 @@ def on_keys(on: On) -> tuple[KeyColumn, ...] | None:
 
 
 def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    found = None if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else names
-    out: tuple[Any, ...] = () if found is None else tuple(found)
-    if found is None or not all(isinstance(name, kinds) for name in out):
+    items = None if isinstance(names, (str, bytes)) or not isinstance(names, Iterable) else names
+    unique: tuple[Any, ...] = () if items is None else tuple(items)
+    if items is None or not all(isinstance(name, kinds) for name in unique):
         raise InvalidArgumentError(f"{argument}: expected a list of names, got {names!r}")
-    if len({output_name(column_of(name)) for name in out}) != len(out):
-        raise InvalidArgumentError(f"{argument}: a name is given twice: {list(out)}")
-    return out
+    if len({output_name(column_of(name)) for name in unique}) != len(unique):
+        raise InvalidArgumentError(f"{argument}: a name is given twice: {list(unique)}")
+    return unique
 
 
 def at_least(name: str, value: Any, least: int) -> int:
-    """A whole number that is not below ``least``."""
+    """``value`` as an int.
+
+    Raises:
+        InvalidArgumentError: it is not an integer, or it is below ``least``.
+    """
     if type(value) is int and value >= least:
         return value
     try:
@@ -116,7 +126,7 @@ def generator_seed(seed: Any) -> int | None:
 
 
 def row_limit(limit: Any) -> int | None:
-    """Most rows to return; ``None`` is all."""
+    """Maximum number of rows to return; ``None`` means all."""
     return None if limit is None else min(at_least("limit", limit, 0), _MOST_ROWS)
 
 
@@ -130,7 +140,7 @@ def rows_of_a_batch(batch_rows: Any) -> int:
 
 
 def thread_count(threads: Any) -> int:
-    """Threads for the core, for which 0 is one per processor."""
+    """Number of threads for the core; 0 means one per processor."""
     return 0 if threads is None else min(at_least("threads", threads, 1), 1 << 16)
 
 
@@ -144,7 +154,7 @@ def inclusive_sides(text: str) -> tuple[bool, bool]:
 
 
 def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
-    """Half-open rows ``(begin, end)``; ``None`` is all of them."""
+    """Half-open row numbers ``(begin, end)``; ``None`` means all rows."""
     if row_range is None:
         return 0, num_rows
     try:
@@ -199,14 +209,14 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
 
 
 def is_many(keys: Any) -> bool:
-    """Whether ``keys`` are several keys, and not one scalar, tuple or dict."""
+    """Whether ``keys`` holds several keys. A scalar, tuple or dict is one key."""
     if isinstance(keys, (str, bytes, tuple, Mapping)):
         return False
     return hasattr(keys, "__len__") or hasattr(keys, "__iter__")
 
 
 def check_one(key: Any, names: Sequence[str]) -> None:
-    """Refuses a scalar where the key has several columns."""
+    """Rejects an empty key, and a scalar if the key has several columns."""
     if isinstance(key, (tuple, list, Mapping)) and not key:
         raise InvalidArgumentError(f"key {key!r}: it has no value; the key is {', '.join(names)}")
     if len(names) > 1 and not isinstance(key, (tuple, list, Mapping)):
@@ -220,7 +230,7 @@ def checked_fraction(fraction: float) -> float:
     """A fraction from 0 to 1.
 
     Raises:
-        InvalidArgumentError: it is not.
+        InvalidArgumentError: it is not such a number.
     """
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
         raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")

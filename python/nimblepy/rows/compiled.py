@@ -19,7 +19,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import SortKey
 
 Reader_co = TypeVar("Reader_co", covariant=True)
-# Takes a key; returns its first row as a dict, or None if there is none, or NotImplemented.
+# Takes a key. Returns its first row as a dict, None if no row has the key, or NotImplemented.
 Getter: TypeAlias = Callable[[Any], Any]
 
 

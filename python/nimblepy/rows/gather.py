@@ -31,17 +31,17 @@ def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
         return column.take(positions)
     except pa.ArrowNotImplementedError:
         pass
-    wanted = column.type
-    if pt.is_string_view(wanted) or pt.is_binary_view(wanted):
-        return plain_array(column).take(positions).cast(wanted)
-    if pt.is_run_end_encoded(wanted):
+    column_type = column.type
+    if pt.is_string_view(column_type) or pt.is_binary_view(column_type):
+        return plain_array(column).take(positions).cast(column_type)
+    if pt.is_run_end_encoded(column_type):
         values = gather_array(pc.run_end_decode(column), positions)
-        return pc.run_end_encode(values, run_end_type=wanted.run_end_type)
+        return pc.run_end_encode(values, run_end_type=column_type.run_end_type)
     return _piece_by_piece(column, positions)
 
 
 def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """The rows where ``mask`` is true; the batch itself where that is all of them."""
+    """The rows for which ``mask`` is true; the batch itself if all rows pass."""
     if mask.all():
         return batch
     kept = gather(batch, pa.array(np.flatnonzero(mask)))
@@ -60,6 +60,6 @@ def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:
 
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
-    """A batch of rows that have nothing but their number."""
+    """A batch with ``count`` rows and no columns."""
     empty = pa.StructArray.from_buffers(pa.struct([]), count, [None])
     return pa.RecordBatch.from_struct_array(empty)

@@ -27,10 +27,10 @@ class TypedBound:
 def typed_bound(
     bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
 ) -> TypedBound | None:
-    """``bound`` as values of the key's types; ``None`` when no row can satisfy it.
+    """``bound`` as values of the key's types; ``None`` if no row can satisfy it.
 
-    A value between two of a column's (``1.5`` for int64) becomes its neighbour inside the range;
-    what the tuple says after it no longer matters.
+    A value between two column values (``1.5`` for int64) becomes its neighbor inside the range.
+    The elements of the tuple after it are then ignored.
     """
     if bound is None:
         return TypedBound((), True)
@@ -40,19 +40,19 @@ def typed_bound(
         if is_null(value):
             values.append(pa.scalar(None, data_type))
             continue
-        found = place_key(name, data_type, columns.read(i, value))
-        if found.exact is not None:
-            values.append(found.exact)
+        place = place_key(name, data_type, columns.read(i, value))
+        if place.exact is not None:
+            values.append(place.exact)
             continue
-        # Inside the range is upwards of the lower bound in key order: downwards in value where
-        # the column descends.
-        inner = found.above if lower != columns.descending[i] else found.below
+        # The inside of the range is above the lower bound in key order. If the column descends,
+        # it is below the bound in value.
+        inner = place.above if lower != columns.descending[i] else place.below
         if inner is None:
-            if lower != columns.nulls_first[i]:  # beyond every value there are the nulls
+            if lower != columns.nulls_first[i]:  # nulls follow all values
                 return TypedBound((*values, pa.scalar(None, data_type)), True)
             if not values:
                 return None
-            # Nothing with these leading values is inside.
+            # No row with these leading values is inside the range.
             return TypedBound(tuple(values), False)
         return TypedBound((*values, inner), True)
     return TypedBound(tuple(values), inclusive)

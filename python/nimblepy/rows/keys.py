@@ -1,7 +1,7 @@
 """Key arguments of lookups as Arrow columns of exactly the key's types.
 
-A value that a column cannot hold but that lies beyond its values (300 for int8) matches nothing; a
-value between two of them (1.5 for int64) is refused, because it is mostly a mistake.
+A value outside the range of its column (300 for int8) matches nothing. A value between two column
+values (1.5 for int64) is rejected, because it is usually a mistake.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class KeyColumns:
     """The columns that keys or bounds are given for.
 
     Attributes:
-        names: what dicts and tables call them, in the order in which tuples give them.
-        types: their value types (dictionaries looked through).
-        spelled: the declared types of those whose values may be given as text; otherwise ``None``.
-        descending, nulls_first: their directions in the index; those of keys do not matter.
+        names: their names in dicts and tables, in the order of tuples.
+        types: their value types. For a dictionary column, the type of its values.
+        spelled: the declared type of each column that accepts text; ``None`` for other columns.
+        descending, nulls_first: their directions in the index. Only bounds use them.
     """
 
     names: tuple[str, ...]
@@ -42,10 +42,10 @@ class KeyColumns:
     spelled: tuple[pa.DataType | None, ...]
 
     def read(self, column: int, value: object) -> object:
-        """``value``, given for one of the columns, with text that spells a time or UUID read.
+        """``value`` for one of the columns. Text is parsed if the column is a time or UUID.
 
         Raises:
-            InvalidArgumentError: the text spells none.
+            InvalidArgumentError: the text cannot be parsed.
         """
         spelled = self.spelled[column]
         if spelled is None or not isinstance(value, (str, pa.StringScalar)):
@@ -79,9 +79,10 @@ class GivenKeys:
     """Keys as the caller gave them, column by column.
 
     Attributes:
-        columns: values of each column, in any form that :func:`exact_keys` takes.
-        names: of the columns; ``None`` if they are in the order of the key.
-        exact: the names must be those of the key; otherwise there may be more.
+        columns: values of each column, in any form that :func:`exact_keys` accepts.
+        names: names of the columns. ``None`` means that they are in the order of the key.
+        exact: whether the names must equal the names of the key. Otherwise extra columns are
+            allowed.
     """
 
     columns: tuple[Any, ...]
@@ -90,7 +91,7 @@ class GivenKeys:
 
     @property
     def width(self) -> int:
-        """Values of each key."""
+        """Number of values in each key."""
         return len(self.columns)
 
     def columns_of(self, names: Sequence[str]) -> Sequence[Any]:
@@ -108,20 +109,20 @@ class GivenKeys:
             return self.columns
         missing = [name for name in names if name not in self.names]
         if missing or (self.exact and len(names) < self.width):
-            found = f"no column {missing[0]!r}; " if missing else ""
+            problem = f"no column {missing[0]!r}; " if missing else ""
             raise InvalidArgumentError(
-                f"keys: {found}expected the columns {', '.join(names)}; "
+                f"keys: {problem}expected the columns {', '.join(names)}; "
                 f"they have {', '.join(self.names)}"
             )
         return [self.columns[self.names.index(name)] for name in names]
 
 
 def read_keys(keys: Any) -> GivenKeys:
-    """Many keys in whatever form: the one place that says which forms there are.
+    """Reads many keys in any supported form. Only this function knows the forms.
 
     Args:
-        keys: as :func:`nimblepy.schema.many.as_many` takes them; a list is of scalars, tuples or
-            dicts, and a numpy array may have a column for each column of the key.
+        keys: any form that :func:`nimblepy.schema.many.as_many` accepts. A list holds scalars,
+            tuples or dicts. A numpy array may have one column for each column of the key.
 
     Raises:
         InvalidArgumentError: one key, or keys of different columns.

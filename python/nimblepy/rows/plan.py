@@ -27,12 +27,12 @@ class Plan:
     """What a lookup, range or scan touches, as a tree. Prints as a tree.
 
     Attributes:
-        text: what this step does, in one line.
+        text: a description of this step, in one line.
         details: named facts about the step, in printing order.
-        children: the steps this one consists of, in order.
-        reads: storage reads of the step with all its children; cached bytes cost none.
-        bytes: bytes those reads fetch.
-        index: kind and columns of the index used, ``None`` when none is.
+        children: the parts of this step, in order.
+        reads: storage reads of the step and all its children. Cached bytes need no read.
+        bytes: number of bytes that these reads fetch.
+        index: kind and columns of the index; ``None`` if the step does not use an index.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Plan:
     index: str | None = None
 
     def __getitem__(self, key: str) -> DetailValue:
-        """The detail named ``key`` of this step; ``KeyError`` when it has none."""
+        """The detail named ``key`` of this step; ``KeyError`` if it does not exist."""
         for name, value in self.details:
             if name == key:
                 return value
@@ -88,8 +88,8 @@ class LayoutNode:
         name: column or section name, or ``"stripe 3"``.
         kind: ``"file"``, ``"stripe_group"``, ``"stripe"``, ``"column"``, ``"stream"``,
             ``"index"``, ``"section"``.
-        rows: rows covered, ``None`` where rows mean nothing.
-        size_bytes: bytes of this part with everything in it.
+        rows: number of rows covered. ``None`` if the part does not correspond to rows.
+        size_bytes: size of this part, including its children.
         encoding: encoding tree of a stream, such as ``dictionary(bit_packed)``.
         children: parts, in file order.
     """

@@ -1,6 +1,6 @@
-"""What can be asked of rows: keys, a range of keys, a prefix, or a filter; typed once.
+"""Requests for rows: keys, a range of keys, a prefix, or a filter. Values are typed once.
 
-A request says nothing of files: the same one goes to every file that may have an answer.
+A request does not depend on a file. The same request is sent to every file that may have an answer.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Rows that have one of some keys; the answer says which.
+    """Requests the rows of some keys. The answer tells the key of each row.
 
     Attributes:
         names: the columns, in any order.
         values: one array per column.
-        usable: keys that can match at all; ``None``: all.
-        null_equals: a null equals null; otherwise it equals nothing.
-        between: column that follows in the cluster key and whose value lies between ``lower`` and
-            ``upper`` of the same key, both included.
+        usable: whether each key can match. ``None`` means that every key can.
+        null_equals: whether a null equals null. Otherwise it equals nothing.
+        between: the next column of the cluster key. Its value must be from ``lower`` to ``upper``
+            of the same key, inclusive.
     """
 
     names: tuple[ColumnName, ...]
@@ -55,7 +55,7 @@ class Keys:
 
     @property
     def impossible(self) -> Mask | None:
-        """Keys that cannot match; ``None``: any may."""
+        """Whether each key cannot match; ``None`` if every key can."""
         return None if self.usable is None else ~self.usable
 
     def take(self, probes: Positions) -> Keys:
@@ -97,7 +97,7 @@ class KeyRange:
 
     Attributes:
         keys: the leading columns of the index that the bounds are about.
-        nothing: no row can be between them, whatever the data.
+        nothing: whether no row can be between them, for any data.
     """
 
     keys: tuple[SortKey, ...]
@@ -110,7 +110,7 @@ class KeyRange:
         return tuple(key.column for key in self.keys)
 
     def batch(self, bound: TypedBound) -> pa.RecordBatch | None:
-        """A bound as one row; ``None`` where there is none."""
+        """A bound as one row; ``None`` if this side is unbounded."""
         return _row(self.columns, bound.values)
 
     @property
@@ -124,8 +124,8 @@ class Prefix:
     """Rows whose leading key columns equal some values, in the order of an index.
 
     Attributes:
-        starts_with: the last value is the beginning of a text or binary value.
-        nothing: no row can have the prefix.
+        starts_with: whether the last value is the beginning of a text or binary value.
+        nothing: whether no row can have the prefix.
     """
 
     keys: tuple[SortKey, ...]
@@ -144,7 +144,7 @@ class Prefix:
     @property
     def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
         """Leading columns that all keys with the prefix have."""
-        # The beginning of a text is no value that keys could be compared with.
+        # Keys cannot be compared with the beginning of a text.
         row = _row(self.columns, self.values[:-1] if self.starts_with else self.values)
         return row, row
 

@@ -98,7 +98,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def cluster_by(self) -> list[SortKey]:
-        """The cluster key; empty if there is none."""
+        """The cluster key; empty if the rows do not have one."""
         return self._current.cluster_by
 
     @property
@@ -108,7 +108,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def indexes(self) -> list[IndexInfo]:
-        """The cluster index, then the secondary ones in the order they were written in."""
+        """The cluster index, then the secondary indexes in the order of the file."""
         return self._current.indexes
 
     @property
@@ -143,23 +143,23 @@ class Rows(_core.PointBase, ABC):
         null_equals: bool = False,
         as_numpy: bool = False,
     ) -> dict[str, Any] | None:
-        """One row as a dict of Python values, ``default`` where no row has the key.
+        """One row as a dict of Python values; ``default`` if no row has the key.
 
-        Of several matches the first in file order. The fastest way to read one row from Python.
+        If several rows match, returns the first in file order. This is the fastest way to read one
+        row from Python.
 
         Args:
             key: a scalar; a tuple or dict for a key of several columns.
-            null_equals: a null in ``key`` matches null keys instead of nothing.
-            as_numpy: lists of numbers, such as vectors, as numpy arrays instead of Python lists.
+            null_equals: whether a null in ``key`` matches null keys. Otherwise it matches nothing.
+            as_numpy: return lists of numbers, such as vectors, as numpy arrays.
 
         Raises:
             IndexUnavailableError: no index on the columns of ``on``.
-            InvalidArgumentError: a value of the wrong type or kind (text for a number, a naive
-                time for a column with a zone), or one that lies between two values of the column
-                (1.5 for int64, 0.1 for float32, where 0.1 means that very double). A value beyond
-                all of the column's (300 for int8) matches nothing. This holds for keys and
-                prefixes everywhere; bounds of ranges take what lies between as well. Text is
-                taken for a date, time or UUID, read as filters read it.
+            InvalidArgumentError: a value has the wrong type (text for a number, a naive time for a
+                column with a zone). Or it is between two values of the column (1.5 for int64; the
+                double 0.1 for float32). A value outside the column's range (300 for int8) matches
+                nothing. These rules apply to all keys and prefixes. Bounds of ranges may be between
+                two values. Text is accepted for a date, time or UUID, and parsed as in filters.
 
         Cost: two binary searches and one block per column, without I/O once these are in memory.
             In many files, a binary search over their bounds first.
@@ -174,7 +174,7 @@ class Rows(_core.PointBase, ABC):
             getter = self._getters[on][columns]
         except KeyError:
             getter = self._prepare_getter(columns, on)
-        except TypeError:  # a column that is no name and no path
+        except TypeError:  # an invalid column
             column_names(columns)
             raise
         row = NotImplemented if as_numpy else getter(key)
@@ -217,20 +217,21 @@ class Rows(_core.PointBase, ABC):
             keys: any iterable of scalars, tuples or dicts; an array of Arrow or numpy; a series or
                 index of pandas or polars; or tabular data with the key's columns. A key that is
                 given twice is answered twice. A key shorter than the cluster key matches every row
-                that begins with it; a scalar is a key of one column.
-            on: the indexed columns; the default is the cluster key, and of a table with a primary
-                key that. Leading columns of the cluster key match every row that begins with these
-                values. Sort keys are taken as their columns.
-            probe_row: name of an int64 column to put first: position of the key that matched.
-            null_equals: nulls match null keys; otherwise a key with a null matches nothing.
+                that begins with it. A scalar is a key of one column.
+            on: the indexed columns. The default is the primary key of a table that has one, and
+                otherwise the cluster key. Leading columns of the cluster key match every row that
+                begins with these values. The direction of a sort key is ignored.
+            probe_row: name of an int64 column to add as the first column. It has the position of
+                the key that matched.
+            null_equals: whether nulls match null keys. Otherwise a key with a null matches nothing.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
 
-        Cost: keys are sorted once; every key chunk and block they touch is read once. Columns
-            of the key are not read: matching keys have their values. One thread; the GIL is free.
-            Of many files, only those whose bounds hold a key are opened; a secondary index is
-            asked in every file.
+        Cost: sorts the keys once, and reads every key chunk and block that they touch once. Columns
+            of the key are not read, because the matching keys have their values. Uses one thread
+            and releases the GIL. Of many files, opens only the files with bounds that contain a
+            key. A secondary index is searched in every file.
         """
         source, names = self._current, column_names(columns)
         schema = source.projected(names)
@@ -249,15 +250,15 @@ class Rows(_core.PointBase, ABC):
     def contains(
         self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
     ) -> pa.BooleanArray:
-        """For each key whether any row has it.
+        """Whether any row has the key, for each key.
 
-        Cost: the index only; a hash index holds no keys, so the key columns of rows that it names
-            are read as well.
+        Cost: reads the index only. A hash index does not store keys, so the key columns of the rows
+            that it names are read as well.
         """
         return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
     def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
-        """For each key how many rows have it. Cost: as :meth:`contains`."""
+        """Number of rows that have the key, for each key. Cost: as :meth:`contains`."""
         source = self._current
         return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
@@ -276,24 +277,24 @@ class Rows(_core.PointBase, ABC):
     ) -> pa.Table:
         """Rows between two bounds in key order, in key order.
 
-        Bounds are places in the order of the key: for a descending column ``lower`` is the larger
-        value, and an unbounded side takes in the nulls at that end. For rows by the values of a
-        column whatever its direction, use ``scan(filter=...)``; the index answers that as well.
-        Of equal keys in several files, those of the first file come first.
+        Bounds are positions in the order of the key. For a descending column, ``lower`` is the
+        larger value. An unbounded side includes the nulls at that end. To select rows by value in
+        either direction, use ``scan(filter=...)``, which uses the index as well. Rows with equal
+        keys are ordered by file.
 
         Args:
-            lower, upper: a scalar, tuple or dict; one shorter than the key stands for all keys that
-                begin with it; ``None`` is unbounded.
-            on: the first columns of the index; of several indexes on the same columns
-                :class:`nimblepy.SortKey` names the one whose direction is meant. Without it the
-                bounds are of the cluster key, also in a table whose primary key is another.
+            lower, upper: a scalar, tuple or dict. A bound shorter than the key includes or excludes
+                all keys that begin with it. ``None`` means unbounded.
+            on: the first columns of the index. If several indexes have the same columns, use
+                :class:`nimblepy.SortKey` to choose a direction. The default is the cluster key,
+                also for a table with another primary key.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
-            limit: most rows to return.
-            reverse: largest key first; with ``limit`` the last rows of the range.
-            offset: rows to leave out first. The index skips them; nothing of them is read.
-            after: only rows that come after this key, for the next page: the last key of the page
-                before, whole, so that no row of the same key is left out where keys are unique.
-                With ``reverse`` it takes the place of ``upper``, otherwise of ``lower``.
+            limit: maximum number of rows to return.
+            reverse: return the largest key first; with ``limit``, the last rows of the range.
+            offset: number of rows to skip first. The index skips them without reading them.
+            after: return only rows after this key. For the next page, pass the whole last key of
+                the previous page; if keys are unique, no row is skipped. It replaces ``upper`` if
+                ``reverse`` is set, and otherwise ``lower``.
 
         Raises:
             IndexUnavailableError: no index has the order of ``on``.
@@ -332,12 +333,13 @@ class Rows(_core.PointBase, ABC):
         """Rows whose leading key columns equal ``prefix``, in key order.
 
         Args:
-            prefix: a scalar, a tuple, or a dict of the first columns of the key; the last element
+            prefix: a scalar, a tuple, or a dict of the first columns of the key. The last element
                 may be :func:`nimblepy.starts_with`.
             on: as for :meth:`range`.
-            limit, reverse, offset: as for :meth:`range`. For pages of a prefix,
-                ``range(upper=prefix, after=last_key, inclusive="[]")`` goes on where one ended.
-            null_equals: a null in ``prefix`` matches null keys; otherwise it matches nothing.
+            limit, reverse, offset: as for :meth:`range`. To read the next page of a prefix, use
+                ``range(upper=prefix, after=last_key, inclusive="[]")``.
+            null_equals: whether a null in ``prefix`` matches null keys. Otherwise it matches
+                nothing.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
@@ -372,11 +374,11 @@ class Rows(_core.PointBase, ABC):
         inclusive: Inclusive = "[)",
         null_equals: bool = False,
     ) -> pa.Table:
-        """The index's own answer: ``probe_row``, ``begin``, ``end``, all int64.
+        """Row numbers from the index, as the int64 columns ``probe_row``, ``begin`` and ``end``.
 
-        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Rows are half-open ranges of row
-        numbers, as :meth:`take` counts them; those of a range or prefix come in key order. Keys
-        that match nothing are left out.
+        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Each result is a half-open range of
+        row numbers, as for :meth:`take`. Ranges of a range or prefix are in key order. Keys
+        that match nothing are omitted.
         """
         given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
         source = self._current
@@ -396,10 +398,10 @@ class Rows(_core.PointBase, ABC):
 
         Args:
             rows: non-negative integers: list, numpy array or Arrow array. In a dataset they count
-                the rows of its files one after another, in this handle only.
+                the rows of its files one after another, and are valid for this handle only.
 
         Raises:
-            InvalidArgumentError: there is no row of such a number.
+            InvalidArgumentError: a number is out of range.
         """
         source = self._current
         return source.take(row_numbers(rows, source.num_rows), column_names(columns))
@@ -417,11 +419,11 @@ class Rows(_core.PointBase, ABC):
 
         Args:
             fraction: the probability, from 0 to 1.
-            seed: of the generator; the same one draws the same rows of the same data.
-            filter, params: as for :meth:`scan`; rows are drawn among those that pass.
+            seed: seed of the generator. The same seed draws the same rows from the same data.
+            filter, params: as for :meth:`scan`. Only rows that pass are drawn.
 
-        Cost: as :meth:`take` of as many rows: nearly every block is read unless ``fraction`` is
-            well below one row per block. With ``filter`` as the scan.
+        Cost: the cost of :meth:`take` for the drawn rows. Nearly every block is read, unless
+            ``fraction`` is well below one row per block. With ``filter``, the cost of the scan.
         """
         fraction = checked_fraction(fraction)
         generator = np.random.default_rng(generator_seed(seed))
@@ -430,15 +432,15 @@ class Rows(_core.PointBase, ABC):
             drawn_rows = (keep(b, generator.random(b.num_rows) < fraction) for b in scan)
             return pa.Table.from_batches(drawn_rows, schema=scan.schema)
         source = self._current
-        left = source.num_rows
-        drawn, last = [np.empty(0, dtype=np.int64)], -1 if fraction else left
-        while last < left:  # the rows between two drawn ones are distributed so
-            count = int((left - last) * fraction * 1.1) + 16
-            some = last + np.cumsum(generator.geometric(fraction, count))
-            drawn.append(some)
-            last = int(some[-1])
+        num_rows = source.num_rows
+        drawn, last = [np.empty(0, dtype=np.int64)], -1 if fraction else num_rows
+        while last < num_rows:  # gaps between drawn rows are geometric
+            count = int((num_rows - last) * fraction * 1.1) + 16
+            next_rows = last + np.cumsum(generator.geometric(fraction, count))
+            drawn.append(next_rows)
+            last = int(next_rows[-1])
         rows = np.concatenate(drawn)
-        return source.take(rows[rows < left].astype(np.uint64), column_names(columns))
+        return source.take(rows[rows < num_rows].astype(np.uint64), column_names(columns))
 
     def scan(
         self,
@@ -452,29 +454,29 @@ class Rows(_core.PointBase, ABC):
         limit: int | None = None,
         offset: int = 0,
     ) -> Scan:
-        """A scan, to be run by its ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
+        """A scan. Run it with ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
 
         Args:
             filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
-                DuckDB's dialect, in which NaN equals itself and is above all numbers. Answered
-                by indexes, then zone maps, then exact evaluation of what is left. In SQL ``a.b``
-                is the field ``b`` of ``a`` and ``"a.b"`` the column of that name.
-                docs/reference/filters.md describes the whole language.
+                DuckDB's dialect, in which NaN equals itself and is above all numbers. Indexes and
+                then zone maps exclude rows; the other rows are evaluated exactly. In SQL, ``a.b``
+                is the field ``b`` of ``a``, and ``"a.b"`` is the column of that name.
+                See docs/reference/filters.md for the whole language.
             params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
-            row_range: half-open row numbers to look at.
-            batch_rows: most rows of a batch.
-            threads: threads that decode; ``None`` is one per processor.
-            limit: most rows to return.
-            offset: rows that pass to leave out first; with a filter they are found all the same.
+            row_range: half-open range of row numbers to scan.
+            batch_rows: maximum number of rows in a batch.
+            threads: number of decoding threads; ``None`` means one per processor.
+            limit: maximum number of rows to return.
+            offset: number of passing rows to skip first. With a filter, they must still be found.
 
         Raises:
-            InvalidArgumentError: an unknown column, a filter that is not understood.
+            InvalidArgumentError: an unknown column, or an invalid filter.
         """
-        asked = with_params(filter, params)
-        source = self._current if row_range is not None else self._current.for_filter(asked)
+        bound_filter = with_params(filter, params)
+        source = self._current if row_range is not None else self._current.for_filter(bound_filter)
         return Scan(
             source,
-            source.where_request(asked, row_range),
+            source.where_request(bound_filter, row_range),
             columns=column_names(columns),
             batch_rows=rows_of_a_batch(batch_rows),
             threads=thread_count(threads),
@@ -485,7 +487,7 @@ class Rows(_core.PointBase, ABC):
     def to_table(
         self, columns: Columns = None, filter: Filter = None, params: Parameters = None
     ) -> pa.Table:
-        """All rows, or those that pass ``filter``, in file order."""
+        """All rows that pass ``filter``, in file order."""
         return self.scan(columns, filter=filter, params=params).to_table()
 
     def to_pandas(
@@ -501,12 +503,12 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
     ) -> pa.Table:
-        """The first rows in file order, or the first of those that pass ``filter``."""
+        """The first rows that pass ``filter``, in file order."""
         most = at_least("rows", rows, 0)
         return self.scan(columns, filter=filter, params=params, limit=most).to_table()
 
     def count_rows(self, filter: Filter = None, params: Parameters = None) -> int:
-        """Number of rows, or of those that pass ``filter``; reads only what the filter needs."""
+        """Number of rows that pass ``filter``. Reads only the columns that the filter needs."""
         return self.scan((), filter=filter, params=params).count()
 
     def explain(
@@ -523,12 +525,12 @@ class Rows(_core.PointBase, ABC):
         params: Parameters = None,
         row_range: tuple[int, int] | None = None,
     ) -> Plan:
-        """What a lookup (``keys``), range, prefix or scan would touch. Prints as a tree.
+        """The plan of a lookup (``keys``), range, prefix or scan. Prints as a tree.
 
         Give the arguments of one of them. ``keys`` may be a single key.
 
-        Cost: the index is really searched, so that row ranges are exact; no data is read. Of many
-            files, every one that may have an answer is opened.
+        Cost: searches the index, so that row ranges are exact. Does not read data. Of many files,
+            opens every file that may have an answer.
         """
         given = _only_one(
             keys=keys, bounds=_both(lower, upper), prefix=prefix, filter=_both(filter, row_range)
@@ -538,9 +540,9 @@ class Rows(_core.PointBase, ABC):
         if given == "filter" or (given is None and on is None):
             if on is not None:
                 raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
-            asked = with_params(filter, params)
-            source = source if row_range is not None else source.for_filter(asked)
-            request = source.where_request(asked, row_range)
+            bound_filter = with_params(filter, params)
+            source = source if row_range is not None else source.for_filter(bound_filter)
+            request = source.where_request(bound_filter, row_range)
         elif given == "keys":
             many = is_many(keys)
             request = source.keys_request(keys if many else [keys], on, False, one=not many)
@@ -571,7 +573,7 @@ class Rows(_core.PointBase, ABC):
             self._quick = getter
 
     def _range_reader(self, columns: Columns, on: On) -> RangeReader | None:
-        """The compiled reader of ranges; ``None`` if there is none."""
+        """The compiled reader of ranges; ``None`` if the core cannot read them itself."""
         if columns is not None and type(columns) is not tuple:
             if type(columns) is not list:
                 return None
@@ -583,7 +585,7 @@ class Rows(_core.PointBase, ABC):
             return self._range_readers[key]
         except KeyError:
             return self._prepare_range_reader(key)
-        except TypeError:  # a column that is no name and no path: the general path says so
+        except TypeError:  # an invalid column: the general path raises the error
             return None
 
     def _prepare_range_reader(self, key: tuple[Projected, On]) -> RangeReader | None:
@@ -599,7 +601,7 @@ class Rows(_core.PointBase, ABC):
         return reader
 
     def _keep(self, source: RowSource, keep: Callable[[], None]) -> None:
-        """Calls ``keep``, which keeps a reader of ``source``, if that is still the source."""
+        """Calls ``keep``, which caches a reader of ``source``, if ``source`` is still current."""
         keep()
 
     def _release(self) -> None:
@@ -612,7 +614,7 @@ class Rows(_core.PointBase, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Gives back what is held; results that were handed out stay valid."""
+        """Releases the resources of this handle. Returned results stay valid."""
 
     def __enter__(self) -> Self:
         return self
@@ -628,12 +630,12 @@ class Rows(_core.PointBase, ABC):
         return self.num_rows
 
     def __bool__(self) -> bool:
-        """True also where there are no rows: a handle is not a list of them."""
+        """True even without rows, because a handle is not a list."""
         return True
 
 
 def source_of(handle: Rows) -> RowSource:
-    """The source of a handle now, for other modules of nimblepy."""
+    """The current source of a handle, for other modules of nimblepy."""
     return handle._current
 
 
@@ -642,7 +644,7 @@ def _both(a: Any, b: Any) -> Any:
 
 
 def _only_one(**arguments: Any) -> str | None:
-    """Name of the argument that is given; ``None``: none is."""
+    """The name of the given argument; ``None`` if all are omitted."""
     given = [name for name, value in arguments.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(f"give {' or '.join(given)}, not both")
@@ -650,7 +652,7 @@ def _only_one(**arguments: Any) -> str | None:
 
 
 def _range_table(rows: RowSet) -> pa.Table:
-    """Rows as ranges, neighbours of one probe together."""
+    """Rows as ranges. Adjacent rows of one probe are merged."""
     begin, end = rows.begin.astype(np.int64), rows.ends.astype(np.int64)
     probe = np.zeros(len(begin), dtype=np.int64) if rows.probe is None else rows.probe
     if len(begin):

@@ -1,4 +1,4 @@
-"""RowSet: some rows of a source, however they were found."""
+"""RowSet: some rows of a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
 
 def ascending_once(rows: RowNumbers) -> RowNumbers:
-    """The rows in ascending order, each once. Cost: little where they are a few ascending runs."""
+    """The rows in ascending order, each once. Cheap for a few ascending runs."""
     if len(rows) < 2 or (rows[1:] > rows[:-1]).all():
         return rows
     ordered = np.sort(rows, kind="stable")
@@ -28,17 +28,17 @@ def ascending_once(rows: RowNumbers) -> RowNumbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
-    """Some rows of one source, in the order in which they are wanted; a row may come twice.
+    """Some rows of one source, in the requested order. A row may occur more than once.
 
-    An entry is a half-open range of neighbouring rows, or a single row. Rows of a source with many
+    An entry is a half-open range of adjacent rows, or a single row. Rows of a source with many
     files are addressed as (file, row), and rows count from 0 in each file.
 
     Attributes:
         begin: first row of each entry.
-        end: row after the last of each entry; ``None``: every entry is a single row.
-        probe: number of the key that each entry answers, ascending; ``None``: there are no keys.
-        num_probes: how many keys were asked for.
-        file: number of the file of each entry; ``None`` where the source is one file.
+        end: row after the last row of each entry. ``None`` means that every entry is a single row.
+        probe: number of the key of each entry, ascending. ``None`` if the request has no keys.
+        num_probes: number of requested keys.
+        file: number of the file of each entry. ``None`` if the source is one file.
     """
 
     begin: RowNumbers
@@ -49,7 +49,7 @@ class RowSet:
 
     @classmethod
     def of_range(cls, begin: int, end: int) -> RowSet:
-        """Neighbouring rows; none where ``begin`` is not below ``end``."""
+        """Adjacent rows; an empty set if ``begin`` is not below ``end``."""
         if begin >= end:
             return cls(_NO_ROWS)
         both = np.array((begin, end), dtype=np.uint64)
@@ -98,10 +98,10 @@ class RowSet:
     @property
     def ranges(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """Half-open ranges, shape (n, 2), in the order of the set."""
-        found = np.empty((len(self.begin), 2), dtype=np.uint64)
-        found[:, 0] = self.begin
-        found[:, 1] = self.ends
-        return found
+        ranges = np.empty((len(self.begin), 2), dtype=np.uint64)
+        ranges[:, 0] = self.begin
+        ranges[:, 1] = self.ends
+        return ranges
 
     @property
     def num_rows(self) -> int:
@@ -125,7 +125,7 @@ class RowSet:
 
     @property
     def as_range(self) -> tuple[int, int] | None:
-        """``(begin, end)`` where the rows are neighbours in ascending order."""
+        """``(begin, end)`` if the rows are a single entry or empty; otherwise ``None``."""
         if not len(self.begin):
             return 0, 0
         if len(self.begin) == 1:
@@ -135,7 +135,7 @@ class RowSet:
     # ------------------------------------------------------------------ other sets from it
 
     def entries(self, which: Any) -> RowSet:
-        """Some entries, by a mask, a slice, or positions in any order."""
+        """Some entries, selected by a mask, a slice, or positions in any order."""
         return RowSet(
             self.begin[which],
             None if self.end is None else self.end[which],
@@ -200,7 +200,7 @@ class RowSet:
         return self.expand().entries(slice(None, None, -1))
 
     def intersect(self, other: RowSet) -> RowSet:
-        """The rows that are in ``other``, too, in the order of this set."""
+        """The rows that are also in ``other``, in the order of this set."""
         ranges = _core.merge(other.ranges)
         first = np.searchsorted(ranges[:, 1], self.begin, side="right")
         last = np.searchsorted(ranges[:, 0], self.ends, side="left")
@@ -216,12 +216,12 @@ class RowSet:
     def minus(self, other: RowSet | _core.RowBitmap) -> RowSet:
         """The rows that are not in ``other``, in the order of this set.
 
-        A bitmap is of one file, as all rows of this set are.
+        If ``other`` is a bitmap, all rows of this set must be in its file.
         """
         if isinstance(other, _core.RowBitmap):
             if self.end is None:
-                gone = other.contains(self.begin)
-                return self.entries(~gone) if gone.any() else self
+                is_excluded = other.contains(self.begin)
+                return self.entries(~is_excluded) if is_excluded.any() else self
             left, entry = other.absent(self.begin, self.end)
             return replace(self.entries(entry), begin=left[:, 0], end=left[:, 1])
         ranges = _core.merge(other.ranges)
@@ -230,15 +230,15 @@ class RowSet:
         return self.intersect(RowSet.of_ranges(np.column_stack((begin, end))))
 
     def merged(self) -> RowSet:
-        """The same rows of one file, each once and ascending, as few ranges as there can be."""
+        """The same rows of one file, each once and ascending, in the fewest possible ranges."""
         return RowSet.of_ranges(_core.merge(self.ranges))
 
     def in_file(self, file: int) -> RowSet:
-        """These rows of one file as rows of a source of many."""
+        """These rows of one file as rows of a source with many files."""
         return replace(self, file=np.full(len(self.begin), file, dtype=np.int64))
 
     def by_file(self) -> list[tuple[int, RowSet]]:
-        """Files, and the rows of each as rows of that file; of a set that is ordered by file."""
+        """Pairs of a file and its rows. The set must be ordered by file."""
         assert self.file is not None
         if not len(self.file):
             return []
@@ -250,11 +250,11 @@ class RowSet:
         ]
 
     def without_file(self) -> RowSet:
-        """These rows, which are all of one file, as rows of that file."""
+        """These rows as rows of their file. All must be in one file."""
         return replace(self, file=None)
 
     def for_probes(self, probes: Positions | None, num_probes: int) -> RowSet:
-        """These rows as answers to others: probe i is now called ``probes[i]``."""
+        """These rows with renumbered probes: probe i becomes ``probes[i]``."""
         if probes is None:
             return self
         assert self.probe is not None

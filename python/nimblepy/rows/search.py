@@ -1,4 +1,4 @@
-"""Rows of a request found by looking at every key, where no index is: slow, and always possible."""
+"""Finds the rows of a request without an index, by reading every key. Slow, but always possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
-# Reads all rows of some columns, which are called as in the request.
+# Reads all rows of some columns. Names are those of the request.
 ReadColumns = Callable[[tuple[ColumnName, ...]], pa.Table]
 
 
@@ -26,20 +26,26 @@ def search_keys(keys: Keys, read: ReadColumns) -> RowSet:
     table = read(names)
     order = [SortKey(name) for name in names]
     rows = _encoded(table, order[: len(keys.names)])
-    asked = _encoded_batch(keys.batch(keys.names), order[: len(keys.names)])
-    different = asked.unique()
-    found = _codes(rows, different)
-    code_of_key = _codes(asked, different)
-    # Row numbers by key: all rows that have it stand together.
-    hit = np.flatnonzero(found >= 0)
-    codes = found[hit]
-    by_code = hit[np.argsort(codes, kind="stable")]
-    counts = np.bincount(codes, minlength=len(different))
-    first = np.cumsum(counts) - counts
-    mine = counts[code_of_key] * _can_match(keys)
-    probe = np.repeat(np.arange(len(asked), dtype=np.int64), mine)
-    within = np.arange(len(probe)) - np.repeat(np.cumsum(mine) - mine, mine)
-    at = by_code[np.repeat(first[code_of_key], mine) + within] if len(probe) else hit[:0]
+    encoded_keys = _encoded_batch(keys.batch(keys.names), order[: len(keys.names)])
+    distinct_keys = encoded_keys.unique()
+    row_codes = _codes(rows, distinct_keys)
+    code_of_key = _codes(encoded_keys, distinct_keys)
+    # Row numbers grouped by key.
+    matching_rows = np.flatnonzero(row_codes >= 0)
+    codes = row_codes[matching_rows]
+    by_code = matching_rows[np.argsort(codes, kind="stable")]
+    counts = np.bincount(codes, minlength=len(distinct_keys))
+    first_of_code = np.cumsum(counts) - counts
+    matches_per_key = counts[code_of_key] * _can_match(keys)
+    probe = np.repeat(np.arange(len(encoded_keys), dtype=np.int64), matches_per_key)
+    within = np.arange(len(probe)) - np.repeat(
+        np.cumsum(matches_per_key) - matches_per_key, matches_per_key
+    )
+    at = (
+        by_code[np.repeat(first_of_code[code_of_key], matches_per_key) + within]
+        if len(probe)
+        else matching_rows[:0]
+    )
     if keys.between is not None and len(at):
         kept = _between(keys, table, at, probe)
         at, probe = at[kept], probe[kept]
@@ -52,7 +58,7 @@ def search_ordered(
     """Rows of a range or prefix in the order of ``order``, rows with equal keys by number.
 
     Args:
-        order: the whole key, of which the request has leading columns.
+        order: the whole key. The request has its leading columns.
     """
     if request.nothing:
         return RowSet.of_range(0, 0)
@@ -95,8 +101,8 @@ def _prefix_ends(request: Prefix) -> tuple[bytes | None, bytes | None]:
 
 
 def _one(row: pa.RecordBatch, keys: Sequence[SortKey]) -> bytes:
-    found: bytes = _encoded_batch(row, keys)[0].as_py()
-    return found
+    encoded: bytes = _encoded_batch(row, keys)[0].as_py()
+    return encoded
 
 
 def _between(keys: Keys, table: pa.Table, at: Any, probe: Positions) -> Any:
@@ -110,9 +116,9 @@ def _between(keys: Keys, table: pa.Table, at: Any, probe: Positions) -> Any:
 
 
 def _codes(values: pa.Array, different: pa.Array) -> Positions:
-    """The position of each value among ``different``; -1: it is not there."""
-    found = pc.fill_null(pc.index_in(values, value_set=different), -1)
-    codes: Positions = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    """The position of each value in ``different``; -1 if it does not occur."""
+    positions = pc.fill_null(pc.index_in(values, value_set=different), -1)
+    codes: Positions = positions.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
 
 

@@ -1,7 +1,7 @@
-"""RowSource: what the engine reads. A source does not change.
+"""RowSource: the immutable rows that the engine reads.
 
-One file is a source, and so are many files, and files with deleted rows. Users hold handles, which
-have a source (:class:`nimblepy.rows.rows.Rows`).
+A file is a source. So are many files together, and files with deleted rows. Users hold handles,
+and each handle has a source (:class:`nimblepy.rows.rows.Rows`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import IndexInfo, IoStats, KeyColumn, SortKey, column_of
 
-# Columns by which an index is asked, checked; ``None`` is the cluster key.
+# Checked columns that select an index; ``None`` means the cluster key.
 Names: TypeAlias = tuple[ColumnName, ...] | None
 # The same with directions, for an index of one direction.
 OnKeys: TypeAlias = tuple[KeyColumn, ...] | None
@@ -57,10 +57,10 @@ MAX_PREPARED = 256
 
 
 class RowSource(ABC):
-    """Rows that can be found and read, and that do not change."""
+    """Immutable rows that can be found and read."""
 
     def __init__(self) -> None:
-        # The columns of keys, by `on`, or by what the keys say of them.
+        # The columns of keys, by `on`, or by the names or width of the keys.
         self._key_columns: dict[Any, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
 
     @abstractmethod
@@ -72,7 +72,7 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """Columns and types as they were written."""
+        """Columns and types."""
 
     @property
     @abstractmethod
@@ -92,17 +92,17 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def cluster_by(self) -> list[SortKey]:
-        """The cluster key, empty where there is none."""
+        """The cluster key; empty if the rows do not have one."""
 
     @property
     @abstractmethod
     def unique(self) -> bool:
-        """No cluster key occurs twice; false where that is not known."""
+        """Whether every cluster key is known to occur once."""
 
     @property
     @abstractmethod
     def indexes(self) -> list[IndexInfo]:
-        """The cluster index, then the secondary ones in the order they were written in."""
+        """The cluster index, then the secondary indexes in the order of the file."""
 
     @property
     @abstractmethod
@@ -125,7 +125,7 @@ class RowSource(ABC):
         """Checks every checksum, value and index entry.
 
         Raises:
-            CorruptFileError: names the place and what was expected there.
+            CorruptFileError: names the place and the value that was expected there.
 
         Cost: reads and decodes everything.
         """
@@ -137,19 +137,19 @@ class RowSource(ABC):
         """Columns of the index that answers for ``on``; ``None`` is the cluster key.
 
         Args:
-            on: columns; sort keys, whose directions the index must have, only if it is ordered.
-            ordered: it must have bounds and prefixes.
+            on: columns. The index must have the direction of a sort key if ``ordered``.
+            ordered: whether the index must support bounds and prefixes.
 
         Raises:
-            IndexUnavailableError: there is none; the message names those that exist.
+            IndexUnavailableError: no index fits; the message names the existing ones.
         """
 
     @abstractmethod
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         """The rows that answer a request, from indexes alone.
 
-        Keys are answered in their order, and rows of one key in file order. Rows of a range or
-        prefix come in the order of its index. The answer to :class:`Where` is rows that may pass.
+        The answer to :class:`Keys` is ordered by key, then by file order. The answer to a range or
+        prefix is in the order of its index. The answer to :class:`Where` is all rows that may pass.
 
         Args:
             limit: maximum number of rows.
@@ -179,7 +179,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def all_rows(self) -> RowSet:
-        """Every row, in file order; a row's number is its position in here."""
+        """Every row, in file order. The number of a row is its position in this set."""
 
     def numbered(self, rows: RowSet) -> RowSet:
         """The same rows by their numbers."""
@@ -192,7 +192,7 @@ class RowSource(ABC):
     # ------------------------------------------------------------------ requests
 
     def on_columns(self, on: On) -> Names:
-        """The columns of ``on`` by the names that keys have for them; ``None``: the cluster key."""
+        """The columns of ``on`` with their names in keys; ``None`` means the cluster key."""
         keys = self.on_keys(on)
         return None if keys is None else tuple(map(column_of, keys))
 
@@ -208,7 +208,7 @@ class RowSource(ABC):
         return replace(key, column=name) if isinstance(key, SortKey) else name
 
     def _leading(self, given: GivenKeys, one: bool) -> tuple[ColumnName, ...]:
-        """The first columns of the cluster key, of which the keys are."""
+        """The first columns of the cluster key, as many as the keys have."""
         cluster = self.index_keys(None, ordered=False)
         if given.names is None:
             # One scalar is checked to be a whole key.
@@ -230,21 +230,21 @@ class RowSource(ABC):
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
-        """``keys`` and ``on`` of a lookup as a request; ``one``: of a single key."""
-        asked = self.on_columns(on)
+        """``keys`` and ``on`` of a lookup as a request; with ``one``, ``keys`` has a single key."""
+        on_names = self.on_columns(on)
         given = read_keys(keys)
         whole = one and not isinstance(keys[0], (tuple, Mapping))
-        of_what: Any = asked
-        if asked is None:
-            of_what = (given.width, whole) if given.names is None else (given.names, given.exact)
-        known = self._key_columns.get(of_what)
-        if known is None:
-            names = self._leading(given, whole) if asked is None else asked
-            known = names, key_columns(self.schema, [SortKey(name) for name in names])
+        cache_key: Any = on_names
+        if on_names is None:
+            cache_key = (given.width, whole) if given.names is None else (given.names, given.exact)
+        key_columns_of = self._key_columns.get(cache_key)
+        if key_columns_of is None:
+            names = self._leading(given, whole) if on_names is None else on_names
+            key_columns_of = names, key_columns(self.schema, [SortKey(name) for name in names])
             if len(self._key_columns) > MAX_PREPARED:
                 self._key_columns.clear()
-            self._key_columns[of_what] = known
-        names, columns = known
+            self._key_columns[cache_key] = key_columns_of
+        names, columns = key_columns_of
         if one:
             check_one(keys[0], columns.names)
         values, usable = typed_keys(given, columns)
@@ -264,19 +264,19 @@ class RowSource(ABC):
         return key_prefix(prefix, key_columns(self.schema, keys), keys, null_equals)
 
     def _bound_keys(self, on: On) -> tuple[SortKey, ...]:
-        asked = self.on_keys(on)
-        keys = self.index_keys(asked, ordered=True)
-        return keys if asked is None else in_key_order(asked, keys)
+        on_columns = self.on_keys(on)
+        keys = self.index_keys(on_columns, ordered=True)
+        return keys if on_columns is None else in_key_order(on_columns, keys)
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
-        """A filter, and the row numbers between which it is asked, as a request."""
+        """A filter, and the range of row numbers that it is applied to, as a request."""
         rows = self.all_rows()
         if row_range is not None:
             rows = rows.slice(*row_bounds(row_range, self.num_rows))
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
     def for_filter(self, filter: Filter) -> RowSource:
-        """The rows in which a filter is asked: these, or a part that has all that pass."""
+        """The rows to filter: these rows, or a part of them that contains all matches."""
         return self
 
     # ------------------------------------------------------------------ finding and reading at once
@@ -324,10 +324,10 @@ class RowSource(ABC):
         return self.read(self.all_rows().pick(numbers), columns)
 
     def count_matches(self, keys: Keys) -> Positions:
-        """How many rows each key has."""
+        """Number of rows of each key."""
         return self.find(keys).counts
 
     def count_passing(self, where: Where, *, threads: int) -> int:
-        """How many rows pass a filter."""
+        """Number of rows that pass a filter."""
         batches = self.scan_batches(where, (), batch_rows=1 << 16, threads=threads)
         return sum(batch.num_rows for batch in batches)
