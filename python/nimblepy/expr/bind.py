@@ -390,7 +390,7 @@ class Binder:
         given = self.parameter(parameter)
         many = as_many(given)
         if many is None:
-            if given is None or isinstance(given, pa.Scalar):
+            if given is None or _is_list_or_null(given):
                 raise Inexact
             raise self.refuse(
                 tree, f"IN takes a list of values, not {show(given)}; of one value write ="
@@ -474,3 +474,10 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 def _needs_duckdb(node: Node) -> bool:
     return isinstance(node, Opaque) and not isinstance(node.expression, (ColumnPair, Like))
+
+
+def _is_list_or_null(value: object) -> bool:
+    if not isinstance(value, pa.Scalar):
+        return False
+    lists = (pa.ListScalar, pa.LargeListScalar, pa.FixedSizeListScalar)
+    return isinstance(value, lists) or not value.is_valid
