@@ -46,6 +46,8 @@ class ConflictError(NimbleError):
 
     Attributes:
         kind: what collided: ``"files"``, ``"schema"``, ``"reference"``, ``"table"``, ``"keys"``,
+            ``"properties"`` where an ``alter`` changes a property or documentation that another
+            commit has changed since the block read it,
             ``"attempts"`` where every attempt lost to another commit, or ``"unknown"`` where a
             catalog server did not say whether the commit was made, and it cannot be seen any more.
         base: the snapshot or version that this commit was made for, ``None``: there was none.

@@ -19,7 +19,7 @@ PUBLIC = {
     "Dataset": _READING + "paths refresh",
     "Table": _READING
     + """
-        name location catalog properties primary_key partition_by layout_by snapshot snapshots tags
+        name location catalog properties comment primary_key partition_by layout_by snapshot snapshots tags
         branches iceberg metadata_location at refresh append upsert delete overwrite merge
         transaction alter changes add_files convert tag branch drop_reference rollback compact
         optimize optimize_layout rewrite_manifests expire remove_orphans analyze health census
@@ -34,7 +34,7 @@ TO_COME = {
     "Table": _SOON
     + """
         describe claims check facts confirm fast_forward convert_deletes publish_delta add_index
-        drop_index watch files partitions comment
+        drop_index watch files partitions
     """,
 }
 

@@ -15,6 +15,8 @@ import pyarrow.types as pt
 from nimblepy.schema.kinds import is_list
 
 FIELD_ID = b"PARQUET:field_id"
+# The key of a field's documentation in the metadata of Arrow fields.
+DOC = b"doc"
 
 
 def field_id_of(field: pa.Field) -> int | None:
@@ -68,11 +70,30 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
     return pa.schema([named(field, (field.name,)) for field in schema])
 
 
-def without_field_ids(schema: pa.Schema) -> pa.Schema:
-    """The schema without field ids; other metadata of its fields is kept."""
+def doc_of(field: pa.Field) -> str | None:
+    """The documentation of an Arrow field, or ``None``."""
+    text = (field.metadata or {}).get(DOC)
+    return None if text is None else text.decode(errors="replace")
+
+
+def only_doc(field: pa.Field) -> pa.Field:
+    """The field without its metadata, except its documentation."""
+    text = (field.metadata or {}).get(DOC)
+    return field.with_metadata(None if text is None else {DOC: text})
+
+
+def without_field_ids(schema: pa.Schema, docs: Mapping[int, str]) -> pa.Schema:
+    """The schema without field ids; other metadata of its fields is kept.
+
+    Args:
+        docs: documentation by field id, to be added to the metadata of the fields.
+    """
 
     def plain(field: pa.Field) -> pa.Field:
         kept = {k: v for k, v in (field.metadata or {}).items() if k != FIELD_ID}
+        number = field_id_of(field)
+        if number is not None and number in docs:
+            kept[DOC] = docs[number].encode()
         return field.with_type(inside(field.type)).with_metadata(kept or None)
 
     def inside(kind: pa.DataType) -> pa.DataType:

@@ -17,7 +17,7 @@ from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
-from nimblepy.table.base.model import DataFormat
+from nimblepy.table.base.model import COMMENT, DataFormat
 from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
 from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import DEFAULT_NAME, CatalogRows
@@ -225,7 +225,8 @@ class Catalog:
 
         Args:
             name: ``"namespace.name"``.
-            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append.
+            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append. The metadata of
+                its fields may document them, under ``doc``.
             primary_key: columns whose values together are unique.
             cluster_by: the order of rows in each file; the default is the primary key.
             partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
@@ -269,7 +270,7 @@ class Catalog:
             check_layout(layout, schema, partitioned=bool(fields))
         kept = settings(data_format, options, properties)
         if comment is not None:
-            kept["comment"] = text_of(comment, "comment")
+            kept[COMMENT] = text_of(comment, "comment")
         # Checks the columns of indexes before anything is created.
         index_property(_with_ids(schema, primary), indexes)
         try:

@@ -18,13 +18,14 @@ from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name, texts_of
+from nimblepy.table.base.model import COMMENT
 from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
-from nimblepy.table.writing.settings import check_property
+from nimblepy.table.writing.settings import check_name, check_property
 
 _log = logger(__name__)
 
@@ -44,6 +45,9 @@ class Alter:
         self._metadata = metadata
         self._steps: list[_Step] = []
         self._pending = False  # steps that were not committed or discarded
+        # What the steps change: names of properties, and field ids of documented columns.
+        self._changed_properties: set[str] = set()
+        self._changed_docs: set[int] = set()
         # Each call applies its step at once, so that errors are raised where it was called.
         self._trial = ice.Evolution(metadata)
 
@@ -130,6 +134,17 @@ class Alter:
             raise InvalidArgumentError("move_column: pass after= or first=True")
         return self._step(lambda e: _move(e, _path(e, name), after, first))
 
+    def set_doc(self, name: ColumnName, text: str | None) -> Self:
+        """Documents a column, or a field of a struct; ``None`` removes the documentation."""
+        checked = _text_or_none(text, "set_doc")
+
+        def step(evolution: ice.Evolution) -> None:
+            number = field_id_at(evolution.schema, _path(evolution, name))
+            self._changed_docs.add(number)
+            evolution.set_doc(number, checked)
+
+        return self._step(step)
+
     # ------------------------------------------------------------------ partitions, properties
 
     def partition_by(self, *fields: str | Sequence[str]) -> Self:
@@ -164,7 +179,7 @@ class Alter:
             if layout is not None:
                 partitioned = bool(evolution.partition_fields())
                 check_layout(layout, evolution.schema, partitioned=partitioned)
-            evolution.set_properties(layout_property(evolution.schema, layout))
+            self._set_properties(evolution, layout_property(evolution.schema, layout))
 
         return self._step(step)
 
@@ -173,7 +188,29 @@ class Alter:
         kept = texts_by_name(properties, "set_properties")
         for name, value in kept.items():
             check_property(name, value)
-        return self._step(lambda evolution: evolution.set_properties(kept))
+        return self._step(lambda evolution: self._set_properties(evolution, kept))
+
+    def unset_properties(self, names: str | Sequence[str]) -> Self:
+        """Removes properties of the table. Names that are not set are ignored."""
+        removed = texts_of(names, "unset_properties")
+        for name in removed:
+            check_name(name)
+        return self._step(lambda evolution: self._unset_properties(evolution, removed))
+
+    def set_comment(self, text: str | None) -> Self:
+        """Describes the table; ``None`` removes the comment."""
+        checked = _text_or_none(text, "set_comment")
+        if checked is None:
+            return self._step(lambda e: self._unset_properties(e, [COMMENT]))
+        return self._step(lambda e: self._set_properties(e, {COMMENT: checked}))
+
+    def _set_properties(self, evolution: ice.Evolution, properties: Mapping[str, str]) -> None:
+        self._changed_properties |= properties.keys()
+        evolution.set_properties(properties)
+
+    def _unset_properties(self, evolution: ice.Evolution, names: Sequence[str]) -> None:
+        self._changed_properties |= set(names)
+        evolution.unset_properties(names)
 
     # ------------------------------------------------------------------ the commit
 
@@ -235,19 +272,39 @@ class Alter:
 
     def _on(self, newest: ice.Metadata) -> ice.Evolution:
         """Applies all steps to the result of another commit."""
-        base, winner = self._metadata.head(), newest.head()
+        changed = self._changed_meanwhile(newest)
+        if changed is not None:
+            raise self._conflict(newest, changed, "properties")
         evolution = ice.Evolution(newest)
         try:
             for step in self._steps:
                 _apply(step, evolution)
         except InvalidArgumentError as error:
-            raise ConflictError(
-                f"{'.'.join(newest.name)}: an alter() meanwhile conflicts: {error}",
-                kind="schema",
-                base=None if base is None else base.id,
-                winner=None if winner is None else winner.id,
-            ) from error
+            conflict = f"an alter() meanwhile conflicts: {error}"
+            raise self._conflict(newest, conflict, "schema") from error
         return evolution
+
+    def _changed_meanwhile(self, newest: ice.Metadata) -> str | None:
+        """A property or documentation that this block changes and another commit has changed."""
+        read, wanted, now = self._metadata.properties, self._trial.properties, newest.properties
+        for name in sorted(self._changed_properties):
+            if now.get(name) not in (read.get(name), wanted.get(name)):
+                return f"property {name!r} was changed meanwhile, to {show(now.get(name))}"
+        docs, wanted_docs, docs_now = self._metadata.docs(), self._trial.docs, newest.docs()
+        for number in sorted(self._changed_docs):
+            if docs_now.get(number) not in (docs.get(number), wanted_docs.get(number)):
+                column = newest.column_name(number)
+                return f"the documentation of column {column!r} was changed meanwhile"
+        return None
+
+    def _conflict(self, newest: ice.Metadata, message: str, kind: str) -> ConflictError:
+        base, winner = self._metadata.head(), newest.head()
+        return ConflictError(
+            f"{'.'.join(newest.name)}: {message}",
+            kind=kind,
+            base=None if base is None else base.id,
+            winner=None if winner is None else winner.id,
+        )
 
 
 def _apply(step: _Step, evolution: ice.Evolution) -> None:
@@ -257,6 +314,12 @@ def _apply(step: _Step, evolution: ice.Evolution) -> None:
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(f"alter: {error}") from error
+
+
+def _text_or_none(text: object, method: str) -> str | None:
+    if text is not None and (not isinstance(text, str) or not text.strip()):
+        raise InvalidArgumentError(f"{method}: expected text, or None to remove it, got {text!r}")
+    return text
 
 
 def _path(evolution: ice.Evolution, name: ColumnName) -> Path:

@@ -107,12 +107,17 @@ class TableHandle(VersionedRows[FileSet]):
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns and types. Field ids are in :attr:`iceberg`, not here."""
+        """Columns and types. The metadata of a field has its documentation under ``doc``.
+
+        Field ids are in :attr:`iceberg`, not here.
+        """
+        self._check_open()
+        at = self._at
         before, shown = self._shown_schema
-        schema = super().schema
-        if schema is not before:
-            shown = without_field_ids(schema)
-            self._shown_schema = schema, shown
+        if at.rows.schema is not before:
+            docs = at.metadata.docs(at.schema_id)
+            shown = without_field_ids(at.rows.schema, docs)
+            self._shown_schema = at.rows.schema, shown
         return shown
 
     def _check_open(self) -> None:

@@ -18,7 +18,7 @@ from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table.base.arguments import paths_of
-from nimblepy.table.base.model import DataFormat
+from nimblepy.table.base.model import COMMENT, DataFormat
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.append import add_files, append
 from nimblepy.table.changing.delete import convert, delete, overwrite
@@ -119,6 +119,11 @@ class Table(TableHandle):
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         return self._state.shown.metadata.properties
+
+    @property
+    def comment(self) -> str | None:
+        """The description of the table, as other engines show it; ``None`` if there is none."""
+        return self._state.shown.metadata.properties.get(COMMENT)
 
     @property
     def location(self) -> str:

@@ -20,10 +20,14 @@ MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
 # Property of a table: whether commits expire old snapshots ("true", the default, or "false").
 EXPIRE_ON_COMMIT = "nimblepy.expire-on-commit"
+# Property of a table: its description, as other engines show it.
+COMMENT = "comment"
 # Key of a snapshot's summary: the paths of its plan index.
 PLAN_INDEX = "nimblepy.plan-index"
 # Prefix of the keys of a snapshot's summary for batches that are added once.
 BATCH_PREFIX = "nimblepy.batch."
+# Prefix of the properties that hold the claims about a table and its columns.
+CLAIMS_PREFIX = "nimblepy.claims."
 
 # Field ids that Iceberg reserves for the columns of a position delete file.
 DELETED_PATH_ID = 2147483546

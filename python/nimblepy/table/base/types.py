@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.field_ids import match_by_name
+from nimblepy.schema.field_ids import match_by_name, only_doc
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
 from nimblepy.schema.text import is_uuid
@@ -45,7 +45,7 @@ def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.Dat
             raise InvalidArgumentError(f"{place} is a struct without fields")
         return pa.struct(
             [
-                f.with_type(table_type(f.type, f"{place}.{f.name}", nested=True)).remove_metadata()
+                only_doc(f.with_type(table_type(f.type, f"{place}.{f.name}", nested=True)))
                 for f in kind
             ]
         )
@@ -122,7 +122,7 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
         if not name:
             raise InvalidArgumentError("a column has no name")
     return pa.schema(
-        [f.with_type(table_type(f.type, f"column {f.name!r}")).remove_metadata() for f in schema]
+        [only_doc(f.with_type(table_type(f.type, f"column {f.name!r}"))) for f in schema]
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +13,14 @@ from pyiceberg.table import Table as IceTable
 from pyiceberg.table import Transaction as IceTransaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    AddSchemaUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSortOrderId,
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
     AssertLastAssignedPartitionId,
     AssertTableUUID,
+    SetCurrentSchemaUpdate,
 )
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
@@ -31,12 +33,14 @@ from nimblepy.table.iceberg.commits import SameProperties, SwapLost
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
 from nimblepy.table.iceberg.schemas import (
     details_of,
+    docs_of,
     field_id,
     primitive,
     to_arrow,
     to_iceberg,
     type_details,
     type_property,
+    with_doc,
 )
 
 # Retries of copying metadata that other threads are using.
@@ -47,6 +51,7 @@ class _Steps(IceTransaction):
     """The library's transaction. Collects the updates that :func:`swap` commits."""
 
     _updates: tuple[Any, ...]
+    _apply: Callable[[tuple[Any, ...]], Any]
 
     @property
     def updates(self) -> tuple[Any, ...]:
@@ -60,6 +65,17 @@ class _Steps(IceTransaction):
             with contextlib.suppress(RuntimeError):
                 return super().table_metadata
         return super().table_metadata
+
+    def set_schema(self, schema: Schema) -> None:
+        """Makes a schema the current one; an equal one that the table has had is used again."""
+        schemas = self.table_metadata.schemas
+        same = next((item.schema_id for item in schemas if item == schema), None)
+        if same is None:
+            number = max(item.schema_id for item in schemas) + 1
+            added = schema.model_copy(update={"schema_id": number})
+            self._apply((AddSchemaUpdate(schema=added), SetCurrentSchemaUpdate(schema_id=-1)))
+        elif same != self.table_metadata.current_schema_id:
+            self._apply((SetCurrentSchemaUpdate(schema_id=same),))
 
 
 class Evolution:
@@ -170,6 +186,25 @@ class Evolution:
         self._transaction.set_properties(dict(properties))
         self._changed = True
 
+    def unset_properties(self, names: Iterable[str]) -> None:
+        """Removes properties; names that are not set are ignored."""
+        present = [name for name in names if name in self.properties]
+        if present:
+            self._transaction.remove_properties(*present)
+            self._changed = True
+
+    @property
+    def docs(self) -> dict[int, str]:
+        """The documentation of fields after the changes so far, by field id."""
+        return docs_of(self._transaction.table_metadata.schema())
+
+    def set_doc(self, number: int, doc: str | None) -> None:
+        """Changes the documentation of a field; ``None`` removes it."""
+        schema = self._transaction.table_metadata.schema()
+        if docs_of(schema).get(number) != doc:
+            self._transaction.set_schema(with_doc(schema, number, doc))
+            self._changed = True
+
     def commit(self) -> Metadata:
         """Commits all changes in one step.
 
@@ -235,6 +270,7 @@ class Evolution:
             target.schema() in (base.schema(), *schemas)
             and target.spec().fields in (item.fields for item in (base.spec(), *specs))
             and target.properties.items() - base.properties.items() <= now.properties.items()
+            and not (base.properties.keys() - target.properties.keys()) & now.properties.keys()
         )
 
     def _change_spec(self, fields: list[tuple[str, str, str]]) -> None:

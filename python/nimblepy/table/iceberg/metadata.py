@@ -90,6 +90,7 @@ from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, manifest_f
 from nimblepy.table.iceberg.schemas import (
     COLUMN_TYPES,
     arrow_type,
+    docs_of,
     primitive,
     to_arrow,
     type_details,
@@ -215,6 +216,10 @@ class Metadata:
         if arrow_schema is None:
             arrow_schema = detailed[text] = to_arrow(schema, type_details({COLUMN_TYPES: text}))
         return arrow_schema
+
+    def docs(self, schema_id: int | None = None) -> Mapping[int, str]:
+        """The documentation of fields, at any depth, by field id."""
+        return _docs(self.ice_schema(schema_id))
 
     def ice_schema(self, schema_id: int | None) -> Schema:
         metadata = self.ice.metadata
@@ -974,6 +979,7 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
 # Objects that later metadata shares with earlier metadata are converted once.
 _plain = MadeOf(_KEPT_SNAPSHOTS, _plain_snapshot)
 _arrow_schema = MadeOf(_KEPT_SCHEMAS, to_arrow)
+_docs = MadeOf(_KEPT_SCHEMAS, docs_of)
 # By Iceberg schema: its Arrow schema for each value of the property COLUMN_TYPES.
 _detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(_KEPT_SCHEMAS, lambda _: {})
 # Of the metadata of a table: its snapshots by number.

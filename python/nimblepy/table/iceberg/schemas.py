@@ -46,7 +46,7 @@ from nimblepy.errors import (
     UnsupportedVersionError,
 )
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.field_ids import FIELD_ID, field_id_at
+from nimblepy.schema.field_ids import FIELD_ID, doc_of, field_id_at
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.text import is_uuid
@@ -199,7 +199,7 @@ def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
             name=item.name,
             field_type=kind_of(item.type),
             required=required,
-            doc=_doc(item),
+            doc=doc_of(item),
         )
 
     def kind_of(kind: pa.DataType) -> IcebergType:
@@ -229,9 +229,25 @@ def fresh(schema: Schema) -> Schema:
     return cast(Schema, assign_fresh_schema_ids(schema))
 
 
-def _doc(item: pa.Field) -> str | None:
-    text = (item.metadata or {}).get(b"doc")
-    return None if text is None else text.decode()
+def docs_of(schema: Schema) -> dict[int, str]:
+    """The documentation of fields, at any depth, by field id."""
+    fields = (schema.find_field(number) for number in schema.field_ids)
+    return {item.field_id: item.doc for item in fields if item.doc}
+
+
+def with_doc(schema: Schema, number: int, doc: str | None) -> Schema:
+    """The schema with another documentation of the field ``number``; ``None`` removes it."""
+
+    def documented(item: NestedField) -> NestedField:
+        if item.field_id == number:
+            return item.model_copy(update={"doc": doc})
+        if isinstance(item.field_type, StructType):
+            inner = StructType(*map(documented, item.field_type.fields))
+            return item.model_copy(update={"field_type": inner})
+        return item
+
+    fields = map(documented, schema.fields)
+    return Schema(*fields, identifier_field_ids=schema.identifier_field_ids)
 
 
 def primitive(kind: pa.DataType) -> IcebergType:

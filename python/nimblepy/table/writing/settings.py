@@ -19,6 +19,7 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
 from nimblepy.table.base.model import (
     BATCH_PREFIX,
+    CLAIMS_PREFIX,
     EXPIRE_ON_COMMIT,
     MAX_AGE,
     MIN_SNAPSHOTS,
@@ -75,12 +76,7 @@ def check_property(name: object, value: object) -> None:
     """Refuses properties that are not text, or that nimblepy sets itself."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
-    own = (
-        *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT),
-        *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version"),
-    )
-    if name in own or name == ice.STAGED_FILES or name.startswith(BATCH_PREFIX):
-        raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
+    check_name(name)
     if name == ice.NAME_MAPPING:
         ice.check_name_mapping(value)
     elif name == EXPIRE_ON_COMMIT and value not in ("true", "false"):
@@ -95,6 +91,16 @@ def check_property(name: object, value: object) -> None:
                 f"properties: {name}: expected a whole number of at least {_NUMBERS[name]}, "
                 f"got {value!r}"
             )
+
+
+def check_name(name: str) -> None:
+    """Refuses the names of properties that nimblepy sets itself."""
+    own = (
+        *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
+        *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version"),
+    )
+    if name in own or name.startswith((BATCH_PREFIX, CLAIMS_PREFIX)):
+        raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
 
 
 def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
