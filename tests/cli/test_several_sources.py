@@ -63,7 +63,7 @@ def test_merge_keeps_key_and_indexes(old: Path, tmp_path: Path) -> None:
 def test_merge_refuses_what_does_not_go_together(old: Path, new: Path, tmp_path: Path) -> None:
     target = tmp_path / "all.nimble"
     twice = run("merge", old, new, "-o", target)
-    assert twice.exit_code == 1
+    assert twice.exit_code == 2
     assert "occurs twice" in twice.stderr
     assert not target.exists()
     assert run("merge", old, new, "-o", target, "--no-unique").exit_code == 0
@@ -126,7 +126,7 @@ def test_diff_needs_a_unique_key(old: Path, new: Path, tmp_path: Path) -> None:
     nb.write({"k": [1, 1], "v": [1.0, 2.0], "s": ["a", "b"]}, twice, cluster_by="k")
     for pair in ((old, twice), (twice, old)):
         assert "the key of 2 rows" in run("diff", *pair).stderr
-    assert run("diff", twice, old, "--on", "s").exit_code == 1
+    assert run("diff", twice, old, "--on", "s").exit_code == 2
     assert "no index on (v, s)" in run("diff", old, new, "--on", "v,s").stderr
 
 
@@ -143,14 +143,14 @@ def test_sql_is_a_query_of_duckdb(old: Path) -> None:
     ]
     assert "z" in run("sql", old, "SELECT z FROM t").stderr
     assert run("sql", old, "SELECT s FROM t WHERE k = 1", "--explain").exit_code == 0
-    assert run("sql", old, "SELECT", "--json").exit_code == 1
+    assert run("sql", old, "SELECT", "--json").exit_code == 2
 
 
 def test_sql_reads_no_other_files(old: Path) -> None:
     pytest.importorskip("duckdb")
     for text in ("SELECT * FROM read_csv('/etc/passwd')", "SET enable_external_access = true"):
         result = run("sql", old, text)
-        assert result.exit_code == 1, text
+        assert result.exit_code == 2, text
         assert "configuration" in result.stderr
 
 

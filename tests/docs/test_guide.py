@@ -49,11 +49,20 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "flights"
 
 
-def shell(script: str) -> str:
-    """What a block of commands prints; `nimble` is this interpreter's."""
-    defined = f'set -e\nnimble() {{ "{sys.executable}" -m nimblepy "$@"; }}\n'
-    env = {**os.environ, "COLUMNS": "100"}
-    ran = subprocess.run(["sh", "-c", defined + script], capture_output=True, text=True, env=env)
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the program `nimble` of this interpreter."""
+    folder = tmp_path_factory.mktemp("bin")
+    nimble = folder / "nimble"
+    nimble.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m nimblepy "$@"\n')
+    nimble.chmod(0o755)
+    return folder
+
+
+def shell(script: str, programs: Path) -> str:
+    """What a block of commands prints."""
+    env = {**os.environ, "COLUMNS": "100", "PATH": f"{programs}:{os.environ['PATH']}"}
+    ran = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, env=env)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
@@ -69,7 +78,7 @@ def run(block: str, names: dict[str, object], place: str) -> str:
 @pytest.mark.filterwarnings("default")  # those of pandas, polars and pyiceberg are theirs
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_blocks_of_a_page_run_and_print_what_it_says(
-    page: Path, flights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, flights: Path, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in NEEDS.get(page.name, []):
         pytest.importorskip(module)
@@ -92,7 +101,7 @@ def test_blocks_of_a_page_run_and_print_what_it_says(
         if block.info == "python":
             printed = run(text, names, place)
         elif block.info == "sh":
-            printed = shell(text)
+            printed = shell(text, programs)
     assert printed == "", f"{page.name}: the last block prints what the page does not show"
 
 

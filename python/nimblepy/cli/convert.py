@@ -12,8 +12,16 @@ from typing import Any
 import typer
 
 import nimblepy as nb
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import print_json, split_names
-from nimblepy.cli.sources import is_catalog, is_table, no_table, only_file, open_rows
+from nimblepy.cli.sources import (
+    is_catalog,
+    is_table,
+    no_table,
+    not_a_table,
+    only_file,
+    open_rows,
+)
 from nimblepy.io.location import locate
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 
@@ -21,6 +29,7 @@ from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 def run_convert(
     source: str,
     target: str,
+    version: Version,
     *,
     cluster_by: str | None,
     hash_indexes: Sequence[str],
@@ -36,7 +45,7 @@ def run_convert(
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     keys = parse_sort_keys(cluster_by) if cluster_by else ()
-    indexes = _indexes(hash_indexes, sorted_indexes)
+    indexes = parse_indexes(hash_indexes, sorted_indexes)
     names = None if columns is None else split_names(columns)
     for key in keys + tuple(key for index in indexes for key in as_sort_keys(index.columns)):
         if names is not None and not {key.column, str(key.column).split(".")[0]} & {*names}:
@@ -51,7 +60,9 @@ def run_convert(
         if is_table(source):
             if chosen.pop("format", None) is not None:
                 raise nb.InvalidArgumentError(f"--format is for files, but {source} is a table")
-            rows = stack.enter_context(open_rows(source))
+            rows = stack.enter_context(open_rows(source, version))
+        elif version.given:
+            raise not_a_table(source, version)
         summary = nb.convert(
             rows,
             target,
@@ -73,6 +84,7 @@ def run_convert(
 def run_merge(
     sources: Sequence[str],
     target: str,
+    version: Version,
     *,
     cluster_by: str | None,
     unique: bool | None,
@@ -85,7 +97,7 @@ def run_merge(
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     with ExitStack() as stack:
-        rows = [stack.enter_context(open_rows(source)) for source in sources]
+        rows = [stack.enter_context(open_rows(source, version)) for source in sources]
         first = rows[0]
         keys = list(first.cluster_by) if cluster_by is None else parse_sort_keys(cluster_by)
         for source, other in zip(sources, rows, strict=True):
@@ -132,7 +144,7 @@ def run_add_index(
 ) -> None:
     """Adds indexes, with a progress bar on a terminal, and prints the indexes of the file."""
     only_file(path, "add-index", "it gets its indexes by create_table(indexes=)")
-    indexes = _indexes(hash_indexes, sorted_indexes)
+    indexes = parse_indexes(hash_indexes, sorted_indexes)
     if not indexes:
         raise nb.InvalidArgumentError("nothing to add: pass --hash-index or --sorted-index")
     begin = time.perf_counter()
@@ -165,9 +177,10 @@ def _print_indexes(
     typer.echo(f"{path}: {done} in {seconds:.1f} s")
 
 
-def _indexes(
+def parse_indexes(
     hash_indexes: Sequence[str], sorted_indexes: Sequence[str]
 ) -> list[nb.HashIndex | nb.SortedIndex]:
+    """The indexes of ``--hash-index`` and ``--sorted-index``."""
     indexes: list[nb.HashIndex | nb.SortedIndex] = [
         nb.HashIndex(split_names(t)) for t in hash_indexes
     ]

@@ -14,7 +14,7 @@ from nimblepy.errors import NimbleError
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Prints expected errors as ``nimble: error: ...`` and exits with status 1."""
+    """Prints expected errors as ``nimble: error: ...`` and exits with status 2."""
     try:
         yield
     except BrokenPipeError:
@@ -40,4 +40,4 @@ def _message(error: BaseException) -> str:
 
 def _fail(message: str) -> typer.Exit:
     typer.echo(f"nimble: error: {message}", err=True)
-    return typer.Exit(1)
+    return typer.Exit(2)

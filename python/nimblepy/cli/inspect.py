@@ -13,6 +13,7 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import OutputFormat, print_json, print_rows
 from nimblepy.cli.sources import open_rows
 from nimblepy.io.progress import Progress
@@ -64,9 +65,9 @@ def _print_facts(path: str, rows: Joinable) -> None:
         typer.echo(f"{index.kind} index on {columns}: {index.num_keys:,} keys, {size}{bloom}")
 
 
-def print_inspection(path: str, *, depth: int, as_json: bool) -> None:
+def print_inspection(path: str, version: Version, *, depth: int, as_json: bool) -> None:
     """Prints the facts of a file or dataset, and the tree of its parts, ``depth`` levels deep."""
-    with open_rows(path) as rows:
+    with open_rows(path, version) as rows:
         layout = source_of(rows).layout()
         if as_json:
             print_json({"file": path, **_facts(rows), "layout": layout.to_dict()})
@@ -90,9 +91,9 @@ def _tree(node: LayoutNode, depth: int) -> Tree:
     return tree
 
 
-def print_schema(path: str, *, as_json: bool) -> None:
+def print_schema(path: str, version: Version, *, as_json: bool) -> None:
     """Prints columns and types, cluster key and indexes."""
-    with open_rows(path) as file:
+    with open_rows(path, version) as file:
         if not as_json:
             _print_facts(path, file)
         fields = [
@@ -119,9 +120,9 @@ _STATS = pa.schema(
 )
 
 
-def print_stats(path: str, output: OutputFormat) -> None:
+def print_stats(path: str, version: Version, output: OutputFormat) -> None:
     """Prints for each column its bytes, share of the file, and encodings, over all stripes."""
-    with open_rows(path) as file:
+    with open_rows(path, version) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
         stripes = (node for node in source_of(file).layout().walk() if node.kind == "stripe")
@@ -148,15 +149,24 @@ def print_stats(path: str, output: OutputFormat) -> None:
     print_rows([batch], _STATS, output, chosen=False)
 
 
-def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
-    """Verifies files one after another. Raises CorruptFileError for the first damaged file."""
+def verify_files(paths: Sequence[str], version: Version, *, as_json: bool) -> bool:
+    """Verifies files one after another. Returns whether all are undamaged."""
+    undamaged = True
     bar = Progress(sys.stderr.isatty(), len(paths), stage="verifying", unit="files")
     try:
         for path in paths:
             started = time.perf_counter()
-            with open_rows(path) as file:
-                file.verify()
-                rows, size = file.num_rows, file.size_bytes
+            try:
+                with open_rows(path, version) as file:
+                    file.verify()
+                    rows, size = file.num_rows, file.size_bytes
+            except nb.CorruptFileError as error:
+                undamaged = False
+                if as_json:
+                    print_json({"file": path, "ok": False, "error": str(error)})
+                else:
+                    typer.echo(f"nimble: error: {error}", err=True)
+                continue
             seconds = time.perf_counter() - started
             bar.advance(1)
             if as_json:
@@ -165,3 +175,4 @@ def verify_files(paths: Sequence[str], *, as_json: bool) -> None:
                 typer.echo(f"{path}: ok, {rows:,} rows, {format_bytes(size)} in {seconds:.2f} s")
     finally:
         bar.finish()
+    return undamaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
 from typing import Literal, TypeAlias
@@ -74,23 +74,32 @@ def print_rows(
     *,
     chosen: bool = True,
     note: str = "",
-) -> None:
-    """Prints batches while they are read.
+) -> bool:
+    """Prints batches while they are read. Returns whether there are rows.
 
     Args:
         chosen: the command has ``--columns``.
         note: a line for people after the table, such as the number of rows left out.
     """
-    if output == "json":
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
         for batch in batches:
+            rows += batch.num_rows
+            yield batch
+
+    if output == "json":
+        for batch in counted():
             for row in plain_values(batch).to_pylist():
                 typer.echo(json.dumps(jsonable(row), ensure_ascii=False))
     elif output == "csv":
-        _print_csv(batches, schema)
+        _print_csv(counted(), schema)
     else:
-        _print_table(list(batches), schema, chosen)
+        _print_table(list(counted()), schema, chosen)
         if note:
             typer.echo(note, err=True)
+    return rows > 0
 
 
 def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
+from nimblepy.cli.arguments import NEWEST, Version
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.join.joinable import Joinable
@@ -26,6 +27,7 @@ from nimblepy.schema.values import place
 class Query:
     """Options that the commands share."""
 
+    version: Version = NEWEST
     on: str | None = None
     columns: str | None = None
     limit: int | None = None
@@ -54,9 +56,9 @@ class Bounds:
     reverse: bool
 
 
-def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
-    """Prints the rows of each key, in the order of the keys."""
-    with open_rows(path) as file:
+def run_lookup(path: str, keys: Sequence[str], query: Query) -> bool:
+    """Prints the rows of each key, in the order of the keys. Returns whether there are any."""
+    with open_rows(path, query.version) as file:
         columns = _key_columns(file, query.on)
         on = [column.name for column in columns]
         parsed = [_parse_key(columns, key) for key in keys]
@@ -66,21 +68,20 @@ def run_lookup(path: str, keys: Sequence[str], query: Query) -> None:
         on = on[: len(parsed[0])]
         values = [key[0] if len(on) == 1 else key for key in parsed]
         if query.explain:
-            _print_plan(file.explain(values, on=on, columns=query.names), query)
-            return
+            return _print_plan(file.explain(values, on=on, columns=query.names), query)
         names = query.names
         if names is not None and query.output == "table" and len(keys) > 1:
             # People see which row belongs to which key. Programs get the columns they name.
             names = list(dict.fromkeys([*on, *names]))
         table = file.lookup(values, on=on, columns=names)
-        _print_table(
+        return _print_table(
             table, query, missing=f"no row has {'this key' if len(keys) == 1 else 'a key'}"
         )
 
 
-def run_range(path: str, bounds: Bounds, query: Query) -> None:
-    """Prints a key range or prefix, in key order."""
-    with open_rows(path) as file:
+def run_range(path: str, bounds: Bounds, query: Query) -> bool:
+    """Prints a key range or prefix, in key order. Returns whether it has rows."""
+    with open_rows(path, query.version) as file:
         columns = _key_columns(file, query.on)
         on = None if query.on is None else [column.name for column in columns]
         arguments: dict[str, Any]
@@ -97,13 +98,12 @@ def run_range(path: str, bounds: Bounds, query: Query) -> None:
                 "inclusive": bounds.inclusive,
             }
         if query.explain:
-            _print_plan(file.explain(on=on, columns=query.names, **arguments), query)
-            return
+            return _print_plan(file.explain(on=on, columns=query.names, **arguments), query)
         find = file.range if bounds.prefix is None else file.prefix
         table = find(
             on=on, columns=query.names, limit=_one_more(query), reverse=bounds.reverse, **arguments
         )
-        _print_table(table, query, missing="no row is in this range")
+        return _print_table(table, query, missing="no row is in this range")
 
 
 def parameters(given: Sequence[str] | None) -> dict[str, str] | None:
@@ -131,12 +131,12 @@ def run_scan(
     query: Query,
     *,
     count_only: bool,
-) -> None:
-    """Prints rows in file order."""
-    with open_rows(path) as rows:
+) -> bool:
+    """Prints rows in file order. Returns whether there are any."""
+    with open_rows(path, query.version) as rows:
         if query.explain:
-            _print_plan(rows.explain(columns=query.names, filter=filter, params=params), query)
-            return
+            plan = rows.explain(columns=query.names, filter=filter, params=params)
+            return _print_plan(plan, query)
         arguments: dict[str, Any] = {"filter": filter, "params": params}
         if count_only:
             count = rows.scan([], limit=query.limit, **arguments).count()
@@ -144,12 +144,11 @@ def run_scan(
                 print_json({"rows": count})
             else:
                 typer.echo(count)
-            return
+            return count > 0
         reader = rows.scan(query.names, limit=_one_more(query), **arguments).to_reader()
         if query.output == "table":
-            _print_table(reader.read_all(), query, missing="no row passes")
-        else:
-            print_rows(reader, reader.schema, query.output)
+            return _print_table(reader.read_all(), query, missing="no row passes")
+        return print_rows(reader, reader.schema, query.output)
 
 
 def _one_more(query: Query) -> int | None:
@@ -158,21 +157,22 @@ def _one_more(query: Query) -> int | None:
     return TABLE_ROWS + 1 if paged else query.limit
 
 
-def _print_table(table: pa.Table, query: Query, *, missing: str) -> None:
+def _print_table(table: pa.Table, query: Query, *, missing: str) -> bool:
     most = table.num_rows if query.shown is None else min(query.shown, table.num_rows)
     shown = table.slice(0, most)
     left_out = table.num_rows - shown.num_rows
     note = "" if table.num_rows else missing
     if left_out:
         note = f"first {shown.num_rows} rows; --limit shows more"
-    print_rows(shown.to_batches(), table.schema, query.output, note=note)
+    return print_rows(shown.to_batches(), table.schema, query.output, note=note)
 
 
-def _print_plan(plan: nb.Plan, query: Query) -> None:
+def _print_plan(plan: nb.Plan, query: Query) -> bool:
     if query.output == "json":
         print_json(plan.to_dict())
     else:
         typer.echo(str(plan))
+    return True
 
 
 def _key_columns(file: Joinable, on: str | None) -> list[Column]:

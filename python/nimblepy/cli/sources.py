@@ -2,26 +2,87 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import re
+from typing import TYPE_CHECKING
 
+from nimblepy.cli.arguments import NEWEST, Version
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
 
+if TYPE_CHECKING:
+    from nimblepy.table.catalog import Catalog
+    from nimblepy.table.table import Table
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # Maximum number of tables in an error message.
 _SHOWN = 8
 
 
-def open_rows(text: str) -> Joinable:
-    """Opens the rows that ``text`` names."""
-    catalog, mark, name = text.rpartition("#")
+def open_rows(text: str, version: Version = NEWEST) -> Joinable:
+    """Opens the rows that ``text`` names, in a version if they are a table."""
     if is_catalog(text):
         raise no_table(text)
-    if not mark or os.path.exists(text):
+    if "#" not in text or os.path.exists(text):
+        if version.given:
+            raise not_a_table(text, version)
         return as_rows(text)
+    return open_table(text, version)
+
+
+def open_table(text: str, version: Version = NEWEST) -> Table:
+    """Opens a version of the table ``catalog#namespace.name``."""
+    lake, name = open_lake(text)
+    table = lake.table(name)
+    if not version.given:
+        return table
+    given = version.given
+    if version.time is not None:
+        given["time"] = parse_time(version.time)
+    return table.at(**given)
+
+
+def open_lake(text: str, *, create: bool = False) -> tuple[Catalog, str]:
+    """Opens the catalog of ``catalog#namespace.name``, and returns the name too."""
     from nimblepy.table.catalog import connect
 
-    return connect(existing_catalog(catalog)).table(name)
+    catalog, mark, name = text.rpartition("#")
+    if not mark:
+        raise no_table(text)
+    return connect(catalog if create else existing_catalog(catalog), create=create), name
+
+
+def snapshot_of(table: Table, text: str) -> int | str:
+    """A snapshot by its id or a tag."""
+    return int(text) if text.isdecimal() and text not in table.tags else text
+
+
+def parse_age(text: str) -> datetime.timedelta:
+    """Parses an age such as ``"12h"``."""
+    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
+    if match is None:
+        raise InvalidArgumentError(f"age {text!r}: expected a number and s, m, h or d, as in 3d")
+    try:
+        age = datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+        datetime.datetime.now(datetime.UTC) - age
+    except (OverflowError, ValueError):  # ValueError: too many digits
+        raise InvalidArgumentError(f"age {text!r}: that is before the year 1") from None
+    return age
+
+
+def parse_time(text: str) -> datetime.timedelta | datetime.datetime:
+    """Parses an age, or a time in ISO 8601. A time without a zone is in UTC."""
+    if re.fullmatch(r"\d+[smhd]", text.strip()):
+        return parse_age(text)
+    try:
+        time = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidArgumentError(
+            f"time {text!r}: expected a time as in 2026-11-24T06:00+00:00, or an age as in 2h"
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
 
 
 def is_catalog(text: str) -> bool:
@@ -71,3 +132,9 @@ def existing_catalog(text: str) -> str:
             )
         raise InvalidArgumentError(f"{text}: not a catalog of tables")
     return text
+
+
+def not_a_table(text: str, version: Version) -> InvalidArgumentError:
+    """The error for a version of something that has only one."""
+    options = ", ".join(f"--{name}" for name in version.given)
+    return InvalidArgumentError(f"{options}: {text} is not a table; only tables have versions")

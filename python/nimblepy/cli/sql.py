@@ -9,20 +9,30 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows
 from nimblepy.cli.sources import open_rows
 from nimblepy.errors import InvalidArgumentError, MissingExtraError
 
 
 def run_sql(
-    path: str, text: str, params: Mapping[str, str] | None, output: OutputFormat, *, explain: bool
-) -> None:
-    """Prints the result of a query over the view ``t``, or DuckDB's plan of it."""
+    path: str,
+    version: Version,
+    text: str,
+    params: Mapping[str, str] | None,
+    output: OutputFormat,
+    *,
+    explain: bool,
+) -> bool:
+    """Prints the result of a query over the view ``t``, or DuckDB's plan of it.
+
+    Returns whether anything was printed.
+    """
     try:
         import duckdb
     except ImportError as error:
         raise MissingExtraError("nimble sql needs duckdb: pip install 'nimblepy[sql]'") from error
-    with open_rows(path) as rows, duckdb.connect() as connection:
+    with open_rows(path, version) as rows, duckdb.connect() as connection:
         source: Any = rows
         nb.duckdb(connection, t=source)
         connection.execute("SET enable_external_access = false")
@@ -33,23 +43,25 @@ def run_sql(
                 raise InvalidArgumentError("sql: expected a query, such as SELECT count(*) FROM t")
             if explain:
                 typer.echo(result.fetchall()[0][1])
-                return
-            _print(_reader(result), output)
+                return True
+            return _print(_reader(result), output)
         except (duckdb.Error, pa.ArrowException) as error:
             raise InvalidArgumentError(f"sql: {error}") from error
 
 
-def _print(reader: pa.RecordBatchReader, output: OutputFormat) -> None:
-    """Prints all rows for programs, and one page of them for people."""
+def _print(reader: pa.RecordBatchReader, output: OutputFormat) -> bool:
+    """Prints all rows for programs, and one page of them for people.
+
+    Returns whether there are rows.
+    """
     if output != "table":
-        print_rows(reader, reader.schema, output)
-        return
+        return print_rows(reader, reader.schema, output)
     table = reader.read_all()
     note = "" if table.num_rows else "no row"
     if table.num_rows > TABLE_ROWS:
         note = f"first {TABLE_ROWS} of {table.num_rows:,} rows; --json and --csv print all"
     page = table.slice(0, TABLE_ROWS)
-    print_rows(page.to_batches(), table.schema, output, chosen=False, note=note)
+    return print_rows(page.to_batches(), table.schema, output, chosen=False, note=note)
 
 
 def _reader(result: Any) -> pa.RecordBatchReader:

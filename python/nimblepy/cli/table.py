@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import re
 import sys
 from dataclasses import asdict
 from html import escape
@@ -12,9 +10,9 @@ from html import escape
 import pyarrow as pa
 import typer
 
+from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
-from nimblepy.cli.sources import existing_catalog, no_table
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.cli.sources import existing_catalog, open_table, parse_age, snapshot_of
 from nimblepy.input.foreign import selected
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
@@ -23,28 +21,20 @@ from nimblepy.table.base.transforms import shown_value
 from nimblepy.table.catalog import connect
 from nimblepy.table.handle import files_of
 from nimblepy.table.reading.changes import CHANGE
-from nimblepy.table.table import Table
+from nimblepy.table.upkeep.analyze import Analysis
 from nimblepy.table.upkeep.maintain import Removal
 from nimblepy.table.upkeep.plot_layout import page
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-def open_table(text: str) -> Table:
-    """Opens the table ``catalog#namespace.name``."""
-    catalog, mark, name = text.rpartition("#")
-    if not mark:
-        raise no_table(text)
-    return connect(existing_catalog(catalog)).table(name)
+from nimblepy.table.upkeep.rewrite import ManifestRewrite
+from nimblepy.table.writing.commit import Commit
 
 
 def print_tables(catalog: str, output: OutputFormat) -> None:
-    names = connect(existing_catalog(catalog)).tables()
+    names = connect(existing_catalog(catalog), create=False).tables()
     _print(pa.table({"table": pa.array(names, pa.string())}), output)
 
 
-def show_table(text: str, *, as_json: bool) -> None:
-    table = open_table(text)
+def show_table(text: str, version: Version, *, as_json: bool) -> None:
+    table = open_table(text, version)
     facts: dict[str, object] = {
         "table": table.name,
         "location": table.location,
@@ -77,8 +67,8 @@ def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
     _print(open_table(text).snapshots(), output, columns)
 
 
-def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
-    table = open_table(text)
+def print_files(text: str, version: Version, columns: str | None, output: OutputFormat) -> None:
+    table = open_table(text, version)
     reading = files_of(table).reading
     schema = files_of(table).schema
     kinds = {field_id_at(schema, path): resolve_column(schema, path).type
@@ -91,7 +81,7 @@ def print_files(text: str, columns: str | None, output: OutputFormat) -> None:
             "bytes": member.file.bytes,
             "deleted": 0 if (deleted := member.deleted_bitmap()) is None else len(deleted),
             "partition": ", ".join(
-                shown_value(field.transform, kinds.get(field.source_id), value)
+                f"{field.name}={shown_value(field.transform, kinds.get(field.source_id), value)}"
                 for field, value in zip(
                     reading.specs(member.file.spec_id), member.file.partition, strict=True
                 )
@@ -116,8 +106,8 @@ def print_changes(
     text: str, since: str, until: str | None, columns: str | None, output: OutputFormat
 ) -> None:
     table = open_table(text)
-    first = None if since == "none" else _snapshot(table, since)
-    last = None if until is None else _snapshot(table, until)
+    first = None if since == "none" else snapshot_of(table, since)
+    last = None if until is None else snapshot_of(table, until)
     names = None if columns is None else split_names(columns)
     reader = table.changes(first, last, columns=names)
     if output != "table":
@@ -127,11 +117,6 @@ def print_changes(
     order = [CHANGE, *(name for name in reader.schema.names if name != CHANGE)]
     schema = pa.schema([reader.schema.field(name) for name in order])
     print_rows((batch.select(order) for batch in reader), schema, output)
-
-
-def _snapshot(table: Table, text: str) -> int | str:
-    """A snapshot by its id or a tag."""
-    return int(text) if text.isdecimal() and text not in table.tags else text
 
 
 def run_compact(
@@ -146,13 +131,45 @@ def run_compact(
     if as_json:
         print_json(dataclasses.asdict(done))
         return
-    typer.echo(
-        f"{done.files_removed:,} files became {done.files_added:,}, "
-        f"{format_bytes(done.bytes_written)}"
+    typer.echo(_what_was_done(done))
+
+
+def run_optimize(text: str, budget_bytes: int | None, *, as_json: bool) -> None:
+    done = open_table(text).optimize(budget_bytes=budget_bytes)
+    if as_json:
+        print_json({name: asdict(result) for name, result in done.items()})
+        return
+    for name, result in done.items():
+        typer.echo(f"{name}: {_what_was_done(result)}")
+    if not done:
+        typer.echo("nothing to do")
+
+
+def run_rewrite_manifests(text: str, *, whole: bool, as_json: bool) -> None:
+    done = open_table(text).rewrite_manifests(whole=whole)
+    if as_json:
+        print_json(asdict(done))
+    else:
+        typer.echo(_what_was_done(done))
+
+
+def _what_was_done(done: object) -> str:
+    """The result of one method of upkeep, for people."""
+    if isinstance(done, Commit):
+        size = format_bytes(done.bytes_written)
+        return f"{done.files_removed:,} files became {done.files_added:,}, {size}"
+    if isinstance(done, ManifestRewrite):
+        return f"{done.manifests_before:,} manifests became {done.manifests_after:,}"
+    if isinstance(done, Analysis):
+        return f"{len(done.distinct):,} columns, {done.rows_read:,} rows read"
+    assert isinstance(done, Removal)
+    return (
+        f"{len(done.snapshots):,} snapshots, {len(done.files):,} files, {format_bytes(done.bytes)}"
     )
 
 
-def show_health(text: str, plot: str | None, *, as_json: bool) -> None:
+def show_health(text: str, plot: str | None, *, as_json: bool) -> bool:
+    """Prints the health of a table. Returns whether there is advice."""
     health = open_table(text).health()
     if plot is not None:
         picture = health.to_svg()
@@ -167,11 +184,12 @@ def show_health(text: str, plot: str | None, *, as_json: bool) -> None:
         print_json(asdict(health))
     else:
         typer.echo(repr(health))
+    return bool(health.advice)
 
 
-def show_layout(text: str, columns: str | None, path: str | None) -> None:
+def show_layout(text: str, version: Version, columns: str | None, path: str | None) -> None:
     """Prints the layout, or draws it as SVG or HTML."""
-    table = open_table(text)
+    table = open_table(text, version)
     if path is None:
         typer.echo(f"{table.name}: {table.layout_by or 'no layout'}")
         return
@@ -185,7 +203,7 @@ def show_layout(text: str, columns: str | None, path: str | None) -> None:
 def run_expire(
     text: str, keep: int | None, older_than: str | None, dry_run: bool, *, as_json: bool
 ) -> None:
-    age = None if older_than is None else _age(older_than)
+    age = None if older_than is None else parse_age(older_than)
     done = open_table(text).expire(keep=keep, older_than=age, dry_run=dry_run)
     _print_removal(done, as_json=as_json)
 
@@ -201,7 +219,7 @@ def run_analyze(text: str, columns: str | None, *, as_json: bool) -> None:
 
 
 def run_orphans(text: str, older_than: str, dry_run: bool, *, as_json: bool) -> None:
-    done = open_table(text).remove_orphans(older_than=_age(older_than), dry_run=dry_run)
+    done = open_table(text).remove_orphans(older_than=parse_age(older_than), dry_run=dry_run)
     _print_removal(done, as_json=as_json)
 
 
@@ -219,21 +237,7 @@ def _print_removal(done: Removal, *, as_json: bool) -> None:
     if as_json:
         print_json({"snapshots": done.snapshots, "files": done.files, "bytes": done.bytes})
         return
-    typer.echo(
-        f"{len(done.snapshots):,} snapshots, {len(done.files):,} files, {format_bytes(done.bytes)}"
-    )
-
-
-def _age(text: str) -> datetime.timedelta:
-    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
-    if match is None:
-        raise InvalidArgumentError(f"age {text!r}: expected a number and s, m, h or d, as in 3d")
-    try:
-        age = datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
-        datetime.datetime.now(datetime.UTC) - age
-    except (OverflowError, ValueError):  # ValueError: too many digits
-        raise InvalidArgumentError(f"age {text!r}: that is before the year 1") from None
-    return age
+    typer.echo(_what_was_done(done))
 
 
 def _print(table: pa.Table, output: OutputFormat, columns: str | None = None) -> None:

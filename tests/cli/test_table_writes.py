@@ -1,0 +1,231 @@
+"""Commands that create, change and drop tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+import nimblepy as nb
+from nimblepy.cli.column_types import parse_type
+from nimblepy.cli.main import app
+
+pytestmark = pytest.mark.no_sanitizer
+
+
+def run(*arguments: str | Path, answer: str | None = None, status: int = 0) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=answer)
+    assert result.exit_code == status, result.output
+    return result
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"id": [1, 2, 3], "price": [1.5, 2.5, 3.5]}), path)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path, data: Path) -> str:
+    name = f"{tmp_path}/lake#shop.items"
+    run("table", "create", name, data, "--primary-key", "id")
+    return name
+
+
+def opened(table: str) -> nb.Table:
+    lake, _, name = table.rpartition("#")
+    return nb.connect(lake).table(name)
+
+
+def test_create_from_files(tmp_path: Path, data: Path) -> None:
+    name = f"{tmp_path}/new#shop.items"
+    how = ["--primary-key", "id", "--partition-by", "bucket(2, id)", "--hash-index", "price"]
+    result = run("table", "create", name, data, *how, "--property", "owner=me", "--json")
+    assert json.loads(result.stdout)["rows"] == 3
+    table = opened(name)
+    assert (table.primary_key, table.partition_by) == (["id"], ["bucket(2, id)"])
+    assert table.properties["owner"] == "me"
+    run("table", "create", name, data, status=2)
+    run("table", "create", name, data, "--if-not-exists")
+    assert opened(name).num_rows == 3
+
+
+def test_create_an_empty_table(tmp_path: Path) -> None:
+    name = f"{tmp_path}/new#shop.items"
+    schema = "id bigint, at timestamptz, price decimal(10, 2), tags list<string>"
+    run("table", "create", name, "--schema", schema, "--primary-key", "id", "--comment", "what")
+    table = opened(name)
+    assert table.schema.names == ["id", "at", "price", "tags"]
+    assert table.schema.field("price").type == pa.decimal128(10, 2)
+    assert table.properties["comment"] == "what"
+    assert "pass files with rows, or --schema" in run("table", "create", name, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("BIGINT", pa.int64()),
+        ("int64", pa.int64()),
+        ("double", pa.float64()),
+        ("decimal128(10, 2)", pa.decimal128(10, 2)),
+        ("timestamp[us, tz=Europe/Berlin]", pa.timestamp("us", "Europe/Berlin")),
+        ("list<item: list<int>>", pa.list_(pa.list_(pa.int32()))),
+        ("text[]", pa.list_(pa.string())),
+        ("uuid", pa.uuid()),
+    ],
+)
+def test_types_have_sql_and_arrow_names(text: str, expected: pa.DataType) -> None:
+    assert parse_type(text) == expected
+
+
+def test_unknown_types_are_refused() -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="type 'money'"):
+        parse_type("money")
+
+
+def test_append_several_files_in_one_commit(table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n4,4\n")
+    (tmp_path / "b.csv").write_text("id,price\n5,5\n")
+    result = run("table", "append", table, tmp_path / "a.csv", tmp_path / "b.csv", "--json")
+    assert json.loads(result.stdout)["rows_inserted"] == 2
+    assert opened(table).snapshots().num_rows == 2
+    assert opened(table).get(5) == {"id": 5, "price": 5.0}
+
+
+def test_append_once_per_batch(table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n4,4\n")
+    for _ in range(2):
+        run("table", "append", table, tmp_path / "a.csv", "--batch", "daily=7")
+    assert opened(table).num_rows == 4
+    wrong = run("table", "append", table, tmp_path / "a.csv", "--batch", "7", status=2)
+    assert "NAME=NUMBER" in wrong.stderr
+
+
+def test_append_adds_columns(table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price,color\n4,4,red\n")
+    run("table", "append", table, tmp_path / "a.csv", status=2)
+    run("table", "append", table, tmp_path / "a.csv", "--new-columns", "add")
+    assert opened(table).get(4) == {"id": 4, "price": 4.0, "color": "red"}
+
+
+def test_append_the_rows_of_a_table(table: str) -> None:
+    lake = table.partition("#")[0]
+    run("table", "create", f"{lake}#shop.other", "--schema", "id bigint, price double")
+    assert "3 rows inserted" in run("table", "append", f"{lake}#shop.other", table).stdout
+
+
+def test_upsert(table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n3,9\n4,4\n4,5\n")
+    run("table", "upsert", table, tmp_path / "a.csv", status=2)
+    how = ["--duplicates", "last", "--update", "price"]
+    result = run("table", "upsert", table, tmp_path / "a.csv", *how)
+    assert "1 rows inserted, 1 updated" in result.stdout
+    assert [opened(table).get(key)["price"] for key in (3, 4)] == [9.0, 5.0]  # type: ignore[index]
+
+
+def test_alter(table: str) -> None:
+    changes = ["--rename", "price=amount", "--add", "note text", "--partition-by", "bucket(4, id)"]
+    result = run("table", "alter", table, *changes, "--property", "owner=me", "--json")
+    assert json.loads(result.stdout) == {
+        "columns": {"id": "int64", "amount": "double", "note": "string"},
+        "partition_by": ["bucket(4, id)"],
+    }
+    run("table", "alter", table, "--drop", "note", "--partition-by", "none")
+    assert opened(table).schema.names == ["id", "amount"]
+    assert opened(table).partition_by == []
+    assert "nothing to change" in run("table", "alter", table, status=2).stderr
+
+
+def test_tags_and_branches(table: str) -> None:
+    first = opened(table).snapshot
+    for kind in ("tag", "branch"):
+        run("table", kind, table, "kept")
+        assert f"kept: {first}" in run("table", kind, table).stdout
+        run("table", kind, table, "kept", status=2)
+        run("table", kind, table, "kept", "--drop")
+        assert f"no {kind} 'kept'" in run("table", kind, table, "kept", "--drop", status=2).stderr
+    opened(table).delete("id = 1")
+    run("table", "tag", table, "before", "--snapshot", str(first))
+    assert opened(table).tags == {"before": first}
+
+
+def test_reads_of_a_version(table: str) -> None:
+    first = opened(table).snapshot
+    opened(table).tag("v1")
+    opened(table).branch("audit")
+    opened(table).delete("id < 3")
+    for option in (["--tag", "v1"], ["--snapshot", str(first)], ["--branch", "audit"]):
+        assert run("scan", table, "--count", *option).stdout == "3\n"
+        assert json.loads(run("table", "show", table, "--json", *option).stdout)["rows"] == 3
+        run("lookup", table, "1", *option)
+        run("sql", table, "SELECT id FROM t WHERE id = 1", *option)
+        run("range", table, "--upper", "3", *option)
+        run("diff", table, table, *option, status=1)
+        for command in ("schema", "stats", "inspect", "verify"):
+            run(command, table, *option)
+    run("lookup", table, "1", status=1)
+    assert "had no rows yet" in run("scan", table, "--time", "1d", status=2).stderr
+    run("scan", table, "--time", "0s")
+    assert "as in 2h" in run("scan", table, "--time", "soon", status=2).stderr
+    two = run("scan", table, "--tag", "v1", "--branch", "audit", status=2)
+    assert "give one of" in two.stderr
+
+
+def test_only_tables_have_versions(data: Path, tmp_path: Path) -> None:
+    nb.convert(data, tmp_path / "f.nimble")
+    for command in (["scan", tmp_path / "f.nimble"], ["convert", data, tmp_path / "g.nimble"]):
+        result = run(*command, "--tag", "v1", status=2)
+        assert "only tables have versions" in result.stderr
+
+
+def test_status_is_1_if_no_row_is_found(table: str) -> None:
+    run("lookup", table, "99", status=1)
+    run("range", table, "--lower", "99", status=1)
+    run("scan", table, "-f", "id = 99", status=1)
+    run("scan", table, "-f", "id = 99", "--count", status=1)
+    run("scan", table, "-f", "id = 99", "--json", status=1)
+    run("sql", table, "SELECT id FROM t WHERE id = 99", "--csv", status=1)
+    run("lookup", table, "99", "--explain")
+
+
+def test_rollback_asks(table: str) -> None:
+    first = opened(table).snapshot
+    opened(table).tag("v1")
+    opened(table).delete("id = 1")
+    second = opened(table).snapshot
+    assert (
+        "nothing was changed"
+        in run("table", "rollback", table, "v1", answer="n\n", status=1).stderr
+    )
+    assert "--yes" in run("table", "rollback", table, "v1", status=2).stderr
+    assert opened(table).snapshot == second
+    run("table", "rollback", table, "v1", answer="y\n")
+    assert opened(table).snapshot == first
+    assert "already" in run("table", "rollback", table, str(first), "--yes").stdout
+    assert "name one snapshot" in run("table", "rollback", table, "--yes", status=2).stderr
+
+
+def test_drop_and_register(table: str) -> None:
+    metadata = opened(table).metadata_location
+    run("table", "drop", table, answer="n\n", status=1)
+    assert "dropped" in run("table", "drop", table, "--yes").stdout
+    run("table", "show", table, status=2)
+    assert "3 rows" in run("table", "register", table, metadata).stdout
+    run("table", "drop", table, "--purge", "--yes")
+    assert not Path(metadata.removeprefix("file://")).exists()
+
+
+def test_optimize_and_rewrite_manifests(table: str) -> None:
+    for key in range(10, 22):
+        opened(table).append(pa.table({"id": [key], "price": [1.0]}))
+    assert "compact" in run("table", "health", table, status=1).stdout
+    done = json.loads(run("table", "optimize", table, "--json").stdout)
+    assert done["compact"]["files_added"] == 1
+    assert "nothing to do" in run("table", "optimize", table).stdout
+    run("table", "health", table)
+    assert "manifests became" in run("table", "rewrite-manifests", table, "--whole").stdout
