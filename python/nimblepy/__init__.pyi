@@ -42,6 +42,8 @@ from nimblepy.schema.types import SortKey as SortKey
 from nimblepy.schema.types import starts_with as starts_with
 from nimblepy.table.catalog import Catalog as Catalog
 from nimblepy.table.catalog import connect as connect
+from nimblepy.table.claims.facts import ColumnFacts as ColumnFacts
+from nimblepy.table.claims.facts import Facts as Facts
 from nimblepy.table.otree.layouts import OTree as OTree
 from nimblepy.table.otree.layouts import Sorted as Sorted
 from nimblepy.table.otree.layouts import ZOrder as ZOrder

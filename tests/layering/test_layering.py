@@ -91,7 +91,8 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table/writing": {"table/reading"},
     "table/changing": {"table/writing"},
     "table/upkeep": {"table/changing"},
-    "table": {"table/upkeep"},
+    "table/claims": {"table/upkeep"},
+    "table": {"table/claims"},
     "interop": {"files"},
     "spark": {"table"},
     "nimblepy": {"advise", "interop", "table"},  # __init__.py, which gathers the public names

@@ -27,6 +27,7 @@ from nimblepy.table.changing.merge_plan import Merge, On, merge
 from nimblepy.table.changing.new_columns import Fit, NewColumns
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert
+from nimblepy.table.claims.facts import Facts, facts_of
 from nimblepy.table.evolve import Alter
 from nimblepy.table.handle import TableHandle, TableState, id_of
 from nimblepy.table.otree.blocks import Blocks
@@ -147,6 +148,17 @@ class Table(TableHandle):
         if not plan.has_deletes and all(manifest.rows >= 0 for manifest in plan.manifests):
             return sum(manifest.rows for manifest in plan.manifests)
         return self._current.num_rows
+
+    # ------------------------------------------------------------------ facts
+
+    def facts(self) -> Facts:
+        """What the metadata says of the rows: counts, nulls, bounds and distinct values.
+
+        Cost: describes every file, from the plan index or the manifests. Opens no data file;
+            delete files are read, if there are any. The facts of a snapshot are kept in memory.
+        """
+        at = self._state.position
+        return facts_of(at.rows, at.metadata, at.snapshot, at.schema_id)
 
     # ------------------------------------------------------------------ samples
 

@@ -226,6 +226,11 @@ class Metadata:
         wanted_id = metadata.current_schema_id if schema_id is None else schema_id
         return next(schema for schema in metadata.schemas if schema.schema_id == wanted_id)
 
+    def field_ids(self) -> dict[int, frozenset[int]]:
+        """The field ids of each schema, by the id of the schema."""
+        schemas = self.ice.metadata.schemas
+        return {int(schema.schema_id): frozenset(schema.field_ids) for schema in schemas}
+
     def widened_since(self, schema_id: int) -> list[str]:
         """Columns, at any depth, whose primitive type differs from that in an earlier schema."""
         before, now = self.ice_schema(schema_id), self.ice_schema(None)

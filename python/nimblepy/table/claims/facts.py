@@ -1,0 +1,345 @@
+"""Facts about a snapshot: what its metadata says of its rows. No data file is opened."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from nimblepy.io.lru_cache import LruCache
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import Snapshot
+from nimblepy.table.base.sketch import MOST
+from nimblepy.table.iceberg.manifests import FileColumns, Numbers
+from nimblepy.table.iceberg.pruning import End, comparable, original, storage
+from nimblepy.table.reading.fileset import FileSet
+
+# Snapshots whose facts a process keeps.
+_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """What the metadata says of one column.
+
+    Attributes:
+        type: Arrow type of the column.
+        nulls: number of nulls; ``None`` if a file does not say. An upper bound unless
+            ``nulls_exact``.
+        lower, upper: no value is outside of these, NaN excepted; ``None`` if unknown or if there
+            are no values. The least and the greatest value if ``bounds_exact``.
+        distinct: number of different values, without nulls; ``None`` if the column was not
+            analyzed.
+        distinct_snapshot: id of the snapshot that was analyzed.
+        distinct_exact: whether ``distinct`` is the exact number for this snapshot. Otherwise it has
+            a standard error of 1.6 %, or is that of an earlier snapshot.
+        least_nulls: at least this many live rows are null.
+        seen_lower, seen_upper: bounds that live rows reach, from files without deleted rows.
+    """
+
+    type: pa.DataType
+    nulls: int | None = None
+    nulls_exact: bool = False
+    lower: Any = None
+    upper: Any = None
+    bounds_exact: bool = False
+    distinct: int | None = None
+    distinct_snapshot: int | None = None
+    distinct_exact: bool = False
+    least_nulls: int = field(default=0, repr=False)
+    seen_lower: Any = field(default=None, repr=False)
+    seen_upper: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the metadata of one snapshot says of a table.
+
+    Attributes:
+        name: ``"namespace.name"``.
+        snapshot: id of the snapshot; ``None`` if the table has never had rows.
+        rows: number of live rows.
+        last_changed: time of the last commit that changed rows; ``None`` if there is none.
+            Compaction and changes of columns do not count.
+        last_changed_exact: ``False`` if that commit has expired. Rows changed last at or before
+            ``last_changed`` then.
+        columns: facts of each column with single values, by name; fields of structs with dots.
+        ids: field ids of these columns.
+    """
+
+    name: str
+    snapshot: int | None
+    rows: int
+    last_changed: dt.datetime | None
+    last_changed_exact: bool
+    columns: Mapping[str, ColumnFacts]
+    ids: Mapping[str, int] = field(repr=False)
+
+    def __getitem__(self, column: str) -> ColumnFacts:
+        return self.columns[column]
+
+    def __repr__(self) -> str:
+        changed = self.last_changed.isoformat(timespec="seconds") if self.last_changed else "never"
+        lines = [f"{self.name}: {self.rows:,} rows, last changed {changed}"]
+        for name, column in self.columns.items():
+            parts = [f"{name} ({column.type}):"]
+            if column.nulls is not None:
+                parts.append(f"{'' if column.nulls_exact else 'at most '}{column.nulls:,} nulls,")
+            if column.lower is not None or column.upper is not None:
+                within = "" if column.bounds_exact else "within "
+                parts.append(f"{within}{_short(column.lower)} .. {_short(column.upper)},")
+            if column.distinct is not None:
+                about = "" if column.distinct_exact else "about "
+                parts.append(f"{about}{column.distinct:,} different values")
+            lines.append("  " + " ".join(parts).rstrip(",:"))
+        return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return "?" if value is None else str(value)
+
+
+_kept: LruCache[Facts] = LruCache(_KEPT)
+
+
+def facts_of(
+    rows: FileSet, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
+) -> Facts:
+    """The facts of a snapshot.
+
+    Args:
+        rows: the rows of the snapshot.
+        schema_id: of the columns.
+
+    Cost: describes every file, from the plan index or the manifests, and reads the delete files.
+    """
+    number = None if snapshot is None else snapshot.id
+    key = metadata.uuid, metadata.metadata_file, number, schema_id
+    facts = _kept.get(key)
+    if facts is None:
+        facts = _facts(rows, metadata, snapshot, schema_id)
+        _kept.put(key, facts)
+    return facts
+
+
+def _facts(
+    rows: FileSet, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
+) -> Facts:
+    files = _Files(rows, metadata)
+    types = metadata.leaf_types(schema_id)
+    names = {number: str(metadata.column_name(number, schema_id)) for number in types}
+    distinct = ice.distinct_values(metadata, snapshot)
+    unchanged = _unchanged_since(metadata, snapshot)
+    defaults = metadata.defaults(schema_id)
+    columns = {}
+    for number, kind in types.items():
+        column = _column(files, number, kind, defaults.get(number))
+        counted = distinct.get(number)
+        if counted is not None:
+            column |= {
+                "distinct": counted.values,
+                "distinct_snapshot": counted.snapshot,
+                "distinct_exact": counted.values <= MOST and counted.snapshot in unchanged,
+            }
+        columns[names[number]] = ColumnFacts(type=kind, **column)
+    changed, exact = _last_change(metadata, snapshot)
+    return Facts(
+        name=".".join(metadata.name),
+        snapshot=None if snapshot is None else snapshot.id,
+        rows=files.live_rows,
+        last_changed=changed,
+        last_changed_exact=exact,
+        columns=columns,
+        ids={name: number for number, name in names.items()},
+    )
+
+
+def _unchanged_since(metadata: ice.Metadata, snapshot: Snapshot | None) -> set[int]:
+    """The ids of a snapshot and of its ancestors with the same rows."""
+    ids = set()
+    for one in metadata.ancestors(snapshot):
+        ids.add(one.id)
+        if one.operation != "replace":
+            break
+    return ids
+
+
+def _last_change(
+    metadata: ice.Metadata, snapshot: Snapshot | None
+) -> tuple[dt.datetime | None, bool]:
+    """The time of the last commit that changed rows, and whether that commit is known."""
+    last = None
+    for last in metadata.ancestors(snapshot):
+        if last.operation != "replace":
+            break
+    if last is None:
+        return None, True
+    time = dt.datetime.fromtimestamp(last.timestamp_ms / 1000, dt.UTC)
+    return time, last.operation != "replace"
+
+
+class _Files:
+    """The data files of a snapshot with the number of deleted rows of each.
+
+    Attributes:
+        parts: the files, with the position of their first one.
+        deleted: number of deleted rows of each file.
+        live_rows: number of live rows of all files.
+    """
+
+    def __init__(self, rows: FileSet, metadata: ice.Metadata) -> None:
+        members = rows.plan.members()
+        selection = members.files
+        self.deleted = np.zeros(len(members), dtype=np.int64)
+        if rows.plan.has_deletes:
+            for i in range(len(members)):
+                if members[i].deletes:
+                    bitmap = members[i].deleted_bitmap()
+                    self.deleted[i] = 0 if bitmap is None else len(bitmap)
+        self.parts = selection.parts
+        self.live_rows = int(selection.rows.sum() - self.deleted.sum())
+        self._metadata = metadata
+        self._columns = metadata.field_ids()
+
+    def pieces(self) -> Iterator[tuple[FileColumns, Numbers]]:
+        """The files, and the number of deleted rows of each."""
+        first = 0
+        for part in self.parts:
+            for piece in part.pieces():
+                yield piece, self.deleted[first : first + piece.num_files]
+                first += piece.num_files
+
+    def last_without(self, number: int) -> int:
+        """The sequence number of the last commit before a column was added; -1 if unknown."""
+        sequences = [
+            snapshot.sequence
+            for snapshot in self._metadata.snapshots
+            if snapshot.schema_id in self._columns
+            and number not in self._columns[snapshot.schema_id]
+        ]
+        return max(sequences, default=-1)
+
+
+def _column(
+    files: _Files, number: int, kind: pa.DataType, default: pa.Scalar | None
+) -> dict[str, Any]:
+    """Nulls and bounds of a column."""
+    most_nulls = least_nulls = 0
+    nulls_known = True
+    ends = {"lower": _Ends(kind, "lower"), "upper": _Ends(kind, "upper")}
+    last_without: Callable[[], int] = lambda: files.last_without(number)  # noqa: E731
+    for part, deleted in files.pieces():
+        live = part.rows - deleted
+        nulls = part.counts("nulls", number)
+        known = np.zeros(len(live), np.bool_) if nulls is None else _mask(nulls.is_valid())
+        counts = np.zeros(len(live), np.int64)
+        if nulls is not None:
+            counts = pc.fill_null(nulls, 0).to_numpy().copy()
+        older = np.zeros(len(live), np.bool_)
+        if not known[live > 0].all():
+            # Files from before the column was added have its default in all rows.
+            older = ~known & (part.sequences <= last_without())
+            if default is None or not default.is_valid:
+                counts[older] = part.rows[older]
+            known |= older
+        most_nulls += int(np.minimum(counts, live)[known].sum())
+        least_nulls += int(np.maximum(counts - deleted, 0)[known].sum())
+        nulls_known = nulls_known and bool(known[live > 0].all())
+        for end in ends.values():
+            end.add(part, number, deleted, live, known & (counts >= part.rows), older, default)
+    lower, upper = ends["lower"], ends["upper"]
+    return {
+        "nulls": most_nulls if nulls_known else None,
+        "nulls_exact": nulls_known and most_nulls == least_nulls,
+        "lower": lower.outer,
+        "upper": upper.outer,
+        "bounds_exact": lower.is_exact and upper.is_exact,
+        "least_nulls": least_nulls,
+        "seen_lower": lower.seen,
+        "seen_upper": upper.seen,
+    }
+
+
+class _Ends:
+    """Collects one end of a column's values over files."""
+
+    def __init__(self, kind: pa.DataType, end: End) -> None:
+        self._kind = kind
+        self._end: End = end
+        self._outer: list[pa.Scalar] = []
+        self._seen: list[pa.Scalar] = []
+        self._known = True
+        # Bounds of texts may be truncated, so no row needs to have them.
+        self._truncated = pt.is_binary(storage(kind))
+
+    def add(
+        self,
+        part: FileColumns,
+        number: int,
+        deleted: Numbers,
+        live: Numbers,
+        all_null: Any,
+        older: Any,
+        default: pa.Scalar | None,
+    ) -> None:
+        """Adds files.
+
+        Args:
+            all_null: files without values.
+            older: files from before the column was added, which have ``default`` in all rows.
+        """
+        bound = part.bound(self._end, number, self._kind)
+        if bound is None:
+            bound = pa.nulls(len(live), comparable(self._kind, pa.nulls(0, pa.binary())).type)
+        has_bound = _mask(bound.is_valid())
+        if default is not None and default.is_valid and (older & (live > 0)).any():
+            self._outer.append(default)
+            self._seen.append(default)
+            has_bound = has_bound | older
+        if not (has_bound | all_null | (live <= 0)).all():
+            self._known = False
+        self._collect(bound.filter(pa.array(live > 0)), self._outer)
+        if not self._truncated:
+            self._collect(bound.filter(pa.array((live > 0) & (deleted == 0))), self._seen)
+
+    def _collect(self, bounds: pa.Array, scalars: list[pa.Scalar]) -> None:
+        if bounds.null_count < len(bounds):
+            ends = pc.min_max(bounds)
+            scalar = ends["min" if self._end == "lower" else "max"]
+            values = original(pa.array([scalar.as_py()], bounds.type), self._kind, self._end)
+            scalars.append(values[0])
+
+    @property
+    def outer(self) -> Any:
+        """No value is beyond this one; ``None`` if unknown or there are no values."""
+        return _best(self._outer, self._end) if self._known else None
+
+    @property
+    def seen(self) -> Any:
+        """A live row has this value; ``None`` if unknown."""
+        return _best(self._seen, self._end)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether :attr:`outer` is the least or the greatest value."""
+        return self._known and self.outer == self.seen
+
+
+def _best(scalars: list[pa.Scalar], end: End) -> Any:
+    try:
+        values = [scalar.as_py() for scalar in scalars]
+    except UnicodeDecodeError:  # a bound of another engine, cut within a character
+        return None
+    if not values:
+        return None
+    return min(values) if end == "lower" else max(values)
+
+
+def _mask(array: pa.Array) -> Any:
+    return array.to_numpy(zero_copy_only=False)
