@@ -19,8 +19,8 @@ PUBLIC = {
     "Dataset": _READING + "paths refresh",
     "Table": _READING
     + """
-        name location catalog properties comment primary_key partition_by layout_by snapshot snapshots tags
-        branches iceberg metadata_location at refresh append upsert delete overwrite merge
+        name location catalog properties comment primary_key partition_by layout_by snapshot
+        snapshots tags branches iceberg metadata_location at refresh append upsert delete overwrite merge
         transaction alter changes add_files convert tag branch drop_reference rollback compact
         optimize optimize_layout rewrite_manifests expire remove_orphans analyze health census
         draw_layout estimate files_for_keys facts
