@@ -177,8 +177,8 @@ def test_options_of_data_frame_writers_are_heeded_or_refused(
     save(range(6), 1)
     table.branch("dev")
     before = table.snapshot
-    takes = "'catalog', 'catalog.NAME', 'table', 'filter', 'partition_overwrite'"
-    for name in ("branch", "tag", "snapshot", "time", "cluster_by", "batch", "path"):
+    takes = "'catalog', 'catalog.NAME', 'table', 'branch', 'filter', 'partition_overwrite'"
+    for name in ("tag", "snapshot", "time", "cluster_by", "batch", "path"):
         message = f"option '{name}': a write to a table has no such option; it takes {takes}"
         with pytest.raises(nb.InvalidArgumentError, match=message):
             save(range(3), 2, **{name: "dev"})
@@ -189,6 +189,9 @@ def test_options_of_data_frame_writers_are_heeded_or_refused(
     with pytest.raises(nb.InvalidArgumentError, match="'static' or 'dynamic'"):
         save(range(3), 2, partition_overwrite="all")
     assert (table.refresh().snapshot, orphans(table)) == (before, 0)
+    save(range(9), 3, branch="dev")
+    assert table.snapshot == before
+    assert values(table.at(branch="dev")) == dict.fromkeys(range(9), 3)
     save(range(1, 2), 2, partition_overwrite="dynamic")
     assert values(table) == {0: 1, 1: 2, 2: 1, 3: 1, 5: 1}
     save(range(2, 4), 2, filter="k IN (2, 3)")
@@ -221,7 +224,7 @@ def test_what_does_not_fit(spark: Any, lake: nb.Catalog) -> None:
             ns.write(some, table, **arguments)
     with pytest.raises(nb.InvalidArgumentError, match="unknown column 'w'"):
         ns.write(some.withColumnRenamed("v", "w"), table)
-    with pytest.raises(nb.InvalidArgumentError, match="read only"):
+    with pytest.raises(nb.InvalidArgumentError, match="read-only"):
         ns.write(some, table.at(snapshot=table.append(pa.table({"k": [1]})).snapshot))
     with pytest.raises(nb.InvalidArgumentError, match="no primary key"):
         ns.write(some, table, mode="upsert")

@@ -179,7 +179,7 @@ def test_an_unpickled_handle_of_an_empty_table_refreshes(lake: nb.Catalog) -> No
 
 def test_unpickled_handles_of_the_past_stay_read_only(table: nb.Table) -> None:
     past = pickle.loads(pickle.dumps(table.at(snapshot=table.snapshot)))
-    with pytest.raises(nb.InvalidArgumentError, match="read only"):
+    with pytest.raises(nb.InvalidArgumentError, match="read-only"):
         past.append(rows(1))
 
 

@@ -156,7 +156,7 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
     with pytest.raises(nb.DuplicateKeyError, match="k=1 is in row 1 and in row 3 of the data"):
         table.upsert(rows([0, 1, 2, 1]))
     assert files(table) == before
-    with pytest.raises(nb.InvalidArgumentError, match="read only"):
+    with pytest.raises(nb.InvalidArgumentError, match="read-only"):
         table.at(snapshot=table.snapshot).upsert(rows([1]))
     assert table.upsert(rows([])).snapshot == table.snapshot
 

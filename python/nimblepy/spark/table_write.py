@@ -22,7 +22,7 @@ from nimblepy.spark.layout_write import by_curve, whole_cubes
 from nimblepy.spark.options import refuse_others
 from nimblepy.spark.schemas import arrow_schema
 from nimblepy.spark.shipping import ShippedByValue, array_udf, map_in_arrow
-from nimblepy.spark.tables import named_table
+from nimblepy.spark.tables import written_table
 
 if TYPE_CHECKING:
     from nimblepy.table.base.model import DataFile
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nimblepy.table.writing.commit import Commit
     from nimblepy.table.writing.write import Target
 
-_OPTIONS = ("catalog", "catalog.", "table", "filter", "partition_overwrite")
+_OPTIONS = ("catalog", "catalog.", "table", "branch", "filter", "partition_overwrite")
 
 
 def write_table(
@@ -140,7 +140,8 @@ class WrittenFiles(WriterCommitMessage):
 class TableWriter(ShippedByValue, DataSourceArrowWriter):
     """``df.write.format("nimble")`` with the options ``catalog`` and ``table``.
 
-    The other options select what an overwrite replaces, as in :func:`nimblepy.spark.write`.
+    The option ``branch`` names the branch to write to. The others select what an
+    overwrite replaces, as in :func:`nimblepy.spark.write`.
     """
 
     def __init__(self, schema: StructType, options: dict[str, str], overwrite: bool) -> None:
@@ -152,7 +153,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
         self._filter = options.get("filter")
         self._partitions = cast("PartitionOverwrite", options.get("partition_overwrite", "static"))
         check_mode(self._mode, self._filter, self._partitions)
-        self._target = checked_target(named_table(options), schema, self._filter)
+        self._target = checked_target(written_table(options), schema, self._filter)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         from nimblepy.spark.tasks import written_files
@@ -162,7 +163,7 @@ class TableWriter(ShippedByValue, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit_files(
-            named_table(self._options),
+            written_table(self._options),
             self._files(messages),
             mode=self._mode,
             filter=self._filter,

@@ -75,3 +75,9 @@ def named_table(options: Mapping[str, Any]) -> Table:
         if name.startswith(_PROPERTY)
     }
     return connect(options["catalog"], properties=properties or None).table(options["table"])
+
+
+def written_table(options: Mapping[str, Any]) -> Table:
+    """The table to write to, at the branch that the option ``branch`` names."""
+    table = named_table(options)
+    return table.at(branch=options["branch"]) if "branch" in options else table

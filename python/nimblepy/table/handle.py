@@ -18,13 +18,13 @@ from nimblepy.errors import (
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import Snapshot
+from nimblepy.table.base.model import MAIN, Snapshot
 from nimblepy.table.base.places import exist
 from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.upkeep.maintain import expire_by_default
-from nimblepy.table.writing.commit import dropped
+from nimblepy.table.writing.commit import check_branch, dropped
 from nimblepy.table.writing.settings import declared_indexes
 
 
@@ -83,13 +83,15 @@ class TableHandle(VersionedRows[FileSet]):
         *,
         at: tuple[Snapshot | None, int] | None = None,
         pinned: str | None = None,
+        branch: str = MAIN,
     ) -> None:
-        """A handle on the newest snapshot, or on an older one.
+        """A handle on the newest snapshot of a branch, or on an older snapshot.
 
         Args:
             at: the older snapshot and the id of the schema that it is read with.
             pinned: what the handle was opened at. It is read-only then.
         """
+        metadata = metadata.on(branch)
         self.catalog = catalog
         self._closed = False
         self._pinned = pinned
@@ -171,8 +173,8 @@ class TableHandle(VersionedRows[FileSet]):
     def __reduce__(self) -> tuple[Any, ...]:
         at = self._at
         name, uuid, snapshot = at.metadata.name, at.metadata.uuid, id_of(at.snapshot)
-        found = (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
-        return _reopen, (type(self), *found)
+        opened = (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
+        return _reopen, (type(self), *opened, at.metadata.branch)
 
 
 def _reopen(
@@ -183,6 +185,7 @@ def _reopen(
     snapshot: int | None,
     schema_id: int,
     pinned: str | None,
+    branch: str,
 ) -> TableHandle:
     """A handle at the same snapshot with the same columns, as long as it has not expired."""
     metadata = catalog.load(name)
@@ -194,7 +197,7 @@ def _reopen(
     past = None if snapshot is None else metadata.snapshot(snapshot)
     if snapshot is not None and past is None:
         raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
-    return kind(catalog, metadata, at=(past, schema_id), pinned=pinned)
+    return kind(catalog, metadata, at=(past, schema_id), pinned=pinned, branch=branch)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,6 +234,11 @@ class TableState:
         return self.handle._pinned
 
     @property
+    def branch(self) -> str:
+        """The branch that the handle follows and writes to."""
+        return self.handle._position.metadata.branch
+
+    @property
     def is_closed(self) -> bool:
         return self.handle._closed
 
@@ -247,7 +255,7 @@ class TableState:
             handle._check_open()
         if handle._pinned:
             raise InvalidArgumentError(
-                f"{self.name} was opened at {handle._pinned}, and is read only; "
+                f"{self.name} was opened at {handle._pinned} and is read-only; "
                 f"catalog.table({self.name!r}) gives the table itself"
             )
         shown = handle._position.metadata
@@ -257,6 +265,8 @@ class TableState:
             raise dropped(shown) from None
         if metadata.uuid != shown.uuid:
             raise self._replaced()
+        metadata = metadata.on(shown.branch)
+        check_branch(metadata)
         if metadata.format_version != 2:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
@@ -271,7 +281,7 @@ class TableState:
         newest = handle.catalog.load(handle._metadata.name, handle._metadata)
         if newest.uuid != handle._metadata.uuid:
             raise self._replaced()
-        return newest
+        return newest.on(self.branch)
 
     def _replaced(self) -> ConflictError:
         return ConflictError(
@@ -296,6 +306,7 @@ class TableState:
         if self.pinned:
             raise InvalidArgumentError(f"{self.name} was opened at {self.pinned}, and stays there")
         newest = self.reload()
+        check_branch(newest)
         if newest.metadata_file != self.shown.metadata.metadata_file:
             self.show(newest)
             self.close_removed_files()

@@ -13,7 +13,7 @@ import pyarrow as pa
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import Snapshot
+from nimblepy.table.base.model import Reference, Snapshot
 from nimblepy.table.handle import TableState, id_of
 from nimblepy.table.upkeep.maintain import instant_ms
 from nimblepy.table.writing.commit import swapped
@@ -21,8 +21,18 @@ from nimblepy.table.writing.commit import swapped
 _log = logger(__name__)
 
 
-def refer(table: TableState, name: str, kind: Literal["tag", "branch"], snapshot: int) -> None:
+def refer(
+    table: TableState,
+    name: str,
+    kind: Literal["tag", "branch"],
+    snapshot: int,
+    *,
+    replace: bool = False,
+) -> None:
     """Makes a tag or branch.
+
+    Args:
+        replace: move an existing reference of this kind.
 
     Raises:
         InvalidArgumentError: the name is taken, or there is no such snapshot.
@@ -30,11 +40,14 @@ def refer(table: TableState, name: str, kind: Literal["tag", "branch"], snapshot
 
     def change(metadata: ice.Metadata) -> ice.Metadata:
         taken = metadata.references.get(name)
-        if taken is not None:
+        if taken is not None and not (replace and taken.kind == kind):
+            hint = "; replace=True moves it" if taken.kind == kind == "tag" else ""
             raise InvalidArgumentError(
-                f"{table.name} has a {taken.kind} {name!r} already, at {taken.snapshot}"
+                f"{table.name} has a {taken.kind} {name!r} already, at {taken.snapshot}{hint}"
             )
-        return ice.set_reference(metadata, name, known(metadata, snapshot).id, kind, None)
+        expected = None if taken is None else taken.snapshot
+        number = known(metadata, snapshot).id
+        return ice.set_reference(metadata, name, number, kind, expected)
 
     def is_made(metadata: ice.Metadata) -> bool:
         reference = metadata.references.get(name)
@@ -64,8 +77,61 @@ def drop_reference(table: TableState, name: str) -> None:
     _log.info("%s: tag or branch %r dropped", table.name, name)
 
 
+def fast_forward(table: TableState, branch: str, to: str) -> None:
+    """Moves a branch forward to the newest snapshot of another branch, or to a tag.
+
+    Raises:
+        InvalidArgumentError: a name is unknown, or ``branch`` is a tag.
+        ConflictError: the branch has commits that ``to`` does not have.
+    """
+    name = table.name
+    target = 0
+
+    def reference_of(metadata: ice.Metadata, name: str) -> Reference:
+        reference = metadata.references.get(name)
+        if reference is None:
+            raise InvalidArgumentError(
+                f"fast_forward: {table.name} has no tag or branch {name!r}; it has "
+                f"{', '.join(sorted(metadata.references)) or 'none'}"
+            )
+        return reference
+
+    def change(metadata: ice.Metadata) -> ice.Metadata:
+        nonlocal target
+        target = reference_of(metadata, to).snapshot
+        if branch == ice.MAIN and branch not in metadata.references:
+            return ice.set_reference(metadata, branch, target, "branch", None)
+        moved = reference_of(metadata, branch)
+        if moved.kind != "branch":
+            raise InvalidArgumentError(f"fast_forward: {branch!r} is a tag of {name}")
+        if moved.snapshot == target:
+            return metadata
+        history = metadata.ancestors(known(metadata, target))
+        if all(moved.snapshot not in (item.id, item.parent) for item in history):
+            raise ConflictError(
+                f"{name}: {branch!r} at snapshot {moved.snapshot} cannot be fast-forwarded to "
+                f"{to!r} at snapshot {target}: snapshot {moved.snapshot} is not an ancestor of "
+                f"snapshot {target}. Write the changes of {to!r} to a new branch of {branch!r}",
+                kind="reference",
+                base=target,
+                winner=moved.snapshot,
+            )
+        return ice.set_reference(metadata, branch, target, "branch", moved.snapshot)
+
+    def is_made(metadata: ice.Metadata) -> bool:
+        reference = metadata.references.get(branch)
+        return reference is not None and reference.snapshot == target
+
+    newest = swapped(table.newest(), table.reload, change, is_made)
+    if branch == table.branch:
+        table.show(newest)
+    else:
+        table.learn(newest)
+    _log.info("%s: fast_forward: branch %r to snapshot %s (%r)", name, branch, target, to)
+
+
 def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
-    """Makes an earlier snapshot the newest again.
+    """Makes an earlier snapshot the newest of the handle's branch again.
 
     Args:
         shown: the snapshot that the handle shows, which must be the newest.
@@ -85,7 +151,7 @@ def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
                 winner=id_of(winner),
             )
         known(newest, snapshot)
-        return ice.set_reference(newest, ice.MAIN, snapshot, "branch", shown)
+        return ice.set_reference(newest, newest.branch, snapshot, "branch", shown)
 
     def is_made(newest: ice.Metadata) -> bool:
         return id_of(newest.head()) == snapshot

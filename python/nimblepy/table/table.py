@@ -18,7 +18,7 @@ from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table.base.arguments import paths_of
-from nimblepy.table.base.model import COMMENT, DataFormat
+from nimblepy.table.base.model import COMMENT, MAIN, DataFormat
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.append import add_files, append
 from nimblepy.table.changing.delete import convert, delete, overwrite
@@ -38,6 +38,7 @@ from nimblepy.table.reading.holding import data_manifests, files_for_keys
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.references import (
     drop_reference,
+    fast_forward,
     history,
     refer,
     rollback,
@@ -668,14 +669,16 @@ class Table(TableHandle):
         branch: str | None = None,
         time: Age | None = None,
     ) -> Table:
-        """A read-only handle on an earlier snapshot.
+        """A handle on a branch, or a read-only handle on an earlier snapshot.
 
-        It has the columns from the time of the commit, also for the newest snapshot of a branch.
-        An :meth:`alter` is not visible until rows are committed after it.
+        A handle on a branch is a handle like any other: its commits are made to the branch, and
+        ``refresh()`` follows the branch. Columns and properties belong to the table, so ``alter()``
+        changes them for all branches. A read-only handle has the columns from the time of the
+        commit.
 
         Args:
-            time: an aware datetime, or a timedelta before now; the snapshot that was the newest
-                then.
+            time: an aware datetime, or a timedelta before now; the snapshot of ``main`` that was
+                the newest then.
 
         Raises:
             InvalidArgumentError: there is no such snapshot, or it has expired.
@@ -687,6 +690,8 @@ class Table(TableHandle):
         metadata = self._state.reload()
         kind, value = named[0]
         past = snapshot_of(metadata, kind, value)
+        if branch is not None:
+            return Table(self.catalog, metadata, branch=branch)
         schema_id = metadata.schema_id if past.schema_id is None else past.schema_id
         return Table(self.catalog, metadata, at=(past, schema_id), pinned=f"{kind} {value}")
 
@@ -704,29 +709,53 @@ class Table(TableHandle):
         references = self._state.shown.newest.references.items()
         return {name: ref.snapshot for name, ref in sorted(references) if ref.kind == kind}
 
-    def tag(self, name: str, snapshot: int | None = None) -> Table:
+    def tag(self, name: str, snapshot: int | None = None, replace: bool = False) -> Table:
         """Names a snapshot, so that it does not expire; ``None``: the snapshot of this handle.
+
+        Args:
+            replace: Moves an existing tag, in one commit.
 
         Raises:
             InvalidArgumentError: the tag or branch exists, or the snapshot does not.
         """
-        return self._refer(name, "tag", snapshot)
+        return self._refer(name, "tag", snapshot, replace)
 
     def branch(self, name: str, snapshot: int | None = None) -> Table:
-        """Begins a branch at a snapshot; engines that write branches may write to it.
+        """Begins a branch at a snapshot. ``at(branch=name)`` reads it and writes to it.
 
         Raises:
             InvalidArgumentError: as :meth:`tag`.
         """
-        return self._refer(name, "branch", snapshot)
+        return self._refer(name, "branch", snapshot, False)
 
-    def _refer(self, name: str, kind: Literal["tag", "branch"], snapshot: int | None) -> Table:
+    def fast_forward(self, branch: str, *, to: str) -> Table:
+        """Publishes a branch: moves another branch forward to its newest snapshot.
+
+        Copies no rows. A handle on the moved branch shows the new snapshot.
+
+        Args:
+            branch: the branch to move, such as ``"main"``.
+            to: the branch, or the tag, whose snapshot it shall have.
+
+        Raises:
+            InvalidArgumentError: there is no such branch or tag.
+            ConflictError: the branch has commits that ``to`` does not have. The error names both
+                snapshots, and nothing is moved.
+
+        Cost: one commit of metadata.
+        """
+        fast_forward(self._state, branch, to)
+        return self
+
+    def _refer(
+        self, name: str, kind: Literal["tag", "branch"], snapshot: int | None, replace: bool
+    ) -> Table:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise InvalidArgumentError(f"{kind}: expected a name, got {name!r}")
         snapshot_id = self.snapshot if snapshot is None else snapshot
         if snapshot_id is None:
             raise InvalidArgumentError(f"{kind} {name!r}: {self.name} has no snapshot yet")
-        refer(self._state, name, kind, snapshot_id)
+        refer(self._state, name, kind, snapshot_id, replace=replace)
         return self
 
     def drop_reference(self, name: str) -> Table:
@@ -735,7 +764,7 @@ class Table(TableHandle):
         return self
 
     def rollback(self, snapshot: int) -> Table:
-        """Makes an earlier snapshot the newest again; the schema stays as it is now.
+        """Makes an earlier snapshot the newest of the branch again. The schema does not change.
 
         Args:
             snapshot: its id; that of a tag is ``table.at(tag=...).snapshot``.
@@ -923,6 +952,8 @@ class Table(TableHandle):
     def __repr__(self) -> str:
         state = self._state
         at = f" at {state.pinned}" if state.pinned else ""
+        if state.branch != MAIN:
+            at = f" at branch {state.branch}"
         shown = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
         rows = "closed" if state.is_closed else f"{len(self.schema)} columns"
         return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"

@@ -28,6 +28,8 @@ PLAN_INDEX = "nimblepy.plan-index"
 BATCH_PREFIX = "nimblepy.batch."
 # Prefix of the properties that hold the claims about a table and its columns.
 CLAIMS_PREFIX = "nimblepy.claims."
+# The branch that a table shows unless another one is named.
+MAIN = "main"
 
 # Field ids that Iceberg reserves for the columns of a position delete file.
 DELETED_PATH_ID = 2147483546

@@ -259,7 +259,8 @@ class RowCommit:
         if self.call.batch is not None:
             record = batch_record(metadata, self.call.batch, self.commit.snapshot)
             self.commit.summary |= record
-            self.commit.properties |= record
+            if metadata.branch == ice.MAIN:
+                self.commit.properties |= record
         if self.staged:
             self.commit.properties |= staged_record(metadata, self.staged, self.commit.snapshot)
 

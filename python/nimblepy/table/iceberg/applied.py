@@ -13,6 +13,9 @@ history still shows it.
 
 For batches, the summary of each nimblepy snapshot repeats the records. If the history of the newest
 snapshot has such a summary, it decides.
+
+The properties describe ``main``. A commit to another branch records its batch in its summary only,
+and its files as undone. They count for a snapshot whose history has that commit.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from nimblepy.table.base.model import BATCH_PREFIX, Snapshot
+from nimblepy.table.base.model import BATCH_PREFIX, MAIN, Snapshot
 from nimblepy.table.iceberg.metadata import Metadata
 
 # Hashes of committed sets of files, newest first.
@@ -56,11 +59,12 @@ def staged_records(metadata: Metadata, head: Snapshot | None) -> list[str]:
     return [text for text in _staged(metadata, head) if not text.startswith(_UNDONE)]
 
 
-def with_staged(
-    metadata: Metadata, head: Snapshot | None, value: str, snapshot: int
-) -> dict[str, str]:
-    """The property after one more commit of files, on top of ``head``."""
-    records = [record(metadata, value, snapshot), *_staged(metadata, head)]
+def with_staged(metadata: Metadata, value: str, snapshot: int) -> dict[str, str]:
+    """The property after one more commit of files, to the branch of ``metadata``."""
+    new_record = record(metadata, value, snapshot)
+    if metadata.branch != MAIN:
+        new_record = f"{_UNDONE}{new_record}"
+    records = [new_record, *_staged(metadata, metadata.head(MAIN))]
     return {STAGED_FILES: " ".join(records[:_MOST_STAGED])}
 
 

@@ -50,6 +50,7 @@ from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.table.base.hooks import around_swap
 from nimblepy.table.base.model import (
+    MAIN,
     PLAN_INDEX,
     DataFile,
     Manifest,
@@ -65,7 +66,6 @@ from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.manifest_forms import Records, ice_file
 from nimblepy.table.iceberg.manifests import new_files
 from nimblepy.table.iceberg.metadata import (
-    MAIN,
     Metadata,
     kept_lists,
     manifest_form,
@@ -143,7 +143,6 @@ class SnapshotCommit:
     """
 
     operation: str
-    branch: str = MAIN
     added: list[DataFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
@@ -200,7 +199,7 @@ class SnapshotCommit:
 
     def _attempt(self, metadata: Metadata) -> Metadata:
         ice = metadata.ice
-        parent = metadata.head(self.branch)
+        parent = metadata.head()
         manifests = self._added_manifests(metadata) + self._existing_manifests(metadata, parent)
         self._attempts += 1
         name = f"snap-{self.snapshot}-{self._attempts}-{self.id}.avro"
@@ -232,16 +231,16 @@ class SnapshotCommit:
             ),
             schema_id=ice.metadata.current_schema_id,
         )
-        kind = metadata.references.get(self.branch)
+        kind = metadata.references.get(metadata.branch)
         requirements = (
             AssertTableUUID(uuid=ice.metadata.table_uuid),
             AssertRefSnapshotId(
-                ref=self.branch, snapshot_id=None if kind is None else kind.snapshot
+                ref=metadata.branch, snapshot_id=None if kind is None else kind.snapshot
             ),
         )
         updates: tuple[Any, ...] = (
             AddSnapshotUpdate(snapshot=snapshot),
-            _reference_at(metadata, self.branch, self.snapshot, SnapshotRefType.BRANCH),
+            _reference_at(metadata, metadata.branch, self.snapshot, SnapshotRefType.BRANCH),
         )
         if self.properties:
             updates += (SetPropertiesUpdate(updates=self.properties),)
@@ -299,7 +298,7 @@ class SnapshotCommit:
         """
         if newest.snapshot(self.snapshot) is not None:
             return True
-        before, now = base.head(self.branch), newest.head(self.branch)
+        before, now = base.head(), newest.head()
         if (before and before.id) == (now and now.id):
             return False
         since = list(newest.ancestors(now))
@@ -653,7 +652,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
             metadata_location=done.metadata_location,
             io=ice.io,
             catalog=ice.catalog,
-        )
+        ),
+        branch=metadata.branch,
     )
     for path in set(metadata.metadata_files()) - set(newer.metadata_files()):
         if _goes(path, newer):
@@ -761,7 +761,9 @@ def set_statistics(metadata: Metadata, described: Any) -> Metadata:
         if not same.holds(load_table(metadata.ice.catalog, metadata.name).ice.metadata):
             raise SwapLost
         head = metadata.head()
-        checks.append(AssertRefSnapshotId(ref=MAIN, snapshot_id=None if head is None else head.id))
+        checks.append(
+            AssertRefSnapshotId(ref=metadata.branch, snapshot_id=None if head is None else head.id)
+        )
     return swap(metadata, tuple(checks), (SetStatisticsUpdate(statistics=described),))
 
 
@@ -799,7 +801,7 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
         for name, reference in metadata.references.items():
             checks.append(AssertRefSnapshotId(ref=name, snapshot_id=reference.snapshot))
     # Record it while the history still shows which batches and files were rolled back.
-    updates: list[Any] = _settling(metadata, metadata.head(), numbers)
+    updates: list[Any] = _settling(metadata, metadata.head(MAIN), numbers)
     updates.append(RemoveSnapshotsUpdate(snapshot_ids=list(numbers)))
     moved = moved_statistics(metadata, set(numbers))
     if moved is not None:

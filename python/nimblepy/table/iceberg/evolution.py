@@ -250,7 +250,13 @@ class Evolution:
             ice.config,
         )
         updates = self._transaction.updates
-        return Metadata(changed, base=self._metadata, checks=checks, updates=updates)
+        return Metadata(
+            changed,
+            branch=self._metadata.branch,
+            base=self._metadata,
+            checks=checks,
+            updates=updates,
+        )
 
     def is_made(self, newest: Metadata) -> bool:
         """Whether newer metadata has the changes, from any writer.

@@ -65,6 +65,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.made_of import MadeOf
 from nimblepy.table.base.model import (
+    MAIN,
     DataFile,
     Entry,
     Manifest,
@@ -106,7 +107,6 @@ _EXISTING = ManifestEntryStatus.EXISTING.value
 
 # The version of Iceberg's format that tables are written in.
 WRITTEN_VERSION = 2
-MAIN = "main"
 
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -155,6 +155,7 @@ class Metadata:
         metadata_file: Path of the metadata file.
         format_version: Version of Iceberg's format.
         schema_id: Id of the current schema.
+        branch: The branch that is read and that the next commit writes to.
         checks, updates: Requirements and updates of the next commit, as pyiceberg objects.
         reads: Number of metadata files that were read through this object.
     """
@@ -163,6 +164,7 @@ class Metadata:
         self,
         ice: IceTable,
         *,
+        branch: str = MAIN,
         base: Metadata | None = None,
         checks: Sequence[Any] = (),
         updates: Sequence[Any] = (),
@@ -179,9 +181,14 @@ class Metadata:
         self.format_version = int(ice.metadata.format_version)
         self.schema_id = int(ice.metadata.current_schema_id)
         self.reads = 1
+        self.branch = branch
         self._base = base
         self.checks = tuple(checks)
         self.updates = tuple(updates)
+
+    def on(self, branch: str) -> Metadata:
+        """The same metadata, for reads and commits of a branch."""
+        return self if branch == self.branch else Metadata(self.ice, branch=branch)
 
     @property
     def committed(self) -> Metadata:
@@ -423,8 +430,9 @@ class Metadata:
             for name, ref in self.ice.metadata.refs.items()
         }
 
-    def head(self, branch: str = MAIN) -> Snapshot | None:
-        reference = self.ice.metadata.refs.get(branch)
+    def head(self, branch: str | None = None) -> Snapshot | None:
+        """The newest snapshot of a branch, by default of :attr:`branch`."""
+        reference = self.ice.metadata.refs.get(self.branch if branch is None else branch)
         return None if reference is None else self.snapshot(reference.snapshot_id)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:

@@ -1,5 +1,6 @@
 """What the rest of nimblepy uses of this package. Loading it loads pyiceberg."""
 
+from nimblepy.table.base.model import MAIN
 from nimblepy.table.iceberg.applied import (
     STAGED_FILES,
     batch_records,
@@ -52,7 +53,6 @@ from nimblepy.table.iceberg.evolution import Evolution, with_columns
 from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.metadata import (
-    MAIN,
     MOST_ATTEMPTS,
     NAME_MAPPING,
     PRIMARY_KEY_ORDER,

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyiceberg.table.statistics import BlobMetadata, StatisticsFile
 
-from nimblepy.table.base.model import Distinct, Snapshot
+from nimblepy.table.base.model import MAIN, Distinct, Snapshot
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.iceberg.metadata import Metadata
 
@@ -95,7 +95,7 @@ def moved_statistics(metadata: Metadata, gone: Collection[int]) -> Any | None:
     """
     by_snapshot = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
     left = None
-    for snapshot in metadata.ancestors(metadata.head()) if by_snapshot else ():
+    for snapshot in metadata.ancestors(metadata.head(MAIN)) if by_snapshot else ():
         item = by_snapshot.get(snapshot.id)
         if item is not None and any(blob.type == SKETCH for blob in item.blob_metadata):
             if left is None or snapshot.id not in gone:

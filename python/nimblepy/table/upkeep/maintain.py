@@ -284,7 +284,7 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
     def limit(age_ms: int | None) -> int:
         return latest if age_ms is None else min(latest, now - age_ms)
 
-    kept: set[int] = set()
+    kept = _unpublished(metadata)
     judged: set[int] = set()  # snapshots of branches, which may have their own limits
     for name, reference in metadata.references.items():
         head = metadata.snapshot(reference.snapshot)
@@ -305,6 +305,25 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
         if snapshot.id not in kept
         and (snapshot.id in judged or snapshot.timestamp_ms < limit(longest))
     ]
+
+
+def _unpublished(metadata: ice.Metadata) -> set[int]:
+    """Snapshots between ``main`` and the branches that ``main`` can be fast-forwarded to.
+
+    Without them, it is no longer known that ``main`` is an ancestor of the branch.
+    """
+    main = metadata.head(ice.MAIN)
+    unpublished: set[int] = set()
+    for name, reference in metadata.references.items():
+        if main is None or name == ice.MAIN or reference.kind != "branch":
+            continue
+        since: list[int] = []
+        for snapshot in metadata.ancestors(metadata.snapshot(reference.snapshot)):
+            if snapshot.id == main.id:
+                unpublished.update(since)
+                break
+            since.append(snapshot.id)
+    return unpublished
 
 
 def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:

@@ -29,7 +29,7 @@ def checked_batch(batch: object) -> Batch:
 
 
 def batch_record(metadata: ice.Metadata, batch: Batch, snapshot: int) -> dict[str, str]:
-    """The record of a batch that a snapshot adds: for the table's properties and its summary."""
+    """The record of a batch that a snapshot adds: for its summary, and on ``main`` a property."""
     return {BATCH_PREFIX + batch[0]: ice.record(metadata, str(batch[1]), snapshot)}
 
 
@@ -51,7 +51,7 @@ def staged_record(
     metadata: ice.Metadata, files: Iterable[DataFile], snapshot: int
 ) -> dict[str, str]:
     """The property of the table after a snapshot adds files that others wrote."""
-    return ice.with_staged(metadata, metadata.head(), _hash(files), snapshot)
+    return ice.with_staged(metadata, _hash(files), snapshot)
 
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:

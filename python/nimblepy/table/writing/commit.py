@@ -114,10 +114,11 @@ def run(
                 return newest, attempts.lost
             if landed is None:
                 raise _unknown(metadata, newest, change)
+            check_branch(newest)
             name = ".".join(metadata.name)
             _log.info("%s: another commit was first, %d times now", name, attempts.lost)
             if attempts.lost >= ice.MOST_ATTEMPTS:
-                raise _lost(metadata, attempts.lost, newest.head(change.commit.branch))
+                raise _lost(metadata, attempts.lost, newest.head())
             metadata = newest
     except ice.NoSuchTable:
         _give_up(change, metadata, reload)
@@ -236,7 +237,7 @@ def _lost(metadata: ice.Metadata, count: int, winner: Snapshot | None) -> Confli
 
 
 def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> ConflictError:
-    base, winner = (some.head(change.commit.branch) for some in (metadata, newest))
+    base, winner = (some.head() for some in (metadata, newest))
     return ConflictError(
         f"{'.'.join(metadata.name)}: the outcome of a commit could not be determined, because the "
         "snapshots that followed the one it was made for have expired; check whether its rows are "
@@ -245,6 +246,16 @@ def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> Co
         base=None if base is None else base.id,
         winner=None if winner is None else winner.id,
     )
+
+
+def check_branch(metadata: ice.Metadata) -> None:
+    """Raises ConflictError if the branch that is read and written was dropped."""
+    branch = metadata.branch
+    reference = metadata.references.get(branch)
+    if branch != ice.MAIN and (reference is None or reference.kind != "branch"):
+        raise ConflictError(
+            f"{'.'.join(metadata.name)}: branch {branch!r} was dropped", kind="reference"
+        )
 
 
 def dropped(metadata: ice.Metadata) -> ConflictError:
