@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,6 +64,48 @@ def test_commits_of_tables_are_logged(tmp_path: Path, caplog: pytest.LogCaptureF
         table = nb.connect(tmp_path / "lake").create_table("a.b", rows.schema)
         table.append(rows)
     assert any("a.b: append: snapshot" in t and "rows: 2 inserted" in t for t in caplog.messages)
+
+
+@pytest.mark.no_sanitizer
+def test_each_commit_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("pyiceberg")
+    lake = nb.connect(tmp_path / "lake")
+    rows = pa.table({"k": [1, 2]})
+    table = lake.create_table("a.b", rows.schema, primary_key="k")
+    changes: dict[str, Callable[[], object]] = {
+        "append": lambda: table.append(rows),
+        "upsert": lambda: table.upsert(rows),
+        "delete": lambda: table.delete("k = 1"),
+        "tag 'x'": lambda: table.tag("x"),
+        "rollback from": lambda: table.rollback(table.snapshots()["snapshot_id"][0].as_py()),
+        "drop_reference 'x'": lambda: table.drop_reference("x"),
+        "compact": lambda: table.compact(where_needed=False),
+        "rewrite_manifests": lambda: table.rewrite_manifests(whole=True),
+        "analyze": table.analyze,
+        "expire": lambda: table.expire(keep=1),
+        "alter (set_properties)": lambda: _set_property(table),
+    }
+    for operation, change in changes.items():
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "nimblepy.table"):
+            change()
+        (line,) = [text for text in caplog.messages if "retries" in text]
+        assert re.fullmatch(
+            rf"a\.b: {re.escape(operation)}.*: snapshot \d+; rows: \d+ inserted, \d+ updated, "
+            r"\d+ deleted; files: \d+ added, \d+ removed; 0 retries, \d+\.\d{3} s",
+            line,
+        ), line
+        assert all(text.startswith("a.b: ") for text in caplog.messages)
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "nimblepy.table"):
+        table.expire(keep=1)  # nothing to do
+        lake.drop_table("a.b")
+    assert caplog.messages == ["a.b: drop_table"]
+
+
+def _set_property(table: nb.Table) -> None:
+    with table.alter() as change:
+        change.set_properties({"owner": "me"})
 
 
 def test_nothing_is_printed_unasked() -> None:

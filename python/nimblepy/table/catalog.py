@@ -13,6 +13,7 @@ import pyarrow as pa
 from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri
+from nimblepy.io.log import logger
 from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
     from nimblepy.file.write import ClusterBy
     from nimblepy.table.table import Table
+
+_log = logger(__name__)
 
 # Schemes of object stores.
 _BUCKETS = ("s3:", "s3a:", "s3n:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "wasb:", "wasbs:")
@@ -314,6 +317,7 @@ class Catalog:
             properties=properties,
         )
         table = self._handle(metadata)
+        _log.info("%s: create_table: %s", table.name, metadata.location)
         if data is not None:
             try:
                 table.append(data[0])
@@ -408,6 +412,7 @@ class Catalog:
             ice.drop_table(self.iceberg, parts)
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(parts)) from None
+        _log.info("%s: drop_table", name)
         names = files.unique().to_pylist()
         errors = remove_files(ice.removable(metadata, names) if purge else [])
         if errors:
@@ -438,6 +443,7 @@ class Catalog:
             raise InvalidArgumentError(self._no_table(before)) from None
         except ice.TableExists:
             raise InvalidArgumentError(f"table {new!r} already exists") from None
+        _log.info("%s: rename_table to %s", old, new)
         return self.table(new)
 
     def relocate(self, name: str | None = None, *, old_root: str | None = None) -> list[str]:
@@ -491,9 +497,11 @@ class Catalog:
             text = f"file://{os.path.abspath(text)}"
         ice.create_namespace(self.iceberg, parts[:-1])
         try:
-            return self._handle(ice.register_table(self.iceberg, parts, text))
+            metadata = ice.register_table(self.iceberg, parts, text)
         except ice.TableExists:
             raise InvalidArgumentError(f"table {name!r} already exists") from None
+        _log.info("%s: register: %s", name, text)
+        return self._handle(metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._target is None:

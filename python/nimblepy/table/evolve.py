@@ -10,7 +10,6 @@ from typing import Any, Self
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
-from nimblepy.io.log import logger
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_key
@@ -26,8 +25,6 @@ from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_id
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import check_name, check_property
-
-_log = logger(__name__)
 
 _Step = Callable[[ice.Evolution], None]
 
@@ -265,10 +262,9 @@ class Alter:
             self._table.reload,
             attempt,
             lambda newest: any(evolution.is_made(newest) for evolution in tried),
+            operation=f"alter ({self._shown})",
         )
         self._table.show(newest)
-        schema, columns = newest.schema_id, len(newest.schema())
-        _log.info("%s: alter: schema %d, %d columns", self._table.name, schema, columns)
 
     def _on(self, newest: ice.Metadata) -> ice.Evolution:
         """Applies all steps to the result of another commit."""

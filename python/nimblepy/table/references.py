@@ -11,14 +11,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
-from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Reference, Snapshot
 from nimblepy.table.handle import TableState, id_of
 from nimblepy.table.upkeep.maintain import instant_ms
 from nimblepy.table.writing.commit import swapped
-
-_log = logger(__name__)
 
 
 def refer(
@@ -53,8 +50,9 @@ def refer(
         reference = metadata.references.get(name)
         return reference is not None and (reference.kind, reference.snapshot) == (kind, snapshot)
 
-    table.learn(swapped(table.newest(), table.reload, change, is_made))
-    _log.info("%s: %s %r names snapshot %s", table.name, kind, name, snapshot)
+    table.learn(
+        swapped(table.newest(), table.reload, change, is_made, operation=f"{kind} {name!r}")
+    )
 
 
 def drop_reference(table: TableState, name: str) -> None:
@@ -73,8 +71,8 @@ def drop_reference(table: TableState, name: str) -> None:
     def is_made(metadata: ice.Metadata) -> bool:
         return name not in metadata.references
 
-    table.learn(swapped(table.newest(), table.reload, change, is_made))
-    _log.info("%s: tag or branch %r dropped", table.name, name)
+    operation = f"drop_reference {name!r}"
+    table.learn(swapped(table.newest(), table.reload, change, is_made, operation=operation))
 
 
 def fast_forward(table: TableState, branch: str, to: str) -> None:
@@ -156,8 +154,8 @@ def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
     def is_made(newest: ice.Metadata) -> bool:
         return id_of(newest.head()) == snapshot
 
-    table.show(swapped(metadata, table.reload, change, is_made))
-    _log.info("%s: rollback: from snapshot %s to %s", table.name, shown, snapshot)
+    operation = f"rollback from {shown}"
+    table.show(swapped(metadata, table.reload, change, is_made, operation=operation))
 
 
 def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:

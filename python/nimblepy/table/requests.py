@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.io.log import logger
 from nimblepy.rows.arguments import Columns, checked_fraction, column_names
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
@@ -21,8 +20,6 @@ from nimblepy.table.reading.sample import SamplePlan
 from nimblepy.table.reading.sample import plan_sample as plan_sample_of
 from nimblepy.table.reading.shared_changes import WantedChanges
 from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze
-
-_log = logger(__name__)
 
 
 def requested_changes(
@@ -81,5 +78,4 @@ def analyze_by(
     metadata = state.newest()
     newest, result = analyze(state.rows(metadata), metadata, state.reload, columns, looking)
     state.show(newest)
-    _log.info("%s: analyze: snapshot %s", state.name, id_of(newest.head()))
     return result

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.io.log import logger
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, checked_fraction
 from nimblepy.rows.source import Filter
@@ -63,8 +62,6 @@ from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import target_of
-
-_log = logger(__name__)
 
 
 class Table(TableHandle):
@@ -855,7 +852,6 @@ class Table(TableHandle):
         state = self._state
         newest, done = rewrite_manifests(state.newest(), state.reload, whole=whole)
         state.show(newest)
-        _log.info("%s: rewrite_manifests: %s", self.name, done)
         return done
 
     def health(self) -> Health:

@@ -35,7 +35,7 @@ from nimblepy.table.writing.batches import (
     staged_record,
     were_staged,
 )
-from nimblepy.table.writing.commit import Change, Commit, reloaded, run
+from nimblepy.table.writing.commit import Change, Commit, reloaded, report, run
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import discard
 
@@ -124,20 +124,7 @@ class Call:
             retries=retries,
             seconds=time.perf_counter() - self.start,
         )
-        _log.info(
-            "%s: %s: snapshot %s; rows: %d inserted, %d updated, %d deleted; files: %d added, "
-            "%d removed; %d retries, %.3f s",
-            self.table.name,
-            self.what,
-            done.snapshot,
-            done.rows_inserted,
-            done.rows_updated,
-            done.rows_deleted,
-            done.files_added,
-            done.files_removed,
-            done.retries,
-            done.seconds,
-        )
+        report(self.table.name, self.what, done)
         return done
 
     def nothing(self, newest: ice.Metadata | None = None) -> Commit:

@@ -75,7 +75,7 @@ class Relocation:
                 self._metadata = load_table(catalog, metadata.name)
                 continue
             catalog.forget_roots(metadata.name)
-            _log.info("%s: relocate: %d manifests, %d delete files rewritten", name, *self._counts)
+            _log.debug("%s: relocate: %d manifests, %d delete files rewritten", name, *self._counts)
             return load_table(catalog, metadata.name)
         raise OSError(f"relocate {name}: {_MOST_ATTEMPTS} attempts lost to other commits")
 

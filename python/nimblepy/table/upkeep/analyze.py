@@ -186,7 +186,7 @@ def _committed(
         return not written_paths.isdisjoint(_statistics_paths(newest))
 
     try:
-        done = swapped(metadata, reload, attempt, is_made)
+        done = swapped(metadata, reload, attempt, is_made, operation="analyze")
     except BaseException:
         with contextlib.suppress(Exception):
             _forget(written_paths - doubtful - _statistics_paths(reload()))

@@ -130,7 +130,7 @@ def expire(
     def is_made(newest: ice.Metadata) -> bool:
         return bool(expired) and all(newest.snapshot(number) is None for number in expired)
 
-    after = swapped(metadata, reload, attempt, is_made)
+    after = swapped(metadata, reload, attempt, is_made, operation="expire")
     done = Removal(snapshots=tuple(expired))
     errors: list[OSError] = []
     if listed is not None:

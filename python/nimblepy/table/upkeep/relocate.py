@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, DataFormat
 from nimblepy.table.reading.deletes import names_old_places, positions
+from nimblepy.table.writing.commit import Commit, report
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import write_deletes
 
@@ -19,7 +21,15 @@ def relocate(metadata: ice.Metadata) -> ice.Metadata | None:
 
     Cost: reads and writes the manifests of all snapshots, and their delete files.
     """
-    return ice.Relocation(metadata, _rewriting(metadata)).run()
+    start = time.perf_counter()
+    newest = ice.Relocation(metadata, _rewriting(metadata)).run()
+    if newest is not None:
+        head = newest.head()
+        done = Commit(
+            snapshot=None if head is None else head.id, seconds=time.perf_counter() - start
+        )
+        report(".".join(newest.name), "relocate", done)
+    return newest
 
 
 def _rewriting(metadata: ice.Metadata) -> Callable[[DataFile], DataFile | None]:

@@ -25,7 +25,7 @@ from nimblepy.table.reading.plan_index import (
     tail,
     write_index,
 )
-from nimblepy.table.writing.commit import run
+from nimblepy.table.writing.commit import Commit, report, run
 
 # Maximum entries of a manifest; manifests with at least _ENOUGH entries need not be merged.
 MOST_ENTRIES = 4096
@@ -71,7 +71,7 @@ def rewrite_manifests(
             seconds=time.perf_counter() - begin,
         )
     newest, retries = done
-    return newest, ManifestRewrite(
+    result = ManifestRewrite(
         snapshot=change.commit.snapshot,
         manifests_before=change.before,
         manifests_after=change.before - len(change.commit.replaced) + len(change.commit.made),
@@ -80,6 +80,9 @@ def rewrite_manifests(
         retries=retries,
         seconds=time.perf_counter() - begin,
     )
+    commit = Commit(snapshot=result.snapshot, retries=retries, seconds=result.seconds)
+    report(".".join(newest.name), "rewrite_manifests", commit)
+    return newest, result
 
 
 class _Rewrite:

@@ -50,6 +50,30 @@ class Commit:
     seconds: float = 0.0
 
 
+# Called with the table, the operation and the result of each commit.
+observers: list[Callable[[str, str, Commit], None]] = []
+
+
+def report(table: str, operation: str, done: Commit) -> None:
+    """Logs a commit in one line, and tells the observers."""
+    _log.info(
+        "%s: %s: snapshot %s; rows: %d inserted, %d updated, %d deleted; files: %d added, "
+        "%d removed; %d retries, %.3f s",
+        table,
+        operation,
+        done.snapshot,
+        done.rows_inserted,
+        done.rows_updated,
+        done.rows_deleted,
+        done.files_added,
+        done.files_removed,
+        done.retries,
+        done.seconds,
+    )
+    for observer in observers:
+        observer(table, operation, done)
+
+
 class Change(Protocol):
     """A change of a table that :func:`run` commits."""
 
@@ -116,7 +140,7 @@ def run(
                 raise _unknown(metadata, newest, change)
             check_branch(newest)
             name = ".".join(metadata.name)
-            _log.info("%s: another commit was first, %d times now", name, attempts.lost)
+            _log.debug("%s: another commit was first, %d times now", name, attempts.lost)
             if attempts.lost >= ice.MOST_ATTEMPTS:
                 raise _lost(metadata, attempts.lost, newest.head())
             metadata = newest
@@ -138,6 +162,8 @@ def swapped(
     reload: Callable[[], ice.Metadata],
     attempt: Callable[[ice.Metadata], ice.Metadata],
     is_made: Callable[[ice.Metadata], bool],
+    *,
+    operation: str,
 ) -> ice.Metadata:
     """Commits a change that makes no snapshot; returns the new metadata.
 
@@ -145,13 +171,34 @@ def swapped(
         attempt: tries the change on the newest metadata.
         is_made: whether the newest metadata has the change. Called after an error, or if the
             catalog did not say whether an attempt landed.
+        operation: what the log calls the change.
 
     Raises:
         ConflictError: every attempt lost, or the table was dropped.
         Exception: of ``attempt``, unless it landed.
     """
-    doubtful = False
+    start = time.perf_counter()
     attempts = _Attempts()
+    newest = _swap_until_made(metadata, reload, attempt, is_made, attempts)
+    if newest.metadata_file != metadata.metadata_file:
+        head = newest.head()
+        done = Commit(
+            snapshot=None if head is None else head.id,
+            retries=attempts.lost,
+            seconds=time.perf_counter() - start,
+        )
+        report(".".join(newest.name), operation, done)
+    return newest
+
+
+def _swap_until_made(
+    metadata: ice.Metadata,
+    reload: Callable[[], ice.Metadata],
+    attempt: Callable[[ice.Metadata], ice.Metadata],
+    is_made: Callable[[ice.Metadata], bool],
+    attempts: _Attempts,
+) -> ice.Metadata:
+    doubtful = False
     try:
         while attempts.lost < ice.MOST_ATTEMPTS:
             try:

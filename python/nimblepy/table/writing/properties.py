@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nimblepy.io.log import logger
 from nimblepy.table import iceberg as ice
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
-
-_log = logger(__name__)
 
 
 def set_properties(table: TableAccess, properties: Mapping[str, str]) -> None:
@@ -23,5 +20,5 @@ def set_properties(table: TableAccess, properties: Mapping[str, str]) -> None:
     def is_made(metadata: ice.Metadata) -> bool:
         return properties.items() <= metadata.properties.items()
 
-    table.show(swapped(table.reload(), table.reload, attempt, is_made))
-    _log.info("%s: properties set: %s", table.name, ", ".join(properties))
+    operation = f"set_properties ({', '.join(properties)})"
+    table.show(swapped(table.reload(), table.reload, attempt, is_made, operation=operation))
