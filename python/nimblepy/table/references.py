@@ -120,12 +120,12 @@ def fast_forward(table: TableState, branch: str, to: str) -> None:
         reference = metadata.references.get(branch)
         return reference is not None and reference.snapshot == target
 
-    newest = swapped(table.newest(), table.reload, change, is_made)
+    operation = f"fast_forward {branch!r} to {to!r}"
+    newest = swapped(table.newest(), table.reload, change, is_made, operation=operation)
     if branch == table.branch:
         table.show(newest)
     else:
         table.learn(newest)
-    _log.info("%s: fast_forward: branch %r to snapshot %s (%r)", name, branch, target, to)
 
 
 def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
