@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import pickle
 import threading
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from processes import CHILDREN
 
 import nimblepy as nb
 from nimblepy.advise.workload import Question, read_workload
@@ -194,7 +194,7 @@ def test_threads_and_processes_share_a_log(stored: str, tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     file.close()
-    context = multiprocessing.get_context("spawn")
+    context = CHILDREN
     workers = [context.Process(target=_ask, args=(stored, str(log))) for _ in range(2)]
     for worker in workers:
         worker.start()

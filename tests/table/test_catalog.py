@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
-import multiprocessing
 import os
 import pickle
 import shutil
@@ -19,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from processes import pool_of
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import TableAlreadyExistsError
 
@@ -250,7 +250,7 @@ def _create(directory: str, number: int) -> str:
 
 def test_two_processes_make_one_table(tmp_path: Path) -> None:
     directory = str(tmp_path / "lake")
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
+    with pool_of(4) as pool:
         results = pool.starmap(_create, [(directory, i) for i in range(4)])
     won = [text for text in results if text.startswith("c")]
     assert len(won) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import multiprocessing
 import os
 import random
 import signal
@@ -14,11 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from processes import CHILDREN, pool_of
 
 import nimblepy as nb
 from nimblepy.table.distributed import commit_files
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def rows(first: int, count: int = 10) -> pa.Table:
@@ -236,7 +234,7 @@ def _append(directory: str, writer: int, count: int) -> int:
 def test_processes_append(tmp_path: Path, writers: int, count: int) -> None:
     directory = str(tmp_path / "lake")
     table = nb.connect(directory).create_table("a.b", rows(0).schema, cluster_by="k")
-    with SPAWN.Pool(writers) as pool:
+    with pool_of(writers) as pool:
         retries = pool.starmap(_append, [(directory, w, count) for w in range(writers)])
     table.refresh()
     wanted = [w * 100_000 + i for w in range(writers) for i in range(count * 10)]
@@ -275,7 +273,7 @@ def test_killed_writers(tmp_path: Path, kills: int) -> None:
     table = nb.connect(directory).create_table("a.b", rows(0), cluster_by="k", partition_by="g")
     chosen = random.Random(5)
     for seed in range(kills):
-        process = SPAWN.Process(target=_change_for_ever, args=(directory, seed))
+        process = CHILDREN.Process(target=_change_for_ever, args=(directory, seed))
         before = table.refresh().iceberg.metadata_location
         process.start()
         begin = time.monotonic()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from processes import CHILDREN
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from typer.testing import CliRunner
@@ -319,7 +319,7 @@ def test_an_expiry_that_was_killed_is_resumed(
     table.tag("kept", table.snapshots()["snapshot_id"][2].as_py())
     table.overwrite(_rows(0))
     expected = table.expire(keep=1, dry_run=True)
-    process = multiprocessing.get_context("spawn").Process(
+    process = CHILDREN.Process(
         target=_expire_and_die, args=(str(tmp_path / "lake"), moment, removals)
     )
     process.start()

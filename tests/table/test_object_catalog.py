@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import multiprocessing
 import os
 import pickle
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +16,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import pytest
 from bench.s3_server import BUCKET, KEYS, Server
 
 pytest.importorskip("pyiceberg")
+from processes import CHILDREN, pool_of
 from pyiceberg.table import StaticTable
 
 import nimblepy as nb
@@ -222,7 +222,7 @@ def _create(root: str, number: int) -> str:
 
 
 def test_processes_make_one_table(root: str) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
+    with pool_of(4) as pool:
         results = pool.starmap(_create, [(root, i) for i in range(4)])
     won = [text for text in results if text.startswith("c")]
     assert len(won) == 1
@@ -269,7 +269,7 @@ def _commit(root: str, writer: int, count: int) -> int:
 
 def raced(root: str, writers: int, count: int) -> int:
     connect(root).create_table("a.b", SCHEMA, primary_key="k")
-    with multiprocessing.get_context("spawn").Pool(writers) as pool:
+    with pool_of(writers) as pool:
         lost = sum(pool.starmap(_commit, [(root, i + 1, count) for i in range(writers)]))
     expected = [w * 1000 + i for w in range(1, writers + 1) for i in range(count) if i % 4 != 3]
     table = connect(root).table("a.b")
@@ -446,18 +446,17 @@ def test_an_unknown_outcome(server: Server, bucket: str, lands: bool) -> None:
     assert len(keys(found)) == (3 if lands else 2)
 
 
-def test_requests_time_out(server: Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(object_store._CLIENT, "timeout", "1s")
-    object_store._store.cache_clear()
-    try:
+def test_requests_time_out(server: Server, bucket: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(object_store._CLIENT, "timeout", "1s")
+        object_store._store.cache_clear()
         table = nb.connect(bucket).create_table("a.b", rows(1), primary_key="k")
         for i, answer in enumerate(("drop", "lost drop")):
             failing(server, answer, POINTER, 1)
             table.append(rows(10 + i))
             failing(server, answer, METADATA, 1)
             table.append(rows(20 + i))
-    finally:
-        object_store._store.cache_clear()
+    object_store._store.cache_clear()
     assert keys(nb.connect(bucket).table("a.b")) == [1, 10, 11, 20, 21]
 
 
@@ -489,7 +488,7 @@ def test_processes_commit_to_a_store_that_fails(
     server.faults.rule = lambda method, path: (
         chance.choice(ANSWERS) if method == "PUT" and chance.random() < 0.1 else None
     )
-    with multiprocessing.get_context("spawn").Pool(writers) as pool:
+    with pool_of(writers) as pool:
         made = pool.starmap(_commit_anyhow, [(bucket, w + 1, count) for w in range(writers)])
     print(f"\n{server.faults.failed} answers injected")
     server.faults.rule = None
@@ -558,21 +557,20 @@ def test_properties_of_a_bucket_are_refused(bucket: str) -> None:
 
 # ---------------------------------------------------------------- kills
 
-_CHILD = """
-import sys, nimblepy as nb, pyarrow as pa
-root, name, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
-table = nb.connect(root).table("a.b")
-table.num_rows
-print("ready", flush=True)
-if name == "append":
-    table.append(pa.table({"k": [number * 10, number * 10 + 1], "v": [1, 1]}))
-elif name == "upsert":
-    table.upsert(pa.table({"k": [0, number * 10], "v": [number, 1]}))
-elif name == "delete":
-    table.delete("k > 0")
-else:
-    table.compact()
-"""
+
+def _change(root: str, name: str, number: int, ready: Event, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    table = connect(root).table("a.b")
+    assert table.num_rows
+    ready.set()
+    if name == "append":
+        table.append(rows(number * 10, number * 10 + 1, value=1))
+    elif name == "upsert":
+        table.upsert(pa.table({"k": [0, number * 10], "v": [number, 1]}))
+    elif name == "delete":
+        table.delete("k > 0")
+    else:
+        table.compact()
 
 
 def killed(root: str, times: int) -> Counter[str]:
@@ -591,19 +589,18 @@ def killed(root: str, times: int) -> Counter[str]:
             after |= {0: number, number * 10: 1}
         elif name == "delete":
             after = {0: now[0]}
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, root, name, str(number)], stdout=subprocess.PIPE
-        )
-        with child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == b"ready\n"
-            start = time.perf_counter()
-            try:
-                child.wait(moments.uniform(0, 1.1 * seconds[name]))
-                seconds[name] = time.perf_counter() - start
-                assert child.returncode == 0
-            except subprocess.TimeoutExpired:
-                child.send_signal(signal.SIGKILL)
+        ready = CHILDREN.Event()
+        child = CHILDREN.Process(target=_change, args=(root, name, number, ready, dict(os.environ)))
+        child.start()
+        assert ready.wait(60)
+        start = time.perf_counter()
+        child.join(moments.uniform(0, 1.1 * seconds[name]))
+        if child.is_alive():
+            child.kill()
+            child.join()
+        else:
+            seconds[name] = time.perf_counter() - start
+            assert child.exitcode == 0
         table = connect(root).table("a.b")
         found = {row["k"]: row["v"] for row in table.to_table().to_pylist()}
         assert table.num_rows == len(found)

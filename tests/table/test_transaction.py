@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 import nimblepy as nb
 
 FORMATS = pytest.mark.parametrize("data_format", ["nimble", "parquet"])
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def rows(keys: Any, value: int = 0) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import time
@@ -10,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from processes import CHILDREN, pool_of
 
 import nimblepy as nb
 
-SPAWN = multiprocessing.get_context("spawn")
 SCHEMA = pa.schema([("k", pa.int64()), ("writer", pa.int64()), ("turn", pa.int64())])
 
 
@@ -61,11 +60,11 @@ def _contents(table: nb.Table) -> dict[int, tuple[int, int]]:
 def test_processes_upsert_the_same_keys(tmp_path: Path, writers: int, turns: int) -> None:
     directory, count = str(tmp_path / "lake"), 80
     table = nb.connect(directory).create_table("a.b", SCHEMA, primary_key="k")
-    compacting = SPAWN.Process(target=_compact, args=(directory,))
+    compacting = CHILDREN.Process(target=_compact, args=(directory,))
     if turns > 4:  # a process more is too slow for every run
         compacting.start()
     try:
-        with SPAWN.Pool(writers) as pool:
+        with pool_of(writers) as pool:
             arguments = [(directory, writer, turns, count) for writer in range(writers)]
             found = [item for part in pool.starmap(_upsert, arguments) for item in part]
         assert compacting.is_alive() or turns == 4
