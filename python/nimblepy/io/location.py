@@ -230,7 +230,7 @@ class Location:
             if self.is_local:
                 os.remove(self.path)
             elif object_store.is_store(self.store):
-                self.store.delete(self.path)
+                object_store.remove(self.store, self.path)
             else:
                 self.store.delete_file(self.path)
 

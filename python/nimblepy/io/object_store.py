@@ -120,6 +120,18 @@ def write(store: ObjectStore, path: str, data: bytes) -> None:
         raise translate_error(error, store, path) from error
 
 
+def remove(store: ObjectStore, path: str) -> None:
+    """Removes an object. Cost: one request.
+
+    Raises:
+        FileNotFoundError: some stores report a missing object, S3 does not.
+    """
+    try:
+        store.delete(path)
+    except Exception as error:
+        raise translate_error(error, store, path) from error
+
+
 def move(store: ObjectStore, path: str, target: str) -> None:
     """Copies an object within the store, and then removes it. Cost: two requests."""
     import obstore
