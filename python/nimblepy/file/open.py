@@ -14,6 +14,7 @@ from nimblepy.file.source import FileSource
 from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import FileSystem, is_uri
 from nimblepy.io.log import logger
+from nimblepy.io.time_limit import checked_timeout
 from nimblepy.rows.arguments import at_least
 
 _log = logger(__name__)
@@ -27,6 +28,7 @@ def open(
     cache_bytes: int = 256 << 20,
     verify: Literal["lazy", "full"] = "lazy",
     record: str | os.PathLike[str] | None = None,
+    timeout: float | None = None,
 ) -> File:
     """Opens a file for scans and lookups.
 
@@ -44,12 +46,15 @@ def open(
         record: a local file to which the shape of every query is appended, for
             :func:`nimblepy.advise_indexes`: columns, operators and number of rows, but no values.
             It grows to at most 1 MiB; threads and processes may share it.
+        timeout: limit of one read call of a store in seconds, retries included. Local files have
+            no limit.
 
     Raises:
         CorruptFileError: the file is not a nimble file, or is damaged.
         UnsupportedVersionError: a newer version wrote the file.
         OSError: the file is missing or cannot be read.
         StaleFileError: raised by later reads if a remote file was replaced.
+        TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
 
     Cost: one read of the file's last 64 KiB; a second read if the footer is larger.
     """
@@ -57,7 +62,13 @@ def open(
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
     if record is not None and not isinstance(record, (str, os.PathLike)):
         raise InvalidArgumentError(f"record: expected a path, got {record!r}")
-    opened = open_source(source, filesystem=filesystem, mmap=mmap, cache_bytes=cache_bytes)
+    opened = open_source(
+        source,
+        filesystem=filesystem,
+        mmap=mmap,
+        cache_bytes=cache_bytes,
+        timeout=checked_timeout(timeout),
+    )
     log = None
     if record is not None:
         log = WorkloadLog(os.path.abspath(os.fspath(record)), opened.num_rows)
@@ -73,16 +84,18 @@ def open_source(
     filesystem: FileSystem | None = None,
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
+    timeout: float | None = None,
 ) -> FileSource:
     """Opens a file for the engine; see :func:`open`."""
     if not isinstance(mmap, bool):
         raise InvalidArgumentError(f"mmap: expected True or False, got {mmap!r}")
     cache_bytes = at_least("cache_bytes", cache_bytes, 0)
-    core = open_core_file(source, filesystem, mmap=mmap, cache_bytes=cache_bytes)
+    core = open_core_file(source, filesystem, mmap=mmap, cache_bytes=cache_bytes, timeout=timeout)
     arguments: dict[str, Any] = {
         "filesystem": filesystem,
         "mmap": mmap,
         "cache_bytes": cache_bytes,
+        "timeout": timeout,
     }
     if isinstance(source, (str, os.PathLike)) and filesystem is None:
         source = _absolute(os.fspath(source))

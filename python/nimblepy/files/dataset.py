@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from nimblepy.files.source import FilesSource
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import FileSystem, Location, locate
+from nimblepy.io.time_limit import checked_timeout
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey
 
@@ -31,6 +33,7 @@ def open_dataset(
     mmap: bool = True,
     cache_bytes: int = 256 << 20,
     max_open_files: int = 128,
+    timeout: float | None = None,
 ) -> Dataset:
     """Opens the ``*.nimble`` files of a directory as one read-only union.
 
@@ -39,8 +42,8 @@ def open_dataset(
 
     Args:
         directory: path or URI.
-        filesystem, mmap, cache_bytes: see :func:`nimblepy.open`; ``cache_bytes`` bounds the cache
-            of each open file.
+        filesystem, mmap, cache_bytes, timeout: see :func:`nimblepy.open`; ``cache_bytes`` bounds
+            the cache of each open file.
         max_open_files: files kept open; the least recently used is closed first.
 
     Raises:
@@ -51,7 +54,8 @@ def open_dataset(
     Cost: lists the directory and reads the footer, the first and the last key of each file. The
         process caches these, so opening the directory again reads only new files.
     """
-    location = resolve_directory(directory, filesystem)
+    timeout = checked_timeout(timeout)
+    location = resolve_directory(directory, filesystem, timeout)
     if not location.is_directory():
         raise FileNotFoundError(f"{location.path}: no such directory; nb.open opens a file")
     options = {
@@ -59,23 +63,32 @@ def open_dataset(
         "mmap": mmap,
         "cache_bytes": cache_bytes,
         "max_open_files": max_open_files,
+        "timeout": timeout,
     }
     return Dataset(directory, None, options)
 
 
 def resolve_directory(
-    directory: str | os.PathLike[str], filesystem: FileSystem | None = None
+    directory: str | os.PathLike[str],
+    filesystem: FileSystem | None = None,
+    timeout: float | None = None,
 ) -> Location:
     """The location of a directory: an absolute local path, or a path in a store."""
-    location = locate(directory, filesystem)
+    location = locate(directory, filesystem, timeout=timeout)
     path = os.path.abspath(location.path) if location.is_local else location.path.rstrip("/")
-    return Location(path, location.store)
+    return replace(location, path=path)
 
 
 def open_child(directory: Location, name: str, *, mmap: bool, cache_bytes: int) -> FileSource:
     """Opens a file of a directory."""
     path = posixpath.join(directory.path, name)
-    return open_source(path, filesystem=directory.store, mmap=mmap, cache_bytes=cache_bytes)
+    return open_source(
+        path,
+        filesystem=directory.store,
+        mmap=mmap,
+        cache_bytes=cache_bytes,
+        timeout=directory.timeout,
+    )
 
 
 class DatasetSource(FilesSource):
@@ -189,7 +202,7 @@ class Dataset(VersionedRows[DatasetSource]):
         options: dict[str, Any],
     ) -> None:
         filesystem = options["filesystem"]
-        location = resolve_directory(directory, filesystem)
+        location = resolve_directory(directory, filesystem, options["timeout"])
         self._directory = location
         self._options = options
         # Path or URI of the directory; None in a file system without a name.

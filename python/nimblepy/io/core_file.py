@@ -17,7 +17,12 @@ from nimblepy.io.remote_file import REMOTE_GAP
 
 
 def open_core_file(
-    source: Any, filesystem: FileSystem | None = None, *, mmap: bool, cache_bytes: int
+    source: Any,
+    filesystem: FileSystem | None = None,
+    *,
+    mmap: bool,
+    cache_bytes: int,
+    timeout: float | None = None,
 ) -> _core.File:
     """Opens a nimble file; see :func:`nimblepy.open` for the arguments.
 
@@ -25,7 +30,7 @@ def open_core_file(
         CorruptFileError: the file is damaged, or it is not a nimble file.
     """
     try:
-        return _open(source, filesystem, mmap, cache_bytes)
+        return _open(source, filesystem, mmap, cache_bytes, timeout)
     except CorruptFileError as error:
         other = _other_format(source, filesystem)
         if other is None:
@@ -37,9 +42,11 @@ def open_core_file(
         ) from error
 
 
-def _open(source: Any, filesystem: Any, mmap: bool, cache_bytes: int) -> _core.File:
+def _open(
+    source: Any, filesystem: Any, mmap: bool, cache_bytes: int, timeout: float | None
+) -> _core.File:
     if isinstance(source, (str, os.PathLike)):
-        location = locate(source, filesystem)
+        location = locate(source, filesystem, timeout=timeout)
         if location.is_local:
             _check_regular(location.path)
             return _core.open_path(location.core_path, mmap, cache_bytes)

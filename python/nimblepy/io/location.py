@@ -8,15 +8,16 @@ import posixpath
 import tempfile
 import time
 import uuid
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io import object_store
 from nimblepy.io.arrow_object import ArrowObject
 from nimblepy.io.object_store import ObjectSink, StoredObject
-from nimblepy.io.remote_file import RemoteFile, Retries
+from nimblepy.io.remote_file import RangeSource, RemoteFile, Retries
+from nimblepy.io.time_limit import call_within, limit_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -31,6 +32,7 @@ class FsspecFileSystem(Protocol):
     def open(self, path: str, *arguments: Any, **keywords: Any) -> Any: ...
 
 
+T = TypeVar("T")
 FileSystem: TypeAlias = "ArrowFileSystem | FsspecFileSystem | ObjectStore"
 
 
@@ -88,6 +90,7 @@ class Location:
 
     path: str  # a local path, or the path in `store`
     store: Any = None  # a pyarrow file system or an obstore store; None: local
+    timeout: float | None = None  # limit of one read call of the store, in seconds
 
     @property
     def is_local(self) -> bool:
@@ -127,25 +130,42 @@ class Location:
 
     def open(self) -> RemoteFile:
         """Opens a file in a store. Cost: one request (pyarrow file systems: two)."""
+        source: RangeSource
         if object_store.is_store(self.store):
-            return RemoteFile(StoredObject(self.store, self.path))
-        return RemoteFile(ArrowObject(self.store, self.path), self._retries)
+            source = StoredObject(self._reading_store, self.path)
+        else:
+            source = ArrowObject(self.store, self.path)
+        return RemoteFile(source, self._retries, self.timeout)
+
+    @property
+    def _reading_store(self) -> Any:
+        """The obstore store for reads. With a time limit, retries are ours, to be counted."""
+        if self.timeout is None:
+            return self.store
+        return object_store.without_retries(self.store, self.timeout)
 
     @property
     def _retries(self) -> Retries | None:
-        """Retries for fsspec; the clients of obstore and pyarrow retry themselves."""
+        """Retries of reads; the clients of obstore and pyarrow retry themselves."""
+        if object_store.is_store(self.store):
+            return None if self.timeout is None else Retries()
         return Retries() if self.store.type_name.startswith("py::") else None
+
+    def _read_call(self, request: Callable[[], T]) -> T:
+        run = None if self._retries is None else self._retries.run
+        return call_within(self.timeout, self.path, request, run)
 
     def read(self) -> bytes:
         """All bytes of a file in a store. Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
-            return object_store.read(self.store, self.path)
+            store = self._reading_store
+            return self._read_call(lambda: object_store.read(store, self.path))
 
         def request() -> bytes:
             with self.store.open_input_stream(self.path) as source:
                 return bytes(source.read())
 
-        return request() if self._retries is None else self._retries.run(request)
+        return self._read_call(request)
 
     def write(self, data: bytes) -> None:
         """Creates a file in a store atomically.
@@ -171,10 +191,12 @@ class Location:
             except (FileNotFoundError, NotADirectoryError):
                 return []
         if object_store.is_store(self.store):
-            return object_store.names(self.store, self.path)
+            store = self._reading_store
+            return self._read_call(lambda: object_store.names(store, self.path))
         import pyarrow.fs as pafs
 
-        infos = self.store.get_file_info(pafs.FileSelector(self.path, allow_not_found=True))
+        selector = pafs.FileSelector(self.path, allow_not_found=True)
+        infos = self._read_call(lambda: self.store.get_file_info(selector))
         return sorted(info.base_name for info in infos)
 
     def versions(self) -> list[tuple[str, Hashable]]:
@@ -186,12 +208,15 @@ class Location:
             with os.scandir(self.path) as entries:
                 return [(e.name, _local_version(e)) for e in entries if e.is_file()]
         if object_store.is_store(self.store):
-            return object_store.versions(self.store, self.path)
+            store = self._reading_store
+            return self._read_call(lambda: object_store.versions(store, self.path))
         import pyarrow.fs as pafs
 
+        selector = pafs.FileSelector(self.path)
+        infos = self._read_call(lambda: self.store.get_file_info(selector))
         return [
             (info.base_name, (info.size, info.mtime_ns))
-            for info in self.store.get_file_info(pafs.FileSelector(self.path))
+            for info in infos
             if info.type == pafs.FileType.File
         ]
 
@@ -201,14 +226,16 @@ class Location:
         Times are in seconds since 1970. Cost: one request per 1000 files.
         """
         if object_store.is_store(self.store):
-            return object_store.files(self.store, self.path)
+            store = self._reading_store
+            return self._read_call(lambda: object_store.files(store, self.path))
         import pyarrow.fs as pafs
 
         selector = pafs.FileSelector(self.path, allow_not_found=True, recursive=True)
         root = self.path.strip("/") + "/"
+        infos = self._read_call(lambda: self.store.get_file_info(selector))
         return [
             (info.path.lstrip("/").removeprefix(root), info.size, _seconds(info.mtime_ns))
-            for info in self.store.get_file_info(selector)
+            for info in infos
             if info.type == pafs.FileType.File
         ]
 
@@ -239,10 +266,12 @@ class Location:
         if self.is_local:
             return os.path.isdir(self.path)
         if object_store.is_store(self.store):
-            return object_store.is_prefix(self.store, self.path)
+            store = self._reading_store
+            return self._read_call(lambda: object_store.is_prefix(store, self.path))
         import pyarrow.fs as pafs
 
-        return bool(self.store.get_file_info(self.path).type == pafs.FileType.Directory)
+        info = self._read_call(lambda: self.store.get_file_info(self.path))
+        return bool(info.type == pafs.FileType.Directory)
 
     def sink(self) -> Any:
         """The sink for the core's writer; for local files, the path."""
@@ -263,10 +292,21 @@ def _seconds(nanoseconds: int | None) -> float:
     return time.time() if nanoseconds is None else nanoseconds / 1e9
 
 
-def locate(path: str | os.PathLike[str], filesystem: FileSystem | None = None) -> Location:
-    """The location of a path, a URI, or a path in ``filesystem``, of a file or of a directory."""
+def locate(
+    path: str | os.PathLike[str],
+    filesystem: FileSystem | None = None,
+    *,
+    timeout: float | None = None,
+) -> Location:
+    """The location of a path, a URI, or a path in ``filesystem``, of a file or of a directory.
+
+    Args:
+        timeout: limit of one read call of a store, in seconds; ``None``: that of the lake.
+    """
     store, inner = _resolve(path, filesystem)
-    return Location(inner, store)
+    if timeout is None and store is not None and filesystem is None:
+        timeout = limit_of(os.fspath(path))
+    return Location(inner, store, None if store is None else timeout)
 
 
 class RemoteSink:

@@ -164,6 +164,21 @@ def _store(root: str, process: int) -> Any:
     return make(root, client_options=options, retry_config=retries)
 
 
+def without_retries(store: Any, timeout: float) -> Any:
+    """The same store with one attempt per request, of at most ``timeout`` seconds."""
+    given = store.client_options or {}
+    try:
+        return type(store)(
+            config=store.config,
+            prefix=store.prefix,
+            client_options={**given, "timeout": f"{max(1, round(1000 * timeout))}ms"},
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=timeout)},
+            credential_provider=store.credential_provider,
+        )
+    except (AttributeError, TypeError):  # of the web or in memory: there are no retries to count
+        return store
+
+
 _REPLACED = "replaced since it was opened; open it again"
 # By the class of a store: its scheme, and what its configuration calls the root.
 _ROOTS = {

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from nimblepy.errors import NimbleError
 from nimblepy.io.log import logger
+from nimblepy.io.time_limit import call_within
 
 _log = logger(__name__)
 
@@ -106,14 +107,21 @@ class RemoteFile:
 
     Args:
         retries: for sources that do not retry themselves.
+        timeout: limit of one request with its retries, in seconds.
 
     Cost: one request to open. Reads send one request per range, in parallel. The last 64 KiB and
     the first read, up to 128 KiB, are kept in memory.
     """
 
-    def __init__(self, source: RangeSource, retries: Retries | None = None) -> None:
+    def __init__(
+        self,
+        source: RangeSource,
+        retries: Retries | None = None,
+        timeout: float | None = None,
+    ) -> None:
         self._source = source
         self.retries = retries
+        self._timeout = timeout
         self._size, tail = self._run(lambda: source.tail(TAIL_BYTES))
         self._known: list[tuple[int, Any]] = [(self._size - len(tail), tail)]
 
@@ -161,7 +169,8 @@ class RemoteFile:
         return None
 
     def _run(self, request: Callable[[], T]) -> T:
-        return request() if self.retries is None else self.retries.run(request)
+        run = None if self.retries is None else self.retries.run
+        return call_within(self._timeout, self._source.name, request, run)
 
     def _request(self, offset: int, size: int) -> Any:
         answer = self._source.read(offset, size)

@@ -38,6 +38,7 @@ _OPTIONS: dict[str, Any] = {
     "mmap": True,
     "cache_bytes": 64 << 20,
     "max_open_files": 64,
+    "timeout": None,
 }
 
 

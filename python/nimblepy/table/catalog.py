@@ -14,6 +14,7 @@ from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.location import is_uri
 from nimblepy.io.log import logger
+from nimblepy.io.time_limit import checked_timeout, limit_reads_below
 from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
@@ -44,6 +45,7 @@ def connect(
     name: str | None = None,
     properties: Mapping[str, str] | None = None,
     create: bool = True,
+    timeout: float | None = None,
 ) -> Catalog:
     """Opens a catalog of tables.
 
@@ -60,8 +62,12 @@ def connect(
             one that nimblepy made, or the only one in the database.
         properties: passed to pyiceberg: ``warehouse``, credentials, ...
         create: ``False`` refuses a directory, bucket or SQLite database without a catalog.
+        timeout: limit of one read call of a store in seconds, retries included, for all files
+            below the lake or below a table that is opened with it. It holds for the process: the
+            last limit of a place applies.
 
     Raises:
+        TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
         InvalidArgumentError: not exactly one of ``target`` and a pyiceberg ``catalog`` is given;
             the target is neither a directory nor a URI; the database has several catalogs and
             ``name`` is missing; there is no catalog and ``create`` is false; the bucket's store has
@@ -71,6 +77,23 @@ def connect(
     Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
         A bucket is tested with three requests, or six if it has no catalog yet.
     """
+    limit = checked_timeout(timeout)
+    if limit is not None:
+        for place in (target, (properties or {}).get("warehouse")):
+            if isinstance(place, str) and is_uri(place):
+                limit_reads_below(place, limit)
+    opened = _connect(target, catalog, name, dict(properties or {}), create)
+    opened.timeout = limit
+    return opened
+
+
+def _connect(
+    target: str | os.PathLike[str] | None,
+    catalog: Any,
+    name: str | None,
+    given: dict[str, str],
+    create: bool,
+) -> Catalog:
     kind = catalog if catalog in ("files", "sqlite") else None
     if kind is not None:
         catalog = None
@@ -81,7 +104,6 @@ def connect(
             raise InvalidArgumentError(f"connect: no pyiceberg catalog: {catalog!r}")
         return Catalog(lambda: catalog, None, {})
     assert target is not None
-    given = dict(properties or {})
     named = text_of(name, "connect: name") if name is not None else given.pop("name", None)
     if not isinstance(target, (str, os.PathLike)):
         raise InvalidArgumentError(
@@ -188,7 +210,10 @@ class Catalog:
 
     Attributes:
         iceberg: the catalog as pyiceberg has it.
+        timeout: limit of one read call of a store, in seconds.
     """
+
+    timeout: float | None = None
 
     def __init__(
         self,
@@ -346,6 +371,8 @@ class Catalog:
     def _handle(self, metadata: ice.Metadata) -> Table:
         from nimblepy.table.table import Table
 
+        if self.timeout is not None:
+            limit_reads_below(metadata.location, self.timeout)
         return Table(self, metadata)
 
     def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
@@ -507,19 +534,23 @@ class Catalog:
         if self._target is None:
             raise TypeError("a Catalog over a pyiceberg object cannot be pickled: connect by URI")
         if self._pointers is not None:
-            return _open_pointers_again, (self._pointers, self._target)
-        return _connect_again, (self._target, self._properties)
+            return _open_pointers_again, (self._pointers, self._target, self.timeout)
+        return _connect_again, (self._target, self._properties, self.timeout)
 
     def __repr__(self) -> str:
         return f"<nimblepy.Catalog {self._target or self.iceberg!r}>"
 
 
-def _connect_again(target: str, properties: dict[str, str]) -> Catalog:
-    return connect(target, properties=properties)
+def _connect_again(target: str, properties: dict[str, str], timeout: float | None) -> Catalog:
+    return connect(target, properties=properties, timeout=timeout)
 
 
-def _open_pointers_again(root: str, target: str) -> Catalog:
-    return _of_pointers(root, target, True, test=False)
+def _open_pointers_again(root: str, target: str, timeout: float | None) -> Catalog:
+    if timeout is not None:
+        limit_reads_below(root, timeout)
+    catalog = _of_pointers(root, target, True, test=False)
+    catalog.timeout = timeout
+    return catalog
 
 
 def _with_ids(schema: pa.Schema, primary: Sequence[str]) -> pa.Schema:

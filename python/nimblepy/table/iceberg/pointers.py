@@ -21,7 +21,9 @@ from typing import Any
 from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.io import object_store
 from nimblepy.io.fork import no_fork, renew_after_fork
+from nimblepy.io.remote_file import Retries
 from nimblepy.io.sync import sync_path
+from nimblepy.io.time_limit import call_within, limit_of
 
 # Attempts of a write whose outcome is unclear, and the longest wait between two in seconds.
 _ATTEMPTS = 5
@@ -253,9 +255,17 @@ class StoredPointers(Pointers):
         return store, f"{path.rstrip('/')}/{key}"
 
     def read(self, key: str) -> Version | None:
+        limit = limit_of(self.uri)
+        if limit is None:
+            return self._read(*self._at(key))
+        store, path = self._at(key)
+        once = object_store.without_retries(store, limit)
+        name = f"{self.uri.rstrip('/')}/{key}"
+        return call_within(limit, name, lambda: self._read(once, path), Retries().run)
+
+    def _read(self, store: Any, path: str) -> Version | None:
         import obstore
 
-        store, path = self._at(key)
         try:
             answer = obstore.get(store, path)
             return Version(bytes(answer.bytes()), _token(answer.meta))
