@@ -29,6 +29,7 @@ NEEDS = {
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
     "lake-in-a-bucket.md": ["pyiceberg"],
+    "describe.md": ["pyiceberg"],
     "maintenance.md": ["pyiceberg"],
     "object-stores.md": ["obstore"],
 }

@@ -20,10 +20,11 @@ PUBLIC = {
     "Table": _READING
     + """
         name location catalog properties comment primary_key partition_by layout_by snapshot
-        snapshots tags branches iceberg metadata_location at refresh append upsert delete overwrite merge
-        transaction alter changes add_files convert tag branch drop_reference rollback compact
-        optimize optimize_layout rewrite_manifests expire remove_orphans analyze health census
-        draw_layout estimate files_for_keys fast_forward facts
+        snapshots tags branches iceberg metadata_location at refresh append upsert delete
+        overwrite merge transaction alter changes add_files convert tag branch drop_reference
+        rollback compact optimize optimize_layout rewrite_manifests expire remove_orphans
+        analyze health census draw_layout estimate files_for_keys facts describe claims check
+        confirm fast_forward
     """,
 }
 _SOON = "asof asof_join nearest page "
@@ -33,7 +34,7 @@ TO_COME = {
     "Dataset": _SOON + "stale",
     "Table": _SOON
     + """
-        describe claims check confirm convert_deletes publish_delta add_index
+        convert_deletes publish_delta add_index
         drop_index watch files partitions
     """,
 }

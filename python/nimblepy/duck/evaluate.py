@@ -231,7 +231,7 @@ def _run(zone: str, query: str, batch: pa.RecordBatch) -> pa.Table:
     with _lock:
         database = _databases.get(zone)
         if database is None:
-            database = _databases[zone] = _open(zone), []
+            database = _databases[zone] = locked_session(zone), []
         connection, idle = database
         session = idle.pop() if idle else _Session(connection)
     try:
@@ -240,7 +240,8 @@ def _run(zone: str, query: str, batch: pa.RecordBatch) -> pa.Table:
         idle.append(session)
 
 
-def _open(zone: str) -> duckdb.DuckDBPyConnection:
+def locked_session(zone: str) -> duckdb.DuckDBPyConnection:
+    """A session in memory that cannot read files or change its settings."""
     connection = duckdb.connect(":memory:")
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = '{value}'")

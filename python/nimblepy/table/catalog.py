@@ -30,6 +30,8 @@ from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 if TYPE_CHECKING:
     from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
     from nimblepy.file.write import ClusterBy
+    from nimblepy.table.claims.checks import Checks
+    from nimblepy.table.lake import JoinPath
     from nimblepy.table.table import Table
 
 _log = logger(__name__)
@@ -413,6 +415,51 @@ class Catalog:
     def namespaces(self) -> list[str]:
         """All namespaces, nested ones with dots."""
         return [".".join(space) for space in ice.list_namespaces(self.iceberg)]
+
+    def check(self, deep: bool = False) -> dict[str, Checks]:
+        """Checks the claims about all tables, by name; see :meth:`nimblepy.Table.check`."""
+        from nimblepy.table.lake import check_lake
+
+        return check_lake(self, deep=deep)
+
+    def find(self, query: str, limit: int = 5) -> pa.Table:
+        """Finds tables by words in their names, columns and claims.
+
+        Columns ``table``, ``score`` and ``why``, best first. Deprecated tables and those with
+        contradicted claims rank lower.
+
+        Cost: reads and checks the claims of all tables.
+        """
+        from nimblepy.table.lake import find_tables
+
+        return find_tables(self, text_of(query, "find"), limit)
+
+    def join_path(self, left: str, right: str) -> JoinPath | None:
+        """How to join two tables by the references that their claims name.
+
+        Each step is measured on the newest snapshots. Steps without orphans are preferred.
+
+        Returns:
+            The shortest path; ``None`` if there is none.
+
+        Raises:
+            InvalidArgumentError: a table does not exist.
+        """
+        from nimblepy.table.lake import join_path
+
+        self.load(parse_name(left))
+        self.load(parse_name(right))
+        return join_path(self, left, right)
+
+    def describe(self) -> pa.Table:
+        """A row for each table, with what is said of it and how that was checked.
+
+        ``table``, ``description``, ``rows``, ``columns``, ``last_changed``, ``primary_key``,
+        ``deprecated_by``, number of ``claims``, and numbers of claims by status.
+        """
+        from nimblepy.table.lake import describe_lake
+
+        return describe_lake(self)
 
     def drop_table(self, name: str, purge: bool = False) -> None:
         """Drops a table.

@@ -17,7 +17,7 @@ from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name, texts_of
-from nimblepy.table.base.model import COMMENT
+from nimblepy.table.base.model import CLAIMS_PREFIX, COMMENT
 from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
@@ -200,6 +200,26 @@ class Alter:
         if checked is None:
             return self._step(lambda e: self._unset_properties(e, [COMMENT]))
         return self._step(lambda e: self._set_properties(e, {COMMENT: checked}))
+
+    def store_claims(self, properties: Mapping[str, str | None]) -> Self:
+        """Stores claims in the form of :mod:`nimblepy.table.claims.store`, for ``describe``.
+
+        Args:
+            properties: texts by property; ``None`` removes one.
+        """
+        kept = {name: text for name, text in properties.items() if text is not None}
+        removed = [name for name, text in properties.items() if text is None]
+
+        def step(evolution: ice.Evolution) -> None:
+            self._set_properties(evolution, kept)
+            self._unset_properties(evolution, removed)
+
+        return self._step(step)
+
+    @property
+    def base(self) -> ice.Metadata:
+        """The version of the table that the block changes."""
+        return self._metadata
 
     def _set_properties(self, evolution: ice.Evolution, properties: Mapping[str, str]) -> None:
         self._changed_properties |= properties.keys()
@@ -418,3 +438,4 @@ def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
     if siblings == 1:
         raise InvalidArgumentError(f"drop_column: {show_path(path)!r} is the only column")
     evolution.drop_column(path)
+    evolution.unset_properties(f"{CLAIMS_PREFIX}{number}" for number in inside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
 from nimblepy.table.base.arguments import paths_of
-from nimblepy.table.base.model import COMMENT, MAIN, DataFormat
+from nimblepy.table.base.model import MAIN, DataFormat
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.append import add_files, append
 from nimblepy.table.changing.delete import convert, delete, overwrite
@@ -26,7 +26,11 @@ from nimblepy.table.changing.merge_plan import Merge, On, merge
 from nimblepy.table.changing.new_columns import Fit, NewColumns
 from nimblepy.table.changing.transaction import Transaction
 from nimblepy.table.changing.upsert import WhenMatched, upsert
+from nimblepy.table.claims.checks import Checks
 from nimblepy.table.claims.facts import Facts, facts_of
+from nimblepy.table.claims.kinds import Claim, ColumnClaim, Reconcile
+from nimblepy.table.claims.store import public_claim, read_claims
+from nimblepy.table.describe import UNSET, Description, Unset, check_table, confirm, describe
 from nimblepy.table.evolve import Alter
 from nimblepy.table.handle import TableHandle, TableState, id_of
 from nimblepy.table.otree.blocks import Blocks
@@ -122,7 +126,7 @@ class Table(TableHandle):
     @property
     def comment(self) -> str | None:
         """The description of the table, as other engines show it; ``None`` if there is none."""
-        return self._state.shown.metadata.properties.get(COMMENT)
+        return self._state.shown.metadata.comment
 
     @property
     def location(self) -> str:
@@ -157,6 +161,100 @@ class Table(TableHandle):
         """
         at = self._state.position
         return facts_of(at.rows, at.metadata, at.snapshot, at.schema_id)
+
+    # ------------------------------------------------------------------ claims
+
+    def describe(
+        self,
+        description: str | Unset | None = UNSET,
+        *,
+        columns: Mapping[str, ColumnClaim | Sequence[ColumnClaim]] | None = None,
+        synonyms: Sequence[str] | Unset | None = UNSET,
+        unique: Sequence[str] | Unset | None = UNSET,
+        fresh: str | datetime.timedelta | Unset | None = UNSET,
+        rows: int | Unset | None = UNSET,
+        deprecated_by: str | bool | Unset | None = UNSET,
+        rules: Sequence[str] | Unset | None = UNSET,
+        reconcile: Sequence[Reconcile] | Unset | None = UNSET,
+        allow_contradicted: bool = False,
+    ) -> Description:
+        """Says what the table and its columns mean, in one commit, and checks what it says.
+
+        A kind of claim that is given again replaces the old one, and ``None`` removes it. Texts are
+        stored as documentation, which other engines show. All else is stored in properties.
+
+        Args:
+            description: what a row is, and what the table is for.
+            columns: claims by column, one or a list: a text, :class:`nimblepy.Values`,
+                :class:`nimblepy.References`, :class:`nimblepy.Unit`, :class:`nimblepy.Range`,
+                :class:`nimblepy.NotNull`, :class:`nimblepy.Samples`,
+                :class:`nimblepy.SnapshotOf`. ``None`` removes all claims of the column.
+            synonyms: other words for the table.
+            unique: columns whose values together are different in every row.
+            fresh: new rows arrive at least this often, such as ``"26h"``.
+            rows: about how many rows there are.
+            deprecated_by: the table to use instead; ``False``: this one is in use.
+            rules: SQL conditions that no row breaks.
+            reconcile: aggregates that agree with those of other tables.
+            allow_contradicted: store claims even if the rows contradict them.
+
+        Raises:
+            InvalidArgumentError: a claim is contradicted, does not fit its column, or is too long.
+            ConflictError: another commit changed a claim that this one changes.
+
+        Cost: one commit, and the checks of the new claims.
+
+        Example:
+            >>> table.describe(  # doctest: +SKIP
+            ...     "Orders as placed.",
+            ...     columns={"status": nb.Values({"P": "placed", "X": "cancelled"})},
+            ...     unique=["order_id"],
+            ... )
+        """
+        given = {
+            "description": description,
+            "synonyms": synonyms,
+            "unique": unique,
+            "fresh": fresh,
+            "rows": rows,
+            "deprecated": deprecated_by,
+            "rule": rules,
+            "reconcile": reconcile,
+        }
+        stated = {kind: value for kind, value in given.items() if not isinstance(value, Unset)}
+        return describe(self, Alter(self._state), stated, columns or {}, allow_contradicted)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """What is said of the table and its columns. Unknown kinds of newer versions are kept."""
+        at = self._state.shown
+        stored = read_claims(at.newest)
+        return tuple(public_claim(claim, at.newest) for claim in stored)
+
+    def check(self, deep: bool = False) -> Checks:
+        """Checks the claims against the metadata of this snapshot.
+
+        Args:
+            deep: also scan rows, for rules and all else that metadata cannot prove.
+
+        Cost: as :meth:`facts`, and the sketches of :meth:`analyze`. Of rows that were added since,
+            only the claimed columns are read. Opens data files only if deleted rows or small
+            sketches leave a doubt. The result is kept until the table or a table that it
+            references changes.
+        """
+        return check_table(self, deep=deep)
+
+    def confirm(self, kind: str, column: str | None = None) -> Description:
+        """Records that a person has looked at a claim: it is as if it had been made now.
+
+        Args:
+            kind: such as ``"description"``.
+            column: name of its column; ``None``: the claim is about the table.
+
+        Raises:
+            InvalidArgumentError: there is no such claim.
+        """
+        return confirm(self, Alter(self._state), kind, column)
 
     # ------------------------------------------------------------------ samples
 

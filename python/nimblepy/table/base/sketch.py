@@ -24,7 +24,7 @@ _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 MOST = 4096
 _SEED = 9001
 _SEED_HASH = 0x93CC  # 16 bits of the seed's hash
-_LARGEST = (1 << 63) - 1  # hashes have 63 bits, and 0 is not a hash
+LARGEST = (1 << 63) - 1  # hashes have 63 bits, and 0 is not a hash
 
 # Values that are hashed together, so that intermediate results fit into the cache.
 _AT_ONCE = 1 << 14
@@ -51,7 +51,7 @@ class Sketch:
 
     __slots__ = ("hashes", "theta")
 
-    def __init__(self, hashes: Hashes | None = None, theta: int = _LARGEST) -> None:
+    def __init__(self, hashes: Hashes | None = None, theta: int = LARGEST) -> None:
         self.hashes: Hashes = np.zeros(0, np.uint64) if hashes is None else hashes
         self.theta = theta
 
@@ -67,7 +67,7 @@ class Sketch:
     @staticmethod
     def merged(parts: Sequence[Sketch]) -> Sketch:
         """The sketch of the values of all ``parts``."""
-        theta = min((part.theta for part in parts), default=_LARGEST)
+        theta = min((part.theta for part in parts), default=LARGEST)
         together = np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)])
         return Sketch(theta=theta)._with(together[together < np.uint64(theta)], theta)
 
@@ -82,12 +82,12 @@ class Sketch:
     @property
     def estimate(self) -> int:
         """The estimated number of distinct values; exact up to ``MOST``."""
-        return round(len(self.hashes) * (_LARGEST / self.theta))
+        return round(len(self.hashes) * (LARGEST / self.theta))
 
     def to_bytes(self) -> bytes:
         """Serializes the sketch in the compact, ordered form of Apache DataSketches."""
         count, flags = len(self.hashes), _READ_ONLY | _IS_COMPACT | _ORDERED
-        exact = self.theta == _LARGEST
+        exact = self.theta == LARGEST
         if exact and count <= 1:
             flags |= _SINGLE if count else _EMPTY
             head = _HEAD.pack(1, _VERSION, _COMPACT, 0, 0, flags, _SEED_HASH)
@@ -120,7 +120,7 @@ class Sketch:
             return cls()
         if seed != _SEED_HASH or not 1 <= words <= 3:
             raise ValueError(f"a theta sketch with {words} words and seed hash {seed:#x}")
-        at, count, theta = _HEAD.size, 1, _LARGEST
+        at, count, theta = _HEAD.size, 1, LARGEST
         if len(octets) < 8 * words:
             raise ValueError(f"a theta sketch of {len(octets)} bytes")
         if words > 1:
@@ -129,7 +129,7 @@ class Sketch:
         if words > 2:
             (theta,) = _THETA.unpack_from(octets, at)
             at += _THETA.size
-        if not 0 < theta <= _LARGEST or count != (len(octets) - at) / 8:
+        if not 0 < theta <= LARGEST or count != (len(octets) - at) / 8:
             raise ValueError(f"{count} hashes below {theta} in {len(octets)} bytes")
         hashes = np.unique(np.frombuffer(octets, "<u8", offset=at).astype(np.uint64))
         if len(hashes) != count or (count and not 0 < int(hashes[0]) <= int(hashes[-1]) < theta):

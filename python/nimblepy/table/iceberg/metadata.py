@@ -65,6 +65,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.made_of import MadeOf
 from nimblepy.table.base.model import (
+    COMMENT,
     MAIN,
     DataFile,
     Entry,
@@ -213,6 +214,11 @@ class Metadata:
     def properties(self) -> dict[str, str]:
         return dict(self.ice.metadata.properties)
 
+    @property
+    def comment(self) -> str | None:
+        """The description of the table."""
+        return self.properties.get(COMMENT)
+
     def schema(self, schema_id: int | None = None) -> pa.Schema:
         """The Arrow schema; ``None`` is the current one."""
         schema, text = self.ice_schema(schema_id), self.ice.metadata.properties.get(COLUMN_TYPES)
@@ -252,6 +258,13 @@ class Metadata:
     def column_name(self, number: int, schema_id: int | None = None) -> str | None:
         """The dotted name of a column of a schema, the current one by default."""
         return self.ice_schema(schema_id).find_column_name(number)
+
+    def column_number(self, name: str, schema_id: int | None = None) -> int | None:
+        """The field id of a column by its dotted name; ``None`` if a schema does not have it."""
+        try:
+            return int(self.ice_schema(schema_id).find_field(name).field_id)
+        except ValueError:
+            return None
 
     @property
     def name_mapping(self) -> str | None:

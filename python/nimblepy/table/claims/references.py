@@ -1,0 +1,236 @@
+"""Checks that the values of a column are keys of another table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import NimbleError
+from nimblepy.table.base.sketch import LARGEST, MOST
+from nimblepy.table.claims.checks import Observed, Status
+from nimblepy.table.claims.sketches import Grown, NoSketch
+from nimblepy.table.claims.subject import Lake, Subject
+
+# Keys that sketches must have compared, and rows whose keys are looked up if they have not.
+_ENOUGH, _LOOKED_UP = 300, 10_000
+# A share of orphans is refuted if chance makes what was seen less likely than this.
+_CHANCE = 1e-7
+_ERROR = 5 / math.sqrt(MOST)
+_FAN_OUT = 0.07
+
+Result: TypeAlias = tuple[Status, Observed | Callable[[], Observed], str | None]
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Keys of a column that another table lacks.
+
+    Attributes:
+        missing, compared: how many of the compared keys are missing.
+        all: all keys were compared.
+        counts_lost: some compared keys may be of deleted rows.
+        misses_lost: some keys may be missing although they were counted as present.
+        by_rows: the keys are those of some rows, so that frequent keys are too many.
+    """
+
+    missing: int
+    compared: int
+    all: bool
+    counts_lost: bool = False
+    misses_lost: bool = False
+    by_rows: bool = False
+
+    @property
+    def share(self) -> float:
+        return self.missing / max(1, self.compared)
+
+
+def compare(child: Grown, parent: Grown) -> Orphans:
+    """Compares the keys of two sketches below the smaller threshold of both."""
+    theta = min(child.sketch.theta, parent.sketch.theta)
+    keys = child.sketch.hashes[child.sketch.hashes < np.uint64(theta)]
+    missing = int(len(keys) - np.isin(keys, parent.sketch.hashes).sum())
+    whole = theta == LARGEST
+    return Orphans(missing, len(keys), whole, child.superset, parent.superset)
+
+
+def is_unlikely(missing: int, compared: int, allowed: float) -> bool:
+    """Whether so many missing keys are no chance if the share of all keys is ``allowed``."""
+    if allowed >= 1 or missing <= allowed * compared:
+        return False
+    if allowed <= 0:
+        return missing > 0
+    log_p, log_q = math.log(allowed), math.log1p(-allowed)
+    tail = 0.0
+    for k in range(missing, compared + 1):
+        log = math.lgamma(compared + 1) - math.lgamma(k + 1) - math.lgamma(compared - k + 1)
+        term = math.exp(log + k * log_p + (compared - k) * log_q)
+        tail += term
+        if term < tail * 1e-12:
+            break
+    return tail < _CHANCE
+
+
+def parent_column(parent: Subject, name: str | None) -> int | None:
+    """The field id of the referenced column, by default the primary key."""
+    if name is None:
+        key = parent.primary_key
+        name = key[0] if len(key) == 1 else None
+    return None if name is None else parent.metadata.column_number(name, parent.schema_id)
+
+
+def check_references(
+    child: Subject, number: int, parent: Subject, value: dict[str, Any], lake: Lake, *, deep: bool
+) -> Result:
+    """The status of a claim that the column ``number`` has keys of another table."""
+    key = parent_column(parent, value.get("column"))
+    if key is None or parent.column_name(key) is None:
+        if value.get("column") is None:
+            return "unchecked", (None, None), f"{parent.name} has no primary key of one column"
+        observed = f"{parent.name} has no column {value['column']}"
+        return "contradicted", (observed, None), None
+    kinds = child.column(number).type, parent.column(key).type
+    if _family(kinds[0]) != _family(kinds[1]):
+        observed = f"{kinds[0]} here, {kinds[1]} in {parent.name}"
+        return "contradicted", (observed, None), "the types differ"
+    if _is_not_unique(parent, key):
+        observed = f"{parent.column_name(key)} of {parent.name} is not unique"
+        return "contradicted", (observed, None), None
+    allowed = float(value.get("orphans", 0.0))
+    orphans = measured(child, number, parent, key, allowed, deep=deep)
+    if isinstance(orphans, str):
+        return "unchecked", (None, None), orphans
+    keys = f"{orphans.compared:,} {'' if orphans.all else 'compared '}keys"
+    observed = f"all {keys} are in {parent.name}"
+    if orphans.missing:
+        observed = f"{orphans.missing:,} of {keys} are not in {parent.name} ({orphans.share:.2%})"
+    values = {"orphans": orphans.share, "compared": orphans.compared, "all": orphans.all}
+    if refutes(orphans, allowed):
+
+        def observe() -> Observed:
+            holding = holding_keys(child, number, lake, parent.name)
+            holds = f"; {', '.join(holding)} has them all" if holding else ""
+            return observed + holds, {**values, "holds": holding}
+
+        return "contradicted", observe, None
+    if not supports(orphans, allowed):
+        return "unchecked", (observed, values), "the sketches do not decide it"
+    fan_out = _fan_out(child, number)
+    claimed = value.get("fan_out")
+    if claimed and fan_out and not 1 - _FAN_OUT <= fan_out / claimed <= 1 + _FAN_OUT:
+        text = f"{fan_out:.2f} rows for each key"
+        return "suspect", (text, {**values, "fan_out": fan_out}), None
+    return "verified", (observed, values), None
+
+
+def refutes(orphans: Orphans, allowed: float) -> bool:
+    """Whether more keys than allowed are missing, which is proved."""
+    if orphans.counts_lost:
+        return False
+    if orphans.all:
+        return orphans.share > allowed + 1e-12
+    if orphans.by_rows and allowed > 0:
+        return False
+    return is_unlikely(orphans.missing, orphans.compared, allowed)
+
+
+def supports(orphans: Orphans, allowed: float) -> bool:
+    """Whether not more keys than allowed are missing, as far as keys were compared."""
+    if orphans.misses_lost or (orphans.counts_lost and orphans.missing):
+        return False
+    if orphans.all:
+        return orphans.share <= allowed + 1e-12
+    if orphans.by_rows and orphans.share > allowed:
+        return False
+    return orphans.compared >= _ENOUGH and (orphans.missing == 0 or allowed > 0)
+
+
+def measured(
+    child: Subject, number: int, parent: Subject, key: int, allowed: float, *, deep: bool
+) -> Orphans | str:
+    """Orphans by sketches, or by looking up some keys; or why neither is possible."""
+    if child.facts.rows == 0 or child.column(number).least_nulls == child.facts.rows:
+        return Orphans(0, 0, all=True)
+    ours, theirs = child.sketch(number), parent.sketch(key)
+    reason = next((s.reason for s in (ours, theirs) if isinstance(s, NoSketch)), None)
+    same = child.column(number).type == parent.column(key).type
+    if reason is None and same:
+        assert isinstance(ours, Grown)
+        assert isinstance(theirs, Grown)
+        orphans = compare(ours, theirs)
+        if refutes(orphans, allowed) or supports(orphans, allowed):
+            return orphans
+    elif reason is not None and not deep:
+        return reason
+    looked_up = _looked_up(child, number, parent, key, deep=deep)
+    return looked_up or reason or "the sketches do not decide it, and there is no index to ask"
+
+
+def _looked_up(
+    child: Subject, number: int, parent: Subject, key: int, *, deep: bool
+) -> Orphans | None:
+    name, other = str(child.column_name(number)), str(parent.column_name(key))
+    if parent.primary_key != [other] and not deep:
+        return None
+    keys, whole = child.some_values(name, child.facts.rows if deep else _LOOKED_UP)
+    try:
+        present = parent.handle.contains(keys, on=None if parent.primary_key == [other] else other)
+    except NimbleError:
+        if not deep:
+            return None
+        present = pa.array([v in parent.value_counts(other, 1 << 62) for v in keys.to_pylist()])
+    missing = len(keys) - sum(present.to_pylist())
+    return Orphans(missing, len(keys), whole, by_rows=not whole)
+
+
+def _family(kind: pa.DataType) -> str:
+    return "integer" if pa.types.is_signed_integer(kind) else str(kind)
+
+
+def _is_not_unique(parent: Subject, key: int) -> bool:
+    """Whether two rows of the other table have the same key, which is proved."""
+    if parent.primary_key == [parent.column_name(key)]:
+        return False
+    column, sketch = parent.column(key), parent.sketch(key)
+    if column.nulls is None or isinstance(sketch, NoSketch):
+        return False
+    exact = sketch.sketch.theta == LARGEST
+    most = sketch.sketch.estimate * (1 if exact else 1 + _ERROR)
+    return most < parent.facts.rows - column.nulls
+
+
+def _fan_out(child: Subject, number: int) -> float | None:
+    """Rows for each different value."""
+    column, sketch = child.column(number), child.sketch(number)
+    if isinstance(sketch, NoSketch) or column.nulls is None or not sketch.sketch.estimate:
+        return None
+    return (child.facts.rows - column.nulls) / sketch.sketch.estimate
+
+
+def holding_keys(child: Subject, number: int, lake: Lake, but: str) -> list[str]:
+    """Keys of other tables that have all values of a column, as the sketches say.
+
+    Dense small numbers are in many keys, so keys with the name of the column come first.
+    """
+    sketch = child.sketch(number)
+    if isinstance(sketch, NoSketch) or not len(sketch.sketch.hashes):
+        return []
+    holding = []
+    for name in sorted(lake.names()):
+        parent = None if name in (but, child.name) else lake.subject(name)
+        key = None if parent is None else parent_column(parent, None)
+        if parent is None or key is None or parent.column(key).type != child.column(number).type:
+            continue
+        theirs = parent.sketch(key)
+        if isinstance(theirs, Grown):
+            orphans = compare(sketch, theirs)
+            if not orphans.missing and (orphans.all or orphans.compared >= _ENOUGH // 3):
+                holding.append(f"{name}.{parent.column_name(key)}")
+    own_name = child.column_name(number)
+    named = [name for name in holding if name.rpartition(".")[2] == own_name]
+    return (named or holding)[:5]

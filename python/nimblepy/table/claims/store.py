@@ -1,0 +1,173 @@
+"""Where claims are stored: texts as documentation, all others as one property per column.
+
+The property of a column is ``nimblepy.claims.FIELD_ID``, that of the table
+``nimblepy.claims.table``. Both are JSON: ``{"claims": [...], "seen": {...}}``. So a claim belongs
+to a version of the metadata and follows a renamed column. Every Iceberg client can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.damage import BAD_BYTES
+from nimblepy.table.base.model import CLAIMS_PREFIX, COMMENT
+from nimblepy.table.claims.kinds import Claim
+
+# The largest claim, and all claims of a table, in bytes of UTF-8.
+MOST_CLAIM_BYTES = 4 << 10
+MOST_TABLE_BYTES = 64 << 10
+TABLE = f"{CLAIMS_PREFIX}table"
+# Kinds whose claims may become suspect, so that a fingerprint of the rows is stored with them.
+FINGERPRINTED = frozenset(
+    {"description", "values", "references", "unit", "samples", "snapshot_of", "unique"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """A claim as it is stored.
+
+    Attributes:
+        number: field id of the column; ``None``: the claim is about the table.
+        value: JSON; columns are field ids.
+        seen: fingerprint of the rows when the claim was made.
+        others: entries that newer versions of nimblepy added.
+    """
+
+    kind: str
+    number: int | None
+    value: Any
+    at: int | None = None
+    by: str | None = None
+    seen: Mapping[str, Any] | None = field(default=None, repr=False)
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is said."""
+        return len(_json(self.value).encode())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text_hash(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def property_of(number: int | None) -> str:
+    """The name of the property with the claims of a column, or of the table."""
+    return TABLE if number is None else f"{CLAIMS_PREFIX}{number}"
+
+
+def read_claims(metadata: ice.Metadata) -> list[Stored]:
+    """The claims of a table and of its present columns, in the order of the columns."""
+    properties, docs = metadata.properties, metadata.docs()
+    claims = _claims(properties.get(TABLE), None, properties.get(COMMENT))
+    for number in metadata.ice_schema(None).field_ids:
+        claims += _claims(properties.get(property_of(number)), number, docs.get(number))
+    return claims
+
+
+def _claims(text: str | None, number: int | None, doc: str | None) -> list[Stored]:
+    try:
+        content = json.loads(text or "{}")
+        entries, seen = list(content.get("claims", ())), dict(content.get("seen", {}))
+        claims = [_claim(entry, number, seen) for entry in entries]
+    except BAD_BYTES:
+        claims = []  # another tool has changed the property
+    described = next((claim for claim in claims if claim.kind == "description"), None)
+    rest = [claim for claim in claims if claim is not described]
+    if not doc:
+        return rest
+    if described is None or described.value != _text_hash(doc):
+        described = Stored(kind="description", number=number, value=doc)
+    else:
+        described = Stored(**{**vars(described), "value": doc})
+    return [described, *rest]
+
+
+def _claim(entry: Mapping[str, Any], number: int | None, seen: Mapping[str, Any]) -> Stored:
+    at, kind = entry.get("at"), str(entry["kind"])
+    return Stored(
+        kind=kind,
+        number=number,
+        value=entry.get("value"),
+        at=None if at is None else int(at),
+        by=entry.get("by"),
+        seen=seen.get(str(at)) if kind in FINGERPRINTED else None,
+        others={k: v for k, v in entry.items() if k not in ("kind", "value", "at", "by")},
+    )
+
+
+def property_text(claims: Iterable[Stored]) -> str | None:
+    """The property with the claims of one column; ``None`` if there are none."""
+    entries: list[dict[str, Any]] = []
+    seen: dict[str, Any] = {}
+    for claim in claims:
+        if claim.kind == "description" and claim.at is None and claim.by is None:
+            continue  # the documentation says it all
+        is_text = claim.kind == "description"
+        value = _text_hash(claim.value) if is_text else claim.value
+        entry = {"kind": claim.kind, "value": value, **claim.others}
+        if claim.at is not None:
+            entry["at"] = str(claim.at)  # text: JSON numbers of other languages have 53 bits
+        if claim.by is not None:
+            entry["by"] = claim.by
+        if claim.seen:
+            _add_seen(seen, str(claim.at), claim.seen)
+        entries.append(entry)
+    if not entries:
+        return None
+    return _json({"claims": entries, "seen": seen} if seen else {"claims": entries})
+
+
+def _add_seen(seen: dict[str, Any], at: str, fingerprint: Mapping[str, Any]) -> None:
+    """Claims of one property that were made at one snapshot share a fingerprint."""
+    stored = seen.setdefault(at, dict(fingerprint))
+    stored["columns"] = {**stored.get("columns", {}), **fingerprint.get("columns", {})}
+
+
+def check_sizes(table: str, claims: Sequence[Stored]) -> None:
+    """Refuses claims that are too long.
+
+    Raises:
+        InvalidArgumentError: one claim or all of them exceed the limit.
+    """
+    for claim in claims:
+        if claim.size > MOST_CLAIM_BYTES:
+            raise InvalidArgumentError(
+                f"{table}: a claim of kind {claim.kind!r} has {claim.size:,} bytes; a claim may "
+                f"have {MOST_CLAIM_BYTES:,}"
+            )
+    by_property: dict[int | None, list[Stored]] = {}
+    for claim in claims:
+        by_property.setdefault(claim.number, []).append(claim)
+    texts = [property_text(part) or "" for part in by_property.values()]
+    texts += [claim.value for claim in claims if claim.kind == "description"]
+    total = sum(len(text.encode()) for text in texts)
+    if total > MOST_TABLE_BYTES:
+        raise InvalidArgumentError(
+            f"{table}: its claims have {total:,} bytes; those of a table may have "
+            f"{MOST_TABLE_BYTES:,}"
+        )
+
+
+def public_claim(stored: Stored, metadata: ice.Metadata, schema_id: int | None = None) -> Claim:
+    """A stored claim, with names instead of field ids."""
+    column = None
+    if stored.number is not None:
+        column = metadata.column_name(stored.number, schema_id) or f"field {stored.number}"
+    value = stored.value
+    if stored.kind == "unique" and isinstance(value, list):
+        value = [metadata.column_name(n, schema_id) or f"field {n}" for n in value]
+    elif stored.kind == "values" and isinstance(value, list):
+        value = dict(value)
+    return Claim(kind=stored.kind, column=column, value=value, at=stored.at, by=stored.by)
