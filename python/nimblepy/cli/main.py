@@ -406,6 +406,31 @@ def drop_index(
 
 
 @app.command()
+def describe(
+    lake: Annotated[
+        str, typer.Argument(metavar="CATALOG[#TABLE]", help="A catalog, or one of its tables.")
+    ],
+    check: Annotated[bool, typer.Option("--check", help="Check the claims.")] = False,
+    deep: Annotated[bool, typer.Option("--deep", help="Check them, and scan rows for it.")] = False,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on",
+            metavar="STATUS",
+            help="Exit with status 1 on a claim that is contradicted (the default), suspect, "
+            "overdue or unchecked. Contradicted ones always count; unchecked includes all. "
+            "Repeatable.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print what is said of tables and columns, or check it; exit with status 1 on findings."""
+    from nimblepy.cli.describe import run_describe
+
+    _exit_unless(not run_describe(lake, check=check, deep=deep, fail_on=fail_on, as_json=json))
+
+
+@app.command()
 @reads_version
 def advise(
     file: RowsArgument,

@@ -1,0 +1,108 @@
+"""``nimble describe``: what is said of tables, and whether it is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from nimblepy.cli.output import print_json
+from nimblepy.cli.sources import existing_catalog, is_table, open_lake
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.table.catalog import Catalog, connect
+from nimblepy.table.claims.checks import Checks
+from nimblepy.table.table import Table
+
+# What makes a check a finding, by the option --fail-on.
+_FINDINGS = {
+    "contradicted": {"contradicted"},
+    "suspect": {"contradicted", "suspect"},
+    "overdue": {"contradicted", "overdue"},
+    "unchecked": {"contradicted", "suspect", "overdue", "unchecked"},
+}
+
+
+def run_describe(
+    text: str, *, check: bool, deep: bool, fail_on: list[str] | None, as_json: bool
+) -> bool:
+    """Prints the claims of tables, or their checks. Returns whether there are findings."""
+    unknown = [status for status in fail_on or () if status not in _FINDINGS]
+    if unknown:
+        raise InvalidArgumentError(
+            f"--fail-on {unknown[0]}: expected one of {', '.join(_FINDINGS)}"
+        )
+    lake, names = _tables(text)
+    if not (check or deep or fail_on):
+        described = [_described(lake.table(name)) for name in names]
+        if as_json:
+            print_json(described)
+        else:
+            typer.echo("\n\n".join(_shown(item) for item in described))
+        return False
+    checks = {name: lake.table(name).check(deep=deep) for name in names}
+    if as_json:
+        print_json({name: _plain(item) for name, item in checks.items()})
+    else:
+        typer.echo("\n".join(repr(item) for item in checks.values()))
+    findings = set().union(*(_FINDINGS[status] for status in fail_on or ["contradicted"]))
+    return any(one.status in findings for item in checks.values() for one in item)
+
+
+def _tables(text: str) -> tuple[Catalog, list[str]]:
+    if is_table(text):
+        lake, name = open_lake(text)
+        return lake, [name]
+    lake = connect(existing_catalog(text), create=False)
+    return lake, lake.tables()
+
+
+def _plain(checks: Checks) -> dict[str, Any]:
+    return {
+        "snapshot": None if checks.snapshot is None else str(checks.snapshot),
+        "checks": [check.to_dict() for check in checks],
+    }
+
+
+def _described(table: Table) -> dict[str, Any]:
+    facts = table.facts()
+    return {
+        "table": table.name,
+        "description": table.comment,
+        "rows": facts.rows,
+        "last_changed": facts.last_changed,
+        "snapshot": None if table.snapshot is None else str(table.snapshot),
+        "primary_key": table.primary_key,
+        "columns": {field.name: str(field.type) for field in table.schema},
+        "claims": [
+            {
+                "kind": claim.kind,
+                "column": claim.column,
+                "value": claim.value,
+                "at": None if claim.at is None else str(claim.at),
+                "by": claim.by,
+            }
+            for claim in table.claims
+        ],
+    }
+
+
+def _shown(described: dict[str, Any]) -> str:
+    """The description of a table, for people."""
+    lines = [f"{described['table']}: {described['rows']:,} rows"]
+    if described["description"]:
+        lines.append(f"  {described['description']}")
+    by_column: dict[str | None, list[str]] = {}
+    for claim in described["claims"]:
+        if (claim["column"], claim["kind"]) != (None, "description"):
+            is_text = claim["kind"] == "description"
+            shown = claim["value"] if is_text else f"{claim['kind']} {claim['value']}"
+            by_column.setdefault(claim["column"], []).append(str(shown))
+    lines += [f"  {claim}" for claim in by_column.pop(None, [])]
+    for name, kind in described["columns"].items():
+        key = ", primary key" if name in described["primary_key"] else ""
+        lines.append(f"  {name} ({kind}{key})")
+        lines += [f"    {claim}" for claim in by_column.pop(name, [])]
+    for name, claims in by_column.items():  # fields of structs
+        lines.append(f"  {name}")
+        lines += [f"    {claim}" for claim in claims]
+    return "\n".join(lines)
