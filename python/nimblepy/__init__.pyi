@@ -27,6 +27,7 @@ from nimblepy.file.write import Writer as Writer
 from nimblepy.file.write import write as write
 from nimblepy.files.dataset import Dataset as Dataset
 from nimblepy.files.dataset import open_dataset as open_dataset
+from nimblepy.files.resolve import asof_join as asof_join
 from nimblepy.files.resolve import index_join as index_join
 from nimblepy.interop.aio import aio as aio
 from nimblepy.interop.arrow_dataset import arrow_dataset as arrow_dataset

@@ -208,6 +208,61 @@ class KeyProbes:
             keys and the numbers of their files; ordered by key position, then by file.
         """
 
+class AsofSearch:
+    """A search for the nearest row at or before, or at or after, each of many keys.
+
+    Args:
+        keys: a batch with the first columns of indexes. The last one is compared.
+        orders: (descending, nulls first) of each column.
+        exclusive: for which keys rows that equal the key do not match.
+        impossible: keys that match nothing. So do keys with nulls.
+        limits: a batch with one column: the upper limit of the known column for each key.
+    """
+
+    def __init__(
+        self,
+        keys: object,
+        orders: list[tuple[bool, bool]],
+        backward: bool,
+        exclusive: _Flags | None = None,
+        impossible: _Flags | None = None,
+        limits: object | None = None,
+    ) -> None: ...
+    def fits(self, index: Index) -> bool:
+        """Whether an ordered index begins with columns of the same types and orders."""
+    def files(self, bounds: KeyBounds, ends: KeyBounds | None = None) -> NDArray[np.int64]:
+        """The files that may have a row for one of the keys, ascending.
+
+        Args:
+            bounds: the first and last key of each file.
+            ends: the first and last encoded value of the last column in each file.
+        """
+    def wanted(
+        self, file: int, bounds: KeyBounds | None = None, ends: KeyBounds | None = None
+    ) -> NDArray[np.int64]:
+        """The keys that may have a better row in a file, as positions in ``keys``."""
+    def search(
+        self,
+        file: int,
+        index: Index,
+        keys: NDArray[np.int64],
+        deleted: RowBitmap | None = None,
+        known: tuple[int, ...] | None = None,
+        is_only: bool = False,
+    ) -> None:
+        """Searches a file for some keys.
+
+        Args:
+            file: the number of the file in the answer.
+            known: path of the known column. Rows with a null, or a value above the key's limit, are
+                not found.
+            is_only: no other file is searched for these keys.
+        """
+    def offer(self, file: int, keys: NDArray[np.int64], rows: _Rows, on: object) -> None:
+        """Proposes a row of a file for each of some keys, with its values of the last column."""
+    def matches(self) -> tuple[_Rows, NDArray[np.int64], NDArray[np.int64]]:
+        """Rows, the positions of their keys in ascending order, and their files."""
+
 class ScanPart:
     """What a scan reads of one file.
 
@@ -281,6 +336,7 @@ class PointReader:
         blank: dict[str, Any] = ...,
     ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
+    def asof_getter(self, backward: bool, exclusive: bool) -> Callable[[object], Any]: ...
     def read(self, row: int) -> dict[str, Any]: ...
 
 class FilesPointReader:
@@ -302,6 +358,7 @@ class FilesPointReader:
         open_files: Callable[[list[int]], list[PointReader | None]],
     ) -> None: ...
     def getter(self) -> Callable[[object], Any]: ...
+    def asof_getter(self, backward: bool, exclusive: bool) -> Callable[[object], Any]: ...
 
 class RangeReader:
     def __init__(

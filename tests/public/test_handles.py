@@ -12,7 +12,7 @@ import nimblepy as nb
 _READING = """
     schema num_rows cluster_by indexes unique io_stats reset_io_stats size_bytes verify close
     get lookup contains count count_rows row_ranges take range prefix head sample scan
-    to_table to_pandas explain index_join
+    to_table to_pandas explain index_join asof asof_join
 """
 PUBLIC = {
     "File": _READING + "source metadata format_version layout",
@@ -27,7 +27,7 @@ PUBLIC = {
         confirm fast_forward
     """,
 }
-_SOON = "asof asof_join nearest page "
+_SOON = "nearest page "
 # Names of the contract that do not exist yet. Move a name to PUBLIC when it does.
 TO_COME = {
     "File": _SOON + "is_stale refresh",

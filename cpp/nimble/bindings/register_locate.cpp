@@ -19,7 +19,6 @@ namespace nimble {
 namespace {
 
 using Numbers = py::array_t<int64_t, py::array::c_style>;
-using Orders = std::vector<std::pair<bool, bool>>;
 
 using Rows = py::array_t<uint64_t, py::array::c_style>;
 template <class T>
@@ -56,20 +55,11 @@ py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
   return py::make_tuple(ranges_to_numpy(parts), to_numpy(of));
 }
 
-std::vector<KeyColumnSpec> specs_of(const Orders& orders) {
-  std::vector<KeyColumnSpec> specs;
-  for (const auto& [descending, nulls_first] : orders) {
-    specs.push_back(
-        {{static_cast<int>(specs.size())}, {descending, nulls_first}});
-  }
-  return specs;
-}
-
 class Probes {
  public:
-  Probes(const py::object& keys, const Orders& orders, bool null_equals,
+  Probes(const py::object& keys, const KeyOrders& orders, bool null_equals,
          const std::optional<KeyBatch::Flags>& impossible)
-      : specs_(specs_of(orders)),
+      : specs_(key_specs(orders)),
         batch_(specs_, keys, null_equals, impossible),
         probes_(batch_.keys()) {}
 
@@ -190,7 +180,7 @@ void register_locate(py::module_& m) {
   py::class_<KeyBounds, std::shared_ptr<KeyBounds>>(m, "KeyBounds")
       .def(py::init<const py::object&>(), py::arg("bounds"));
   py::class_<Probes>(m, "KeyProbes")
-      .def(py::init<const py::object&, const Orders&, bool,
+      .def(py::init<const py::object&, const KeyOrders&, bool,
                     const std::optional<KeyBatch::Flags>&>(),
            py::arg("keys"), py::arg("orders"), py::arg("null_equals") = false,
            py::arg("impossible") = py::none())

@@ -4,6 +4,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/key_batch.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"
@@ -12,9 +13,6 @@ namespace py = pybind11;
 
 namespace nimble {
 namespace {
-
-// (descending, nulls first) of each key column.
-using KeyOrders = std::vector<std::pair<bool, bool>>;
 
 KeyScalar scalar_at(const ArrayView& v, int64_t row) {
   if (!v.is_valid(row)) return KeyScalar::null();
@@ -31,12 +29,7 @@ KeyScalar scalar_at(const ArrayView& v, int64_t row) {
 }
 
 KeyEncoder encoder_of(const ImportedArray& batch, const KeyOrders& orders) {
-  std::vector<KeyColumnSpec> specs;
-  for (size_t i = 0; i < orders.size(); ++i) {
-    specs.push_back(
-        {{static_cast<int>(i)}, {orders[i].first, orders[i].second}});
-  }
-  return unwrap(KeyEncoder::create(batch.field(), specs));
+  return unwrap(KeyEncoder::create(batch.field(), key_specs(orders)));
 }
 
 // Encodes the keys of all rows of a batch: (bytes, n + 1 offsets).

@@ -10,10 +10,12 @@
 #include <optional>
 #include <utility>
 
+#include "nimble/asof/asof_finder.h"
 #include "nimble/bindings/index_handle.h"
 #include "nimble/bindings/key_bounds.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
+#include "nimble/bindings/values/key_batch.h"
 #include "nimble/bindings/values/point_key.h"
 #include "nimble/bindings/values/python_rows.h"
 #include "nimble/lookup/files_by_key.h"
@@ -57,6 +59,34 @@ class Getters {
     return nullptr;
   }
 };
+
+// How as-of searches choose a row: see AsofFinder.
+struct AsofRule {
+  bool backward = true;
+  bool exclusive = false;
+};
+
+// Like Reader, but finds the nearest row at or before, or at or after, a key.
+template <class Reader>
+class AsofReader : public std::enable_shared_from_this<AsofReader<Reader>> {
+ public:
+  AsofReader(std::shared_ptr<const Reader> reader, AsofRule rule)
+      : reader_(std::move(reader)), rule_(rule) {}
+
+  py::object get(PyObject* key) const { return reader_->asof(key, rule_); }
+
+ private:
+  const std::shared_ptr<const Reader> reader_;
+  const AsofRule rule_;
+};
+
+// Like Reader::getter(), for as-of searches.
+template <class Reader>
+py::object asof_getter(const Reader& reader, bool backward, bool exclusive) {
+  const auto made = std::make_shared<AsofReader<Reader>>(
+      reader.shared_from_this(), AsofRule{backward, exclusive});
+  return Getters<AsofReader<Reader>>::make(*made);
+}
 
 class PointReader final : public KeyedFile,
                           public std::enable_shared_from_this<PointReader> {
@@ -180,6 +210,37 @@ class PointReader final : public KeyedFile,
 
  public:
   const KeyEncoder& encoder() const override { return (*index_)->encoder(); }
+  // Finds the row of a key as of a value of its last column.
+  py::object asof(PyObject* key, AsofRule rule) const {
+    PointKey::Memory memory;
+    const ByteSpan encoded = key_.encode(key, &memory);
+    if (encoded.empty() || !(*index_)->is_ordered()) {
+      return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    }
+    const ByteSpan group = encoded.first(group_size(encoder(), encoded));
+    const std::optional<uint64_t> row =
+        find_asof(encoded, group, rule, nullptr);
+    return row ? read_columns(*row, nullptr) : py::none();
+  }
+  // The row of an encoded key; nullopt if no row matches. Unless `on` is null,
+  // sets *on to the encoded value of the row.
+  std::optional<uint64_t> find_asof(ByteSpan key, ByteSpan group, AsofRule rule,
+                                    std::string* on) const {
+    const auto find = [&] {
+      const AsofFinder finder({&index_->file(), &**index_, index_->is_cluster(),
+                               &index_->columns(), deleted_.get()},
+                              index_->columns().size(), rule.backward);
+      return finder.find_one(key, group, rule.exclusive, on);
+    };
+    Result<std::optional<uint64_t>> found = std::optional<uint64_t>();
+    if (rows_->file().file().mapped() != nullptr) {
+      found = find();
+    } else {
+      const WithoutGil nogil;
+      found = find();
+    }
+    return unwrap(std::move(found));
+  }
   // Finds the row of a key. `encoded` is the encoded form of `key`.
   py::object get_encoded(ByteSpan encoded, PyObject* key) const {
     const OpenFile& f = rows_->file();
@@ -194,6 +255,7 @@ class PointReader final : public KeyedFile,
     if (!row) return py::none();
     return read_columns(*row, key);
   }
+  py::object read_row(uint64_t row) const { return read_columns(row, nullptr); }
 
  private:
   Result<std::optional<uint64_t>> find_first(ByteSpan key) const {
@@ -382,8 +444,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   // first) for each. `order`: see PointKey. open_files(files) returns the
   // PointReader of each file, or None.
   // REQUIRES: files are sorted by their lower bounds.
-  FilesPointReader(const py::object& keys,
-                   const std::vector<std::pair<bool, bool>>& orders,
+  FilesPointReader(const py::object& keys, const KeyOrders& orders,
                    std::vector<size_t> order,
                    std::shared_ptr<const KeyBounds> bounds,
                    std::vector<ColumnEnds> ends, py::function open_files)
@@ -400,16 +461,10 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  private:
   friend class Getters<FilesPointReader>;
 
-  static KeyEncoder encoder_of(
-      const py::object& keys,
-      const std::vector<std::pair<bool, bool>>& orders) {
+  static KeyEncoder encoder_of(const py::object& keys,
+                               const KeyOrders& orders) {
     const auto batch = ImportedArray::from_python(keys);
-    std::vector<KeyColumnSpec> specs;
-    for (const auto& [descending, nulls_first] : orders) {
-      specs.push_back(
-          {{static_cast<int>(specs.size())}, {descending, nulls_first}});
-    }
-    return unwrap(KeyEncoder::create(batch->field(), specs));
+    return unwrap(KeyEncoder::create(batch->field(), key_specs(orders)));
   }
   std::vector<ColumnBounds> column_bounds() const {
     const auto span_of = [](const Numbers& numbers) {
@@ -443,6 +498,63 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
     return py::reinterpret_borrow<py::object>(Py_NotImplemented);
   }
 
+ public:
+  // Finds the row of a key as of a value of its last column.
+  py::object asof(PyObject* key, AsofRule rule) const {
+    PointKey::Memory memory;
+    const ByteSpan encoded = key_.encode(key, &memory);
+    if (encoded.empty()) return not_implemented();
+    const ByteSpan group = encoded.first(group_size(encoder_, encoded));
+    const bool is_descending = encoder_.columns().back().order.descending;
+    const bool is_nearest_last = rule.backward != is_descending;
+    std::optional<std::vector<size_t>> files =
+        is_nearest_last ? files_.between(group, encoded, kMostAsofFiles)
+                        : files_.between(encoded, group, kMostAsofFiles);
+    if (!files) return not_implemented();
+    if (is_nearest_last) std::reverse(files->begin(), files->end());
+    std::shared_ptr<const KeyedFile> best;
+    uint64_t best_row = 0;
+    std::string best_on;
+    for (const size_t number : *files) {
+      if (best && !may_improve(number, group, best_on, is_nearest_last)) {
+        continue;
+      }
+      FilesByKey::FilePtr file = unwrap(files_.file(number));
+      if (file == nullptr) return not_implemented();
+      std::string on;
+      const std::optional<uint64_t> row =
+          static_cast<const PointReader&>(*file).find_asof(
+              encoded, group, rule, files->size() == 1 ? nullptr : &on);
+      if (!row) continue;
+      if (best && (is_nearest_last ? on <= best_on : on >= best_on)) continue;
+      best = std::move(file);
+      best_row = *row;
+      best_on = std::move(on);
+    }
+    if (!best) return py::none();
+    return static_cast<const PointReader&>(*best).read_row(best_row);
+  }
+
+ private:
+  // With more files, Python code finds out which of them to search.
+  static constexpr size_t kMostAsofFiles = 32;
+
+  // Whether a file may have a nearer row than the best one.
+  bool may_improve(size_t file, ByteSpan group, const std::string& best_on,
+                   bool is_nearest_last) const {
+    const ByteSpan bound = is_nearest_last ? files_.bounds().upper(file)
+                                           : files_.bounds().lower(file);
+    if (bound.size() < group.size() ||
+        compare_bytes(bound.first(group.size()), group) != 0) {
+      return true;
+    }
+    const ByteSpan on = bound.subspan(group.size() - 1);
+    const ByteSpan best{reinterpret_cast<const uint8_t*>(best_on.data()),
+                        best_on.size()};
+    const int sign = compare_bytes(on, best);
+    return is_nearest_last ? sign > 0 : sign < 0;
+  }
+
   Result<std::vector<FilesByKey::FilePtr>> open(
       std::span<const size_t> files) const {
     const std::vector<size_t> numbers(files.begin(), files.end());
@@ -474,16 +586,19 @@ void register_point_reader(py::module_& m) {
            py::arg("projection"), py::arg("index"), py::arg("order"),
            py::arg("deleted") = nullptr, py::arg("blank") = py::dict())
       .def("getter", &PointReader::getter)
+      .def("asof_getter", &asof_getter<PointReader>, py::arg("backward"),
+           py::arg("exclusive"))
       .def("read", &PointReader::read, py::arg("row"));
   py::class_<FilesPointReader, std::shared_ptr<FilesPointReader>>(
       m, "FilesPointReader")
-      .def(
-          py::init<const py::object&, const std::vector<std::pair<bool, bool>>&,
-                   std::vector<size_t>, std::shared_ptr<KeyBounds>,
-                   std::vector<FilesPointReader::ColumnEnds>, py::function>(),
-          py::arg("keys"), py::arg("orders"), py::arg("order"),
-          py::arg("bounds"), py::arg("ends"), py::arg("open_files"))
-      .def("getter", &FilesPointReader::getter);
+      .def(py::init<const py::object&, const KeyOrders&, std::vector<size_t>,
+                    std::shared_ptr<KeyBounds>,
+                    std::vector<FilesPointReader::ColumnEnds>, py::function>(),
+           py::arg("keys"), py::arg("orders"), py::arg("order"),
+           py::arg("bounds"), py::arg("ends"), py::arg("open_files"))
+      .def("getter", &FilesPointReader::getter)
+      .def("asof_getter", &asof_getter<FilesPointReader>, py::arg("backward"),
+           py::arg("exclusive"));
 }
 
 }  // namespace nimble

@@ -63,6 +63,23 @@ std::optional<size_t> FilesByKey::next(size_t file, const Key& key) const {
   return std::nullopt;
 }
 
+std::optional<std::vector<size_t>> FilesByKey::between(ByteSpan first,
+                                                       ByteSpan last,
+                                                       size_t most) const {
+  std::vector<size_t> out;
+  for (size_t i = first_reaching({first, {}}); i < files_.size(); ++i) {
+    const ByteSpan lower = bounds_->lower(i);
+    const bool begins_with_last =
+        last.size() <= lower.size() &&
+        compare_bytes(lower.first(last.size()), last) == 0;
+    if (compare_bytes(lower, last) > 0 && !begins_with_last) break;
+    if (!reaches(i, {first, {}})) continue;
+    if (out.size() == most) return std::nullopt;
+    out.push_back(i);
+  }
+  return out;
+}
+
 bool FilesByKey::can_have(size_t file, const Key& key) const {
   for (size_t i = 0; i < column_bounds_.size(); ++i) {
     const ColumnBounds& c = column_bounds_[i];

@@ -75,6 +75,13 @@ class FilesByKey {
     }
     return true;
   }
+  // The files that may have keys from `first` to `last`, or that begin with
+  // `last`, in ascending order. Returns nullopt if there are more than `most`.
+  std::optional<std::vector<size_t>> between(ByteSpan first, ByteSpan last,
+                                             size_t most) const;
+  // Returns a file, or null if it cannot be searched.
+  Result<FilePtr> file(size_t number) { return get(number, Key{}); }
+  const FileKeyBounds& bounds() const { return *bounds_; }
 
  private:
   // Maximum number of files that are kept open.

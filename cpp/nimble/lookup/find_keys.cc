@@ -378,6 +378,28 @@ Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
   return out;
 }
 
+Status find_lower_bounds(const ClusterIndex& index, const KeyBuffer& targets,
+                         std::vector<uint64_t>* out) {
+  const OpenFile& file = index.file();
+  out->assign(targets.size(), 0);
+  if (targets.empty() || file.num_rows() == 0) return Status::ok();
+  std::vector<uint64_t> order;
+  sort_keys(targets, &order);
+  std::vector<RowRange> ranges(targets.size());
+  // The search for a whole key finds its first row, without the last one.
+  NIMBLE_RETURN_IF_ERROR(search(index, targets, true,
+                                worth_searching(file, targets, order, {}),
+                                nullptr, &ranges));
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool is_repeated =
+        i > 0 &&
+        compare_bytes(targets.key(order[i]), targets.key(order[i - 1])) == 0;
+    (*out)[order[i]] =
+        is_repeated ? (*out)[order[i - 1]] : ranges[order[i]].begin;
+  }
+  return Status::ok();
+}
+
 namespace {
 
 // Answers by key number. Entries of keys that are not searched keep old values:

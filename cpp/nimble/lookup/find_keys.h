@@ -19,6 +19,11 @@ namespace nimble {
 Result<LookupAnswer> find_keys(const ClusterIndex& index, const KeyBuffer& keys,
                                bool whole, const RowReader* wanted = nullptr);
 
+// Finds the first row whose key is >= each target, or num_rows(). Targets may
+// be any bytes. May block on reads.
+Status find_lower_bounds(const ClusterIndex& index, const KeyBuffer& targets,
+                         std::vector<uint64_t>* out);
+
 // Like find_keys(), for keys that are sorted and hashed already: see
 // IndexLookup::find_sorted().
 Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,

@@ -157,6 +157,9 @@ class HashLookup final : public IndexLookup {
                      std::vector<PlaceRange>*) const override {
     return no_order();
   }
+  Status lower_bounds(const KeyBuffer&, std::vector<uint64_t>*) const override {
+    return no_order();
+  }
   Result<PlaceRange> find_range(const KeyRange&,
                                 const RowReader*) const override {
     return no_order();

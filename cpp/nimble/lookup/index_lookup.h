@@ -95,6 +95,10 @@ class IndexLookup {
   // REQUIRES: is_ordered(), here and for the functions that follow.
   virtual Status find_places(const KeyBuffer& keys,
                              std::vector<PlaceRange>* out) const = 0;
+  // Finds the first place whose key is >= each target, or num_rows. Targets may
+  // be any bytes.
+  virtual Status lower_bounds(const KeyBuffer& targets,
+                              std::vector<uint64_t>* out) const = 0;
   // Finds the places of the keys in `range`. `wanted`: see find_first().
   virtual Result<PlaceRange> find_range(const KeyRange& range,
                                         const RowReader* wanted) const = 0;

@@ -54,6 +54,10 @@ class ClusterLookup final : public IndexLookup {
     *out = std::move(answer.ranges);
     return Status::ok();
   }
+  Status lower_bounds(const KeyBuffer& targets,
+                      std::vector<uint64_t>* out) const override {
+    return find_lower_bounds(index_, targets, out);
+  }
   Status rows_at(std::span<const PlaceRange> places,
                  std::vector<uint64_t>* out) const override {
     for (const PlaceRange& p : places) {
@@ -144,6 +148,19 @@ class SortedLookup final : public IndexLookup {
     for (const uint64_t probe : order) {
       NIMBLE_ASSIGN_OR_RETURN((*out)[probe],
                               cursor.find_prefix(keys.key(probe)));
+    }
+    return Status::ok();
+  }
+
+  Status lower_bounds(const KeyBuffer& targets,
+                      std::vector<uint64_t>* out) const override {
+    std::vector<uint64_t> order;
+    sort_keys(targets, &order);
+    out->resize(targets.size());
+    SortedCursor cursor(*index_);
+    for (const uint64_t target : order) {
+      NIMBLE_ASSIGN_OR_RETURN((*out)[target],
+                              cursor.lower_bound(targets.key(target)));
     }
     return Status::ok();
   }

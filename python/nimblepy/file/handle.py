@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.indexes import Index, OpenIndex, choose, indexes_of
+from nimblepy.file.indexes import Index, OpenIndex, choose, choose_for_asof, indexes_of
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import MAX_PREPARED, OnKeys
@@ -88,6 +88,10 @@ class FileHandle:
             index = choose(self.indexes, self.schema, on, ordered=ordered)
             self._chosen[on, ordered] = index
         return index
+
+    def choose_for_asof(self, by: tuple[ColumnName, ...], on: ColumnName) -> Index:
+        """The best index for an as-of search; see :func:`nimblepy.file.indexes.choose_for_asof`."""
+        return choose_for_asof(self.indexes, self.schema, by, on)
 
     def projection(self, columns: Projected) -> _core.Projection:
         """The core's reader of some columns."""

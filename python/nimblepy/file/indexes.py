@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError
-from nimblepy.rows.request import KeyRange, Keys, Ordered, leads
+from nimblepy.rows.request import KeyRange, Keys, Ordered, leads, leads_to
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import OnKeys
 from nimblepy.schema.columns import Column, column_at, key_name, resolve_column
@@ -182,6 +182,27 @@ def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: 
         )
     rank = {"cluster": 0, "hash": 1, "sorted": 2}
     return min(able, key=lambda i: (rank[i.kind], len(i.keys), i.number))
+
+
+def choose_for_asof(
+    indexes: Sequence[Index], schema: pa.Schema, by: Sequence[ColumnName], on: ColumnName
+) -> Index:
+    """Chooses an ordered index that begins with the columns ``by`` in any order, then ``on``.
+
+    Raises:
+        IndexUnavailableError: there is no such index; the message lists the existing ones.
+        InvalidArgumentError: a column does not exist.
+    """
+    for name in (*by, on):
+        resolve_column(schema, name)
+    able = [index for index in indexes if index.ordered and leads_to(index.keys, by, on)]
+    if not able:
+        raise IndexUnavailableError(
+            f"no index begins with ({show_names((*by, on))}); an as-of search needs a cluster key "
+            f"or sorted index on them, with {show_names([on])} after the others; "
+            f"indexes: {names_of(indexes)}"
+        )
+    return min(able, key=lambda index: (not index.is_cluster, len(index.keys), index.number))
 
 
 def _answers(index: Index, on: tuple[ColumnName, ...]) -> bool:

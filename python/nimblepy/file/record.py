@@ -23,10 +23,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import Compare, In, Node, StartsWith
 from nimblepy.io.fork import renew_after_fork
 from nimblepy.rows.arguments import Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Names, RowSource
@@ -167,6 +169,12 @@ class RecordedSource(SourceWrapper[RowSource]):
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         rows = self.wrapped.find(request, limit=limit, reverse=reverse)
         self._log.found(request, self._columns, rows.num_rows)
+        return rows
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        rows = self.wrapped.find_asof(keys, deleted)
+        searched = Keys(keys.by, keys.values, between=keys.on, lower=keys.at, upper=keys.at)
+        self._log.found(searched, self._columns, rows.num_rows)
         return rows
 
     def find_and_read(

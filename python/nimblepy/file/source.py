@@ -16,7 +16,9 @@ from nimblepy.file.indexes import Index
 from nimblepy.file.layout import file_layout
 from nimblepy.file.scan import scan_part
 from nimblepy.rows.arguments import On, Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import (
+    AsofIndex,
     ColumnReader,
     Compiled,
     FileScan,
@@ -30,6 +32,8 @@ from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import MAX_PREPARED, OnKeys, Reader, RowSource
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
 # How to open a file again: the function, the source and its keyword arguments.
@@ -160,6 +164,23 @@ class FileSource(RowSource):
         rows = index.rows_at((begin, end))
         return rows.backwards() if reverse else rows
 
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        return self.handle.choose_for_asof(by, on).keys[: len(by) + 1]
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        index, order, known = self._asof_index(AsofIndex(keys.by, keys.on, keys.known))
+        search = keys.search(order)
+        search.search(0, index, search.wanted(0), deleted, known, is_only=True)
+        rows, probes, _ = search.matches()
+        return RowSet(rows, None, probes, len(keys))
+
+    def _asof_index(
+        self, asked: AsofIndex
+    ) -> tuple[_core.Index, tuple[SortKey, ...], tuple[int, ...] | None]:
+        index = self.handle.choose_for_asof(asked.by, asked.on)
+        known = None if asked.known is None else resolve_column(self.schema, asked.known).steps
+        return self.handle.opened(index).core, index.keys[: len(asked.by) + 1], known
+
     def _index_for(self, keys: Keys) -> Index:
         if keys.between is not None:
             return self.handle.indexes[0]
@@ -183,6 +204,8 @@ class FileSource(RowSource):
             case KeyIndex(names):
                 index = self.handle.choose(names)
                 made = self.handle.opened(index).core, index.keys[: len(names)]
+            case AsofIndex():
+                made = self._asof_index(reader)
             case ColumnReader(columns):
                 made = self.handle.projection(columns)
             case FileScan(where, columns):

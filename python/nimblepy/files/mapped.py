@@ -32,12 +32,23 @@ from nimblepy.expr.nodes import (
     StartsWith,
     all_of,
 )
+from nimblepy.files.asof import SortedCopy
 from nimblepy.rows.arguments import Projected
-from nimblepy.rows.compiled import Compiled, KeyIndex, RowForm, RowsOfFile, SingleRows
+from nimblepy.rows.asof import AsofKeys, nearest_values
+from nimblepy.rows.compiled import AsofIndex, Compiled, KeyIndex, RowForm, RowsOfFile, SingleRows
 from nimblepy.rows.key_bounds import typed_bound
 from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import LayoutNode, Plan
-from nimblepy.rows.request import KeyRange, Keys, Ordered, Prefix, Request, Where, leads
+from nimblepy.rows.request import (
+    KeyRange,
+    Keys,
+    Ordered,
+    Prefix,
+    Request,
+    Where,
+    leads,
+    leads_to,
+)
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
 from nimblepy.rows.source import OnKeys, Reader, RowSource
@@ -113,6 +124,8 @@ class MappedRows(RowSource):
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
+        # For as-of searches that the source has no index for.
+        self._sorted_copies: dict[tuple[tuple[SortKey, ...], ColumnName | None], SortedCopy] = {}
 
     # ------------------------------------------------------------------ what it says of itself
 
@@ -279,6 +292,8 @@ class MappedRows(RowSource):
             match reader:
                 case KeyIndex(names):
                     made = self._key_index(names)
+                case AsofIndex():
+                    made = self._asof_index(reader)
                 case SingleRows(columns, on):
                     made = self._row_reader(RowsOfFile(columns, on))
                 case RowsOfFile(form=None):
@@ -296,6 +311,23 @@ class MappedRows(RowSource):
             return None
         back = dict(zip(mapped, names, strict=True))
         return found[0], tuple(replace(key, column=back[key.column]) for key in found[1])
+
+    def _asof_index(
+        self, asked: AsofIndex
+    ) -> tuple[_core.Index, tuple[SortKey, ...], tuple[int, ...] | None] | None:
+        columns = (*asked.by, asked.on)
+        known = () if asked.known is None else (asked.known,)
+        mapped = self._names_in_child((*columns, *known))
+        if mapped is None or any(self._output((name,))[0][0].convert for name in known):
+            return None
+        width = len(asked.by)
+        reader = AsofIndex(tuple(mapped[:width]), mapped[width], mapped[-1] if known else None)
+        opened = self.child.compiled(reader)
+        if opened is None:
+            return None
+        index, order, path = opened
+        back = dict(zip(mapped, columns, strict=False))
+        return index, tuple(replace(key, column=back[key.column]) for key in order), path
 
     def _row_reader(self, reader: RowsOfFile) -> _core.PointReader | None:
         outputs, schema = self._output(reader.columns)
@@ -393,6 +425,77 @@ class MappedRows(RowSource):
                 return None
         between = None if request.between is None else names[-1]
         return replace(request, names=mine, values=tuple(values), usable=usable, between=between)
+
+    # ------------------------------------------------------------------ as-of searches
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        mapped = self._names_in_child((*by, on))
+        if mapped is not None:
+            try:
+                order = self.child.asof_keys(tuple(mapped[:-1]), mapped[-1])
+            except IndexUnavailableError:
+                pass
+            else:
+                back = dict(zip(mapped, (*by, on), strict=True))
+                return tuple(replace(key, column=back[key.column]) for key in order)
+        for key in self._keys:
+            if leads_to(key, by, on):
+                return key[: len(by) + 1]
+        shown = show_names((*by, on))
+        raise IndexUnavailableError(f"no index begins with ({shown}) in a file of another schema")
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        mapped = self._mapped_asof(keys)
+        if mapped is not None:
+            return self.child.find_asof(mapped, deleted)
+        order = self.asof_keys(keys.by, keys.on)
+        cache_key = order, keys.known
+        copy = self._sorted_copies.get(cache_key)
+        if copy is None or copy.deleted is not deleted:
+            copy = self._sorted_copies[cache_key] = SortedCopy(self, keys, order, deleted)
+        return copy.find_asof(keys)
+
+    def _mapped_asof(self, keys: AsofKeys) -> AsofKeys | None:
+        """The keys in names and types of the source; ``None`` if it cannot search for them."""
+        columns = keys.columns if keys.known is None else (*keys.columns, keys.known)
+        names = self._names_in_child(columns)
+        if names is None:
+            return None
+        by, on, width = tuple(names[: len(keys.by)]), names[len(keys.by)], len(keys.columns)
+        try:
+            self.child.asof_keys(by, on)
+        except IndexUnavailableError:
+            return None
+        types = [resolve_column(self.child.schema, name).value_type for name in names]
+        usable = np.ones(len(keys), dtype=np.bool_) if keys.usable is None else keys.usable.copy()
+        values = []
+        for name, kind, array in zip(by, types, keys.values, strict=False):
+            exact, bad = exact_keys(output_name(name), kind, array)
+            if bad is not None:
+                usable &= ~bad
+            values.append(exact)
+        at = nearest_values(keys.at, types[width - 1], below=keys.backward)
+        exclusive, limits = keys.exclusive, None
+        if exclusive is not None and at.exact is not None:
+            exclusive = exclusive & at.exact
+        if at.usable is not None:
+            usable &= at.usable
+        if keys.limits is not None:
+            below = nearest_values(keys.limits, types[-1], below=True)
+            limits = below.values
+            if below.usable is not None:
+                usable &= below.usable
+        return AsofKeys(
+            by=by,
+            on=on,
+            values=tuple(values),
+            at=at.values,
+            backward=keys.backward,
+            usable=usable,
+            exclusive=exclusive,
+            known=None if keys.known is None else names[-1],
+            limits=limits,
+        )
 
     # ------------------------------------------------------------------ filters
 

@@ -15,6 +15,7 @@ from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, IndexUnavailableError
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.rows.arguments import Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
@@ -131,6 +132,13 @@ class ParquetRows(RowSource):
         raise IndexUnavailableError(
             f"{self._path}: no index on ({show_names(names)}): it is a Parquet file"
         )
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        return self.index_keys((*by, on), ordered=True)
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        self.asof_keys(keys.by, keys.on)
+        raise AssertionError("a Parquet file has no index")
 
     # ------------------------------------------------------------------ reading
 

@@ -1,4 +1,4 @@
-"""What "a file or dataset, or where one is" means, and the join that takes it."""
+"""What "a file or dataset, or where one is" means, and the joins that take it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.dataset import open_dataset, resolve_directory
 from nimblepy.io.location import FileSystem
+from nimblepy.join.asof import AsofKeywords
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import JoinKeywords
 from nimblepy.rows.arguments import passes_on_to
@@ -52,3 +53,16 @@ def index_join(
             dataset.
     """
     return as_rows(file).index_join(probe, **join)
+
+
+@passes_on_to(Joinable.asof_join)
+def asof_join(
+    probe: Tabular, source: Source, **join: Unpack[AsofKeywords]
+) -> pa.Table | pa.RecordBatchReader:
+    """:meth:`nimblepy.File.asof_join` of ``source``, which says what the arguments mean.
+
+    Args:
+        source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
+            dataset.
+    """
+    return as_rows(source).asof_join(probe, **join)

@@ -19,12 +19,14 @@ from nimblepy.cached import cached_property
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
-from nimblepy.file.indexes import Index, choose
+from nimblepy.file.indexes import Index, choose, choose_for_asof
 from nimblepy.files.ahead import in_turn
+from nimblepy.files.asof import FilesSearch
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.files.open_files import most_together
 from nimblepy.rows.arguments import On, Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import (
     ColumnReader,
     Compiled,
@@ -37,7 +39,7 @@ from nimblepy.rows.compiled import (
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns
 from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
-from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads
+from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads, leads_to
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.columns import resolve_column
@@ -247,6 +249,10 @@ class FilesSource(RowSource):
     def _index_keys(self) -> dict[tuple[OnKeys, bool], tuple[SortKey, ...]]:
         return {}
 
+    @cached_property
+    def _index_keys_for_asof(self) -> dict[tuple[tuple[ColumnName, ...], ColumnName], Any]:
+        return {}
+
     def _field(self, name: ColumnName) -> pa.Field:
         column = resolve_column(self.schema, name)
         is_top = len(column.steps) == 1
@@ -393,7 +399,9 @@ class FilesSource(RowSource):
             return self._declared_keys(on, ordered)
         known = self._index_keys.get((on, ordered))
         if known is None:
-            known = self._index_keys[on, ordered] = self._shared_keys(on, ordered)
+            known = self._index_keys[on, ordered] = self._shared_keys(
+                on, lambda child: child.index_keys(on, ordered=ordered)
+            )
         return known
 
     def _declared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
@@ -401,7 +409,10 @@ class FilesSource(RowSource):
         if not self.declared:
             shown = show_names(map(column_of, on))
             raise IndexUnavailableError(f"no index on ({shown}): there are no files")
-        known = [
+        return choose(self._declared_indexes(), self.schema, on, ordered=ordered).keys
+
+    def _declared_indexes(self) -> list[Index]:
+        return [
             Index(
                 number,
                 info.kind,
@@ -410,15 +421,20 @@ class FilesSource(RowSource):
             )
             for number, info in enumerate(self.declared)
         ]
-        return choose(known, self.schema, on, ordered=ordered).keys
 
-    def _shared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
-        """Those of the first file, once every file has been seen to have such an index."""
+    def _shared_keys(
+        self, on: Sequence[KeyColumn], keys_of: Callable[[RowSource], tuple[SortKey, ...]]
+    ) -> tuple[SortKey, ...]:
+        """The keys of the first file, if every file has such an index.
+
+        Args:
+            keys_of: returns the keys of a file, or raises IndexUnavailableError.
+        """
         found: list[tuple[SortKey, ...]] = []
         lacking: list[str] = []
         for i, child in enumerate(self.children()):
             try:
-                found.append(child.index_keys(on, ordered=ordered))
+                found.append(keys_of(child))
             except IndexUnavailableError:
                 if not found and i == self.num_files - 1:
                     raise  # no file has one, and the last says what it has
@@ -464,6 +480,38 @@ class FilesSource(RowSource):
         keys = self._keys_in_order(request, files)
         order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
         return rows.entries(order).slice(0, limit)
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        for name in (*by, on):
+            resolve_column(self.schema, name)
+        cluster = tuple(self.cluster_by)
+        if leads_to(cluster, by, on):
+            return cluster[: len(by) + 1]
+        if not self.num_files:
+            return choose_for_asof(self._declared_indexes(), self.schema, by, on).keys[
+                : len(by) + 1
+            ]
+        cached = self._index_keys_for_asof.get((by, on))
+        if cached is None:
+            cached = self._index_keys_for_asof[by, on] = self._shared_keys(
+                (*by, on), lambda child: child.asof_keys(by, on)
+            )
+        return cached
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        order = self.asof_keys(keys.by, keys.on)
+        search = FilesSearch(keys, order)
+        files: Sequence[int] = range(self.num_files)
+        if self.bounds is not None and leads_to(self.cluster_by, keys.by, keys.on):
+            ends = None if self.num_files == 1 else self.column_ends(keys.on)
+            files = search.files(self.bounds.core, ends)
+        for file in self.prepared(files):
+            wanted = search.wanted(file)
+            if len(wanted):
+                search.search(
+                    file, self.child(file), wanted, self.deleted(file), is_only=len(files) == 1
+                )
+        return search.rows()
 
     def _find_in(
         self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False

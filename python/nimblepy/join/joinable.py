@@ -1,24 +1,46 @@
-"""The method ``index_join`` of files, datasets and tables."""
+"""The joins of files, datasets and tables through their indexes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.input.tabular import as_reader
+from nimblepy.join.asof import (
+    AsofHow,
+    Direction,
+    OnePair,
+    Pairs,
+    asof_columns,
+    asof_getter,
+    find_one,
+    plan_asof,
+)
 from nimblepy.join.plan import How, Ranges, plan_join
 from nimblepy.join.run import join_batches
+from nimblepy.rows.arguments import Columns, On, column_names
+from nimblepy.rows.compiled import Getter
 from nimblepy.rows.rows import Rows
-from nimblepy.rows.source import RowSource
+from nimblepy.rows.source import MAX_PREPARED, RowSource
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.protocols import Tabular
+from nimblepy.schema.protocols import Key, Tabular
 
 
 class Joinable(Rows):
     """Rows that can be joined through an index, without building a hash table or shuffling."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Compiled readers of the current source for `asof`, by its arguments.
+        self._asof_getters: dict[Any, Getter] = {}
+
+    def _release(self) -> None:
+        super()._release()
+        self._asof_getters.clear()
 
     def index_join(
         self,
@@ -92,6 +114,158 @@ class Joinable(Rows):
         if isinstance(probe, pa.RecordBatchReader):
             return pa.RecordBatchReader.from_batches(plan.schema, joined)
         return pa.Table.from_batches(joined, schema=plan.schema)
+
+    def asof_join(
+        self,
+        probe: Tabular,
+        *,
+        on: OnePair,
+        by: Pairs = None,
+        direction: Direction = "backward",
+        tolerance: Any = None,
+        allow_exact_matches: bool = True,
+        how: AsofHow = "left",
+        columns: Sequence[str] | None = None,
+        suffix: str = "_right",
+        known_at: Mapping[str, ColumnName] | None = None,
+    ) -> pa.Table | pa.RecordBatchReader:
+        """Joins each row of ``probe`` with the nearest row at or before a time, through an index.
+
+        A probe row matches the rows with equal ``by`` columns. Of these it gets the one row whose
+        ``on`` value is nearest in the direction. The result is in probe order. It has the probe's
+        columns, then the columns of that row except those of ``by``.
+
+        Args:
+            probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
+            on: the ordered column: a name, or ``{probe column: column here}``. Any type that an
+                index can have: times, numbers, dates, decimals, text.
+            by: equal columns: a name, several names, or ``{probe column: column here}``.
+            direction: ``"backward"`` finds the last row at or before the probe's value.
+                ``"forward"`` finds the first row at or after it. ``"nearest"`` finds the closer of
+                both, and the one before if both are as close.
+            tolerance: the greatest distance of a match, inclusive: a :class:`datetime.timedelta`,
+                or a number if ``on`` has numbers.
+            allow_exact_matches: whether a row with an equal ``on`` value matches.
+            how: ``"left"`` keeps probe rows without a match, with nulls; ``"inner"`` drops them.
+            columns: columns to add; the default is all columns except those of ``by``.
+            suffix: appended to names of added columns that the probe also has.
+            known_at: ``{probe column: column here}``. For each probe row, ignores rows where the
+                column here is null or greater than the probe's value. Use it if rows are corrected
+                or arrive late, so that a training set has only what was known at that time.
+
+        Returns:
+            A table, or a reader if ``probe`` is a reader.
+
+            Nulls in ``by`` or ``on`` match nothing. If several rows have equal ``by`` and ``on``
+            values, a file gives the last in file order for ``"backward"``, and the first for
+            ``"forward"``. A dataset or table gives any of them.
+
+        Raises:
+            IndexUnavailableError: no cluster key or sorted index begins with the columns of ``by``
+                in any order, then ``on``; the message names the existing indexes.
+            InvalidArgumentError: unknown or clashing names; types that cannot be compared exactly;
+                a tolerance that is negative or has the wrong type.
+
+        Cost: one search per probe row, in key order, and the blocks of the rows that are found.
+            Opens only the files with bounds that allow a nearer row. ``known_at`` also reads that
+            column of the rows that are skipped. Memory holds a few batches.
+
+        Example:
+            >>> labels = pa.table({"user": [7], "at": [datetime(2026, 5, 1)]})
+            >>> events.asof_join(labels, on={"at": "ts"}, by="user")  # doctest: +SKIP
+        """
+        reader, _ = as_reader(probe)
+        source = self._current
+        plan = plan_asof(
+            reader.schema,
+            source,
+            on=on,
+            by=by,
+            direction=direction,
+            tolerance=tolerance,
+            allow_exact_matches=allow_exact_matches,
+            how=how,
+            columns=columns,
+            suffix=suffix,
+            known_at=known_at,
+        )
+        source = source.for_reading(plan.join.reads)
+        joined = join_batches(plan.join, source, reader, find=plan.find)
+        if isinstance(probe, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(plan.join.schema, joined)
+        return pa.Table.from_batches(joined, schema=plan.join.schema)
+
+    def asof(
+        self,
+        key: Key,
+        columns: Columns = None,
+        *,
+        on: On = None,
+        direction: Direction = "backward",
+        tolerance: Any = None,
+        allow_exact_matches: bool = True,
+        known_at: tuple[ColumnName, Any] | None = None,
+    ) -> dict[str, Any] | None:
+        """The nearest row at or before a time as a dict of Python values; ``None`` without one.
+
+        Args:
+            key: ``(by values..., time)``, or the time alone; a dict has the names of the columns.
+            columns: columns of the row; the default is all.
+            on: the columns of the key, of which the last is ordered. The default is the cluster
+                key, or its first columns if ``key`` is shorter.
+            direction, tolerance, allow_exact_matches: see :meth:`asof_join`.
+            known_at: ``(column, value)``: ignores rows where the column is null or greater.
+
+        Raises:
+            IndexUnavailableError, InvalidArgumentError: as :meth:`asof_join` and :meth:`get`. The
+                time may be between two values of the column.
+
+        Cost: up to twice :meth:`get`. ``tolerance``, ``known_at`` and ``direction="nearest"`` take
+            some hundred microseconds.
+
+        Example:
+            >>> events.asof((7, datetime(2026, 5, 1)), ["status"])  # doctest: +SKIP
+        """
+        if type(columns) is list:
+            columns = tuple(columns)
+        if tolerance is None and known_at is None:
+            try:
+                getter = self._asof_getters[on, columns, direction, allow_exact_matches]
+            except (KeyError, TypeError):
+                getter = self._prepare_asof(on, columns, direction, allow_exact_matches)
+            row = getter(key)
+            if row is not NotImplemented:
+                answer: dict[str, Any] | None = row
+                return answer
+        source, names = self._current, column_names(columns)
+        source.projected(names)
+        found = find_one(
+            source,
+            key,
+            asof_columns(source, key, on),
+            direction=direction,
+            tolerance=tolerance,
+            allow_exact_matches=allow_exact_matches,
+            known_at=known_at,
+        )
+        return source.read(found, names).to_pylist()[0] if found.num_rows else None
+
+    def _prepare_asof(
+        self, on: On, columns: Columns, direction: Direction, allow_exact_matches: bool
+    ) -> Getter:
+        """A compiled reader for :meth:`asof`, or one that leaves every key to the general path."""
+        source, names = self._current, column_names(columns)
+        on_names = source.on_columns(on)
+        getter = asof_getter(source, names, on_names, direction, allow_exact_matches)
+
+        def keep_getter() -> None:
+            if len(self._asof_getters) > MAX_PREPARED:
+                self._asof_getters.clear()
+            on_key = on_names if isinstance(on, list) else on
+            self._asof_getters[on_key, names, direction, allow_exact_matches] = getter
+
+        self._keep(source, keep_getter)
+        return getter
 
 
 class SourceHandle(Joinable):

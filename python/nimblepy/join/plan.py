@@ -145,7 +145,7 @@ def plan_join(
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}{hint}")
     pairs = join_pairs(on, between)
     for probe_name, build_name in pairs:
-        _check_comparable(probe, build.schema, probe_name, build_name)
+        check_comparable(probe, build.schema, probe_name, build_name)
     keys = (resolve_column(build.schema, b) for _, b in pairs)
     build_keys = tuple(key_name(build.schema, column) for column in keys)
     ranges = _betweens(probe, build, build_keys, between or {})
@@ -171,7 +171,7 @@ def plan_join(
         condition=parsed,
         null_equals=null_equals,
         nan_greatest=nan_greatest,
-        schema=_result_schema(probe, build.schema, output, how),
+        schema=result_schema(probe, build.schema, output, how),
     )
 
 
@@ -196,7 +196,8 @@ def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
     return pairs
 
 
-def _check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: ColumnName) -> None:
+def check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: ColumnName) -> None:
+    """Raises InvalidArgumentError if the columns do not exist, or have types without equality."""
     probe_type = probe_column(probe, left).type
     build_type = resolve_column(build, right).type
     if not comparable(probe_type, build_type):
@@ -249,7 +250,7 @@ def _betweens(
         for bound in (lower, upper):
             if bound is None:
                 continue
-            _check_comparable(probe, build.schema, bound, column)
+            check_comparable(probe, build.schema, bound, column)
             by_index &= widens(value_type(probe_column(probe, bound).type), build_type)
         out.append(Between(column, lower, upper, by_index=by_index))
     return tuple(out)
@@ -304,9 +305,10 @@ def _residual(
     return parsed, tuple({**residual_names, **needed}.items())
 
 
-def _result_schema(
+def result_schema(
     probe: pa.Schema, build: pa.Schema, output: Sequence[tuple[str, str]], how: str
 ) -> pa.Schema:
+    """The probe's columns, then (build column, name in the result) for each of ``output``."""
     fields = list(probe)
     for name, shown in output:
         column = resolve_column(build, name)

@@ -5,10 +5,11 @@ It is independent of the engine: Python, Spark tasks and datasets run the same g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,8 @@ from nimblepy.rows.source import RowSource
 OUTPUT_ROWS = 65_536
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+# Finds the matches of a probe batch.
+Find: TypeAlias = Callable[[RowSource, pa.RecordBatch], RowSet]
 
 
 def join_batches(
@@ -36,6 +39,7 @@ def join_batches(
     batches: Iterable[pa.RecordBatch],
     *,
     output_rows: int = OUTPUT_ROWS,
+    find: Find | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Joins probe batches one by one. Rows are in probe order, then in order of the build side.
 
@@ -44,8 +48,10 @@ def join_batches(
     Args:
         batches: batches with the probe columns of ``plan``.
         output_rows: maximum rows of a returned batch.
+        find: finds the matches of a batch. The default is all rows with its keys.
     """
-    for _, joined in joined_by_batch(plan, build, batches, output_rows=output_rows):
+    pieces = joined_by_batch(plan, build, batches, output_rows=output_rows, find=find)
+    for _, joined in pieces:
         yield from joined
 
 
@@ -55,6 +61,7 @@ def joined_by_batch(
     batches: Iterable[pa.RecordBatch],
     *,
     output_rows: int = OUTPUT_ROWS,
+    find: Find | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
     """As :func:`join_batches`, but also yields the probe batch.
 
@@ -65,14 +72,17 @@ def joined_by_batch(
     held = next(pieces, None)
     if held is None:
         return
+    find_matches = partial(_matches, plan) if find is None else find
     following = next(pieces, None)
     if following is None:  # there is no other work to overlap with
-        yield held, _pieces(plan, build, held, output_rows)
+        yield held, _pieces(plan, build, held, output_rows, find_matches)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="nimble-join") as ahead:
-        started = ahead.submit(_start, _pieces(plan, build, held, output_rows))
+        started = ahead.submit(_start, _pieces(plan, build, held, output_rows, find_matches))
         while following is not None:
-            next_started = ahead.submit(_start, _pieces(plan, build, following, output_rows))
+            next_started = ahead.submit(
+                _start, _pieces(plan, build, following, output_rows, find_matches)
+            )
             yield held, _rest(*started.result())
             held, started = following, next_started
             following = next(pieces, None)
@@ -93,11 +103,15 @@ def _rest(
         yield from pieces
 
 
+def _matches(plan: JoinPlan, build: RowSource, batch: pa.RecordBatch) -> RowSet:
+    return build.find(probe_keys(plan, build.schema, batch))
+
+
 def _pieces(
-    plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, output_rows: int
+    plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, output_rows: int, find: Find
 ) -> Iterator[pa.RecordBatch]:
     """Yields the joined rows of one probe batch."""
-    matches = build.find(probe_keys(plan, build.schema, batch))
+    matches = find(build, batch)
     if plan.how in ("inner", "left"):
         for piece in _slots(matches, plan.how == "left", output_rows):
             joined = _joined(plan, build, batch, piece)

@@ -34,6 +34,14 @@ class KeyReader(Protocol):
 
     def getter(self) -> Getter: ...
 
+    def asof_getter(self, backward: bool, exclusive: bool) -> Getter:
+        """Finds the nearest row at or before, or at or after, a value of the last key column.
+
+        Args:
+            exclusive: whether a row with the value itself does not match.
+        """
+        ...
+
 
 class RangeReader(Protocol):
     """Reads rows in key order. Arguments are those of :meth:`nimblepy.File.range`."""
@@ -98,6 +106,17 @@ class KeyIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...]]]):
     """The core's index on some columns, and the sort keys of these columns in it."""
 
     names: tuple[ColumnName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AsofIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...], tuple[int, ...] | None]]):
+    """The core's index for an as-of search: its sort keys of ``by`` and ``on``, and the path of
+    ``known`` in the file.
+    """
+
+    by: tuple[ColumnName, ...]
+    on: ColumnName
+    known: ColumnName | None
 
 
 @dataclass(frozen=True, slots=True)

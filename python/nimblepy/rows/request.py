@@ -224,6 +224,14 @@ def leads(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> bool:
     return bool(names) and {key.column for key in keys[: len(names)]} == set(names)
 
 
+def leads_to(keys: Sequence[SortKey], by: Sequence[ColumnName], on: ColumnName) -> bool:
+    """Whether a key begins with the columns ``by`` in any order, then ``on``."""
+    width = len(by)
+    if len(keys) <= width or keys[width].column != on:
+        return False
+    return {key.column for key in keys[:width]} == set(by)
+
+
 def _row(names: Sequence[ColumnName], values: tuple[pa.Scalar, ...]) -> pa.RecordBatch | None:
     return single_row(names[: len(values)], values) if values else None
 

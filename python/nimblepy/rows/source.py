@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
@@ -25,6 +26,7 @@ from nimblepy.rows.arguments import (
     on_keys,
     row_bounds,
 )
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import Compiled
 from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.plan import LayoutNode, Plan
@@ -157,6 +159,26 @@ class RowSource(ABC):
 
         Raises:
             IndexUnavailableError: no index on the columns of the request.
+        """
+
+    @abstractmethod
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        """Sort keys of an ordered index that begins with the columns ``by`` in any order, then
+        ``on``: those of these columns.
+
+        Raises:
+            IndexUnavailableError: there is none; the message names the existing indexes.
+        """
+
+    @abstractmethod
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        """At most one row for each key.
+
+        Args:
+            deleted: rows of a single file that are not found.
+
+        Raises:
+            IndexUnavailableError: no index fits.
         """
 
     @abstractmethod

@@ -7,11 +7,14 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.rows.arguments import Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Request, Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import OnKeys, RowSource
+from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 Wrapped = TypeVar("Wrapped", bound=RowSource)
@@ -30,6 +33,12 @@ class SourceWrapper(RowSource, Generic[Wrapped]):
 
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         return self.wrapped.find(request, limit=limit, reverse=reverse)
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        return self.wrapped.asof_keys(by, on)
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        return self.wrapped.find_asof(keys, deleted)
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         return self.wrapped.read(rows, columns)

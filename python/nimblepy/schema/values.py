@@ -276,10 +276,7 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     elif (quick := _plain_scalar(plain_type, literal)) is not None:
         return LiteralPosition(exact=quick)
     exact = exact_of(literal)
-    _check_comparable(plain_type, exact, literal)
-    value = exact.value
-    if has_zone(plain_type) and not exact.has_zone and isinstance(value, Fraction):
-        value = _in_zone(value, plain_type.tz)
+    value = _value_in(plain_type, exact, literal)
     if isinstance(value, (str, bytes, uuid.UUID)):
         if isinstance(value, str) and is_uuid(data_type):
             return _place_text(plain_type, uuid_of(value))
@@ -297,6 +294,26 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
         with np.errstate(all="ignore"):
             return _place_float(plain_type, value)
     return place_tick(plain_type, value)
+
+
+def exact_value(data_type: pa.DataType, literal: object) -> Fraction | float:
+    """A number, or a time in nanoseconds, as a value of a column without rounding.
+
+    Raises:
+        InvalidArgumentError: ``literal`` is something else, or cannot be compared with the type.
+    """
+    value = _value_in(value_type(data_type), exact_of(literal), literal)
+    if not isinstance(value, (Fraction, float)):
+        raise InvalidArgumentError(f"expected a number or a time, got {show(literal)}")
+    return value
+
+
+def _value_in(data_type: pa.DataType, exact: Exact, literal: object) -> Any:
+    """An exact value, in the column's time zone if it is a naive time for a zoned column."""
+    _check_comparable(data_type, exact, literal)
+    if has_zone(data_type) and not exact.has_zone and isinstance(exact.value, Fraction):
+        return _in_zone(exact.value, data_type.tz)
+    return exact.value
 
 
 def _plain_scalar(data_type: pa.DataType, value: object) -> pa.Scalar | None:

@@ -7,6 +7,15 @@ namespace py = pybind11;
 
 namespace nimble {
 
+std::vector<KeyColumnSpec> key_specs(const KeyOrders& orders) {
+  std::vector<KeyColumnSpec> specs;
+  for (const auto& [descending, nulls_first] : orders) {
+    specs.push_back(
+        {{static_cast<int>(specs.size())}, {descending, nulls_first}});
+  }
+  return specs;
+}
+
 KeyBatch::KeyBatch(const std::vector<KeyColumnSpec>& columns,
                    const py::handle& batch, bool null_equals,
                    const std::optional<Flags>& impossible)

@@ -15,6 +15,12 @@
 
 namespace nimble {
 
+// (descending, nulls first) of each key column.
+using KeyOrders = std::vector<std::pair<bool, bool>>;
+
+// Key columns that are the columns of a batch, in order.
+std::vector<KeyColumnSpec> key_specs(const KeyOrders& orders);
+
 class KeyBatch {
  public:
   using Flags = pybind11::array_t<bool, pybind11::array::c_style>;

@@ -16,6 +16,7 @@ from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Projected
+from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
@@ -65,6 +66,13 @@ class _ReadRows(SourceWrapper[FileSet]):
         if not isinstance(request, Where):  # where_request has recorded it
             self._reads.add(request)
         return super().find(request, limit=limit, reverse=reverse)
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        if keys.by:
+            self._reads.add(Keys(keys.by, keys.values, keys.usable))
+        else:
+            self._reads.add_everything()
+        return super().find_asof(keys, deleted)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False

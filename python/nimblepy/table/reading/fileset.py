@@ -118,6 +118,7 @@ class FileSet(MemberRows):
     # Parquet files are opened again for each read.
     read = explains_missing_files(MemberRows.read)
     find = explains_missing_files(MemberRows.find)
+    find_asof = explains_missing_files(MemberRows.find_asof)
     find_and_read = explains_missing_files(MemberRows.find_and_read)
     count_matches = explains_missing_files(MemberRows.count_matches)
     count_passing = explains_missing_files(MemberRows.count_passing)

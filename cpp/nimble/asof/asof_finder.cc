@@ -1,0 +1,428 @@
+#include "nimble/asof/asof_finder.h"
+
+#include <algorithm>
+
+#include "nimble/key/key_bounds.h"
+#include "nimble/lookup/row_keys.h"
+
+namespace nimble {
+namespace {
+
+// Rows that are tested together for whether they are known.
+constexpr uint64_t kTestedRows = 65536;
+// For each key, the number of rows that are tested grows by this factor until
+// one is known, up to a maximum.
+constexpr uint64_t kGrowth = 8;
+constexpr uint64_t kMaxWindow = 4096;
+// Places of a sorted index whose rows are read together.
+constexpr uint64_t kPlacesRead = 256;
+
+// Size of the first column of `key`.
+size_t column_size(const KeyColumn& column, ByteSpan key) {
+  if (column.is_fixed()) return 1 + column.width;
+  const uint8_t inversion = column.inversion();
+  for (size_t i = 1; i < key.size(); ++i) {
+    const auto b = static_cast<uint8_t>(key[i] ^ inversion);
+    if (b == 0) return i + 1;
+    if (b == 1) ++i;  // skip the escaped byte
+  }
+  return key.size();
+}
+
+// The window of a range that is nearest to its end, or to its beginning.
+PlaceRange window_of(PlaceRange places, bool from_end, uint64_t size) {
+  size = std::min(size, places.size());
+  return from_end ? PlaceRange{places.end - size, places.end}
+                  : PlaceRange{places.begin, places.begin + size};
+}
+
+PlaceRange without_window(PlaceRange places, PlaceRange window, bool from_end) {
+  return from_end ? PlaceRange{places.begin, window.begin}
+                  : PlaceRange{window.end, places.end};
+}
+
+}  // namespace
+
+size_t group_size(const KeyEncoder& encoder, ByteSpan key) {
+  size_t size = 0;
+  for (size_t i = 0; i + 1 < encoder.columns().size(); ++i) {
+    size += column_size(encoder.columns()[i], key.subspan(size));
+  }
+  return size + 1;
+}
+
+// Finds places of live rows. Remembers a run of deleted rows, so that searches
+// from many places of the run take the time of one.
+class AsofFinder::LivePlaces {
+ public:
+  explicit LivePlaces(const AsofFinder& finder) : finder_(finder) {}
+
+  // The live place of a range that is nearest to its end, or to its beginning.
+  // Returns kNoRow if all are deleted.
+  Result<uint64_t> nearest(PlaceRange places, bool from_end) {
+    PlaceRange left = places;
+    while (!left.empty()) {
+      const uint64_t place = from_end ? left.end - 1 : left.begin;
+      if (place >= deleted_.begin && place < deleted_.end) {
+        left =
+            from_end
+                ? PlaceRange{left.begin, std::max(left.begin, deleted_.begin)}
+                : PlaceRange{std::min(left.end, deleted_.end), left.end};
+        continue;
+      }
+      NIMBLE_ASSIGN_OR_RETURN(const bool is_deleted, test(place));
+      if (!is_deleted) break;
+      left = without_window(left, {place, place + 1}, from_end);
+    }
+    remember(without_window(places, left, !from_end));
+    if (left.empty()) return kNoRow;
+    return from_end ? left.end - 1 : left.begin;
+  }
+
+ private:
+  Result<bool> test(uint64_t place) {
+    if (finder_.file_.deleted == nullptr) return false;
+    if (finder_.file_.is_cluster) return finder_.is_deleted(place);
+    if (place < read_.begin || place >= read_.end) {
+      const uint64_t begin = place - place % kPlacesRead;
+      read_ = {begin,
+               std::min(begin + kPlacesRead, finder_.file_.file->num_rows())};
+      rows_.clear();
+      NIMBLE_RETURN_IF_ERROR(finder_.rows_at({&read_, 1}, &rows_));
+    }
+    return finder_.is_deleted(rows_[place - read_.begin]);
+  }
+  // Adds a run of deleted places, or replaces the remembered run.
+  void remember(PlaceRange run) {
+    if (run.empty()) return;
+    if (run.begin > deleted_.end || run.end < deleted_.begin) {
+      deleted_ = run;
+      return;
+    }
+    deleted_ = {std::min(run.begin, deleted_.begin),
+                std::max(run.end, deleted_.end)};
+  }
+
+  const AsofFinder& finder_;
+  PlaceRange deleted_;
+  PlaceRange read_;  // the places of rows_
+  std::vector<uint64_t> rows_;
+};
+
+// Reads the known column of rows, and compares it with limits.
+class AsofFinder::KnownRows {
+ public:
+  static Result<KnownRows> open(const AsofFinder& finder) {
+    KnownRows out;
+    // Nulls are after every limit.
+    NIMBLE_ASSIGN_OR_RETURN(
+        out.values_,
+        RowKeys::create(*finder.file_.file, {{*finder.known_, SortOrder{}}}));
+    return out;
+  }
+
+  Status read(std::span<const uint64_t> rows) {
+    return values_->read(rows, &read_);
+  }
+  // Whether row i of the last read() is within a limit.
+  bool is_known(size_t i, ByteSpan limit) const {
+    return compare_bytes(read_.key(i), limit) <= 0;
+  }
+
+ private:
+  std::unique_ptr<const RowKeys> values_;
+  KeyBuffer read_;
+};
+
+AsofFinder::AsofFinder(const AsofFile& file, size_t num_columns, bool backward,
+                       std::optional<std::vector<int>> known)
+    : file_(file),
+      num_columns_(num_columns),
+      backward_(backward),
+      descending_((*file.columns)[num_columns - 1].order.descending),
+      known_(std::move(known)) {}
+
+bool AsofFinder::rows_ascend() const {
+  return file_.is_cluster || file_.columns->size() == num_columns_;
+}
+
+Result<PlaceRange> AsofFinder::places_of_one(ByteSpan key, ByteSpan group,
+                                             bool exclusive) const {
+  KeyRange range = prefix_range(group);
+  const bool after_key = is_nearest_last() != exclusive;
+  ByteBuffer bound;
+  bound.put_bytes(key);
+  const bool has_bound = !after_key || successor(&bound);
+  if (is_nearest_last()) {
+    if (has_bound) range.upper = std::move(bound);
+  } else {
+    if (!has_bound) return PlaceRange{};
+    range.lower = std::move(bound);
+  }
+  NIMBLE_ASSIGN_OR_RETURN(PlaceRange out,
+                          file_.index->find_range(range, nullptr));
+  out.end = std::max(out.begin, out.end);
+  return out;
+}
+
+Status AsofFinder::all_places(const AsofKeys& keys,
+                              std::vector<PlaceRange>* out) const {
+  const size_t n = keys.keys->size();
+  if (n == 1) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        const PlaceRange places,
+        places_of_one(keys.keys->key(0), keys.groups->key(0),
+                      keys.exclusive[0] != 0));
+    out->assign(1, places);
+    return Status::ok();
+  }
+  // Nearer rows are on one side of a boundary, which is before or after the
+  // rows that equal the key.
+  KeyBuffer boundaries, ends;
+  ByteBuffer after;
+  const auto put_end = [&after](ByteSpan key, KeyBuffer* to) {
+    after.clear();
+    after.put_bytes(key);
+    // Keys begin with a marker, which has a successor.
+    if (!successor(&after)) return Status::corrupt("a key without a marker");
+    to->push_back(after.span());
+    return Status::ok();
+  };
+  for (size_t i = 0; i < n; ++i) {
+    if (is_nearest_last() != (keys.exclusive[i] != 0)) {
+      NIMBLE_RETURN_IF_ERROR(put_end(keys.keys->key(i), &boundaries));
+    } else {
+      boundaries.push_back(keys.keys->key(i));
+    }
+    if (!steps()) continue;
+    if (is_nearest_last()) {
+      ends.push_back(keys.groups->key(i));
+    } else {
+      NIMBLE_RETURN_IF_ERROR(put_end(keys.groups->key(i), &ends));
+    }
+  }
+  std::vector<uint64_t> nearest, farthest;
+  NIMBLE_RETURN_IF_ERROR(file_.index->lower_bounds(boundaries, &nearest));
+  NIMBLE_RETURN_IF_ERROR(file_.index->lower_bounds(ends, &farthest));
+  const uint64_t num_rows = file_.file->num_rows();
+  out->resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const uint64_t at = nearest[i];
+    if (is_nearest_last()) {
+      (*out)[i] = {
+          steps() ? std::min(farthest[i], at) : at - std::min<uint64_t>(at, 1),
+          at};
+    } else {
+      (*out)[i] = {
+          at, steps() ? std::max(farthest[i], at) : std::min(at + 1, num_rows)};
+    }
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::rows_at(std::span<const PlaceRange> places,
+                           std::vector<uint64_t>* out) const {
+  return file_.index->rows_at(places, out);
+}
+
+Status AsofFinder::nearest(const std::vector<Candidates>& candidates,
+                           bool from_end, const KeyBuffer* limits,
+                           std::vector<uint64_t>* places) const {
+  if (limits != nullptr) {
+    return nearest_known(candidates, from_end, *limits, places);
+  }
+  LivePlaces live(*this);
+  for (const Candidates& c : candidates) {
+    NIMBLE_ASSIGN_OR_RETURN((*places)[c.key], live.nearest(c.places, from_end));
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::nearest_known(std::vector<Candidates> candidates,
+                                 bool from_end, const KeyBuffer& limits,
+                                 std::vector<uint64_t>* places) const {
+  NIMBLE_ASSIGN_OR_RETURN(KnownRows known, KnownRows::open(*this));
+  LivePlaces live(*this);
+  std::vector<PlaceRange> windows;
+  std::vector<uint64_t> rows;
+  std::vector<Candidates> left;
+  for (uint64_t size = 1; !candidates.empty();
+       size = std::min(size * kGrowth, kMaxWindow)) {
+    left.clear();
+    for (size_t at = 0; at < candidates.size();) {
+      windows.clear();
+      size_t end = at;
+      for (uint64_t total = 0; end < candidates.size() && total < kTestedRows;
+           ++end) {
+        PlaceRange& c = candidates[end].places;
+        NIMBLE_ASSIGN_OR_RETURN(const uint64_t first,
+                                live.nearest(c, from_end));
+        if (first == kNoRow) c.begin = c.end;
+        if (!c.empty() && from_end) c.end = first + 1;
+        if (!c.empty() && !from_end) c.begin = first;
+        windows.push_back(window_of(c, from_end, size));
+        total += windows.back().size();
+      }
+      rows.clear();
+      NIMBLE_RETURN_IF_ERROR(rows_at(windows, &rows));
+      NIMBLE_RETURN_IF_ERROR(known.read(rows));
+      size_t first = 0;  // of the window, in `rows`
+      for (size_t i = at; i < end; ++i) {
+        const Candidates& c = candidates[i];
+        const PlaceRange window = windows[i - at];
+        const uint64_t n = window.size();
+        uint64_t step = 0;
+        for (; step < n; ++step) {
+          const uint64_t j = from_end ? n - 1 - step : step;
+          if (is_deleted(rows[first + j]) ||
+              !known.is_known(first + j, limits.key(c.key))) {
+            continue;
+          }
+          (*places)[c.key] = window.begin + j;
+          break;
+        }
+        first += n;
+        const PlaceRange rest = without_window(c.places, window, from_end);
+        if (step == n && !rest.empty()) left.push_back({c.key, rest});
+      }
+      at = end;
+    }
+    candidates.swap(left);
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::scan_ties(const Candidates& ties, const KeyBuffer* limits,
+                             uint64_t* row) const {
+  std::optional<KnownRows> known;
+  if (limits != nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(known, KnownRows::open(*this));
+  }
+  std::vector<uint64_t> rows;
+  *row = kNoRow;
+  for (uint64_t at = ties.places.begin; at < ties.places.end;
+       at += kTestedRows) {
+    const PlaceRange part{at, std::min(ties.places.end, at + kTestedRows)};
+    rows.clear();
+    NIMBLE_RETURN_IF_ERROR(rows_at({&part, 1}, &rows));
+    if (known) NIMBLE_RETURN_IF_ERROR(known->read(rows));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (is_deleted(rows[i])) continue;
+      if (known && !known->is_known(i, limits->key(ties.key))) continue;
+      if (*row == kNoRow || (rows[i] > *row) == backward_) *row = rows[i];
+    }
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::settle_ties(std::span<const uint64_t> keys,
+                               const KeyBuffer& equal, const KeyBuffer* limits,
+                               std::vector<uint64_t>* rows) const {
+  std::vector<PlaceRange> ties;
+  NIMBLE_RETURN_IF_ERROR(file_.index->find_places(equal, &ties));
+  if (rows_ascend()) {
+    std::vector<Candidates> candidates;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      candidates.push_back({keys[i], ties[i]});
+    }
+    NIMBLE_RETURN_IF_ERROR(nearest(candidates, backward_, limits, rows));
+    return to_rows(rows);
+  }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    NIMBLE_RETURN_IF_ERROR(
+        scan_ties({keys[i], ties[i]}, limits, &(*rows)[keys[i]]));
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::to_rows(std::vector<uint64_t>* places) const {
+  if (file_.is_cluster) return Status::ok();
+  std::vector<PlaceRange> single;
+  for (const uint64_t place : *places) {
+    if (place != kNoRow) single.push_back({place, place + 1});
+  }
+  std::vector<uint64_t> rows;
+  NIMBLE_RETURN_IF_ERROR(rows_at(single, &rows));
+  size_t next = 0;
+  for (uint64_t& place : *places) {
+    if (place != kNoRow) place = rows[next++];
+  }
+  return Status::ok();
+}
+
+Status AsofFinder::find(const AsofKeys& keys, std::vector<uint64_t>* rows,
+                        std::vector<std::string>* on) const {
+  const size_t n = keys.keys->size();
+  rows->assign(n, kNoRow);
+  if (on != nullptr) on->assign(n, {});
+  if (n == 0 || file_.file->num_rows() == 0) return Status::ok();
+  std::vector<PlaceRange> places;
+  NIMBLE_RETURN_IF_ERROR(all_places(keys, &places));
+  std::vector<Candidates> candidates;
+  candidates.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    if (!places[i].empty()) candidates.push_back({i, places[i]});
+  }
+  NIMBLE_RETURN_IF_ERROR(
+      nearest(candidates, is_nearest_last(), keys.limits, rows));
+  NIMBLE_RETURN_IF_ERROR(to_rows(rows));
+  if (steps() && on == nullptr && takes_right_row()) return Status::ok();
+  std::vector<uint64_t> numbers, found;
+  for (size_t i = 0; i < n; ++i) {
+    if ((*rows)[i] == kNoRow) continue;
+    numbers.push_back(i);
+    found.push_back((*rows)[i]);
+  }
+  const std::vector<KeyColumnSpec> columns(
+      file_.columns->begin(),
+      file_.columns->begin() + static_cast<int64_t>(num_columns_));
+  NIMBLE_ASSIGN_OR_RETURN(const auto row_keys,
+                          RowKeys::create(*file_.file, columns));
+  KeyBuffer all, equal;
+  NIMBLE_RETURN_IF_ERROR(row_keys->read(found, &all));
+  std::vector<uint64_t> matching;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const ByteSpan group = keys.groups->key(numbers[i]), key = all.key(i);
+    if (key.size() <= group.size() ||
+        compare_bytes(key.first(group.size()), group) != 0) {
+      (*rows)[numbers[i]] = kNoRow;  // the nearest row is in another group
+      continue;
+    }
+    if (on != nullptr) {
+      const ByteSpan value = key.subspan(group.size() - 1);
+      (*on)[numbers[i]].assign(value.begin(), value.end());
+    }
+    matching.push_back(numbers[i]);
+    if (!takes_right_row()) equal.push_back(key);
+  }
+  if (takes_right_row() || matching.empty()) return Status::ok();
+  return settle_ties(matching, equal, keys.limits, rows);
+}
+
+Result<std::optional<uint64_t>> AsofFinder::find_one(ByteSpan key,
+                                                     ByteSpan group,
+                                                     bool exclusive,
+                                                     std::string* on) const {
+  if (file_.is_cluster && takes_right_row() && on == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
+                            places_of_one(key, group, exclusive));
+    LivePlaces live(*this);
+    NIMBLE_ASSIGN_OR_RETURN(const uint64_t row,
+                            live.nearest(places, is_nearest_last()));
+    if (row == kNoRow) return std::optional<uint64_t>();
+    return std::optional<uint64_t>(row);
+  }
+  KeyBuffer keys, groups;
+  keys.push_back(key);
+  groups.push_back(group);
+  const uint8_t is_exclusive = exclusive ? 1 : 0;
+  std::vector<uint64_t> rows;
+  std::vector<std::string> values;
+  NIMBLE_RETURN_IF_ERROR(find({&keys, &groups, {&is_exclusive, 1}, nullptr},
+                              &rows, on == nullptr ? nullptr : &values));
+  if (rows[0] == kNoRow) return std::optional<uint64_t>();
+  if (on != nullptr) *on = std::move(values[0]);
+  return std::optional<uint64_t>(rows[0]);
+}
+
+}  // namespace nimble
