@@ -26,6 +26,7 @@ NEEDS = {
     "iceberg.md": ["pyiceberg", "polars"],
     "table-metadata.md": ["pyiceberg"],
     "tables.md": ["pyiceberg"],
+    "training-sets.md": ["pyiceberg", "pandas"],
     "tools.md": ["duckdb", "pandas", "polars"],
     "torch.md": ["torch"],
     "lake-in-a-bucket.md": ["pyiceberg"],
