@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -12,6 +15,12 @@ from nimblepy.errors import InvalidArgumentError
 
 # Time zone of timestamps in batches for Spark. The instants do not change.
 ZONE = "UTC"
+# Spark 4.1 has a flag for this zone instead of its name.
+_IN_ZONE: dict[str, Any] = (
+    {"timezone": ZONE}
+    if "timezone" in inspect.signature(to_arrow_schema).parameters
+    else {"timestamp_utc": True}
+)
 _UNSIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20, 0)}
 
 
@@ -34,7 +43,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def arrow_schema(struct: StructType) -> pa.Schema:
     """The Arrow types that Spark uses to exchange rows of this schema."""
-    return to_arrow_schema(struct, timezone=ZONE)
+    return to_arrow_schema(struct, **_IN_ZONE)
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
