@@ -79,24 +79,6 @@ def _join_all(spark: Any, data: Data) -> Ways:
     }
 
 
-def _engines(spark: Any, data: Data) -> Ways:
-    nimble, _ = data.dimension(data.rows(MEDIUM))
-    probe = spark.read.parquet(data.probes(data.rows(MEDIUM), data.rows(MEDIUM), 9))
-    total = sum((F.col(f"p{i}") for i in range(9)), F.lit(0))
-
-    def run(engine: str) -> tuple[int, int]:
-        joined = ns.index_join(probe, nimble, on="k", columns=["v1"], engine=engine)
-        row = joined.agg(F.sum(total % 1000), F.sum("v1")).first()
-        return int(row[0]), int(row[1])
-
-    return {"arrow": lambda: run("arrow"), "map_in_arrow": lambda: run("map_in_arrow")}
-
-
-def _prepare_engines(data: Data) -> None:
-    data.dimension(data.rows(MEDIUM))
-    data.probes(data.rows(MEDIUM), data.rows(MEDIUM), 9)
-
-
 def _sums(frame: Any, columns: list[str]) -> tuple[int, ...]:
     def summed(name: str) -> Any:
         return F.sum(F.length(name)) if name == "s" else F.sum(F.floor(F.col(name) * 10))
@@ -174,15 +156,6 @@ ALL = [
         partial(_prepare_join, rows=MEDIUM, probes=MEDIUM),
         1.1,
         AUTO,
-    ),
-    Workload(
-        "engines",
-        "10M rows, 10M probes of 10 columns",
-        _engines,
-        _prepare_engines,
-        0.5,
-        "arrow",
-        "cpu",
     ),
     Workload(
         "scan_2",

@@ -106,7 +106,8 @@ NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
 # What the classes of handles share: names without an underscore are for users.
 NOT_PRIVATE |= {"_current", "_keep", "_position", "_release", "_replace_position"}
 # Of PySpark, which has no other way to ask.
-NOT_PRIVATE |= {"_explain_string", "_jdf", "_jvm"}
+NOT_PRIVATE |= {"_child", "_explain_string", "_gateway", "_jdf", "_jsparkSession", "_judf", "_jvm"}
+NOT_PRIVATE |= {"_parse_datatype_json_string", "_plan", "_root_plan_id"}
 
 
 def all_below(stands_on: Mapping[str, set[str]]) -> dict[str, set[str]]:

@@ -36,11 +36,12 @@ def main(kind: str, folder: str) -> None:
     nb.write(pa.table({"k": [1, 1, 2], "v": ["a", "b", "c"]}), path, cluster_by="k")
     assert spark.read.format("nimble").load(path).count() == 3  # found without a register call
     probe = spark.range(0, 5, 1, 2).withColumnRenamed("id", "k")
-    engines = ("arrow", "map_in_arrow") + (("rdd",) if kind == "cluster" else ())
+    engines = ("arrow",) + (("rdd",) if kind == "cluster" else ())
     for engine in engines:
         joined = ns.index_join(probe, path, on="k", how="left", engine=engine)
         found = sorted((tuple(row) for row in joined.collect()), key=repr)
         assert found == [(0, None), (1, "a"), (1, "b"), (2, "c"), (3, None), (4, None)], found
+    check_plain_joins(spark, probe, path)
     ns.register_lookup(spark, "dim", path)
     probe.createOrReplaceTempView("fact")
     assert spark.sql("SELECT * FROM fact f, LATERAL dim(f.k) d").count() == 3
@@ -52,6 +53,32 @@ def main(kind: str, folder: str) -> None:
     change_table(spark, os.path.join(folder, "lake"))
     spark.stop()
     print("all is well")
+
+
+def check_plain_joins(spark: Any, probe: Any, path: str) -> None:
+    """Joins as Spark's users write them: the rule, or ``ns.optimize`` on Connect."""
+    ns.register(spark)
+    dim = spark.read.format("nimble").load(path)
+    for how in ("inner", "left", "semi", "anti"):
+        plain = probe.join(dim, "k", how)
+        for frame in (plain, plain.filter("k > 0").select(plain.k, "k").limit(9)):
+            made = ns.optimize(frame)
+            assert made.schema == frame.schema
+            assert "nimble" in explained(made)
+            assert "BatchScan" not in explained(made), explained(made)
+            assert sorted(made.collect(), key=repr) == sorted(frame.collect(), key=repr)
+    by_condition = probe.join(dim, probe.k == dim.k)
+    assert ns.optimize(by_condition) is by_condition
+    full = probe.join(dim, "k", "full")
+    assert ns.optimize(full) is full
+    named = probe.join(dim, "k").select(dim.v)
+    assert sorted(ns.optimize(named).collect()) == [("a",), ("b",), ("c",)]
+
+
+def explained(frame: Any) -> str:
+    if "connect" in type(frame).__module__:
+        return str(frame._explain_string(mode="simple"))
+    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def change_table(spark: Any, folder: str) -> None:

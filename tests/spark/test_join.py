@@ -56,14 +56,13 @@ def every_how(probe: Any, path: str, **arguments: Any) -> Any:
     return together({how: ns.index_join(probe, path, how=how, **arguments) for how in HOWS})
 
 
-@pytest.mark.parametrize("engine", ["map_in_arrow", "rdd"])
-def test_engines_agree(spark: Any, rows: Any, tmp_path: Path, engine: str) -> None:
+def test_engines_agree(spark: Any, rows: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "dim.nimble")
     nb.write(side("timestamp", 60, 1, "v"), path, cluster_by="k")
     probe = frame(spark, side("timestamp", 80, 2, "p"))
     arguments: dict[str, Any] = {"on": "k", "condition": "v2 > p2"}
     want = rows(every_how(probe, path, **arguments))
-    assert rows(every_how(probe, path, engine=engine, **arguments)) == want
+    assert rows(every_how(probe, path, engine="rdd", **arguments)) == want
 
 
 def test_join_with_residual_conditions_is_sparks_own(spark: Any, rows: Any, tmp_path: Path) -> None:
@@ -179,7 +178,7 @@ def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "dim.nimble")
     n = 200_000
     nb.write(pa.table({"k": np.arange(n), "v": np.arange(n)}), path, cluster_by="k")
-    few, all_keys = (spark.range(m).withColumnRenamed("id", "k") for m in (10, 5 * n))
+    few, all_keys = (spark.range(m).withColumnRenamed("id", "k") for m in (10, 25 * n))
     estimate = ns.explain_join(few, path, on="k")
     assert (estimate.strategy, estimate.build_rows) == ("index", n)
     assert estimate.probe_rows is not None
@@ -201,10 +200,10 @@ def test_statistics_of_a_table_say_how_many_rows_have_a_key(spark: Any, tmp_path
     data = pa.table({"k": np.repeat(np.arange(n // 100), 100), **more})
     table = nb.connect(tmp_path).create_table("a.b", data, cluster_by="k")
     probe = spark.range(n // 100).withColumnRenamed("id", "k")
-    before = ns.explain_join(probe, table, on="k", probe_rows=n // 100)
+    before = ns.explain_join(probe, table, on="k", probe_rows=n // 20)
     assert (before.strategy, before.matches) == ("index", None)
     table.analyze()
-    after = ns.explain_join(probe, table, on="k", probe_rows=n // 100)
+    after = ns.explain_join(probe, table, on="k", probe_rows=n // 20)
     assert after.matches == 100  # 2,000 keys are counted exactly
     assert after.strategy == "scan"
     assert after.index_seconds > before.index_seconds

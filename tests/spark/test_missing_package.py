@@ -44,7 +44,7 @@ def bare_python(tmp_path: Path) -> str:
     return str(python)
 
 
-@pytest.mark.parametrize("engine", ["arrow", "map_in_arrow", "rdd"])
+@pytest.mark.parametrize("engine", ["arrow", "rdd"])
 def test_join_says_what_to_do(
     spark: Any, tmp_path: Path, bare_python: str, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

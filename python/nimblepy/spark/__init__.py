@@ -20,17 +20,22 @@ except ImportError as error:
         'nimblepy.spark needs PySpark: pip install "nimblepy[spark]"'
     ) from error
 
+from nimblepy.spark.connect import optimize
 from nimblepy.spark.estimate import JoinEstimate
-from nimblepy.spark.join import explain_join, index_join, index_join_rdd
+from nimblepy.spark.explain import JoinDecision, JoinDecisions, explain_join
+from nimblepy.spark.join import index_join, index_join_rdd
 from nimblepy.spark.lookup import lookup_expr, register_lookup
 from nimblepy.spark.metadata import files_for_keys
-from nimblepy.spark.source import NimbleDataSource, register, scan
+from nimblepy.spark.optimizer import register
+from nimblepy.spark.source import NimbleDataSource, scan
 from nimblepy.spark.table_changes import changes
 from nimblepy.spark.table_merge import merge
 from nimblepy.spark.table_upkeep import analyze, compact
 from nimblepy.spark.write import write
 
 __all__ = [
+    "JoinDecision",
+    "JoinDecisions",
     "JoinEstimate",
     "NimbleDataSource",
     "analyze",
@@ -42,6 +47,7 @@ __all__ = [
     "index_join_rdd",
     "lookup_expr",
     "merge",
+    "optimize",
     "register",
     "register_lookup",
     "scan",

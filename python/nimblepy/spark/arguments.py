@@ -15,7 +15,7 @@ from nimblepy.schema.names import ColumnName
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, ColumnName]
 How: TypeAlias = Literal["inner", "left", "semi", "anti", "right", "full"]
-Engine: TypeAlias = Literal["arrow", "map_in_arrow", "rdd"]
+Engine: TypeAlias = Literal["arrow", "rdd"]
 Strategy: TypeAlias = Literal["index", "scan", "auto"]
 
 

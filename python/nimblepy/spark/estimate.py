@@ -27,15 +27,23 @@ from nimblepy.files.source import FilesSource
 from nimblepy.spark.arguments import JoinArguments
 
 # Microseconds of processor time:
-PROBE_COST = 1.5  # look up one key, including the transfer to Python and back.
-PROBE_COLUMN_COST = 0.13  # fetch one column for a key.
-MATCH_COLUMN_COST = 0.25  # fetch one column for each further match of a key.
-SCAN_COST = 0.18  # transfer one row of the files to the JVM.
-SCAN_COLUMN_COST = 0.036  # transfer one column of such a row, including key columns.
-HASH_COST = 0.07  # probe a broadcast table with one row.
-MERGE_COST = 0.8  # shuffle, sort and merge one row of either side.
+PROBE_COST = 0.45  # look up one key, including the transfer to Python and back.
+PROBE_COLUMN_COST = 0.05  # fetch one column for a key.
+MATCH_COLUMN_COST = 0.1  # fetch one column for each further match of a key.
+SCAN_START_COST = 200_000  # plan a scan in a Python worker.
+SCAN_COST = 0.11  # transfer one row of the files to the JVM.
+SCAN_COLUMN_COST = 0.02  # transfer one column of such a row, including key columns.
+BROADCAST_COST = 0.5  # collect, send and hash one row.
+HASH_COST = 0.05  # look one row up in a broadcast table.
+MERGE_COST = 0.4  # shuffle, sort and merge one row of either side.
 # Spark broadcasts a side whose estimated size is below this.
 BROADCAST_BYTES = 10 << 20
+# Files with more rows are never broadcast without a hint of the user.
+MOST_BROADCAST_ROWS = 2_000_000
+# Files with at most this many rows are broadcast if the size of the other side is unknown.
+FEW_ROWS = 300_000
+# Spark's placeholder for an unknown size is 8 EiB.
+UNKNOWN_BYTES = 1 << 60
 _STATISTICS = re.compile(
     r"Statistics\(sizeInBytes=([\d.]+(?:E[+-]?\d+)?) (\w+)(?:, rowCount=([\d.E+]+))?"
 )
@@ -52,7 +60,12 @@ class JoinEstimate:
         build_rows: rows of the files.
         matches: average rows per key, from the table's statistics; ``None`` if there are none, and
             then the estimate assumes one.
-        index_seconds, broadcast_seconds, sort_merge_seconds: ``None`` if unknown.
+        index_seconds: the index join; ``None`` if there is no index, or the probe is unknown.
+        broadcast_seconds: a scan of the files and a broadcast of the probe; ``None`` if the probe
+            is too large for it.
+        sort_merge_seconds: a scan of the files and a sort-merge join.
+        files_broadcast_seconds: a scan and a broadcast of the files; ``None`` if they have too
+            many rows for it.
         reason: the reason for the choice.
     """
 
@@ -63,7 +76,17 @@ class JoinEstimate:
     index_seconds: float | None
     broadcast_seconds: float | None
     sort_merge_seconds: float | None
+    files_broadcast_seconds: float | None = None
     reason: str
+
+    @property
+    def broadcasts_files(self) -> bool:
+        """Whether a broadcast of the files is the best way to scan them."""
+        others = [self.broadcast_seconds, self.sort_merge_seconds]
+        costs = [seconds for seconds in others if seconds is not None]
+        if self.files_broadcast_seconds is None:
+            return self.probe_rows is None and self.build_rows <= FEW_ROWS
+        return all(self.files_broadcast_seconds < seconds for seconds in costs)
 
     def __str__(self) -> str:
         def shown(seconds: float | None) -> str:
@@ -77,6 +100,7 @@ class JoinEstimate:
                 + f": {self.strategy}",
                 f"  index join                 {shown(self.index_seconds)}",
                 f"  scan and broadcast probe   {shown(self.broadcast_seconds)}",
+                f"  scan and broadcast files   {shown(self.files_broadcast_seconds)}",
                 f"  scan and sort-merge        {shown(self.sort_merge_seconds)}",
                 f"  {self.reason}",
             ]
@@ -88,12 +112,30 @@ def estimate_join(
 ) -> JoinEstimate:
     """The costs of joining ``probe`` with a dataset."""
     rows, size = _probe_size(probe)
-    rows = probe_rows if probe_rows is not None else rows
-    num_keys = len(join.pairs)
-    num_columns = len(join.added([], dataset.schema))
+    return estimate_costs(
+        dataset,
+        [name for _, name in join.pairs],
+        num_columns=len(join.added([], dataset.schema)),
+        how=join.how,
+        probe_rows=probe_rows if probe_rows is not None else rows,
+        probe_bytes=size,
+    )
+
+
+def estimate_costs(
+    dataset: FilesSource,
+    keys: list[Any],
+    *,
+    num_columns: int,
+    how: str,
+    probe_rows: int | None,
+    probe_bytes: int | None,
+) -> JoinEstimate:
+    """The costs of a join on ``keys`` that needs ``num_columns`` other columns of the files."""
+    rows = probe_rows
     build_rows = dataset.num_rows
-    keys = dataset.distinct_keys([name for _, name in join.pairs])
-    matches = max(1.0, build_rows / keys) if keys else None
+    num_keys = dataset.distinct_keys(keys)
+    matches = max(1.0, build_rows / num_keys) if num_keys else None
     if rows is None:
         return JoinEstimate(
             strategy="index",
@@ -103,15 +145,17 @@ def estimate_join(
             index_seconds=None,
             broadcast_seconds=None,
             sort_merge_seconds=None,
-            reason="Spark does not know how many rows the probe has; pass probe_rows=...",
+            reason="Spark does not know how many rows the probe has",
         )
     further = ((matches or 1) - 1) * MATCH_COLUMN_COST
-    index = rows * (PROBE_COST + (PROBE_COLUMN_COST + further) * num_columns) / 1e6
-    scan = build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + num_keys)) / 1e6
-    broadcast = scan + build_rows * HASH_COST / 1e6 + rows * HASH_COST / 1e6
-    merge = scan + (rows + build_rows) * MERGE_COST / 1e6
-    small = size is not None and size <= BROADCAST_BYTES
-    own = min(broadcast, merge) if small else merge
+    index = rows * (PROBE_COST + (PROBE_COLUMN_COST + further) * num_columns)
+    scan = SCAN_START_COST + build_rows * (SCAN_COST + SCAN_COLUMN_COST * (num_columns + len(keys)))
+    merge = scan + (rows + build_rows) * MERGE_COST
+    small = probe_bytes is not None and probe_bytes <= BROADCAST_BYTES and how in ("inner", "semi")
+    broadcast = scan + rows * BROADCAST_COST + build_rows * HASH_COST
+    of_files = scan + build_rows * BROADCAST_COST + rows * HASH_COST
+    few = build_rows <= MOST_BROADCAST_ROWS
+    own = min([merge] + [broadcast] * small + [of_files] * few)
     strategy = "index" if index <= own else "scan"
     share = rows * (matches or 1) / max(1, build_rows)
     reason = f"{share:.2%} of the files' rows are looked up: " + (
@@ -122,9 +166,10 @@ def estimate_join(
         probe_rows=rows,
         build_rows=build_rows,
         matches=matches,
-        index_seconds=index,
-        broadcast_seconds=broadcast if small else None,
-        sort_merge_seconds=merge,
+        index_seconds=index / 1e6,
+        broadcast_seconds=broadcast / 1e6 if small else None,
+        sort_merge_seconds=merge / 1e6,
+        files_broadcast_seconds=of_files / 1e6 if few else None,
         reason=reason,
     )
 
@@ -143,7 +188,7 @@ def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
         return None, None
     number, unit, count = match.groups()
     size = int(float(number) * 2 ** _UNITS.get(unit.upper(), 0))
-    if size >= 1 << 60:  # Spark's placeholder for an unknown size
+    if size >= UNKNOWN_BYTES:
         return None, None
     if count is not None:
         return int(float(count)), size

@@ -24,7 +24,7 @@ from nimblepy.spark.estimate import JoinEstimate, estimate_join
 from nimblepy.spark.inputs import InputPath, SparkInput, find_input
 from nimblepy.spark.scan_join import OUTER, scan_join
 from nimblepy.spark.schemas import arrow_schema, spark_schema
-from nimblepy.spark.shipping import array_udf, iterator_function, map_in_arrow
+from nimblepy.spark.shipping import array_udf, iterator_function
 from nimblepy.spark.tasks import JoinSpec
 
 
@@ -59,10 +59,11 @@ def index_join(
         prefix: prefix for the names of the files' columns, in the result and in ``condition``.
         null_equals: whether null keys match null keys.
         engine: ``"arrow"`` sends only the columns that the join needs to Python.
-            ``"map_in_arrow"`` and ``"rdd"`` (``RDD.mapPartitions``) send whole rows.
+            ``"rdd"`` (``RDD.mapPartitions``) sends whole rows.
         strategy: ``"index"`` uses the index. ``"scan"`` uses Spark's own join over a scan of the
             files, and also supports ``"right"`` and ``"full"``. ``"auto"`` uses the cheaper one
-            according to :func:`explain_join`, or the only one that supports the join.
+            according to :func:`nimblepy.spark.explain_join`, or the only one that supports the
+            join.
 
     Raises:
         InvalidArgumentError: unknown or clashing names (the message lists them), types that cannot
@@ -86,7 +87,12 @@ def index_join(
         prefix=prefix,
         null_equals=null_equals,
     )
-    if strategy == "scan" or (strategy == "auto" and _scan_is_better(probe_df, files, join)):
+    if strategy == "scan":
+        return scan_join(probe_df, files, join)
+    estimate = None if strategy == "index" else _scan_estimate(probe_df, files, join)
+    if estimate is not None:
+        return scan_join(probe_df, files, join, broadcast=estimate.broadcasts_files)
+    if strategy == "auto" and how in OUTER:
         return scan_join(probe_df, files, join)
     if how in OUTER:
         raise InvalidArgumentError(
@@ -99,11 +105,14 @@ def index_join(
         if strategy == "auto":
             return scan_join(probe_df, files, join)
         raise
-    if engine == "map_in_arrow":
-        return _map_in_arrow(probe_df, prepared)
     if engine == "rdd":
         return _by_rdd(probe_df, prepared)
     return _by_arrow_udf(probe_df, prepared)
+
+
+def index_join_of_files(probe: DataFrame, files: SparkInput, join: JoinArguments) -> DataFrame:
+    """An index join with files that are known already, by the engine ``arrow``."""
+    return _by_arrow_udf(probe, prepare(probe.schema, files, join))
 
 
 def index_join_rdd(
@@ -131,29 +140,6 @@ def index_join_rdd(
     return probe_rdd.mapPartitions(iterator_function("keyed_rows", files, key, how, names))
 
 
-def explain_join(
-    probe_df: DataFrame,
-    path: InputPath,
-    *,
-    on: On,
-    columns: Sequence[str] | None = None,
-    probe_rows: int | None = None,
-) -> JoinEstimate:
-    """Estimates the cost of an index join and of Spark's own join, and recommends one of them.
-
-    Args:
-        probe_rows: number of rows of the probe, if you know it better than Spark's statistics.
-    """
-    files = find_input(path)
-    join = JoinArguments(on=on, columns=columns)
-    estimate = estimate_join(probe_df, files.dataset, join, probe_rows)
-    try:
-        prepare(probe_df.schema, files, replace(join, columns=()))
-    except IndexUnavailableError as error:
-        return replace(estimate, strategy="scan", index_seconds=None, reason=str(error))
-    return estimate
-
-
 @dataclass(frozen=True)
 class PreparedJoin:
     """A join that has been checked on the driver.
@@ -170,13 +156,12 @@ class PreparedJoin:
     added: StructType
 
 
-def _scan_is_better(probe: DataFrame, files: SparkInput, join: JoinArguments) -> bool:
-    """Whether ``strategy="auto"`` chooses a scan, assuming that a suitable index exists."""
-    if join.how in OUTER:
-        return True
-    if join.condition is not None and not isinstance(join.condition, str):
-        return False  # Spark cannot evaluate a pyarrow expression
-    return estimate_join(probe, files.dataset, join).strategy == "scan"
+def _scan_estimate(probe: DataFrame, files: SparkInput, join: JoinArguments) -> JoinEstimate | None:
+    """The estimate if ``strategy="auto"`` chooses a scan, assuming that a suitable index exists."""
+    if join.how in OUTER or not (join.condition is None or isinstance(join.condition, str)):
+        return None  # Spark cannot evaluate a pyarrow expression
+    estimate = estimate_join(probe, files.dataset, join)
+    return estimate if estimate.strategy == "scan" else None
 
 
 def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> PreparedJoin:
@@ -231,12 +216,12 @@ def lookup_column(join: PreparedJoin, kind: str = "lookup_arrays") -> Column:
     return matches
 
 
-def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays") -> Any:
-    """The function of :func:`lookup_column`."""
+def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays", *, name: str | None = None) -> Any:
+    """The function of :func:`lookup_column`; plans show its name."""
     reads = pa.schema([join.spec.probe.field(name) for name in join.reads])
     shipped = replace(join.spec, probe=reads)
     result = BooleanType() if kind == "exists_arrays" else ArrayType(join.added, False)
-    return array_udf(kind, len(join.reads), result, shipped)
+    return array_udf(kind, len(join.reads), result, shipped, name=name)
 
 
 def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
@@ -264,17 +249,8 @@ def _row_by_row(probe: DataFrame, join: PreparedJoin) -> DataFrame:
     return probe.filter(keys[0].isNull() | keys[0].isNotNull())
 
 
-def _result_type(join: PreparedJoin) -> StructType:
-    return StructType([*join.probe.fields, *join.added.fields])
-
-
-def _map_in_arrow(probe: DataFrame, join: PreparedJoin) -> DataFrame:
-    result = _result_type(join)
-    return map_in_arrow(probe, "joined_batches", result, join.spec, arrow_schema(result))
-
-
 def _by_rdd(probe: DataFrame, join: PreparedJoin) -> DataFrame:
-    result = _result_type(join)
+    result = StructType([*join.probe.fields, *join.added.fields])
     run = iterator_function(
         "joined_rows", join.spec, arrow_schema(result), join.probe.json(), result.json()
     )

@@ -27,7 +27,9 @@ from nimblepy.spark.inputs import InputFiles, InputTable, SparkInput
 # Internal options: `scan` and `write` of this package use them for arguments that are not text.
 SCAN_OPTION = "nimblescan"
 INDEXES_OPTION = "nimbleindexes"
-_INTERNAL = (SCAN_OPTION, INDEXES_OPTION)
+# Set for scans that the optimizer must not replace by lookups.
+JOIN_OPTION = "nimblejoin"
+_INTERNAL = (SCAN_OPTION, INDEXES_OPTION, JOIN_OPTION)
 
 
 def pack_scan(

@@ -24,8 +24,14 @@ OUTER = {
 _HOWS = {**OUTER, "semi": "left_semi", "anti": "left_anti"}
 
 
-def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> DataFrame:
-    """Joins with Spark's own operators; Spark may broadcast or shuffle either side.
+def scan_join(
+    probe: DataFrame, inputs: SparkInput, join: JoinArguments, *, broadcast: bool = False
+) -> DataFrame:
+    """Joins with Spark's own operators.
+
+    Args:
+        broadcast: whether Spark must broadcast the files. Otherwise it may broadcast or shuffle
+            either side.
 
     Raises:
         InvalidArgumentError: clashing names; a condition that is not SQL text.
@@ -50,6 +56,7 @@ def scan_join(probe: DataFrame, inputs: SparkInput, join: JoinArguments) -> Data
     if join.condition is not None:
         conditions.append(F.expr(f"({join.condition})"))
     how = _HOWS.get(join.how, join.how)
+    files = F.broadcast(files) if broadcast else files
     joined = probe.join(files, reduce(Column.__and__, conditions), how)
     if how in ("left_semi", "left_anti"):
         return joined
@@ -91,5 +98,7 @@ def _build(
         public = shown.get(name, join.shown_as(name))
         taken = public in probe.columns
         names[name] = f"__nimble_{name}" if taken else public
-    frame = read_files(probe.sparkSession, ScanSpec(files=inputs, columns=tuple(needed)))
+    frame = read_files(
+        probe.sparkSession, ScanSpec(files=inputs, columns=tuple(needed)), own_join=True
+    )
     return frame.select(*(frame[quoted(n)].alias(names[n]) for n in needed)), names

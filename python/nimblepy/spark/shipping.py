@@ -58,8 +58,10 @@ def run_numbered(
         return numbers.mapInArrow(tasks, spark_schema(schema)).toArrow()
 
 
-def array_udf(kind: str, num_arguments: int, result: DataType, *arguments: Any) -> Any:
-    """An iterator ``arrow_udf`` of ``num_arguments`` columns."""
+def array_udf(
+    kind: str, num_arguments: int, result: DataType, *arguments: Any, name: str | None = None
+) -> Any:
+    """An iterator ``arrow_udf`` of ``num_arguments`` columns; plans show its name."""
     payload = cloudpickle.dumps(arguments)
     if num_arguments == 1:
         run = bootstrap.over_single_arrays(kind, payload)
@@ -68,5 +70,5 @@ def array_udf(kind: str, num_arguments: int, result: DataType, *arguments: Any) 
         run = bootstrap.over_items(kind, payload)
         many = Iterator[tuple[pa.Array, ...]]
         run.__annotations__ = {"items": many, "return": Iterator[pa.Array]}
-    run.__name__ = f"nimble_{kind}"
+    run.__name__ = name or f"nimble_{kind}"
     return F.arrow_udf(run, result)

@@ -8,7 +8,7 @@ keys are passed as options, or through :func:`scan`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -24,7 +24,14 @@ from nimblepy.rows.arguments import Inclusive, column_names
 from nimblepy.schema.columns import resolve_column
 from nimblepy.spark.errors import explain_missing_source
 from nimblepy.spark.inputs import InputPath, SparkInput, find_input, is_table, open_cached
-from nimblepy.spark.options import SCAN_OPTION, pack_scan, parse_names, parse_parts, unpack_scan
+from nimblepy.spark.options import (
+    JOIN_OPTION,
+    SCAN_OPTION,
+    pack_scan,
+    parse_names,
+    parse_parts,
+    unpack_scan,
+)
 from nimblepy.spark.sample import sample_table
 from nimblepy.spark.schemas import arrow_schema, conform, spark_schema
 from nimblepy.spark.shipping import ShippedByValue
@@ -46,6 +53,10 @@ if TYPE_CHECKING:
 # without a job. Larger results become one partition, which Spark groups and sorts without a
 # shuffle.
 COLLECTED_ROWS = 128
+_READ_OPTIONS = {
+    *("branch", "catalog", "columns", "filter", "parts", "path", "paths", "snapshot", "table"),
+    *("tag", "time", SCAN_OPTION, JOIN_OPTION),
+}
 
 
 class NimbleDataSource(DataSource):
@@ -116,6 +127,14 @@ class NimbleReader(ShippedByValue, DataSourceReader):
             parts=parse_parts(options.get("parts")),
         )
 
+    @classmethod
+    def of(cls, spec: ScanSpec, schema: StructType) -> NimbleReader:
+        """A reader of a planned scan."""
+        reader = cls.__new__(cls)
+        reader._target = arrow_schema(schema)
+        reader._spec = spec
+        return reader
+
     def partitions(self) -> Sequence[InputPartition]:
         parts = plan_parts(self._spec, self._spec.files.dataset)
         return [NimblePart(part) for part in parts] or [NimblePart([])]
@@ -129,14 +148,15 @@ class NimbleReader(ShippedByValue, DataSourceReader):
                     yield conform(batch, self._target)
 
 
-def register(spark: SparkSession) -> None:
-    """Registers the data source ``nimble``; not needed if ``pyspark_nimble`` is installed."""
-    spark.dataSource.register(NimbleDataSource)
+def read_files(spark: SparkSession, spec: ScanSpec, *, own_join: bool = False) -> DataFrame:
+    """A DataFrame with the rows of a scan.
 
-
-def read_files(spark: SparkSession, spec: ScanSpec) -> DataFrame:
-    """A DataFrame with the rows of a scan."""
+    Args:
+        own_join: whether the optimizer must leave joins with it to Spark.
+    """
     reader = spark.read.format("nimble").option("columns", json.dumps(list(spec.columns)))
+    if own_join:
+        reader = reader.option(JOIN_OPTION, "scan")
     packed = pack_scan(spec.files, spec.filter, spec.key_range, spec.keys)
     with explain_missing_source():
         return reader.option(SCAN_OPTION, packed).load(spec.files.directory)
@@ -210,14 +230,20 @@ def scan(
     slices = few_rows(spec, dataset)
     if slices is None:
         return read_files(spark, spec)
-    table = _read_now(spec, dataset, slices, arrow_schema(schema))
+    table = read_now(spec, dataset, slices, arrow_schema(schema))
+    return local_rows(spark, table, schema)
+
+
+def local_rows(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFrame:
+    """A DataFrame of rows that the driver has read."""
     frame = spark.createDataFrame(table, schema)
     return frame if table.num_rows <= COLLECTED_ROWS else frame.coalesce(1)
 
 
-def _read_now(
+def read_now(
     spec: ScanSpec, dataset: FilesSource, slices: Sequence[RowSlice], target: pa.Schema
 ) -> pa.Table:
+    """The rows of some slices, read by this process."""
     batches = [batch for row_slice in slices for batch in read_slice(spec, dataset, row_slice)]
     return pa.Table.from_batches([conform(batch, target) for batch in batches], target)
 
@@ -238,6 +264,21 @@ def _scanned(options: Any) -> dict[str, Any]:
         files: SparkInput = table_of_options(options)
         return {"files": files.for_filter(filter), "filter": filter}
     return {"files": find_input(_paths(options)), "filter": filter}
+
+
+def asks_for_own_join(options: Mapping[str, str]) -> bool:
+    """Whether Spark itself must join the files of these options."""
+    return JOIN_OPTION in options
+
+
+def read_arguments(options: Mapping[str, str]) -> dict[str, Any] | None:
+    """The arguments of a scan; ``None`` if the options are not only those of a scan.
+
+    Args:
+        options: with lower-case names.
+    """
+    others = [name for name in options if name not in _READ_OPTIONS and name[:8] != "catalog."]
+    return None if others or are_changes(options) else _scanned(options)
 
 
 def _paths(options: Any) -> Any:
