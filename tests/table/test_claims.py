@@ -274,6 +274,25 @@ def test_contradicted_claims_are_refused_with_what_is_observed(
     assert check.to_dict()["status"] == "contradicted"
 
 
+def test_a_table_may_be_described_before_its_first_rows(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.schema({"k": pa.int64(), "l": pa.list_(pa.int64())}))
+    table.describe(
+        "Empty.",
+        columns={"k": [nb.Values([1]), nb.Samples([1]), nb.Unit("m", (0, 9)), nb.NotNull()]},
+        unique=["k"],
+        rows=10,
+        fresh="1h",
+    )
+    assert not table.check().contradicted
+    assert len(table.check().unchecked) == 5
+    table.append(pa.table({"k": [2], "l": [[1]]}))
+    assert [check.claim.kind for check in table.check().contradicted] == ["rows"]
+    with pytest.raises(nb.InvalidArgumentError, match="needs a column of single values"):
+        table.describe(columns={"l": nb.Values([1])})
+    table.describe(columns={"l": nb.NotNull()})
+    assert status(table, "not_null", "l") == "unchecked"
+
+
 def test_meanings_of_names_in_descriptions(orders: nb.Table, lake: nb.Catalog) -> None:
     orders.describe(
         "`net` in `shop.customers`, `customers.name`, `shop`, `status` `P`, `NULL`, `a + b`.",

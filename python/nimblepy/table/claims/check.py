@@ -37,12 +37,14 @@ _SIGMAS, _ERROR = 5.0, 1 / math.sqrt(MOST)
 _IDLE_DAYS = 45
 # A number of rows or a maximum that differs by more than these factors is another one.
 _ROWS_FACTOR, _ABOVE, _BELOW = 1.5, 3.0, 20.0
-# With fewer rows, a small maximum says nothing about a unit.
-_ROWS_OF_A_UNIT = 50
+# A maximum that is this many times too small, over at least so many rows, is of another unit.
+_FAR_BELOW, _ROWS_OF_A_UNIT = 50.0, 50
 _TICKS = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)`")
 _SQL_WORDS = frozenset({"null", "true", "false", "and", "or", "not", "is", "in", "sum", "count"})
 # Kinds whose status depends on the time.
 _TIMED = frozenset({"fresh", "deprecated"})
+# Kinds about values that occur, which an empty table does not refute.
+_OF_ROWS = frozenset({"values", "samples", "unit", "snapshot_of", "not_null"})
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,10 @@ class _Checker:
             return Finding("unverifiable", reason="a kind that this version does not know")
         if claim.number is not None and self.subject.column_name(claim.number) is None:
             return unchecked("this snapshot does not have the column")
+        facts = self.subject.facts
+        never_loaded = claim.kind == "rows" and facts.snapshot is None
+        if never_loaded or (facts.rows == 0 and claim.kind in _OF_ROWS):
+            return unchecked("the table has no rows")
         try:
             finding = rule(self, claim, claim.value)
         except (KeyError, TypeError, ValueError) as error:
@@ -456,8 +462,8 @@ def _unit(checker: _Checker, claim: Stored, value: dict[str, Any]) -> Finding:
         seen = column.seen_upper is not None and float(column.seen_upper) > _ABOVE * largest
         return Finding("contradicted" if seen else "suspect", (observed, values))
     if 0 <= upper < largest / _BELOW:
-        enough = facts.rows >= _ROWS_OF_A_UNIT
-        return Finding("contradicted" if enough else "suspect", (observed, values))
+        far = upper < largest / _FAR_BELOW and facts.rows >= _ROWS_OF_A_UNIT
+        return Finding("contradicted" if far else "suspect", (observed, values))
     return VERIFIED
 
 

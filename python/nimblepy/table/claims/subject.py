@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.cached import cached_property
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter as ParsedFilter
 from nimblepy.expr.filter import parse_filter
 from nimblepy.join.joinable import SourceHandle
@@ -89,9 +90,12 @@ class Subject:
         """The facts of a column.
 
         Raises:
-            KeyError: the column does not exist or has no facts.
+            InvalidArgumentError: the column does not exist or has no facts.
         """
-        return self.facts.columns[str(self.column_name(number))]
+        name = self.column_name(number)
+        if name not in self.facts.columns:
+            raise InvalidArgumentError(f"the metadata do not describe the values of {name}")
+        return self.facts.columns[name]
 
     @property
     def primary_key(self) -> list[str]:
