@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import typer
@@ -11,6 +12,8 @@ from nimblepy.cli.sources import existing_catalog, is_table, open_lake
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.catalog import Catalog, connect
 from nimblepy.table.claims.checks import Checks
+from nimblepy.table.claims.ossie import from_ossie
+from nimblepy.table.exchange import export_claims, import_claims
 from nimblepy.table.table import Table
 
 # What makes a check a finding, by the option --fail-on.
@@ -54,6 +57,29 @@ def _tables(text: str) -> tuple[Catalog, list[str]]:
         return lake, [name]
     lake = connect(existing_catalog(text), create=False)
     return lake, lake.tables()
+
+
+def run_import(text: str, path: str, *, allow_contradicted: bool, as_json: bool) -> None:
+    """Stores the claims of an Ossie document."""
+    with open(path, encoding="utf-8") as source:
+        try:
+            document = json.load(source)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{path}: not JSON: {error}") from error
+    lake, names = _tables(text)
+    done = import_claims(lake, from_ossie(document), names, allow_contradicted)
+    if as_json:
+        print_json({name: len(item.claims) for name, item in done.items()})
+    else:
+        for name, item in done.items():
+            typer.echo(f"{name}: {len(item.claims)} claims stored")
+
+
+def run_export(text: str, form: str, folder: str) -> None:
+    """Writes what is said of tables in a form of others."""
+    lake, names = _tables(text)
+    for path in export_claims(lake, names, form, folder):
+        typer.echo(path)
 
 
 def _plain(checks: Checks) -> dict[str, Any]:

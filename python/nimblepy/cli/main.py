@@ -422,11 +422,32 @@ def describe(
             "Repeatable.",
         ),
     ] = None,
+    import_file: Annotated[
+        str | None,
+        typer.Option("--import", metavar="FILE", help="Store the claims of an Ossie document."),
+    ] = None,
+    allow_contradicted: Annotated[
+        bool, typer.Option("--allow-contradicted", help="Store claims that the rows contradict.")
+    ] = False,
+    export: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--export",
+            metavar="FORMAT DIR",
+            help="Write the claims as okf, ossie, odcs or labels into a directory.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print what is said of tables and columns, or check it; exit with status 1 on findings."""
-    from nimblepy.cli.describe import run_describe
+    from nimblepy.cli.describe import run_describe, run_export, run_import
 
+    if import_file is not None:
+        run_import(lake, import_file, allow_contradicted=allow_contradicted, as_json=json)
+        return
+    if export is not None:
+        run_export(lake, *export)
+        return
     _exit_unless(not run_describe(lake, check=check, deep=deep, fail_on=fail_on, as_json=json))
 
 

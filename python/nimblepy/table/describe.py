@@ -24,6 +24,7 @@ from nimblepy.table.claims.kinds import (
     Reconcile,
     Unit,
     age_text,
+    json_value,
 )
 from nimblepy.table.claims.store import (
     FINGERPRINTED,
@@ -137,6 +138,30 @@ def describe(
         column_claims, kinds = _column_claims(subject, name, given)
         new += column_claims
         replaced |= kinds
+    return _store(table, alter, subject, new, replaced, allow_contradicted)
+
+
+def describe_claims(
+    table: TableHandle, alter: Alter, claims: Sequence[Claim], allow_contradicted: bool
+) -> Description:
+    """Stores claims of a document. Each replaces the claims of its kind and column.
+
+    Raises:
+        InvalidArgumentError: as :meth:`nimblepy.table.table.Table.describe`.
+    """
+    subject = _newest(table, alter.base)
+    new = []
+    for claim in claims:
+        number = None if claim.column is None else _number(subject, claim.column)
+        value = claim.value
+        if claim.kind == "values" and isinstance(value, dict):
+            value = [[json_value(code), meaning] for code, meaning in value.items()]
+        elif claim.kind == "unique":
+            value = _unique(subject, value)
+        elif claim.kind == "rule":
+            _rules(subject, [value])
+        new.append(Stored(kind=claim.kind, number=number, value=value))
+    replaced = {(claim.kind, claim.number) for claim in new}
     return _store(table, alter, subject, new, replaced, allow_contradicted)
 
 

@@ -92,7 +92,7 @@ class Subject:
         Raises:
             InvalidArgumentError: the column does not exist or has no facts.
         """
-        name = self.column_name(number)
+        name = str(self.column_name(number))
         if name not in self.facts.columns:
             raise InvalidArgumentError(f"the metadata do not describe the values of {name}")
         return self.facts.columns[name]
