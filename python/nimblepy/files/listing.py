@@ -45,7 +45,7 @@ class FileEntry:
 
     Attributes:
         file: path relative to the directory.
-        identity: checksum of the footer, which contains the checksums of everything else.
+        identity: checksum of the footer. The footer has the checksums of all other parts.
         lower_key, upper_key: encoded keys of the first and last row; ``None`` without a cluster
             key, or without rows.
     """
@@ -168,7 +168,7 @@ class Footers:
     """Describes files of one directory.
 
     Args:
-        directory: where the files are.
+        directory: the directory of the files.
         root: tells this directory apart from all others in the cache of the process; ``None`` if
             it is in a file system without a name. The cache then belongs to this object.
         open_file: opens a file by its name in the directory.
@@ -192,7 +192,7 @@ class Footers:
         """The ``*.nimble`` files that are in the directory now.
 
         Raises:
-            InvalidArgumentError: there is no file, or two files have different columns or keys.
+            InvalidArgumentError: no file exists, or two files have different columns or keys.
             CorruptFileError: a file is damaged.
         """
         versions = {

@@ -55,7 +55,7 @@ def call_within(seconds: float | None, name: str, request: Callable[[], T], run:
     def attempt() -> T:
         nonlocal attempts
         if is_late:
-            raise ValueError("nobody waits for the answer")  # is not repeated
+            raise ValueError("the time limit has passed")  # is not repeated
         attempts += 1
         return request()
 

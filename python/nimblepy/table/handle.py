@@ -1,4 +1,4 @@
-"""Where a handle on a table is, and how it moves to newer snapshots."""
+"""The position of a handle on a table: its snapshot and schema, and the moves to newer ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tables(Protocol):
     """What a table asks of its catalog."""
 
     def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
-        """The newest metadata of a table, which may be the one that the caller has."""
+        """Loads the newest metadata of a table. Returns ``newest`` if it is still the newest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +41,8 @@ class TablePosition(Position[FileSet]):
 
     Attributes:
         metadata: the version of the table that has the snapshot and the schema.
-        snapshot: the one that is read; ``None`` before the first.
-        schema_id: of the columns.
+        snapshot: the snapshot that the handle reads; ``None`` before the first commit.
+        schema_id: the schema of the columns.
         newest: the newest version that the handle knows, for tags, branches and the history. It is
             newer than ``metadata`` if this handle made a tag after others changed the table.
     """
@@ -136,7 +136,7 @@ class TableHandle(VersionedRows[FileSet]):
 
     @property
     def _at(self) -> TablePosition:
-        """Where this handle is. Take two facts of it from the same position."""
+        """The position of this handle. Take facts that belong together from one position."""
         return self._position
 
     @property
@@ -219,12 +219,12 @@ class TableState:
 
     @property
     def shown(self) -> TablePosition:
-        """Where the handle is, even if it is closed."""
+        """The position of the handle, even if it is closed."""
         return self.handle._at
 
     @property
     def position(self) -> TablePosition:
-        """Where the handle is. Raises InvalidArgumentError if it is closed."""
+        """The position of the handle. Raises InvalidArgumentError if it is closed."""
         self.handle._check_open()
         return self.handle._at
 
@@ -316,7 +316,7 @@ class TableState:
     def show(self, newest: ice.Metadata) -> None:
         """Moves the handle to the newest snapshot and schema of some metadata.
 
-        If another thread has moved it further meanwhile, it stays there.
+        The handle does not move backwards if another thread has moved it further.
         """
         handle = self.handle
         left: list[TablePosition] = []

@@ -63,10 +63,10 @@ class Call:
     Attributes:
         what: the name of the method, for the log.
         metadata: the newest metadata when the call began.
-        batch: (name, number) of what it adds once.
-        reading: how its current columns are read.
+        batch: name and number of a batch that is added only once.
+        reading: settings to read files with the current columns.
         is_done: the table has this or a later batch already.
-        start: when it began, by :func:`time.perf_counter`.
+        start: the time of the call, by :func:`time.perf_counter`.
         rules: rules about other commits, besides those of the change.
     """
 
@@ -79,13 +79,13 @@ class Call:
     start: float
     rules: Sequence[Rule] = ()
 
-    def widened(self, data: Any, fit: Fit, known: Sequence[str] = ()) -> tuple[Call, Any]:
-        """The call on the table with the columns that the data have besides, and the data.
+    def widened(self, data: Any, fit: Fit, not_added: Sequence[str] = ()) -> tuple[Call, Any]:
+        """Adds new columns of the data to the table. Returns the call on it, and the data.
 
         Args:
-            known: columns of the data that are not added.
+            not_added: columns of the data that are not added.
         """
-        table, data = with_new_columns(self.table, data, self.metadata.schema(), fit, known)
+        table, data = with_new_columns(self.table, data, self.metadata.schema(), fit, not_added)
         if not isinstance(table, WiderTable):
             return self, data
         metadata = table.newest()
@@ -142,7 +142,7 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
     """Begins a call that changes a table: reads the newest metadata.
 
     Args:
-        batch: (name, number) of what the call adds once.
+        batch: name and number of a batch that is added only once.
     """
     start = time.perf_counter()
     named = None if batch is None else checked_batch(batch)
@@ -168,11 +168,11 @@ class RowCommit:
 
     Attributes:
         rows_of: gives the newest rows of some metadata; by default ``call.table.rows``.
-        staged: files that the caller's workers wrote, which are added once. They are removed only
+        staged: files that the caller's workers wrote. They are added once. They are removed only
             if the table does not name them.
-        properties: of the table, set with the commit.
-        replaces: the files of the new snapshot have the rows of all files before, so that no
-            manifest lists those as removed.
+        properties: properties of the table that the commit sets.
+        replaces: the files of the new snapshot have the rows of all earlier files. No manifest
+            lists the earlier files as removed.
     """
 
     call: Call
@@ -274,7 +274,7 @@ class RowCommit:
 
 
 def discard_unnamed(files: Sequence[DataFile], table: TableAccess) -> None:
-    """Removes files of the caller's workers, except those that the table names.
+    """Removes files of the caller's workers, unless the table names them.
 
     If the table does not exist, all files are kept: it may have been renamed, and have them.
     """
