@@ -154,6 +154,33 @@ def test_tags_and_branches(table: str) -> None:
     assert opened(table).tags == {"before": first}
 
 
+def test_tags_move(table: str) -> None:
+    run("table", "tag", table, "latest")
+    opened(table).delete("id = 1")
+    run("table", "tag", table, "latest", "--replace")
+    assert opened(table).tags == {"latest": opened(table).snapshot}
+
+
+def test_a_branch_is_written_and_published(table: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n3,9\n4,4\n")
+    run("table", "branch", table, "audit")
+    run("table", "upsert", table, tmp_path / "a.csv", "--branch", "audit")
+    assert run("scan", table, "--count").stdout == "3\n"
+    assert run("scan", table, "--count", "--branch", "audit").stdout == "4\n"
+    run("table", "fast-forward", table, "main", "--to", "audit")
+    assert opened(table).get(4) == {"id": 4, "price": 4.0}
+
+
+def test_docs_comments_and_removed_properties(table: str) -> None:
+    run("table", "alter", table, "--doc", "price=in euros", "--comment", "all items")
+    run("table", "alter", table, "--property", "owner=me")
+    run("table", "alter", table, "--unset", "owner")
+    metadata = opened(table).schema.field("price").metadata
+    assert metadata == {b"doc": b"in euros"}
+    assert opened(table).comment == "all items"
+    assert "owner" not in opened(table).properties
+
+
 def test_reads_of_a_version(table: str) -> None:
     first = opened(table).snapshot
     opened(table).tag("v1")

@@ -355,6 +355,13 @@ def table_alter(
     property: Annotated[
         list[str] | None, typer.Option(help="A property: NAME=VALUE. Repeatable.")
     ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option(help="A property to remove. Repeatable.")
+    ] = None,
+    doc: Annotated[
+        list[str] | None, typer.Option(help="What a column means: COLUMN=TEXT. Repeatable.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option(help="What the table is.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Change columns, partitions and properties, in one commit."""
@@ -368,6 +375,9 @@ def table_alter(
         drop=drop or [],
         partition_by=partition_by or [],
         properties=property or [],
+        unset=unset or [],
+        docs=doc or [],
+        comment=comment,
         as_json=json,
     )
 
@@ -378,12 +388,13 @@ def table_tag(
     table: TableArgument,
     name: Annotated[str | None, typer.Argument(help="Default: print all tags.")] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Remove the tag.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Move an existing tag.")] = False,
     version: Version = NEWEST,
 ) -> None:
     """Name a snapshot, so that it does not expire. Default: the newest one."""
     from nimblepy.cli.table_writes import run_reference
 
-    run_reference(table, version, "tag", name, drop=drop)
+    run_reference(table, version, "tag", name, drop=drop, replace=replace)
 
 
 @app.command("branch")
@@ -398,6 +409,18 @@ def table_branch(
     from nimblepy.cli.table_writes import run_reference
 
     run_reference(table, version, "branch", name, drop=drop)
+
+
+@app.command("fast-forward")
+def table_fast_forward(
+    table: TableArgument,
+    branch: Annotated[str, typer.Argument(help="The branch to move, such as main.")],
+    to: Annotated[str, typer.Option(help="The branch or tag that is ahead of it.")],
+) -> None:
+    """Publish a branch: move another branch forward to its newest snapshot."""
+    from nimblepy.cli.table_writes import run_fast_forward
+
+    run_fast_forward(table, branch, to)
 
 
 @app.command("rollback")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Literal
@@ -110,9 +110,13 @@ def run_alter(
     drop: Sequence[str],
     partition_by: Sequence[str],
     properties: Sequence[str],
+    unset: Sequence[str],
+    docs: Sequence[str],
+    comment: str | None,
     as_json: bool,
 ) -> None:
-    if not any((add, rename, widen, drop, partition_by, properties)):
+    changes = (add, rename, widen, drop, partition_by, properties, unset, docs)
+    if not any(changes) and comment is None:
         raise InvalidArgumentError("alter: nothing to change; see nimble table alter --help")
     table = open_table(text)
     with table.alter() as alter:
@@ -128,6 +132,12 @@ def run_alter(
             alter.partition_by([] if list(partition_by) == ["none"] else list(partition_by))
         if properties:
             alter.set_properties(named_values("--property", properties))
+        if unset:
+            alter.unset_properties(unset)
+        for column, text_of_column in named_values("--doc", docs).items():
+            alter.set_doc(column, text_of_column)
+        if comment is not None:
+            alter.set_comment(comment or None)
     if as_json:
         columns = {field.name: str(field.type) for field in table.schema}
         print_json({"columns": columns, "partition_by": table.partition_by})
@@ -136,7 +146,13 @@ def run_alter(
 
 
 def run_reference(
-    text: str, version: Version, kind: Literal["tag", "branch"], name: str | None, *, drop: bool
+    text: str,
+    version: Version,
+    kind: Literal["tag", "branch"],
+    name: str | None,
+    *,
+    drop: bool,
+    replace: bool = False,
 ) -> None:
     table = open_table(text)
     references = table.tags if kind == "tag" else table.branches
@@ -151,9 +167,17 @@ def run_reference(
         typer.echo(f"{text}: {kind} {name!r} dropped")
     else:
         named = open_table(text, version).snapshot
-        make: Callable[[str, int | None], Table] = table.tag if kind == "tag" else table.branch
-        make(name, named)
+        if kind == "tag":
+            table.tag(name, named, replace)
+        else:
+            table.branch(name, named)
         typer.echo(f"{text}: {kind} {name!r} names snapshot {named}")
+
+
+def run_fast_forward(text: str, branch: str, to: str) -> None:
+    table = open_table(text)
+    table.fast_forward(branch, to=to)
+    typer.echo(f"{text}: branch {branch!r} is at snapshot {table.branches[branch]}")
 
 
 def run_rollback(text: str, to: str | None, version: Version, *, yes: bool) -> None:
