@@ -41,9 +41,10 @@ def test_questions_are_awaited(path: Path) -> None:
             assert len(batches) > 1
             with pytest.raises(nb.InvalidArgumentError):
                 await rows.get("text")
-            with pytest.raises(AttributeError, match="lookup"):
-                _ = rows.nothing
-        with pytest.raises((nb.InvalidArgumentError, RuntimeError)):
+            assert {"get", "lookup", "refresh"} <= set(dir(rows))
+            with pytest.raises(AttributeError, match="nothing"):
+                _ = rows.nothing  # type: ignore[attr-defined]
+        with pytest.raises(nb.InvalidArgumentError, match="is closed"):
             await rows.get(1)
 
     asyncio.run(ask())
@@ -101,6 +102,83 @@ def test_the_loop_goes_on_while_reads_wait(path: Path) -> None:
 def test_bad_concurrency_is_refused(path: Path, bad: Any) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="concurrency"):
         nb.aio(path, concurrency=bad)
+
+
+def test_a_given_handle_stays_open(path: Path) -> None:
+    async def ask(file: nb.File) -> None:
+        async with nb.aio(file) as rows:
+            assert isinstance(rows, nb.AioFile)
+            assert await rows.get(1) == {"k": 1, "v": 2}
+            nb.write(TABLE.slice(5), path, cluster_by="k")
+            assert (await rows.refresh(), await rows.refresh()) == (True, False)
+            assert await rows.get(1) is None
+        async with nb.aio(path) as own:
+            pass
+        assert file.get(6) == {"k": 6, "v": 12}
+        with pytest.raises(nb.InvalidArgumentError, match="closed"):
+            own.rows.get(6)
+
+    asyncio.run(ask(nb.open(path)))
+
+
+def test_a_dataset_is_refreshed(path: Path) -> None:
+    async def ask() -> None:
+        async with nb.aio(path.parent) as rows:
+            assert isinstance(rows, nb.AioDataset)
+            nb.write(TABLE.slice(7), path.parent / "g.nimble", cluster_by="k")
+            assert (await rows.refresh(), await rows.refresh()) == (True, False)
+            assert (await rows.lookup([8])).num_rows == 2
+
+    asyncio.run(ask())
+
+
+def test_a_table_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    table = nb.connect(tmp_path / "lake").create_table("a.b", TABLE, primary_key="k")
+    follower = table.catalog.table("a.b")
+
+    async def write() -> None:
+        rows, other = nb.aio(table), nb.aio(follower)
+        assert isinstance(rows, nb.AioTable)
+        assert (await rows.upsert([{"k": 1, "v": -1}])).rows_updated == 1
+        assert (await rows.append([{"k": 100, "v": 0}])).rows_inserted == 1
+        assert (await rows.delete(keys=[2])).rows_deleted == 1
+        assert await other.refresh(if_older_than=60) is False
+        assert await other.get(2) == {"k": 2, "v": 4}
+        assert (await other.refresh(), await other.refresh()) == (True, False)
+        assert await other.get(2) is None
+        await rows.close()
+
+    asyncio.run(write())
+    assert table.get(1) == {"k": 1, "v": -1}
+
+
+def test_a_cancelled_write_starts_not_or_completes(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    from nimblepy.table.testing import commit_hooks
+
+    table = nb.connect(tmp_path / "lake").create_table("a.b", TABLE, primary_key="k")
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        may_end.wait(30)
+
+    async def write() -> None:
+        rows = nb.aio(table, concurrency=1)
+        running = asyncio.create_task(rows.append([{"k": 100, "v": 0}]))
+        waiting = asyncio.create_task(rows.append([{"k": 101, "v": 0}]))
+        await asyncio.to_thread(begun.wait)
+        for task in (waiting, running):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        may_end.set()
+        await rows.close()  # waits for the running write
+
+    with commit_hooks(before_swap=wait):
+        asyncio.run(write())
+    assert table.contains([100, 101]).to_pylist() == [True, False]
 
 
 def test_a_child_of_fork_is_answered(path: Path) -> None:

@@ -15,8 +15,8 @@ _READING = """
     to_table to_pandas explain index_join asof asof_join
 """
 PUBLIC = {
-    "File": _READING + "source metadata format_version layout",
-    "Dataset": _READING + "paths refresh",
+    "File": _READING + "source metadata format_version layout is_stale refresh",
+    "Dataset": _READING + "paths refresh stale",
     "Table": _READING
     + """
         name location catalog properties comment primary_key partition_by layout_by snapshot
@@ -24,18 +24,17 @@ PUBLIC = {
         overwrite merge transaction alter changes add_files convert tag branch drop_reference
         rollback compact optimize optimize_layout rewrite_manifests expire remove_orphans
         analyze health census draw_layout estimate files_for_keys facts describe claims check
-        confirm fast_forward
+        confirm fast_forward watch add_index drop_index files partitions
     """,
 }
 _SOON = "nearest page "
 # Names of the contract that do not exist yet. Move a name to PUBLIC when it does.
 TO_COME = {
-    "File": _SOON + "is_stale refresh",
-    "Dataset": _SOON + "stale",
+    "File": _SOON,
+    "Dataset": _SOON,
     "Table": _SOON
     + """
-        convert_deletes publish_delta add_index
-        drop_index watch files partitions
+        convert_deletes publish_delta
     """,
 }
 

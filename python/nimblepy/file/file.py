@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Any
 
+from nimblepy.errors import CorruptFileError
 from nimblepy.file.record import RecordedSource, WorkloadLog
 from nimblepy.file.source import FileSource
-from nimblepy.join.joinable import Joinable
+from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.io.location import locate
 from nimblepy.rows.plan import LayoutNode
 from nimblepy.rows.source import RowSource
 
 
-class File(Joinable):
+@dataclass(frozen=True, slots=True, eq=False)
+class FilePosition(Position[RowSource]):
+    """What a handle shows.
+
+    Attributes:
+        file: the open file; ``rows`` reads it, and may record queries.
+    """
+
+    file: FileSource
+
+
+class File(VersionedRows[RowSource]):
     """An open file. It is thread-safe. Unpickling opens its source again.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`. ``columns`` is a
     list of names and dotted paths of struct fields (``location.lat``); ``None`` means all columns.
+    If another file gets its path, a handle still reads the old file until :meth:`refresh`.
     """
 
+    _position: FilePosition
+
     def __init__(self, source: FileSource, log: WorkloadLog | None = None) -> None:
-        super().__init__()
-        self._file = source
         self._log = log
-        self._rows = source if log is None else RecordedSource(source, log)
+        # A version of the path that is known to be the open file.
+        self._version: Hashable = None
+        super().__init__(self._position_of(source))
+
+    def _position_of(self, source: FileSource) -> FilePosition:
+        rows = source if self._log is None else RecordedSource(source, self._log)
+        return FilePosition(rows, source)
 
     @property
-    def _current(self) -> RowSource:
-        return self._rows
+    def _file(self) -> FileSource:
+        return self._position.file
 
     @property
     def source(self) -> str | None:
@@ -55,10 +77,58 @@ class File(Joinable):
         """
         return self._file.layout()
 
+    # ------------------------------------------------------------------ a file that is replaced
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the path of the file now has another file, or none. :meth:`refresh` opens it.
+
+        A copy with the same content is not another file. A file that was opened from bytes or from
+        a file object is never stale.
+
+        Cost: one ``stat``; in a store, one request. If these differ from the last call, also reads
+            the end of the file.
+        """
+        file = self._file
+        open_again, source, arguments = file.reopen
+        identity = int(file.handle.core.identity)
+        if not isinstance(source, (str, os.PathLike)):
+            return False
+        try:
+            version = locate(source, arguments["filesystem"]).version()
+            if version == self._version:
+                return False
+            other = open_again(source, **arguments)
+        except (FileNotFoundError, CorruptFileError):
+            return True
+        if int(other.handle.core.identity) != identity:
+            return True
+        self._version = version
+        return False
+
+    def refresh(self) -> File:
+        """Opens the file that its path has now, if it was replaced, and returns this handle.
+
+        Other threads may use the handle meanwhile: each of their calls is answered from one file.
+        Scans continue with the file that they were made with.
+
+        Raises:
+            OSError, CorruptFileError: as :func:`nimblepy.open`; the handle is unchanged.
+
+        Cost: as :attr:`is_stale`. If the file was replaced, that of :func:`nimblepy.open`.
+        """
+        if self.is_stale:
+            open_again, source, arguments = self._file.reopen
+            position = self._position_of(open_again(source, **arguments))
+            self._version = None
+            # Files close when the last call that reads them ends.
+            self._replace_position(lambda _: position)
+        return self
+
     def close(self) -> None:
         """Closes the file. Existing results remain valid."""
         self._release()
-        self._rows.close()
+        self._position.rows.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return File, (self._file, self._log)

@@ -15,10 +15,10 @@ from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
+from nimblepy.file.versions import Position, VersionedRows
 from nimblepy.files.listing import FileEntry, FileList, Footers
 from nimblepy.files.open_files import OpenFiles, most_together
 from nimblepy.files.source import FilesSource
-from nimblepy.files.versions import Position, VersionedRows
 from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import FileSystem, Location, locate
 from nimblepy.io.time_limit import checked_timeout
@@ -241,6 +241,18 @@ class Dataset(VersionedRows[DatasetSource]):
         """Paths or URIs of the files, in the order of their rows."""
         directory = self._directory.path if self._root is None else self._root
         return [posixpath.join(directory, name) for name in self._current.files.names]
+
+    @property
+    def stale(self) -> list[str]:
+        """Paths or URIs of files that were added, removed or replaced since the last refresh.
+
+        It is empty if :meth:`refresh` would change nothing.
+
+        Cost: lists the directory, and opens files that may have been replaced.
+        """
+        directory = self._directory.path if self._root is None else self._root
+        changed = self._footers.changed(self._current.files)
+        return [posixpath.join(directory, name) for name in changed]
 
     def refresh(self) -> Dataset:
         """Moves this handle to the files that are in the directory now, and returns it.

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.cached import cached_property
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Compare, In, Node
 from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import EncodedKeys, FileBounds
@@ -195,14 +195,44 @@ class Footers:
             InvalidArgumentError: no file exists, or two files have different columns or keys.
             CorruptFileError: a file is damaged.
         """
-        versions = {
+        versions = self._versions()
+        if not versions:
+            raise InvalidArgumentError(f"{self._directory.path}: no *.nimble files")
+        return self.of_files(sorted(versions), versions)
+
+    def _versions(self) -> dict[str, Hashable]:
+        """The ``*.nimble`` files in the directory: a version by name."""
+        return {
             name: version
             for name, version in self._directory.versions()
             if name.endswith(".nimble") and not name.startswith((".", "_"))
         }
-        if not versions:
-            raise InvalidArgumentError(f"{self._directory.path}: no *.nimble files")
-        return self.of_files(sorted(versions), versions)
+
+    def changed(self, files: FileList) -> list[str]:
+        """Names of files that were added, removed or replaced since ``files`` was listed.
+
+        Cost: lists the directory, and opens files that may have been replaced.
+        """
+        versions = self._versions()
+        identities = dict(zip(files.names, files.identities, strict=True))
+        return sorted(
+            name
+            for name in {*versions, *identities}
+            if name not in versions
+            or name not in identities
+            or self._identity(name, versions[name]) != identities[name]
+        )
+
+    def _identity(self, name: str, version: Hashable) -> int | None:
+        """The checksum of a file's footer; ``None`` if it cannot be read."""
+        description = self._cache.get((self._root, name, version))
+        if description is None:
+            try:
+                description = self._describe(name)
+            except (CorruptFileError, FileNotFoundError):
+                return None
+            self._cache.put((self._root, name, version), description)
+        return description[2].identity
 
     def of_files(
         self, names: Sequence[str], versions: Mapping[str, Hashable] | None = None

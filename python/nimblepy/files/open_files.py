@@ -231,6 +231,7 @@ class OpenFiles(Generic[Opened]):
             self.opened += 1
             other = self._files.get(key)
             if other is not None:  # another thread was quicker
+                self._touch(other)
                 return other.file
             if not keep:
                 return file

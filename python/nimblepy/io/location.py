@@ -206,7 +206,7 @@ class Location:
         """
         if self.is_local:
             with os.scandir(self.path) as entries:
-                return [(e.name, _local_version(e)) for e in entries if e.is_file()]
+                return [(e.name, _local_version(e.stat())) for e in entries if e.is_file()]
         if object_store.is_store(self.store):
             store = self._reading_store
             return self._read_call(lambda: object_store.versions(store, self.path))
@@ -219,6 +219,25 @@ class Location:
             for info in infos
             if info.type == pafs.FileType.File
         ]
+
+    def version(self) -> Hashable:
+        """A value that differs after the file was replaced.
+
+        Raises:
+            FileNotFoundError: there is no file.
+
+        Cost: one ``stat``, or one request.
+        """
+        if self.is_local:
+            return _local_version(os.stat(self.path))
+        if object_store.is_store(self.store):
+            return object_store.version(self.store, self.path)
+        import pyarrow.fs as pafs
+
+        info = self.store.get_file_info(self.path)
+        if info.type != pafs.FileType.File:
+            raise FileNotFoundError(f"{self.path}: no such file")
+        return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int, float]]:
         """All files below a directory of a store: (relative path, bytes, time of last change).
@@ -282,8 +301,7 @@ class Location:
         return RemoteSink(self.store, self.path)
 
 
-def _local_version(entry: os.DirEntry[str]) -> Hashable:
-    status = entry.stat()
+def _local_version(status: os.stat_result) -> Hashable:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

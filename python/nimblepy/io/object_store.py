@@ -63,6 +63,16 @@ def versions(store: ObjectStore, folder: str) -> list[tuple[str, Hashable]]:
     return [(item["path"].rpartition("/")[2], _version(item)) for item in objects]
 
 
+def version(store: ObjectStore, path: str) -> Hashable:
+    """The version of an object."""
+    import obstore
+
+    try:
+        return _version(obstore.head(store, path))
+    except Exception as error:
+        raise translate_error(error, store, path) from error
+
+
 def _listing(store: ObjectStore, folder: str) -> Any:
     import obstore
 

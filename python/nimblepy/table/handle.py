@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +16,8 @@ from nimblepy.errors import (
     NimbleError,
     UnsupportedVersionError,
 )
-from nimblepy.files.versions import Position, VersionedRows
+from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.io.fork import ForkLock
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAIN, Snapshot
@@ -95,6 +97,9 @@ class TableHandle(VersionedRows[FileSet]):
         self.catalog = catalog
         self._closed = False
         self._pinned = pinned
+        # When the newest metadata was last looked for, in seconds of the monotonic clock.
+        self._looked = time.monotonic()
+        self._looking = ForkLock()
         self._readings: dict[Any, Reading] = {}
         self._specs = Specs(metadata)
         snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
@@ -301,10 +306,11 @@ class TableState:
 
     # ------------------------------------------------------------------ moves of the handle
 
-    def refresh(self) -> None:
-        """Moves the handle to the newest snapshot and schema."""
-        if self.pinned:
-            raise InvalidArgumentError(f"{self.name} was opened at {self.pinned}, and stays there")
+    def refresh(self) -> bool:
+        """Moves the handle to the newest snapshot and schema. Returns whether it moved."""
+        self.check_follows()
+        before = self.shown.rows
+        self.handle._looked = time.monotonic()
         newest = self.reload()
         check_branch(newest)
         if newest.metadata_file != self.shown.metadata.metadata_file:
@@ -312,6 +318,30 @@ class TableState:
             self.close_removed_files()
         elif not self.shown.shows(newest):  # an unpickled handle
             self.show(newest)
+        return self.shown.rows is not before
+
+    def check_follows(self) -> None:
+        """Raises InvalidArgumentError if the handle stays at a snapshot, or is closed."""
+        self.handle._check_open()
+        if self.pinned:
+            raise InvalidArgumentError(f"{self.name} was opened at {self.pinned}, and stays there")
+
+    def refresh_if_older(self, seconds: float) -> bool:
+        """As :meth:`refresh`, unless a thread has looked for new snapshots since ``seconds`` ago.
+
+        Of several threads one reads the metadata, and the others do not wait for it.
+        """
+        handle, now = self.handle, time.monotonic()
+        with handle._looking:
+            before = handle._looked
+            if now - before < seconds:
+                return False
+            handle._looked = now
+        try:
+            return self.refresh()
+        except BaseException:
+            handle._looked = before
+            raise
 
     def show(self, newest: ice.Metadata) -> None:
         """Moves the handle to the newest snapshot and schema of some metadata.

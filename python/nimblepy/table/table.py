@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from nimblepy.rows.arguments import Columns, at_least, checked_fraction
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
-from nimblepy.table.base.arguments import paths_of
+from nimblepy.table.base.arguments import paths_of, seconds_of
 from nimblepy.table.base.model import MAIN, DataFormat
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.append import add_files, append
@@ -63,6 +63,7 @@ from nimblepy.table.upkeep.maintain import (
 from nimblepy.table.upkeep.plot_layout import plot
 from nimblepy.table.upkeep.recluster import compact, optimize
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
+from nimblepy.table.watch import Watch
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import target_of
@@ -1032,16 +1033,48 @@ class Table(TableHandle):
 
     # ------------------------------------------------------------------ handles
 
-    def refresh(self) -> Table:
+    @overload
+    def refresh(self) -> Table: ...
+    @overload
+    def refresh(self, *, if_older_than: float) -> bool: ...
+    def refresh(self, *, if_older_than: float | None = None) -> Table | bool:
         """Moves this handle to the newest snapshot and schema, and returns it.
+
+        With ``if_older_than``, a service may call this before each request. Of several threads that
+        share the handle, one reads the metadata, and the others do not wait for it.
+
+        Args:
+            if_older_than: Does nothing if a thread has refreshed the handle less than this many
+                seconds ago. Returns whether the handle moved to another snapshot or schema.
 
         Raises:
             InvalidArgumentError: the table was dropped, or the handle is one of the past.
+            ConflictError: the branch of the handle was dropped, or another table has the name.
 
-        Cost: one read, of the metadata file.
+        Cost: one read, of the metadata file. In a SQLite catalog, one query if nothing changed.
         """
+        if if_older_than is not None:
+            seconds = seconds_of("if_older_than", if_older_than, least=0.0)
+            return self._state.refresh_if_older(seconds)
         self._state.refresh()
         return self
+
+    def watch(self, callback: Callable[[Table], object], poll: float = 1.0) -> Watch:
+        """Follows the table in a thread: moves this handle to new snapshots as they are committed.
+
+        The thread runs until ``close()`` of the result, or of this handle. A child process that is
+        forked has a thread of its own.
+
+        Args:
+            callback: Called in that thread, with this handle, after it moved to another snapshot or
+                schema. Its exceptions are logged, and the thread continues.
+            poll: Seconds between two looks at the catalog.
+
+        Example:
+            >>> with table.watch(lambda table: print(table.snapshot)):  # doctest: +SKIP
+            ...     serve(table)
+        """
+        return Watch(self, callback, seconds_of("poll", poll, least=0.001))
 
     def __repr__(self) -> str:
         state = self._state

@@ -13,7 +13,7 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
-from nimblepy.files.versions import Position, VersionedRows
+from nimblepy.file.versions import Position, VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys

@@ -1,0 +1,108 @@
+"""Watch: a thread that moves a handle on a table to new snapshots."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nimblepy.io.log import logger
+from nimblepy.table.handle import TableState, id_of
+
+if TYPE_CHECKING:
+    from nimblepy.table.table import Table
+
+_log = logger(__name__)
+
+# Also keeps each one alive in a child process, which does not have its thread.
+_running: set[Watch] = set()
+
+
+class Watch:
+    """Follows a table in a thread; made by :meth:`nimblepy.Table.watch`. A context manager.
+
+    Attributes:
+        table: the handle that it moves.
+    """
+
+    def __init__(self, table: Table, callback: Callable[[Any], object], poll: float) -> None:
+        self.table = table
+        self._callback = callback
+        self._poll = poll
+        self._problem = ""
+        state = TableState(table)
+        state.check_follows()
+        self._seen = _seen(state)
+        self._start()
+        _running.add(self)
+
+    def _start(self) -> None:
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._follow, name=f"nimble-watch-{self.table.name}", daemon=True
+        )
+        self._thread.start()
+
+    def _follow(self) -> None:
+        state = TableState(self.table)
+        stop = self._stop
+        while not stop.wait(self._poll) and not state.is_closed:
+            self._refresh(state)
+            seen = _seen(state)
+            if seen != self._seen and not stop.is_set():
+                self._seen = seen
+                try:
+                    self._callback(self.table)
+                except Exception:
+                    _log.exception("%s: watch: the callback failed", state.name)
+        _running.discard(self)
+
+    def _refresh(self, state: TableState) -> None:
+        """Refreshes the handle. An error is logged once, and the next look tries again."""
+        try:
+            state.refresh()
+            self._problem = ""
+        except Exception as error:
+            problem = repr(error)
+            if problem != self._problem and not state.is_closed:
+                _log.warning("%s: watch: no refresh: %s", state.name, problem)
+            self._problem = problem
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread follows the table."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Ends the thread, and waits for a running callback. The handle stays where it is."""
+        _running.discard(self)
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        how = f"every {self._poll} s" if self.is_running else "closed"
+        return f"<nimblepy.Watch of {self.table.name!r}: {how}>"
+
+
+def _seen(state: TableState) -> tuple[int | None, int]:
+    """What the handle shows: snapshot and schema. Other callers may move it too."""
+    at = state.shown
+    return id_of(at.snapshot), at.schema_id
+
+
+def _restart() -> None:
+    """Starts the threads again in a child process, which has only the thread that forked."""
+    for watch in list(_running):
+        watch._start()
+
+
+# Registered after the locks of nimblepy.io.fork, which are renewed first.
+os.register_at_fork(after_in_child=_restart)
