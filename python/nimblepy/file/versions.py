@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from nimblepy.io.fork import ForkLock
 from nimblepy.join.joinable import Joinable
+from nimblepy.rows.rows import Getters
 from nimblepy.rows.source import RowSource
 
 Version = TypeVar("Version", bound=RowSource)
@@ -43,10 +44,18 @@ class VersionedRows(Joinable, Generic[Version]):
     def _current(self) -> Version:
         return self._position.rows
 
-    def _replace_position(self, following: Callable[[Moved], Moved]) -> None:
+    def _replace_position(
+        self,
+        following: Callable[[Moved], Moved],
+        prepared: tuple[RowSource, Getters] | None = None,
+    ) -> None:
         """Replaces the position by ``following(position)``, while no other thread does.
 
         An interrupt leaves the handle at one of the two.
+
+        Args:
+            prepared: rows that the handle may move to, and their getters. So the threads that use
+                the handle need not all prepare the same getter.
         """
         with self._moving:
             position = following(self._position)  # type: ignore[arg-type]
@@ -54,6 +63,8 @@ class VersionedRows(Joinable, Generic[Version]):
                 # First: what is prepared for the old rows must not answer at the new position.
                 super()._release()
             self._position = position
+            if prepared is not None and prepared[0] is position.rows:
+                self._keep_getters(prepared[1])
 
     def _release(self) -> None:
         with self._moving:

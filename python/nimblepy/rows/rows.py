@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,10 @@ from nimblepy.schema.protocols import Key, ManyKeys, RowIndices
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+# By the columns of the key and the columns that are read.
+Getters: TypeAlias = dict[On, dict[Projected, Getter]]
+# Getters that are prepared for a new source before a handle moves to it.
+_CARRIED = 8
 
 
 def _quick(method: _Method) -> _Method:
@@ -71,7 +75,7 @@ class Rows(_core.PointBase, ABC):
 
     def __init__(self) -> None:
         # Compiled readers of the current source, by `on` and columns.
-        self._getters: dict[On, dict[Projected, Getter]] = {}
+        self._getters: Getters = {}
         self._range_readers: dict[tuple[Projected, On], RangeReader | None] = {}
 
     @property
@@ -558,12 +562,22 @@ class Rows(_core.PointBase, ABC):
 
     def _prepare_getter(self, columns: Projected, on: On) -> Getter:
         source = self._current
-        names = column_names(columns)
-        source.projected(names)
-        reader = source.compiled(SingleRows(names, on))
-        getter = _not_here if reader is None else reader.getter()
+        getter = _getter_of(source, columns, on)
         self._keep(source, lambda: self._keep_getter(getter, columns, on))
         return getter
+
+    def _getters_for(self, source: RowSource) -> Getters:
+        """Getters of another source, for the columns and keys that were last used in this one."""
+        used = [(on, columns) for on, some in self._getters.items() for columns in some]
+        getters: Getters = {}
+        for on, columns in used[-_CARRIED:]:
+            getters.setdefault(on, {})[columns] = _getter_of(source, columns, on)
+        return getters
+
+    def _keep_getters(self, getters: Getters) -> None:
+        for on, some in getters.items():
+            for columns, getter in some.items():
+                self._keep_getter(getter, columns, on)
 
     def _keep_getter(self, getter: Getter, columns: Projected, on: On) -> None:
         if sum(map(len, self._getters.values())) > MAX_PREPARED:
@@ -632,6 +646,13 @@ class Rows(_core.PointBase, ABC):
     def __bool__(self) -> bool:
         """True even without rows, because a handle is not a list."""
         return True
+
+
+def _getter_of(source: RowSource, columns: Projected, on: On) -> Getter:
+    names = column_names(columns)
+    source.projected(names)
+    reader = source.compiled(SingleRows(names, on))
+    return _not_here if reader is None else reader.getter()
 
 
 def source_of(handle: Rows) -> RowSource:

@@ -18,6 +18,7 @@ from nimblepy.errors import (
 )
 from nimblepy.file.versions import Position, VersionedRows
 from nimblepy.io.fork import ForkLock
+from nimblepy.rows.rows import Getters
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAIN, Snapshot
@@ -314,7 +315,7 @@ class TableState:
         newest = self.reload()
         check_branch(newest)
         if newest.metadata_file != self.shown.metadata.metadata_file:
-            self.show(newest)
+            self.show(newest, prepare=True)
             self.close_removed_files()
         elif not self.shown.shows(newest):  # an unpickled handle
             self.show(newest)
@@ -343,13 +344,23 @@ class TableState:
             handle._looked = before
             raise
 
-    def show(self, newest: ice.Metadata) -> None:
+    def show(self, newest: ice.Metadata, *, prepare: bool = False) -> None:
         """Moves the handle to the newest snapshot and schema of some metadata.
 
         The handle does not move backwards if another thread has moved it further.
+
+        Args:
+            prepare: Before it moves, plans the rows that ``get`` looks for.
         """
         handle = self.handle
         left: list[TablePosition] = []
+        new = None
+        getters: Getters = {}
+        if prepare and handle._getters and not handle._at.shows(newest):
+            new = handle._position_at(newest, newest.head(), newest.schema_id)
+            # If files cannot be read, the next call raises the error.
+            with contextlib.suppress(OSError, NimbleError):
+                getters = handle._getters_for(new.rows)
 
         def following(at: TablePosition) -> TablePosition:
             if at.metadata.is_newer_than(newest):
@@ -359,11 +370,11 @@ class TableState:
                 at.rows.plan.learn(newest)
                 moved = replace(at, metadata=newest, snapshot=newest.head())
             else:
-                moved = handle._position_at(newest, newest.head(), newest.schema_id)
+                moved = new or handle._position_at(newest, newest.head(), newest.schema_id)
                 left.append(at)
             return replace(moved, newest=at.newest if at.newest.is_newer_than(newest) else newest)
 
-        handle._replace_position(following)
+        handle._replace_position(following, None if new is None else (new.rows, getters))
         for at in left:
             at.rows.plan.is_past = True
         if left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -1055,7 +1056,8 @@ class Table(TableHandle):
         """
         if if_older_than is not None:
             seconds = seconds_of("if_older_than", if_older_than, least=0.0)
-            return self._state.refresh_if_older(seconds)
+            is_young = time.monotonic() - self._looked < seconds
+            return False if is_young and not self._closed else self._state.refresh_if_older(seconds)
         self._state.refresh()
         return self
 
