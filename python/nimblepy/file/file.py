@@ -12,8 +12,10 @@ from nimblepy.file.record import RecordedSource, WorkloadLog
 from nimblepy.file.source import FileSource
 from nimblepy.file.versions import Position, VersionedRows
 from nimblepy.io.location import locate
+from nimblepy.rows.html import html_rows
 from nimblepy.rows.plan import LayoutNode
 from nimblepy.rows.source import RowSource
+from nimblepy.schema.types import format_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +137,17 @@ class File(VersionedRows[RowSource]):
 
     def __repr__(self) -> str:
         return repr(self._file)
+
+    def _repr_html_(self) -> str:
+        if self._file.handle.is_closed:
+            return html_rows(repr(self), {}, None)
+        return html_rows(
+            f"File {self.source or ''}",
+            {"rows": self.num_rows, "size": format_bytes(self.size_bytes)},
+            self.schema,
+            [str(key.column) for key in self.cluster_by],
+            self.take(range(min(5, self.num_rows))),
+        )
 
 
 def source_of_file(file: File) -> FileSource:

@@ -22,8 +22,9 @@ from nimblepy.files.source import FilesSource
 from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import FileSystem, Location, locate
 from nimblepy.io.time_limit import checked_timeout
+from nimblepy.rows.html import html_rows
 from nimblepy.rows.rowset import Positions
-from nimblepy.schema.types import IoStats, SortKey
+from nimblepy.schema.types import IoStats, SortKey, format_bytes
 
 
 def open_dataset(
@@ -291,6 +292,19 @@ class Dataset(VersionedRows[DatasetSource]):
             return repr(self._current)
         except InvalidArgumentError:
             return "<nimblepy.Dataset, closed>"
+
+    def _repr_html_(self) -> str:
+        try:
+            rows = self._current
+        except InvalidArgumentError:
+            return html_rows(repr(self), {}, None)
+        return html_rows(
+            f"Dataset {self._directory.path}",
+            {"files": rows.num_files, "rows": rows.num_rows, "size": format_bytes(rows.size_bytes)},
+            rows.schema,
+            [str(key.column) for key in rows.cluster_by],
+            self.take(range(min(5, rows.num_rows))),
+        )
 
 
 def source_of_dataset(dataset: Dataset) -> DatasetSource:

@@ -226,7 +226,14 @@ def check_one(key: Any, names: Sequence[str]) -> None:
         )
 
 
-def checked_fraction(fraction: float) -> float:
+def sample_size(fraction: float | None, n: int) -> int:
+    """The number of rows of a sample. Raises an error if a fraction is given as well."""
+    if fraction is not None:
+        raise InvalidArgumentError("sample: give a fraction or n, not both")
+    return at_least("n", n, 0)
+
+
+def checked_fraction(fraction: float | None) -> float:
     """A fraction from 0 to 1.
 
     Raises:

@@ -43,3 +43,12 @@ def _is_list(data_type: pa.DataType) -> bool:
     return bool(
         pt.is_list(data_type) or pt.is_large_list(data_type) or pt.is_fixed_size_list(data_type)
     )
+
+
+def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
+    """The columns of a table as arrays; nulls are NaN or ``None``."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        arrays[name] = _numpy(array)
+    return arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from nimblepy.rows.rowset import Positions
 from nimblepy.schema.plain import plain_array
 
 
@@ -63,3 +65,63 @@ def rows_without_columns(count: int) -> pa.RecordBatch:
     """A batch with ``count`` rows and no columns."""
     empty = pa.StructArray.from_buffers(pa.struct([]), count, [None])
     return pa.RecordBatch.from_struct_array(empty)
+
+
+def with_missing(table: pa.Table, probes: Positions, num_keys: int) -> tuple[pa.Table, Positions]:
+    """The rows of a lookup, with a row of nulls for each key that has no row.
+
+    Args:
+        probes: the position of the key of each row, ascending.
+    """
+    has_row = np.zeros(num_keys, dtype=bool)
+    has_row[probes] = True
+    missing = np.flatnonzero(~has_row)
+    fields = pa.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
+    if not len(missing):
+        return table.cast(fields) if table.num_columns else table, probes
+    all_probes = np.concatenate((probes, missing))
+    order = np.argsort(all_probes, kind="stable")
+    positions = pa.array(order, mask=order >= len(probes))
+    if not table.num_columns:
+        return pa.Table.from_batches([rows_without_columns(len(order))]), all_probes[order]
+    batch = pa.RecordBatch.from_arrays(
+        [_one_array(column) for column in table.columns], schema=table.schema
+    )
+    rows = gather(batch, positions)
+    return pa.Table.from_batches([rows.replace_schema_metadata(fields.metadata)]), all_probes[order]
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def lowest_weights(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    size: int,
+    generator: np.random.Generator,
+) -> pa.Table:
+    """As many rows drawn at random, in their order: those with the lowest random weights."""
+    held = pa.Table.from_batches([], schema=schema)
+    weights = np.empty(0)
+    for batch in batches:
+        drawn = generator.random(batch.num_rows)
+        if len(weights) >= size and size:
+            below = drawn < weights.max()
+            batch, drawn = keep(batch, below), drawn[below]
+        if not size or not batch.num_rows:
+            continue
+        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+        weights = np.concatenate((weights, drawn))
+        if len(weights) > size:
+            lowest = np.sort(np.argpartition(weights, size - 1)[:size])
+            held, weights = _taken(held, lowest), weights[lowest]
+    return held
+
+
+def _taken(table: pa.Table, rows: np.ndarray[Any, Any]) -> pa.Table:
+    if not table.num_columns:
+        return table.slice(0, len(rows))
+    one = table.combine_chunks().to_batches()
+    batch = gather(one[0], pa.array(rows))
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(batch.columns, schema=table.schema)])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from nimblepy.rows.html import html_text
 from nimblepy.schema.types import format_bytes
 
 # The last is a list of things with facts, such as files; it is shown by its length.
@@ -78,6 +79,9 @@ class Plan:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,12 @@ from nimblepy.rows.arguments import (
     row_numbers,
     row_offset,
     rows_of_a_batch,
+    sample_size,
     thread_count,
 )
-from nimblepy.rows.as_numpy import numpy_row
+from nimblepy.rows.as_numpy import numpy_columns, numpy_row
 from nimblepy.rows.compiled import Getter, RangeReader, Ranges, SingleRows
-from nimblepy.rows.gather import keep
+from nimblepy.rows.gather import keep, lowest_weights, with_missing
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Request
 from nimblepy.rows.rowset import RowSet
@@ -46,6 +47,8 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By the columns of the key and the columns that are read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
+# What a lookup returns for keys without rows.
+Missing: TypeAlias = Literal["drop", "null"]
 # Getters that are prepared for a new source before a handle moves to it.
 _CARRIED = 8
 
@@ -214,6 +217,8 @@ class Rows(_core.PointBase, ABC):
         columns: Columns = None,
         probe_row: str | None = None,
         null_equals: bool = False,
+        missing: Missing = "drop",
+        as_numpy: bool = False,
     ) -> pa.Table:
         """All rows that match any of ``keys``, by probe position, then file order.
 
@@ -228,6 +233,10 @@ class Rows(_core.PointBase, ABC):
             probe_row: name of an int64 column to add as the first column. It has the position of
                 the key that matched.
             null_equals: whether nulls match null keys. Otherwise a key with a null matches nothing.
+            missing: What to return for a key without a row. ``"drop"`` returns nothing. ``"null"``
+                returns a row of nulls at the position of the key, so that rows of unique keys are
+                aligned with the keys.
+            as_numpy: Return a dict of numpy arrays by column. Vectors of one length are a matrix.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
@@ -237,6 +246,8 @@ class Rows(_core.PointBase, ABC):
             and releases the GIL. Of many files, opens only the files with bounds that contain a
             key. A secondary index is searched in every file.
         """
+        if missing not in get_args(Missing):
+            raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
         source, names = self._current, column_names(columns)
         schema = source.projected(names)
         if probe_row is not None:
@@ -246,10 +257,12 @@ class Rows(_core.PointBase, ABC):
                 raise InvalidArgumentError(f"probe_row: there is a column {probe_row!r} already")
         request = source.keys_request(keys, on, null_equals)
         table, probes = source.find_and_read(request, names)
-        if probe_row is None:
-            return table
-        field = pa.field(probe_row, pa.int64(), nullable=False)
-        return table.add_column(0, field, pa.array(probes))
+        if missing == "null":
+            table, probes = with_missing(table, probes, len(request))
+        if probe_row is not None:
+            field = pa.field(probe_row, pa.int64(), nullable=False)
+            table = table.add_column(0, field, pa.array(probes))
+        return numpy_columns(table) if as_numpy else table
 
     def contains(
         self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
@@ -297,8 +310,8 @@ class Rows(_core.PointBase, ABC):
             reverse: return the largest key first; with ``limit``, the last rows of the range.
             offset: number of rows to skip first. The index skips them without reading them.
             after: return only rows after this key. For the next page, pass the whole last key of
-                the previous page; if keys are unique, no row is skipped. It replaces ``upper`` if
-                ``reverse`` is set, and otherwise ``lower``.
+                the previous page, or its last row as a dict; if keys are unique, no row is skipped.
+                It replaces ``upper`` if ``reverse`` is set, and otherwise ``lower``.
 
         Raises:
             IndexUnavailableError: no index has the order of ``on``.
@@ -307,6 +320,8 @@ class Rows(_core.PointBase, ABC):
         Cost: two searches in the index, then the blocks of the rows that are returned.
         """
         if after is not None:
+            if isinstance(after, Mapping):
+                after = self._current.key_of_row(after, on)
             sides = inclusive_sides(inclusive)
             if reverse:
                 _only_one(upper=upper, after=after)
@@ -412,8 +427,9 @@ class Rows(_core.PointBase, ABC):
 
     def sample(
         self,
-        fraction: float,
+        fraction: float | None = None,
         *,
+        n: int | None = None,
         seed: int | None = None,
         columns: Columns = None,
         filter: Filter = None,
@@ -423,12 +439,15 @@ class Rows(_core.PointBase, ABC):
 
         Args:
             fraction: the probability, from 0 to 1.
+            n: the number of rows to draw, instead of ``fraction``; all rows if there are fewer.
             seed: seed of the generator. The same seed draws the same rows from the same data.
             filter, params: as for :meth:`scan`. Only rows that pass are drawn.
 
         Cost: the cost of :meth:`take` for the drawn rows. Nearly every block is read, unless
             ``fraction`` is well below one row per block. With ``filter``, the cost of the scan.
         """
+        if n is not None:
+            return self._sample_rows(sample_size(fraction, n), seed, columns, filter, params)
         fraction = checked_fraction(fraction)
         generator = np.random.default_rng(generator_seed(seed))
         if filter is not None or params is not None:
@@ -445,6 +464,23 @@ class Rows(_core.PointBase, ABC):
             last = int(next_rows[-1])
         rows = np.concatenate(drawn)
         return source.take(rows[rows < num_rows].astype(np.uint64), column_names(columns))
+
+    def _sample_rows(
+        self,
+        size: int,
+        seed: int | None,
+        columns: Columns,
+        filter: Filter,
+        params: Parameters,
+    ) -> pa.Table:
+        """As many rows drawn at random, in file order."""
+        generator = np.random.default_rng(generator_seed(seed))
+        if filter is not None or params is not None:
+            scan = self.scan(columns, filter=filter, params=params)
+            return lowest_weights(scan, scan.schema, size, generator)
+        source = self._current
+        rows = generator.choice(source.num_rows, min(size, source.num_rows), replace=False)
+        return source.take(np.sort(rows).astype(np.uint64), column_names(columns))
 
     def scan(
         self,

@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.errors import InvalidArgumentError, MissingExtraError
 from nimblepy.rows.arguments import Projected
+from nimblepy.rows.html import html_rows
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
@@ -68,6 +70,46 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
+    def to_pandas(self) -> Any:
+        """All rows as a pandas DataFrame."""
+        return self.to_table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All rows as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+        """
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise MissingExtraError(
+                'to_polars needs polars: pip install "nimblepy[polars]"'
+            ) from error
+        return pl.from_arrow(self.to_table())
+
+    def to_duckdb(self, con: Any = None) -> Any:
+        """All rows as a DuckDB relation.
+
+        Args:
+            con: a DuckDB connection; ``None`` is the default connection of the module ``duckdb``.
+
+        Raises:
+            MissingExtraError: DuckDB is not installed.
+
+        Cost: reads all rows into memory. :func:`nimblepy.duckdb` reads what a query needs.
+        """
+        if con is None:
+            try:
+                import duckdb as con
+            except ImportError as error:
+                raise MissingExtraError(
+                    "to_duckdb needs duckdb: pip install 'nimblepy[sql]'"
+                ) from error
+        if not hasattr(con, "from_arrow"):
+            raise InvalidArgumentError(f"to_duckdb: expected a DuckDB connection, got {con!r}")
+        return con.from_arrow(self.to_table())
+
     def count(self) -> int:
         """Number of rows; reads only what the filter needs, and decodes little of that."""
         if self._where.filter is None:
@@ -92,6 +134,11 @@ class Scan:
         )
         where = "" if self._where.filter is None else f" where {self._where.filter}"
         return f"<nimblepy.Scan of {columns} of {self._source!r}{where}>"
+
+    def _repr_html_(self) -> str:
+        where = self._where.filter
+        facts = {"rows of": repr(self._source), "filter": None if where is None else str(where)}
+        return html_rows("Scan", facts, self._schema)
 
     def _batches(self, columns: Projected) -> Iterator[pa.RecordBatch]:
         where = self._where

@@ -280,6 +280,22 @@ class RowSource(ABC):
         keys = self._bound_keys(on)
         return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
 
+    def key_of_row(self, row: Mapping[str, Any], on: On = None) -> Any:
+        """The key of a row that is given with other columns too; otherwise ``row`` itself."""
+        keys = [key.column for key in self._bound_keys(on)]
+        if set(row) <= {*keys}:
+            return row
+        values = []
+        for key in keys:
+            value: Any = row.get(key, row) if isinstance(key, str) else row
+            if value is row:  # a field of a struct
+                for name in resolve_column(self.schema, key).path:
+                    if not isinstance(value, Mapping) or name not in value:
+                        return row
+                    value = value[name]
+            values.append(value)
+        return tuple(values)
+
     def prefix_request(self, prefix: Any, on: On = None, null_equals: bool = False) -> Prefix:
         """A prefix of keys as a request."""
         keys = self._bound_keys(on)

@@ -14,6 +14,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, checked_fraction
+from nimblepy.rows.html import html_rows
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
@@ -262,8 +263,9 @@ class Table(TableHandle):
 
     def sample(
         self,
-        fraction: float,
+        fraction: float | None = None,
         *,
+        n: int | None = None,
         seed: int | None = None,
         columns: Columns = None,
         filter: Filter = None,
@@ -278,6 +280,8 @@ class Table(TableHandle):
 
         Args:
             fraction: The probability, from 0 to 1.
+            n: The number of rows to draw, instead of ``fraction``; all rows if there are fewer. In
+                each layout, these are drawn at random, or as determined by the seed.
             seed: The same seed draws the same rows of the same snapshot.
             filter, params: As for :meth:`scan`. Only rows that pass are drawn.
 
@@ -286,6 +290,10 @@ class Table(TableHandle):
             cluster key, files with these weights are read as for a filter on them. With other
             layouts, the cost of :meth:`take` for the same number of rows.
         """
+        if n is not None:
+            return super().sample(
+                fraction, n=n, seed=seed, columns=columns, filter=filter, params=params
+            )
         share = checked_fraction(fraction)
         rows, cubes = self._rows_and_cubes()
         predicate = with_params(filter, params)
@@ -1086,3 +1094,22 @@ class Table(TableHandle):
         shown = "no snapshot" if self.snapshot is None else f"snapshot {self.snapshot}"
         rows = "closed" if state.is_closed else f"{len(self.schema)} columns"
         return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"
+
+    def _repr_html_(self) -> str:
+        """Columns and figures of the metadata; no data file is opened."""
+        state, snapshot = self._state, self._state.shown.snapshot
+        facts: dict[str, object] = {"snapshot": "none" if snapshot is None else str(snapshot.id)}
+        if snapshot is not None:
+            added, deleted = (
+                snapshot.figure(name) for name in ("total-records", "total-position-deletes")
+            )
+            facts["rows"] = None if added is None else added - (deleted or 0)
+            facts["files"] = snapshot.figure("total-data-files")
+        facts["branch"] = state.branch if state.branch != MAIN else None
+        facts["at"] = state.pinned
+        facts["comment"] = self.comment
+        facts["primary key"] = ", ".join(self.primary_key) if not state.is_closed else None
+        facts["partitions"] = ", ".join(self.partition_by)
+        keys = [] if state.is_closed else [str(key.column) for key in self.cluster_by]
+        schema = None if state.is_closed else self.schema
+        return html_rows(f"Table {self.name}", facts, schema, keys)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nimblepy.rows.html import html_text
 from nimblepy.schema.types import format_bytes
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Distinct, Manifest
@@ -165,6 +166,9 @@ class Health:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
         lines += [f"  -> {item.action}(): {item.why}" for item in self.advice]
         return "\n".join(lines if self.advice else [*lines, "  nothing to be done"])
+
+    def _repr_html_(self) -> str:
+        return html_text(repr(self))
 
     def to_svg(self) -> str:
         """Draws manifests over partitions, and files over manifests."""

@@ -6,11 +6,12 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.io.log import logger
+from nimblepy.rows.html import html_facts
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.hooks import swaps_may_lose
 from nimblepy.table.base.model import Snapshot
@@ -48,6 +49,10 @@ class Commit:
     bytes_written: int = 0
     retries: int = 0
     seconds: float = 0.0
+
+    def _repr_html_(self) -> str:
+        facts = {name.replace("_", " "): value for name, value in asdict(self).items()}
+        return html_facts("Commit", facts | {"snapshot": str(self.snapshot)})
 
 
 # Called with the table, the operation and the result of each commit.
