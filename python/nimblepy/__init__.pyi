@@ -29,9 +29,9 @@ from nimblepy.files.dataset import Dataset as Dataset
 from nimblepy.files.dataset import open_dataset as open_dataset
 from nimblepy.files.resolve import asof_join as asof_join
 from nimblepy.files.resolve import index_join as index_join
-from nimblepy.interop.aio import AioDataset as AioDataset
-from nimblepy.interop.aio import AioFile as AioFile
 from nimblepy.interop.aio import aio as aio
+from nimblepy.interop.aio_rows import AioDataset as AioDataset
+from nimblepy.interop.aio_rows import AioFile as AioFile
 from nimblepy.interop.aio_table import AioTable as AioTable
 from nimblepy.interop.arrow_dataset import arrow_dataset as arrow_dataset
 from nimblepy.interop.duckdb import duckdb as duckdb

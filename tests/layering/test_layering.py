@@ -94,7 +94,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table/upkeep": {"table/changing"},
     "table/claims": {"table/upkeep"},
     "table": {"table/claims"},
-    "interop": {"files"},
+    "interop": {"files", "table"},
     "spark": {"table"},
     "nimblepy": {"advise", "interop", "table"},  # __init__.py, which gathers the public names
     "cli": {"nimblepy"},

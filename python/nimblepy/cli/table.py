@@ -14,10 +14,7 @@ from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
 from nimblepy.cli.sources import existing_catalog, open_table, parse_age, snapshot_of
 from nimblepy.input.foreign import selected
-from nimblepy.schema.columns import column_paths, resolve_column
-from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.types import format_bytes
-from nimblepy.table.base.transforms import shown_value
 from nimblepy.table.catalog import connect
 from nimblepy.table.handle import files_of
 from nimblepy.table.reading.changes import CHANGE
@@ -68,38 +65,7 @@ def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
 
 
 def print_files(text: str, version: Version, columns: str | None, output: OutputFormat) -> None:
-    table = open_table(text, version)
-    reading = files_of(table).reading
-    schema = files_of(table).schema
-    kinds = {field_id_at(schema, path): resolve_column(schema, path).type
-             for path in column_paths(schema)}  # fmt: skip
-    rows = [
-        {
-            "path": member.file.path,
-            "format": member.file.format,
-            "rows": member.file.rows,
-            "bytes": member.file.bytes,
-            "deleted": 0 if (deleted := member.deleted_bitmap()) is None else len(deleted),
-            "partition": ", ".join(
-                f"{field.name}={shown_value(field.transform, kinds.get(field.source_id), value)}"
-                for field, value in zip(
-                    reading.specs(member.file.spec_id), member.file.partition, strict=True
-                )
-            ),
-        }
-        for member in files_of(table).members
-    ]
-    shown = pa.schema(
-        {
-            "path": pa.string(),
-            "format": pa.string(),
-            "rows": pa.int64(),
-            "bytes": pa.int64(),
-            "deleted": pa.int64(),
-            "partition": pa.string(),
-        }
-    )
-    _print(pa.Table.from_pylist(rows, schema=shown), output, columns)
+    _print(open_table(text, version).files(), output, columns)
 
 
 def print_changes(

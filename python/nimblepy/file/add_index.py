@@ -77,7 +77,7 @@ def add_index(
                         f"{os.fspath(path)} has the index {old} already; indexes of this file: "
                         f"{names_of(file.handle.indexes)}"
                     )
-        return _rewrite(file, path, output, [], specs, options, progress, filesystem)
+        return rewrite_indexes(file, path, output, [], specs, options, progress, filesystem)
 
 
 def drop_index(
@@ -118,7 +118,7 @@ def drop_index(
                 f"{os.fspath(path)} has no such index; indexes of this file: "
                 f"{names_of(file.handle.indexes)}"
             )
-        return _rewrite(file, path, output, drop, [], None, None, filesystem)
+        return rewrite_indexes(file, path, output, drop, [], None, None, filesystem)
 
 
 def _is(
@@ -143,7 +143,7 @@ def _order(key: SortKey) -> tuple[bool, bool]:
     return key.descending, key.nulls_first
 
 
-def _rewrite(
+def rewrite_indexes(
     file: FileSource,
     path: Path,
     output: Path | None,
@@ -153,6 +153,7 @@ def _rewrite(
     progress: ProgressArg,
     filesystem: Any,
 ) -> list[IndexInfo]:
+    """Writes a copy of a file without the indexes ``drop``, and with the indexes ``specs``."""
     target = path if output is None else output
     location = locate(target, filesystem)
     chosen = options or WriteOptions()

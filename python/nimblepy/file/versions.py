@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from nimblepy.io.fork import ForkLock
 from nimblepy.join.joinable import Joinable
-from nimblepy.rows.rows import Getters
+from nimblepy.rows.rows import Getters, keep_getters
 from nimblepy.rows.source import RowSource
 
 Version = TypeVar("Version", bound=RowSource)
@@ -64,7 +64,7 @@ class VersionedRows(Joinable, Generic[Version]):
                 super()._release()
             self._position = position
             if prepared is not None and prepared[0] is position.rows:
-                self._keep_getters(prepared[1])
+                keep_getters(self, prepared[1])
 
     def _release(self) -> None:
         with self._moving:

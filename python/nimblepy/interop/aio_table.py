@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from nimblepy.interop.aio import AioRows, Awaited
+from nimblepy.interop.aio_rows import AioRows, Awaited
 from nimblepy.table.table import Table
+
+
+def _refresh(table: Table, *, if_older_than: float = 0.0) -> bool:
+    """:meth:`nimblepy.Table.refresh`; returns whether the handle moved."""
+    return table.refresh(if_older_than=if_older_than)
 
 
 class AioTable(AioRows[Table]):
@@ -17,7 +22,4 @@ class AioTable(AioRows[Table]):
     upsert = Awaited(Table.upsert)
     delete = Awaited(Table.delete)
     overwrite = Awaited(Table.overwrite)
-
-    async def refresh(self, *, if_older_than: float = 0.0) -> bool:
-        """:meth:`nimblepy.Table.refresh`; returns whether the handle moved."""
-        return await self._run(lambda: self.rows.refresh(if_older_than=if_older_than))
+    refresh = Awaited(_refresh, is_function=True)

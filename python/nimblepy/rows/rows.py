@@ -602,19 +602,6 @@ class Rows(_core.PointBase, ABC):
         self._keep(source, lambda: self._keep_getter(getter, columns, on))
         return getter
 
-    def _getters_for(self, source: RowSource) -> Getters:
-        """Getters of another source, for the columns and keys that were last used in this one."""
-        used = [(on, columns) for on, some in self._getters.items() for columns in some]
-        getters: Getters = {}
-        for on, columns in used[-_CARRIED:]:
-            getters.setdefault(on, {})[columns] = _getter_of(source, columns, on)
-        return getters
-
-    def _keep_getters(self, getters: Getters) -> None:
-        for on, some in getters.items():
-            for columns, getter in some.items():
-                self._keep_getter(getter, columns, on)
-
     def _keep_getter(self, getter: Getter, columns: Projected, on: On) -> None:
         if sum(map(len, self._getters.values())) > MAX_PREPARED:
             self._getters.clear()
@@ -689,6 +676,22 @@ def _getter_of(source: RowSource, columns: Projected, on: On) -> Getter:
     source.projected(names)
     reader = source.compiled(SingleRows(names, on))
     return _not_here if reader is None else reader.getter()
+
+
+def getters_for(handle: Rows, source: RowSource) -> Getters:
+    """Getters of a new source, for the keys and columns that a handle was last asked for."""
+    used = [(on, columns) for on, some in handle._getters.items() for columns in some]
+    getters: Getters = {}
+    for on, columns in used[-_CARRIED:]:
+        getters.setdefault(on, {})[columns] = _getter_of(source, columns, on)
+    return getters
+
+
+def keep_getters(handle: Rows, getters: Getters) -> None:
+    """Gives a handle the getters of its current source."""
+    for on, some in getters.items():
+        for columns, getter in some.items():
+            handle._keep_getter(getter, columns, on)
 
 
 def source_of(handle: Rows) -> RowSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,6 +15,12 @@ from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.names import output_name
+
+
+class ReadsArrow(Protocol):
+    """A DuckDB connection, or the module ``duckdb`` for its default one."""
+
+    def from_arrow(self, arrow_object: object, /) -> object: ...
 
 
 class Scan:
@@ -88,7 +94,7 @@ class Scan:
             ) from error
         return pl.from_arrow(self.to_table())
 
-    def to_duckdb(self, con: Any = None) -> Any:
+    def to_duckdb(self, con: ReadsArrow | None = None) -> Any:
         """All rows as a DuckDB relation.
 
         Args:
@@ -101,11 +107,12 @@ class Scan:
         """
         if con is None:
             try:
-                import duckdb as con
+                import duckdb
             except ImportError as error:
                 raise MissingExtraError(
                     "to_duckdb needs duckdb: pip install 'nimblepy[sql]'"
                 ) from error
+            con = duckdb
         if not hasattr(con, "from_arrow"):
             raise InvalidArgumentError(f"to_duckdb: expected a DuckDB connection, got {con!r}")
         return con.from_arrow(self.to_table())

@@ -18,7 +18,7 @@ from nimblepy.errors import (
 )
 from nimblepy.file.versions import Position, VersionedRows
 from nimblepy.io.fork import ForkLock
-from nimblepy.rows.rows import Getters
+from nimblepy.rows.rows import Getters, getters_for
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAIN, Snapshot
@@ -333,6 +333,8 @@ class TableState:
         Of several threads one reads the metadata, and the others do not wait for it.
         """
         handle, now = self.handle, time.monotonic()
+        if now - handle._looked < seconds and not handle._closed:
+            return False
         with handle._looking:
             before = handle._looked
             if now - before < seconds:
@@ -356,11 +358,11 @@ class TableState:
         left: list[TablePosition] = []
         new = None
         getters: Getters = {}
-        if prepare and handle._getters and not handle._at.shows(newest):
+        if prepare and not handle._at.shows(newest):
             new = handle._position_at(newest, newest.head(), newest.schema_id)
             # If files cannot be read, the next call raises the error.
             with contextlib.suppress(OSError, NimbleError):
-                getters = handle._getters_for(new.rows)
+                getters = getters_for(handle, new.rows)
 
         def following(at: TablePosition) -> TablePosition:
             if at.metadata.is_newer_than(newest):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
+from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, checked_fraction
 from nimblepy.rows.html import html_rows
@@ -40,6 +40,7 @@ from nimblepy.table.otree.estimate import Estimate, estimate, parsed
 from nimblepy.table.otree.layouts import Layout, OTree, layout_of
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.holding import data_manifests, files_for_keys
+from nimblepy.table.reading.listing import list_files, list_partitions
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.references import (
     drop_reference,
@@ -64,6 +65,7 @@ from nimblepy.table.upkeep.maintain import (
 )
 from nimblepy.table.upkeep.plot_layout import plot
 from nimblepy.table.upkeep.recluster import compact, optimize
+from nimblepy.table.upkeep.reindex import add_index, drop_index
 from nimblepy.table.upkeep.rewrite import ManifestRewrite, rewrite_manifests
 from nimblepy.table.watch import Watch
 from nimblepy.table.writing.batches import Batch
@@ -1013,6 +1015,43 @@ class Table(TableHandle):
         }
         return {item.action: actions[item.action]() for item in self.health().advice}
 
+    def add_index(
+        self, index: HashIndex | SortedIndex | Sequence[HashIndex | SortedIndex]
+    ) -> Commit:
+        """Adds secondary indexes to all files of a nimble table, and to its new files, in a commit.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
+
+        Files are replaced by copies with the index; rows are not encoded again. Changes of rows
+        beside it succeed. :meth:`health` says which share of the rows has each index.
+
+        Raises:
+            InvalidArgumentError: the table has such an index, or lacks a column; or its files are
+                Parquet files.
+            ConflictError: as :meth:`append`.
+
+        Cost: copies every file that lacks the index, and decodes its columns.
+        """
+        return add_index(self._state, index)
+
+    def drop_index(self, index: str | Sequence[ColumnName] | HashIndex | SortedIndex) -> Commit:
+        """Drops secondary indexes from all files of a nimble table, and from its new files.
+        The commit also expires old snapshots if the table has too many; the table property
+        ``nimblepy.expire-on-commit`` turns that off.
+
+        Args:
+            index: The columns in order, which drops all secondary indexes on exactly these
+                columns; or the index.
+
+        Raises:
+            IndexUnavailableError: there is no such index.
+            InvalidArgumentError: writes need it to find primary keys; or the table's files are
+                Parquet files.
+
+        Cost: copies every file that has the index.
+        """
+        return drop_index(self._state, index)
+
     def files_for_keys(self, keys: ManyKeys, *, on: ColumnName | None = None) -> pa.Table:
         """The data files of the newest snapshot that can hold some keys, by their statistics.
 
@@ -1031,6 +1070,24 @@ class Table(TableHandle):
         """
         metadata, key_values = requested_keys(self, keys, on)
         return files_for_keys(metadata, data_manifests(metadata), key_values)
+
+    def files(self) -> pa.Table:
+        """The data files of this handle's snapshot, in reading order.
+
+        ``path``, ``format``, ``rows``, ``bytes``, how many of the rows are ``deleted``, and the
+        ``partition`` in words, such as ``month(day)=2024-05``.
+
+        Cost: plans all files, and reads the delete files.
+        """
+        return list_files(self._current)
+
+    def partitions(self) -> pa.Table:
+        """The partitions of this handle's snapshot: ``partition``, ``files``, ``rows``, ``bytes``,
+        ``deleted``.
+
+        Cost: as :meth:`files`.
+        """
+        return list_partitions(self._current)
 
     def census(self) -> pa.Table:
         """Every file below the table's location and every file that its snapshots name.
@@ -1064,8 +1121,7 @@ class Table(TableHandle):
         """
         if if_older_than is not None:
             seconds = seconds_of("if_older_than", if_older_than, least=0.0)
-            is_young = time.monotonic() - self._looked < seconds
-            return False if is_young and not self._closed else self._state.refresh_if_older(seconds)
+            return self._state.refresh_if_older(seconds)
         self._state.refresh()
         return self
 

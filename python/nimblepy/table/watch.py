@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nimblepy.io.log import logger
-from nimblepy.table.handle import TableState, id_of
-
-if TYPE_CHECKING:
-    from nimblepy.table.table import Table
+from nimblepy.table.handle import TableHandle, TableState, id_of
 
 _log = logger(__name__)
 
@@ -26,7 +23,7 @@ class Watch:
         table: the handle that it moves.
     """
 
-    def __init__(self, table: Table, callback: Callable[[Any], object], poll: float) -> None:
+    def __init__(self, table: TableHandle, callback: Callable[[Any], object], poll: float) -> None:
         self.table = table
         self._callback = callback
         self._poll = poll
@@ -39,9 +36,7 @@ class Watch:
 
     def _start(self) -> None:
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._follow, name=f"nimble-watch-{self.table.name}", daemon=True
-        )
+        self._thread = threading.Thread(target=self._follow, name="nimble-watch", daemon=True)
         self._thread.start()
 
     def _follow(self) -> None:
@@ -89,7 +84,7 @@ class Watch:
 
     def __repr__(self) -> str:
         how = f"every {self._poll} s" if self.is_running else "closed"
-        return f"<nimblepy.Watch of {self.table.name!r}: {how}>"
+        return f"<nimblepy.Watch of {TableState(self.table).name!r}: {how}>"
 
 
 def _seen(state: TableState) -> tuple[int | None, int]:

@@ -359,7 +359,8 @@ class Compaction:
     key, or if one of its files is gone.
 
     Attributes:
-        rebuilt: cubes of files that remain, which no blob describes any more.
+        groups: the groups that are not dropped.
+        target: settings of new delete files.
         given_up: number of groups that were dropped in the last attempt.
     """
 
@@ -377,9 +378,9 @@ class Compaction:
             self.commit.rebuilt = rebuilt
         self.files_removed = 0
         self.given_up = 0
-        self._groups = list(groups)
+        self.groups = list(groups)
         self._table = table
-        self._target = target
+        self.target = target
         self._carried: list[DataFile] = []
 
     def is_done(self, metadata: ice.Metadata) -> bool:
@@ -396,7 +397,7 @@ class Compaction:
         self._remove(self._carried)
         self._carried = []
         kept = []
-        for group in self._groups:
+        for group in self.groups:
             is_repeated = any(member.file.path in repeated for member in group.members)
             carried = None if is_repeated else self._followed(group, members, rows)
             if carried is None:
@@ -405,7 +406,7 @@ class Compaction:
             else:
                 kept.append(group)
                 self._carried += carried
-        self._groups = kept
+        self.groups = kept
         added = [file for group in kept for file in group.added]
         removed = {member.file.path for group in kept for member in group.members}
         self.files_removed = len(removed)
@@ -418,7 +419,7 @@ class Compaction:
         for (spec_id, partition), deletes in rest.items():
             deletes = [file for file in deletes if file.path not in kept_deletes]
             if len(deletes) > _MOST_DELETES:
-                target = replace(self._target, spec_id=spec_id)
+                target = replace(self.target, spec_id=spec_id)
                 together = _positions(deletes, left)
                 self._carried.append(write_deletes(together, target, partition))
                 useless |= {file.path for file in deletes}
@@ -475,13 +476,13 @@ class Compaction:
         if left:
             return None
         return [
-            write_deletes(positions_of, self._target, partition)
+            write_deletes(positions_of, self.target, partition)
             for partition, positions_of in partitions.items()
         ]
 
     def discard(self) -> None:
         self._remove(self._carried)
-        for group in self._groups:
+        for group in self.groups:
             self._remove(group.added)
 
     def _remove(self, files: Sequence[DataFile]) -> None:

@@ -21,6 +21,7 @@ from nimblepy.table.reading.fileset import FileSet, key_ends
 from nimblepy.table.upkeep.compact import MOST_DEEP, MOST_DELETED, SMALL, Group, choose
 from nimblepy.table.upkeep.maintain import expired_by_advice
 from nimblepy.table.upkeep.recluster import Drift, drift
+from nimblepy.table.upkeep.reindex import coverage
 from nimblepy.table.upkeep.rewrite import can_be_better
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target
@@ -105,6 +106,7 @@ class Health:
         next_commit_bytes: bytes of metadata that a commit of one file writes.
         distinct: estimated distinct counts by column, from the newest statistics; empty if the
             table was not analyzed.
+        index_coverage: share of the rows whose files have an index, by secondary index.
         plans: costs of typical plans.
         advice: advised actions, the most useful first.
     """
@@ -133,6 +135,7 @@ class Health:
     boxes_read: float | None = None
     boxes_ideal: float | None = None
     distinct: Mapping[str, int] = field(default_factory=dict)
+    index_coverage: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         lines = [
@@ -162,6 +165,8 @@ class Health:
             shown = [f"{name} {count:,}" for name, count in self.distinct.items()]
             rest = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             lines.append(f"  different values     {', '.join(shown[:_SHOWN])}{rest}")
+        for name, covered in self.index_coverage.items():
+            lines.append(f"  index                {name}: {covered:.0%} of the rows")
         for plan in self.plans:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
         lines += [f"  -> {item.action}(): {item.why}" for item in self.advice]
@@ -179,8 +184,8 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     """Measures the health of the newest snapshot of a table.
 
     Cost: describes all files, from the plan index or the manifests outside it, and reads delete
-    files. It opens data files only if the layout is an OTree, to read a sample of its columns, or
-    if bounds of long texts overlap.
+    files. It opens data files only if the layout is an OTree, to read a sample of its columns; if
+    bounds of long texts overlap; or if the table has secondary indexes.
     """
     head = metadata.head()
     members, plan = rows.members, rows.plan
@@ -259,6 +264,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         distinct={
             name: counts_of[number].values for number, name in names.items() if name is not None
         },
+        index_coverage=coverage(rows, metadata),
     )
 
 

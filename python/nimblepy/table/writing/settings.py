@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar, cast, get_args
 
@@ -55,7 +55,9 @@ _DEFAULTS = {
     "commit.retry.num-retries": "20",
 }
 
-Index = HashIndex | SortedIndex
+TableIndex = HashIndex | SortedIndex
+# Identifies an index by its kind and, for each column, field id and order.
+IndexIdentity = tuple[str, tuple[tuple[int, bool, bool], ...]]
 D = TypeVar("D")
 
 
@@ -118,7 +120,7 @@ def _changed(options: WriteOptions) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(plain, name)}
 
 
-def index_property(schema: pa.Schema, indexes: Sequence[Index]) -> dict[str, str]:
+def index_property(schema: pa.Schema, indexes: Sequence[TableIndex]) -> dict[str, str]:
     """The property that stores the indexes of every file, by field id."""
     if isinstance(indexes, (HashIndex, SortedIndex)):
         indexes = (indexes,)
@@ -154,6 +156,37 @@ def _number(schema: pa.Schema, name: ColumnName) -> int:
     return field_id_at(schema, resolve_column(schema, name).path)
 
 
+def identity_of(schema: pa.Schema, index: TableIndex | IndexInfo) -> IndexIdentity:
+    """What identifies an index.
+
+    Args:
+        schema: the columns, with field ids.
+    """
+    if isinstance(index, IndexInfo):
+        kind = index.kind
+    else:
+        kind = "sorted" if isinstance(index, SortedIndex) else "hash"
+    ordered = kind == "sorted"
+    return kind, tuple(
+        (_number(schema, key.column), ordered and key.descending, ordered and key.nulls_first)
+        for key in as_sort_keys(index.columns)
+    )
+
+
+def changed_indexes(
+    metadata: ice.Metadata, add: Sequence[TableIndex], drop: Collection[IndexIdentity]
+) -> dict[str, str]:
+    """The property of the indexes of new files after some are added and dropped."""
+    schema = metadata.schema()
+    dropped = {*drop, *(identity_of(schema, index) for index in add)}
+    kept = [
+        index
+        for index in _asked_indexes(metadata, None)
+        if identity_of(schema, index) not in dropped
+    ]
+    return {_INDEXES: "[]"} | index_property(schema, [*kept, *add])
+
+
 def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
     """The indexes of new files, without keys."""
     if data_format_of(metadata) != "nimble":
@@ -166,7 +199,7 @@ def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
     return [IndexInfo(kind=kind, columns=keys, size_bytes=0, num_keys=0) for kind, keys in kinds]
 
 
-def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Index]:
+def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
     """The indexes whose columns all exist, and an index on the primary key if nothing else covers
     it.
     """
@@ -180,8 +213,8 @@ def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Index
     return indexes
 
 
-def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[Index]:
-    indexes: list[Index] = []
+def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[TableIndex]:
+    indexes: list[TableIndex] = []
     for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
         if item["kind"] == "hash":
             names = [metadata.column_name(number, schema_id) for number in item["columns"]]

@@ -1,0 +1,277 @@
+"""Adds indexes to the files of a table and drops them, without encoding rows again.
+
+Each file is replaced by a copy with other indexes. Rows keep their positions, so the deleted rows
+of a file are the same in its copy, also those that another commit deletes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+import pyarrow as pa
+
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.file.add_index import rewrite_indexes
+from nimblepy.file.indexes import CLUSTER, Index
+from nimblepy.file.open import open_source
+from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.file.source import FileSource
+from nimblepy.file.write import index_specs
+from nimblepy.schema.columns import column_paths, resolve_column
+from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
+from nimblepy.schema.names import ColumnName, Path
+from nimblepy.schema.types import IndexInfo, as_sort_keys
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.model import DataFile, FileCubes
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.changing.row_commit import begin
+from nimblepy.table.otree.blocks import CUBES
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import Member
+from nimblepy.table.upkeep.compact import Compaction, Group
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.commit import Commit
+from nimblepy.table.writing.properties import set_properties
+from nimblepy.table.writing.settings import (
+    IndexIdentity,
+    TableIndex,
+    changed_indexes,
+    data_format_of,
+    declared_indexes,
+    identity_of,
+    rewriting_target,
+)
+from nimblepy.table.writing.write import Target, discard, write_deletes
+
+# How often files are looked for that another commit added without the index.
+_MOST_PASSES = 5
+
+
+def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) -> Commit:
+    """See :meth:`nimblepy.Table.add_index`."""
+    metadata = table.newest()
+    _check_format(metadata, "add_index")
+    new = [indexes] if isinstance(indexes, (HashIndex, SortedIndex)) else list(indexes)
+    if not new:
+        raise InvalidArgumentError("add_index: expected at least one index")
+    schema = metadata.schema()
+    index_specs(schema, new)  # checks their columns
+    existing = _declared(metadata)
+    for index in new:
+        if identity_of(schema, index) in existing:
+            raise InvalidArgumentError(f"add_index: {table.name} has the index {index} already")
+    return _run(table, "add_index", new, set())
+
+
+def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | TableIndex) -> Commit:
+    """See :meth:`nimblepy.Table.drop_index`."""
+    metadata = table.newest()
+    _check_format(metadata, "drop_index")
+    schema, existing = metadata.schema(), _declared(metadata)
+    if isinstance(index, (HashIndex, SortedIndex)):
+        dropped = {identity_of(schema, index)} & existing.keys()
+    else:
+        columns = [column for column, _, _ in identity_of(schema, HashIndex(index))[1]]
+        dropped = {item for item in existing if [column[0] for column in item[1]] == columns}
+    if not dropped:
+        shown = ", ".join(
+            f"{info.kind} ({', '.join(map(str, info.columns))})" for info in existing.values()
+        )
+        raise IndexUnavailableError(
+            f"drop_index: {table.name} has no such index; it has {shown or 'no secondary index'}"
+        )
+    primary = metadata.primary_key()
+    clustered = {key.column for key in metadata.cluster_by()[: len(primary)]}
+    if primary and clustered != {*primary} and identity_of(schema, HashIndex(primary)) in dropped:
+        raise InvalidArgumentError(
+            f"drop_index: the index of {table.name} on its primary key cannot be dropped, because "
+            "writes look keys up in it"
+        )
+    return _run(table, "drop_index", [], dropped)
+
+
+def _check_format(metadata: ice.Metadata, what: str) -> None:
+    if data_format_of(metadata) != "nimble":
+        raise InvalidArgumentError(
+            f"{what}: {'.'.join(metadata.name)} has Parquet files, which have no indexes yet. "
+            'convert("nimble") makes it a table of nimble files; nb.convert() writes an indexed '
+            "copy of one file"
+        )
+
+
+def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
+    """The secondary indexes of new files."""
+    schema = metadata.schema()
+    return {
+        identity_of(schema, info): info
+        for info in declared_indexes(metadata, metadata.schema_id)
+        if info.kind != "cluster"
+    }
+
+
+def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, float]:
+    """The share of the rows whose files have each secondary index.
+
+    Cost: opens every file of a table with secondary indexes.
+    """
+    declared = _declared(metadata)
+    counts = dict.fromkeys(declared, 0)
+    total = 0
+    for member in rows.members if declared else ():
+        total += member.file.rows
+        child = rows.reading.child(member.file, keep=False)
+        there = {identity_of(rows.schema, info) for info in child.indexes if info.kind != "cluster"}
+        for item in there & counts.keys():
+            counts[item] += member.file.rows
+    return {
+        f"{info.kind} ({', '.join(map(str, info.columns))})": counts[item] / total if total else 1.0
+        for item, info in declared.items()
+    }
+
+
+def _run(
+    table: TableAccess, what: str, add: Sequence[TableIndex], drop: set[IndexIdentity]
+) -> Commit:
+    """Replaces files until all of them have the indexes, usually in one commit."""
+    first: Commit | None = None
+    for _ in range(_MOST_PASSES):
+        call = begin(table, what)
+        rows, target = table.rows(call.metadata), rewriting_target(call.metadata)
+        change = _Reindexing(rows, table, target, add, drop)
+        if change.has_files:
+            done = call.run(change)
+            first = done if first is None else first
+        elif first is None:
+            set_properties(table, changed_indexes(call.metadata, add, drop))
+            first = call.nothing(table.newest())
+        else:
+            break
+    assert first is not None
+    return first
+
+
+class _Reindexing(Compaction):
+    """Replaces files by copies with other indexes, and sets the indexes of new files."""
+
+    def __init__(
+        self,
+        rows: FileSet,
+        table: TableAccess,
+        target: Target,
+        add: Sequence[TableIndex],
+        drop: set[IndexIdentity],
+    ) -> None:
+        self._add, self._drop = add, drop
+        groups: list[Group] = []
+        try:
+            for member in rows.members:
+                if member.file.format == "NIMBLEPY":
+                    copy = _copy(member, rows, target, add, drop)
+                    if copy is not None:
+                        groups.append(Group([member], added=[copy]))
+        except BaseException:
+            discard([file for group in groups for file in group.added])
+            raise
+        super().__init__(groups, table, target)
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self.groups)
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        self.commit.properties = changed_indexes(metadata, self._add, self._drop)
+        return super().plan(metadata)
+
+    def _followed(
+        self, group: Group, members: dict[str, Member], rows: FileSet
+    ) -> list[DataFile] | None:
+        (member,), (copy,) = group.members, group.added
+        now = members.get(member.file.path)
+        if now is None:
+            return None
+        deleted = now.deleted()
+        if deleted is None or not len(deleted):
+            return []
+        target = replace(self.target, spec_id=copy.spec_id)
+        return [write_deletes({copy.path: deleted}, target, copy.partition)]
+
+
+def _copy(
+    member: Member,
+    rows: FileSet,
+    target: Target,
+    add: Sequence[TableIndex],
+    drop: set[IndexIdentity],
+) -> DataFile | None:
+    """Writes the copy of a file; ``None`` if the file needs no change or lacks a column."""
+    path = readable_path(member.file.path)
+    with closing(open_source(path)) as file:
+        ids = _ids(file, rows)
+        there = {_stored(file, index, ids): index.number for index in file.handle.indexes}
+        dropped = [number for item, number in there.items() if item in drop]
+        specs = []
+        for index in add:
+            identity = identity_of(rows.schema, index)
+            paths = [ids[number] for number, _, _ in identity[1] if number in ids]
+            if identity not in there and len(paths) == len(identity[1]):
+                specs += index_specs(file.schema, [_renamed(index, paths)])
+        if not dropped and not specs:
+            return None
+        new_path = target.new_path()
+        try:
+            rewrite_indexes(
+                file, path, readable_path(new_path), dropped, specs, target.options, None, None
+            )
+            with closing(open_source(readable_path(new_path))) as copy:
+                size = copy.size_bytes
+        except BaseException:
+            discard([replace(member.file, path=new_path)])
+            raise
+        text = file.metadata.get(CUBES)
+        cubes = None if text is None else FileCubes.from_json(text)
+        return replace(member.file, path=new_path, bytes=size, cubes=cubes)
+
+
+def _ids(file: FileSource, rows: FileSet) -> dict[int, Path]:
+    """Paths of the columns of a file, by field id."""
+    schema = file.schema
+    if not has_field_ids(schema):
+        schema = with_field_ids(schema, rows.reading.names)
+    ids: dict[int, Path] = {}
+    for path in column_paths(schema):
+        number = field_id_of(_field(schema, path))
+        if number is not None:  # a column of the table
+            ids[number] = path
+    return ids
+
+
+def _field(schema: pa.Schema, path: Path) -> pa.Field:
+    field = schema.field(path[0])
+    for name in path[1:]:
+        field = field.type.field(name)
+    return field
+
+
+def _renamed(index: TableIndex, paths: Sequence[Path]) -> TableIndex:
+    """The index under the names of the columns in a file."""
+    if isinstance(index, HashIndex):
+        return replace(index, columns=tuple(paths))
+    keys = zip(as_sort_keys(index.columns), paths, strict=True)
+    return replace(index, columns=tuple(replace(key, column=path) for key, path in keys))
+
+
+def _stored(file: FileSource, index: Index, ids: dict[int, Path]) -> IndexIdentity | None:
+    """The identity of an index of a file; ``None`` for the cluster index and unknown columns."""
+    if index.number == CLUSTER:
+        return None
+    numbers = {path: number for number, path in ids.items()}
+    ordered = index.kind == "sorted"
+    columns = []
+    for key in index.keys:
+        number = numbers.get(resolve_column(file.schema, key.column).path)
+        if number is None:
+            return None
+        columns.append((number, ordered and key.descending, ordered and key.nulls_first))
+    return index.kind, tuple(columns)

@@ -1,0 +1,160 @@
+"""Indexes of existing tables, and the files and partitions of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> nb.Catalog:
+    return nb.connect(tmp_path / "lake")
+
+
+def rows(begin: int, end: int) -> pa.Table:
+    keys = range(begin, end)
+    return pa.table(
+        {
+            "id": keys,
+            "email": [f"u{i % 50}@x" for i in keys],
+            "day": pa.array([i % 3 for i in keys], pa.int32()),
+        }
+    )
+
+
+@pytest.fixture
+def table(lake: nb.Catalog) -> nb.Table:
+    table = lake.create_table("a.b", rows(0, 100), primary_key="id", partition_by="day")
+    table.append(rows(100, 150))
+    table.delete("id % 10 = 0")
+    return table
+
+
+def emails(table: nb.Table, email: str = "u7@x") -> list[int]:
+    return sorted(table.lookup([email], on="email")["id"].to_pylist())
+
+
+def kinds(table: nb.Table) -> list[str]:
+    return [str(info.kind) for info in table.indexes]
+
+
+def test_an_index_is_added_to_every_file(table: nb.Table) -> None:
+    before, content = table.at(snapshot=table.snapshot), table.to_table()
+    with pytest.raises(nb.IndexUnavailableError):
+        emails(table)
+    done = table.add_index(nb.HashIndex(["email"]))
+    assert (done.rows_inserted, done.rows_deleted, done.rows_updated) == (0, 0, 0)
+    assert done.files_removed == 6
+    assert kinds(table) == ["cluster", "hash"]
+    assert emails(table) == [7, 57, 107]
+    assert table.to_table().equals(content)
+    assert table.count_rows("id = 10") == 0
+    assert table.explain(filter="email = 'u7@x'").index is not None or emails(table)
+    assert table.changes(before.snapshot).read_all().num_rows == 0
+    table.append(rows(150, 160))
+    assert kinds(table) == ["cluster", "hash"]
+    assert emails(table.catalog.table("a.b")) == [7, 57, 107, 157]
+    assert table.health().index_coverage == {"hash (email)": 1.0}
+    assert "hash (email): 100% of the rows" in repr(table.health())
+    table.upsert([{"id": 7, "email": "new", "day": 1}])
+    assert emails(table) == [57, 107, 157]
+    table.compact(where_needed=False)
+    assert emails(table, "new") == [7]
+    with pytest.raises(nb.InvalidArgumentError, match="has the index"):
+        table.add_index(nb.HashIndex(["email"]))
+
+
+def test_statistics_and_schema_changes_survive(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.rename_column("email", "mail").add_column("w", pa.int64())
+    done = table.add_index([nb.SortedIndex(["mail", "id"]), nb.HashIndex(["w"])])
+    assert done.files_removed == 6
+    assert table.range("u7@x", "u7@y", on=["mail", "id"])["id"].to_pylist() == [7, 57, 107]
+    assert table.health().index_coverage == {"sorted (mail, id)": 1.0, "hash (w)": 0.0}
+    plan = table.explain(filter="id > 140 and day = 0")
+    assert plan["files opened"] == 1
+    table.append([{"id": 500, "mail": "z", "day": 0, "w": 1}])
+    assert 0 < table.health().index_coverage["hash (w)"] < 0.1
+
+
+def test_an_index_is_dropped(table: nb.Table) -> None:
+    table.add_index([nb.HashIndex(["email"]), nb.SortedIndex(["email"])])
+    table.drop_index(nb.SortedIndex(["email"]))
+    assert kinds(table) == ["cluster", "hash"]
+    content = table.to_table()
+    assert table.drop_index(["email"]).files_removed == 6
+    assert kinds(table) == ["cluster"]
+    assert table.to_table().equals(content)
+    assert table.health().index_coverage == {}
+    with pytest.raises(nb.IndexUnavailableError, match="no secondary index"):
+        table.drop_index("email")
+
+
+def test_an_index_of_an_empty_table(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.c", rows(0, 1).schema, cluster_by="day", primary_key="id")
+    assert table.health().index_coverage == {"hash (id)": 1.0}
+    table.add_index(nb.HashIndex(["email"]))
+    table.append(rows(0, 60))
+    assert emails(table) == [7, 57]
+    with pytest.raises(nb.InvalidArgumentError, match="primary key cannot be dropped"):
+        table.drop_index(["id"])
+
+
+def test_changes_beside_it_are_kept(table: nb.Table, between: Any) -> None:
+    other = table.catalog.table("a.b")
+
+    def change() -> None:
+        other.delete("id = 57")
+        other.append(rows(200, 210))
+
+    between(change)
+    table.add_index(nb.HashIndex(["email"]))
+    assert emails(table) == [7, 107, 207]
+    assert table.health().index_coverage == {"hash (email)": 1.0}
+
+
+def test_what_is_refused(lake: nb.Catalog, table: nb.Table) -> None:
+    for index, message in (
+        (nb.HashIndex(["nope"]), "nope"),
+        ([], "at least one"),
+        ("email", "expected nb.HashIndex"),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=message):
+            table.add_index(index)  # type: ignore[arg-type]
+    parquet = lake.create_table("a.p", rows(0, 10), data_format="parquet")
+    with pytest.raises(nb.InvalidArgumentError, match=r"Parquet files.*convert\("):
+        parquet.add_index(nb.HashIndex(["email"]))
+    with pytest.raises(nb.InvalidArgumentError, match="Parquet files"):
+        parquet.drop_index(["email"])
+
+
+def test_samples_of_an_otree_survive(lake: nb.Catalog) -> None:
+    layout = nb.OTree(["id", "day"], cube_rows=1000)
+    table = lake.create_table("a.o", rows(0, 5000), layout=layout)
+    drawn = table.sample(0.1, seed=3).sort_by("id")
+    table.add_index(nb.HashIndex(["email"]))
+    assert table.sample(0.1, seed=3).sort_by("id").equals(drawn)
+    assert len(emails(table)) == 100
+    assert table.health().boxes_read is not None
+
+
+def test_files_and_partitions(table: nb.Table) -> None:
+    files = table.files()
+    assert files.schema.names == ["path", "format", "rows", "bytes", "deleted", "partition"]
+    assert (files.num_rows, sum(files["rows"].to_pylist())) == (6, 150)
+    assert sum(files["deleted"].to_pylist()) == 15
+    assert set(files["format"].to_pylist()) == {"NIMBLEPY"}
+    partitions = table.partitions().to_pylist()
+    assert [row["partition"] for row in partitions] == ["day=0", "day=1", "day=2"]
+    assert [row["files"] for row in partitions] == [2, 2, 2]
+    assert np.sum([row["rows"] - row["deleted"] for row in partitions]) == table.num_rows
+    past = table.at(snapshot=table.snapshots()["snapshot_id"][0].as_py())
+    assert past.files().num_rows == 3
+    table.delete("true")
+    assert (table.files().num_rows, table.partitions().num_rows) == (0, 0)
