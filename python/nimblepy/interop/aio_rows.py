@@ -95,6 +95,8 @@ class AioRows(Generic[_Handle]):
     prefix = Awaited(Rows.prefix)
     row_ranges = Awaited(Rows.row_ranges)
     take = Awaited(Rows.take)
+    asof = Awaited(Joinable.asof)
+    asof_join = Awaited(Joinable.asof_join)
     sample = Awaited(Rows.sample)
     head = Awaited(Rows.head)
     to_table = Awaited(Rows.to_table)
