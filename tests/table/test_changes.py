@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import nimblepy as nb
 from nimblepy.file.open import open_source
+from nimblepy.table.iceberg.metadata import forget_lists
 from nimblepy.table.reading import members, shared_changes
 from nimblepy.table.requests import requested_changes
 
@@ -275,3 +276,16 @@ def test_shares_have_all_changes_together(
         assert sorted(one.to_pylist(), key=repr) == sorted(other.to_pylist(), key=repr)
         assert one.num_rows > 40
     assert requested_changes(table, table.snapshot, None, None).shares() == []
+
+
+def test_a_snapshot_that_expires_while_its_changes_are_read(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", SCHEMA, primary_key="k")
+    first = table.append(rows([1])).snapshot
+    second = table.append(rows([2])).snapshot
+    table.delete("k = 2")
+    reader = table.changes(first)
+    forget_lists()
+    table.compact(where_needed=False)
+    table.expire(keep=1)
+    with pytest.raises(nb.StaleFileError, match=f"snapshot {second} expired while"):
+        reader.read_all()

@@ -40,6 +40,7 @@ def requested_changes(
         steps(metadata, since, id_of(at.snapshot) if until is None else until),
         names,
         schema_of_changes(at.rows.reading, at.rows.projected(names)),
+        state.reload,
     )
 
 

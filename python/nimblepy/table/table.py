@@ -739,7 +739,7 @@ class Table(TableHandle):
         Raises:
             InvalidArgumentError: ``since`` is unknown, has expired, or is no ancestor of ``until``;
                 the table has a column ``_change`` or ``_snapshot``.
-            FileNotFoundError: raised by the reader, if a snapshot expires while it reads.
+            StaleFileError: raised by the reader, if a snapshot expires while it reads.
 
         Cost: reads only the metadata of these commits and the rows that they inserted, deleted or
             replaced. Keys of commits that both insert and delete rows are held in memory.

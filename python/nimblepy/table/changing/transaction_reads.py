@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import IndexUnavailableError
+from nimblepy.errors import IndexUnavailableError, StaleFileError
 from nimblepy.expr.filter import Filter
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import RowSet
@@ -122,7 +122,7 @@ class ReadsAreSame:
             raise conflict(self.begun, metadata, why, kind="schema")
         try:
             changed = self.reads.changed(removed, added)
-        except (FileNotFoundError, IndexUnavailableError) as error:
+        except (FileNotFoundError, StaleFileError, IndexUnavailableError) as error:
             why = f"what a transaction read cannot be read again: {error}"
             raise conflict(self.begun, metadata, why, kind="files") from error
         if changed is None:

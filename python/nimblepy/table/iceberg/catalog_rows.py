@@ -70,6 +70,13 @@ def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
     return OSError(f"{path}: {error}") if code is None else OSError(code, str(error), path)
 
 
+def _is_busy(error: Exception) -> bool:
+    """Whether another connection has the lock."""
+    cause = error if isinstance(error, sqlite3.OperationalError) else error.__cause__
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 class CatalogRows:
     """The tables and namespaces of one catalog. Thread-safe.
 
@@ -190,8 +197,10 @@ class CatalogRows:
             try:
                 database = stack.enter_context(self._connected())
                 database.execute("BEGIN IMMEDIATE")
-            except (OSError, sqlite3.OperationalError):
+            except (OSError, sqlite3.OperationalError) as error:
                 stack.close()
+                if not _is_busy(error):
+                    raise
                 yield
                 return
             self._turn.database = database

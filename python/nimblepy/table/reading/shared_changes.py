@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from nimblepy.errors import StaleFileError
 from nimblepy.rows.arguments import Projected
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Snapshot
@@ -29,6 +30,7 @@ class WantedChanges:
         snapshots: oldest first.
         columns: columns to read.
         schema: schema of the changes.
+        reload: reads the newest metadata, which explains missing files.
     """
 
     metadata: ice.Metadata
@@ -37,11 +39,26 @@ class WantedChanges:
     snapshots: Sequence[Snapshot]
     columns: Projected
     schema: pa.Schema
+    reload: Callable[[], ice.Metadata]
 
     def reader(self) -> pa.RecordBatchReader:
         """All changes, snapshot by snapshot."""
-        batches = changes(self.metadata, self.reading, self.snapshots, self.columns, self.schema)
-        return pa.RecordBatchReader.from_batches(self.schema, batches)
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from changes(
+                self.metadata, self.reading, self.snapshots, self.columns, self.schema
+            )
+        except FileNotFoundError as error:
+            newest = self.reload()
+            for snapshot in self.snapshots:
+                if newest.snapshot(snapshot.id) is None:
+                    raise StaleFileError(
+                        f"{'.'.join(self.metadata.name)}: snapshot {snapshot.id} expired while its "
+                        "changes were read"
+                    ) from error
+            raise
 
     def shares(self) -> list[ChangesShare]:
         """Divides the changes into shares, oldest first. Cost: no reads."""
