@@ -18,7 +18,7 @@ pytestmark = pytest.mark.sanitizer
 torch = pytest.importorskip("torch")
 from torch.utils.data import DataLoader  # noqa: E402
 
-from nimblepy.interop.torch import BlockDataset, RowDataset  # noqa: E402
+from nimblepy.interop.torch import BlockDataset, RowDataset, collate  # noqa: E402
 
 ROWS = 1000
 VECTORS = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)
@@ -181,3 +181,39 @@ def test_a_table_is_a_source(tmp_path: Path) -> None:
     table = nb.connect(tmp_path).create_table("a.t", rows)
     batches = list(DataLoader(RowDataset(table), 1))
     assert {batch["x"].dtype for batch in batches} == {torch.float64}
+
+
+def test_rows_that_pass_a_filter(source: Path) -> None:
+    rows = RowDataset(source, filter="id >= $from AND s LIKE '%7'", params={"from": 500})
+    wanted = [i for i in range(500, ROWS) if i % 10 == 7]
+    assert len(rows) == len(wanted)
+    assert rows[3]["id"] == wanted[3]
+    assert rows[-1]["id"] == wanted[-1]
+    with pytest.raises(IndexError):
+        rows[len(wanted)]
+    loader = DataLoader(rows, 16, shuffle=True)
+    assert sorted(row for batch in loader for row in check(batch)) == wanted
+    for batch_rows in (None, 7):
+        blocks = BlockDataset(
+            source, filter="id % 10 = 7", block_rows=8, mixed_blocks=2, batch_rows=batch_rows
+        )
+        seen = list(blocks)
+        assert len(seen) == len(blocks)
+        ids = [int(i) for item in seen for i in torch.atleast_1d(item["id"])]
+        assert sorted(ids) == [i for i in range(ROWS) if i % 10 == 7]
+    assert len(RowDataset(source, filter="id < 0")) == 0
+    with pytest.raises(nb.InvalidArgumentError, match="nope"):
+        RowDataset(source, filter="nope = 1")
+
+
+def test_lists_of_different_lengths_are_collated(tmp_path: Path) -> None:
+    data = pa.table({"id": [0, 1, 2], "tags": [[1], None, [2, 3]], "s": ["a", None, "c"]})
+    nb.write(data, tmp_path / "t.nimble")
+    (batch,) = DataLoader(RowDataset(tmp_path / "t.nimble"), 3, collate_fn=collate)
+    assert batch["id"].tolist() == [0, 1, 2]
+    assert [None if tags is None else tags.tolist() for tags in batch["tags"]] == [
+        [1],
+        None,
+        [2, 3],
+    ]
+    assert batch["s"] == ["a", None, "c"]

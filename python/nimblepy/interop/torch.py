@@ -14,9 +14,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError, MissingExtraError
+from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.resolve import Source, as_rows
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Columns, at_least, column_names
+from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import family, value_type
 from nimblepy.schema.plain import plain_array, plain_type
@@ -56,6 +58,40 @@ def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
         if rows.head(1, (), filter=f"{quoted} IS NULL").num_rows:
             nullable.add(field.name)
     return frozenset(nullable)
+
+
+def passing_numbers(
+    rows: Joinable, filter: Filter, params: Parameters
+) -> np.ndarray[Any, Any] | None:
+    """The numbers of the rows that pass a filter, ascending; ``None`` without a filter.
+
+    Cost: reads the columns of the filter.
+    """
+    bound_filter = with_params(filter, params)
+    if bound_filter is None:
+        return None
+    parsed = parse_filter(bound_filter, rows.schema)
+    names = [(name,) for name in dict.fromkeys(path[0] for path in parsed.columns)]
+    numbers, at = [np.empty(0, np.int64)], 0
+    for batch in rows.scan(names or None):
+        mask = parsed.mask(batch).to_numpy(zero_copy_only=False)
+        numbers.append(at + np.flatnonzero(mask))
+        at += batch.num_rows
+    return np.concatenate(numbers)
+
+
+def collate(examples: Sequence[Example]) -> Example:
+    """Joins examples to a batch: the ``collate_fn`` of a ``DataLoader`` for columns of any type.
+
+    Tensors of one shape are stacked. Everything else becomes a list: texts, nulls, and lists of
+    different lengths, which torch's own function refuses.
+    """
+    batch: Example = {}
+    for name in examples[0] if examples else ():
+        values = [example[name] for example in examples]
+        shapes = {value.shape if isinstance(value, torch.Tensor) else None for value in values}
+        batch[name] = torch.stack(values) if len(shapes) == 1 and None not in shapes else values
+    return batch
 
 
 def tensors(table: pa.Table, nullable: Collection[str] = ()) -> Example:
@@ -136,9 +172,12 @@ class RowDataset(Dataset[Any]):
         source: a file, a dataset, a table, or the path or URI of a file or dataset.
         columns: columns of an example; ``None`` means all. :func:`tensors` describes the conversion
             of each type. A column has the same dtype in all batches.
+        filter, params: as for :meth:`nimblepy.File.scan`; only rows that pass are examples. They
+            are found when the dataset is made.
         transform: applied to each example.
 
-    Cost: a ``DataLoader`` requests a whole batch at once, which is one ``take``.
+    Cost: a ``DataLoader`` requests a whole batch at once, which is one ``take``. With a filter, its
+    columns are read once, and 8 bytes are held for each row that passes.
 
     Example:
         >>> loader = DataLoader(RowDataset("train.nimble"), 256, shuffle=True)  # doctest: +SKIP
@@ -149,15 +188,18 @@ class RowDataset(Dataset[Any]):
         source: Source,
         columns: Columns = None,
         *,
+        filter: Filter = None,
+        params: Parameters = None,
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
         self._rows = as_rows(source)
         self._columns = column_names(columns)
         self._nullable = nullable_columns(self._rows, self._columns)
+        self._numbers = passing_numbers(self._rows, filter, params)
         self._transform = transform
 
     def __len__(self) -> int:
-        return self._rows.num_rows
+        return self._rows.num_rows if self._numbers is None else len(self._numbers)
 
     def __getitem__(self, row: int) -> Any:
         return self.__getitems__([row])[0]
@@ -165,7 +207,8 @@ class RowDataset(Dataset[Any]):
     def __getitems__(self, rows: Sequence[int]) -> list[Any]:
         """The examples at these rows, with one read."""
         try:
-            table = self._rows.take(rows, self._columns)
+            numbers = rows if self._numbers is None else _numbers_at(self._numbers, rows)
+            table = self._rows.take(numbers, self._columns)
         except InvalidArgumentError as error:
             raise IndexError(str(error)) from error
         return _examples(tensors(table, self._nullable), len(rows), self._transform)
@@ -179,12 +222,15 @@ class BlockDataset(IterableDataset[Any]):
     and so do the processes of a job: ``rank`` of ``world_size``.
 
     Args:
-        source, columns, transform: as for :class:`RowDataset`.
+        source, columns, filter, params, transform: as for :class:`RowDataset`.
         batch_rows: examples per batch, returned as tensors for a ``DataLoader`` with
             ``batch_size=None``. ``None`` returns single examples.
         block_rows: rows per block.
         mixed_blocks: number of blocks that are held and mixed at a time.
         seed: determines the order, together with the epoch (:meth:`set_epoch`).
+
+    Its length is the number of examples or batches of this ``rank`` with at most one worker; more
+    workers may return more batches that are not full.
 
     Cost: memory of ``mixed_blocks * block_rows`` rows per worker.
     """
@@ -201,11 +247,14 @@ class BlockDataset(IterableDataset[Any]):
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        filter: Filter = None,
+        params: Parameters = None,
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
         self._rows = as_rows(source)
         self._columns = column_names(columns)
         self._nullable = nullable_columns(self._rows, self._columns)
+        self._numbers = passing_numbers(self._rows, filter, params)
         self._batch_rows = None if batch_rows is None else at_least("batch_rows", batch_rows, 1)
         self._shuffle = shuffle
         self._block_rows = at_least("block_rows", block_rows, 1)
@@ -222,25 +271,43 @@ class BlockDataset(IterableDataset[Any]):
         """Sets the epoch, and so the order. Call it before the workers of that epoch start."""
         self._epoch = epoch
 
+    @property
+    def _num_rows(self) -> int:
+        return self._rows.num_rows if self._numbers is None else len(self._numbers)
+
+    def _blocks(self) -> np.ndarray[Any, Any]:
+        """Numbers of all blocks in the order of the epoch, the same in all workers."""
+        blocks = np.arange(-(-self._num_rows // self._block_rows))
+        if self._shuffle:
+            np.random.default_rng([self._seed, self._epoch]).shuffle(blocks)
+        return blocks
+
+    def __len__(self) -> int:
+        blocks = self._blocks()[self._rank :: self._world_size]
+        ends = np.minimum((blocks + 1) * self._block_rows, self._num_rows)
+        counts = ends - blocks * self._block_rows
+        if self._batch_rows is None:
+            return int(counts.sum())
+        steps = range(0, len(blocks), self._mixed_blocks)
+        mixed = [int(counts[at : at + self._mixed_blocks].sum()) for at in steps]
+        return sum(-(-count // self._batch_rows) for count in mixed)
+
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         share, shares = self._rank, self._world_size
         if worker is not None:
             share, shares = share * worker.num_workers + worker.id, shares * worker.num_workers
-        generator = np.random.default_rng([self._seed, self._epoch])
-        blocks = np.arange(-(-self._rows.num_rows // self._block_rows))
-        if self._shuffle:
-            generator.shuffle(blocks)  # the same order in all workers
-        own_blocks = blocks[share::shares]
+        own_blocks = self._blocks()[share::shares]
         own = np.random.default_rng([self._seed, self._epoch, share])
         for at in range(0, len(own_blocks), self._mixed_blocks):
             yield from self._mixed(own_blocks[at : at + self._mixed_blocks], own)
 
     def _mixed(self, blocks: np.ndarray[Any, Any], generator: np.random.Generator) -> Iterator[Any]:
         begins = blocks * self._block_rows
-        ends = np.minimum(begins + self._block_rows, self._rows.num_rows)
+        ends = np.minimum(begins + self._block_rows, self._num_rows)
         rows = np.concatenate([np.arange(b, e) for b, e in zip(begins, ends, strict=True)])
-        held = tensors(self._rows.take(rows, self._columns), self._nullable)
+        numbers = rows if self._numbers is None else self._numbers[rows]
+        held = tensors(self._rows.take(numbers, self._columns), self._nullable)
         order = generator.permutation(len(rows)) if self._shuffle else np.arange(len(rows))
         step = self._batch_rows or len(rows)
         for at in range(0, len(rows), step):
@@ -250,6 +317,13 @@ class BlockDataset(IterableDataset[Any]):
                 yield from _examples(batch, len(picked), self._transform)
             else:
                 yield batch if self._transform is None else self._transform(batch)
+
+
+def _numbers_at(numbers: np.ndarray[Any, Any], rows: Sequence[int]) -> np.ndarray[Any, Any]:
+    try:
+        return numbers[np.asarray(rows, dtype=np.int64)]
+    except IndexError as error:
+        raise InvalidArgumentError(str(error)) from error
 
 
 def _picked(values: Any, rows: np.ndarray[Any, Any]) -> Any:
