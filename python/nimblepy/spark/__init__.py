@@ -20,6 +20,7 @@ except ImportError as error:
         'nimblepy.spark needs PySpark: pip install "nimblepy[spark]"'
     ) from error
 
+from nimblepy.spark.asof import asof_join
 from nimblepy.spark.connect import optimize
 from nimblepy.spark.estimate import JoinEstimate
 from nimblepy.spark.explain import JoinDecision, JoinDecisions, explain_join
@@ -39,6 +40,7 @@ __all__ = [
     "JoinEstimate",
     "NimbleDataSource",
     "analyze",
+    "asof_join",
     "changes",
     "compact",
     "explain_join",

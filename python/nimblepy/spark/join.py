@@ -107,12 +107,12 @@ def index_join(
         raise
     if engine == "rdd":
         return _by_rdd(probe_df, prepared)
-    return _by_arrow_udf(probe_df, prepared)
+    return join_by_arrow_udf(probe_df, prepared)
 
 
 def index_join_of_files(probe: DataFrame, files: SparkInput, join: JoinArguments) -> DataFrame:
     """An index join with files that are known already, by the engine ``arrow``."""
-    return _by_arrow_udf(probe, prepare(probe.schema, files, join))
+    return join_by_arrow_udf(probe, prepare(probe.schema, files, join))
 
 
 def index_join_rdd(
@@ -224,7 +224,8 @@ def lookup_udf(join: PreparedJoin, kind: str = "lookup_arrays", *, name: str | N
     return array_udf(kind, len(join.reads), result, shipped, name=name)
 
 
-def _by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
+def join_by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
+    """Joins by a function that gets only the columns that the join reads."""
     how = join.spec.plan.how
     rows = _row_by_row(probe, join)
     if how in ("semi", "anti"):

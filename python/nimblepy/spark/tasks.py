@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pyarrow as pa
 
+from nimblepy.join.asof import AsofPlan
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
@@ -54,12 +55,14 @@ class JoinSpec:
         probe: the probe columns that the join reads, as Spark sends them.
         plan: the plan, which the driver made and checked.
         target: Spark's Arrow types of the columns that the join adds.
+        asof: finds the matches of an as-of join; ``None`` for other joins.
     """
 
     files: SparkInput
     probe: pa.Schema
     plan: JoinPlan
     target: pa.Schema
+    asof: AsofPlan | None = None
 
     def plan_for(self, probe: pa.Schema, how: str | None = None) -> JoinPlan:
         """The plan for batches with these probe columns."""
@@ -106,7 +109,8 @@ def _numbered_join(
             yield pa.RecordBatch.from_arrays([*rows.columns, numbers], schema=numbered)
 
     # The join returns probe batches unchanged, or slices of them if they are large.
-    return joined_by_batch(plan, build, probes(), output_rows=MOST_MATCHES)
+    find = None if spec.asof is None else spec.asof.find
+    return joined_by_batch(plan, build, probes(), output_rows=MOST_MATCHES, find=find)
 
 
 def joined_batches(

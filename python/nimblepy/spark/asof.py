@@ -1,0 +1,72 @@
+"""Joins a DataFrame with the nearest rows at or before a time, through the index of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from nimblepy.join.asof import AsofHow, Direction, OnePair, Pairs, plan_asof
+from nimblepy.schema.names import ColumnName
+from nimblepy.spark.inputs import InputPath, find_input
+from nimblepy.spark.join import PreparedJoin, join_by_arrow_udf
+from nimblepy.spark.schemas import arrow_schema, spark_schema
+from nimblepy.spark.tasks import JoinSpec
+
+
+def asof_join(
+    df: DataFrame,
+    source: InputPath,
+    *,
+    on: OnePair,
+    by: Pairs = None,
+    direction: Direction = "backward",
+    tolerance: Any = None,
+    allow_exact_matches: bool = True,
+    how: AsofHow = "left",
+    columns: Sequence[str] | None = None,
+    suffix: str = "_right",
+    known_at: Mapping[str, ColumnName] | None = None,
+) -> DataFrame:
+    """Joins each row with the nearest row at or before a time. Each task searches the index.
+
+    Neither side is shuffled or sorted. The order of rows is not kept.
+
+    Args:
+        source: a file, directory or glob that every executor can read; a list of files; or a table.
+
+    The other arguments are those of :meth:`nimblepy.File.asof_join`.
+
+    Raises:
+        IndexUnavailableError, InvalidArgumentError: as :meth:`nimblepy.File.asof_join`.
+        OSError, CorruptFileError: a file does not exist or is damaged; the message names it.
+
+    Cost: reads the files' footers on the driver. Does not run a job.
+    """
+    files = find_input(source)
+    schema = arrow_schema(df.schema)
+    plan = plan_asof(
+        schema,
+        files.dataset,
+        on=on,
+        by=by,
+        direction=direction,
+        tolerance=tolerance,
+        allow_exact_matches=allow_exact_matches,
+        how=how,
+        columns=columns,
+        suffix=suffix,
+        known_at=known_at,
+    )
+    chosen = files.dataset.projected(tuple(name for name, _ in plan.join.output))
+    added = StructType(
+        [
+            StructField(shown, field.dataType, field.nullable or how == "left")
+            for (_, shown), field in zip(plan.join.output, spark_schema(chosen), strict=True)
+        ]
+    )
+    reads = tuple(name for name in schema.names if name in plan.probe_columns)
+    spec = JoinSpec(files, schema, plan.join, arrow_schema(added), plan)
+    return join_by_arrow_udf(df, PreparedJoin(spec, reads, df.schema, added))
