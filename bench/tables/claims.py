@@ -28,7 +28,8 @@ CODES = 10  # columns of codes, of numbers, and of keys of other tables
 NUMBERS = 8
 PARENTS = 4
 PARENT_ROWS = 100_000
-RUNS = 5
+RUNS, COMMITS = 5, 21
+FULL = 10  # columns with long texts
 
 
 def main() -> int:
@@ -37,11 +38,11 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=1_000)
     parser.add_argument("--upserted", type=int, default=10_000)
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        return check_once(asked.child)
+    options = parser.parse_args()
+    if options.child:
+        return check_once(options.child)
     with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder), asked)
+        measure(Path(folder), options)
     return 0
 
 
@@ -67,10 +68,10 @@ def make(lake: nb.Catalog, rows: int, files: int) -> nb.Table:
     each = rows // files
     table = lake.create_table("b.rows", rows_of(0, 1).schema, primary_key="key")
     target = write_target(table)
-    written = []
+    new_files = []
     for number in range(files):
-        written += write_rows(rows_of(number * each, each), target)
-    commit_files(table, written)
+        new_files += write_rows(rows_of(number * each, each), target)
+    commit_files(table, new_files)
     table.refresh()
     table.analyze()
     return table
@@ -133,15 +134,12 @@ def measured_check(place: Path, label: str) -> None:
     )
 
 
-def measure(place: Path, asked: argparse.Namespace) -> None:
+def measure(place: Path, options: argparse.Namespace) -> None:
     lake = nb.connect(place / "lake")
     begin = time.perf_counter()
-    table = make(lake, asked.rows, asked.files)
-    print(f"{table.num_rows:,} rows in {asked.files:,} files made in", end=" ")
+    table = make(lake, options.rows, options.files)
+    print(f"{table.num_rows:,} rows in {options.files:,} files made in", end=" ")
     print(f"{time.perf_counter() - begin:,.0f} s", flush=True)
-    keys = itertools.count(10**9)
-    plain = median(lambda: append(table, keys), RUNS)
-    table.rollback(table.snapshots()["snapshot_id"][0].as_py())
     begin = time.perf_counter()
     count = describe(table)
     print(f"{count} claims described in {1000 * (time.perf_counter() - begin):.1f} ms")
@@ -149,9 +147,18 @@ def measure(place: Path, asked: argparse.Namespace) -> None:
     os.rename(data, data.with_name("hidden"))
     measured_check(place / "lake", "data files hidden")
     os.rename(data.with_name("hidden"), data)
-    table.upsert(rows_of(0, asked.upserted))
-    measured_check(place / "lake", f"after an upsert of {asked.upserted:,} rows")
-    with_claims = median(lambda: append(table, keys), RUNS)
+    table.upsert(rows_of(0, options.upserted))
+    measured_check(place / "lake", f"after an upsert of {options.upserted:,} rows")
+    for i in range(FULL):  # texts, until the claims have about 64 KiB
+        table.describe(columns={f"code{i}": "x" * 4_000})
+    keys = itertools.count(10**9)
+    with_claims = median(lambda: append(table, keys), COMMITS)
+    claimed = {name: text for name, text in table.properties.items() if "nimblepy.claims" in name}
+    with table.alter() as a:
+        a.store_claims(dict.fromkeys(claimed))
+        for i in range(FULL):
+            a.set_doc(f"code{i}", None)
+    plain = median(lambda: append(table, keys), COMMITS)
     print(f"commit of one row: {plain:.1f} ms without claims, {with_claims:.1f} ms with them")
 
 

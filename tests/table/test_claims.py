@@ -1,10 +1,11 @@
-"""Claims: what they say, where they are stored, and what checks find."""
+"""Claims: their storage, and the statuses of their checks."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import shutil
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -548,3 +549,70 @@ def test_join_path(lake: nb.Catalog, orders: nb.Table) -> None:
     assert path.orphans == pytest.approx(1 / 41)
     with pytest.raises(nb.InvalidArgumentError, match="no table"):
         lake.join_path("shop.orders", "shop.gone")
+
+
+# ---------------------------------------------------------------------- other engines
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_other_engines_read_a_described_table(
+    lake: nb.Catalog, data_format: Any, library_reads_nimble: None
+) -> None:
+    table = lake.create_table("a.b", ORDERS, data_format=data_format)
+    table.describe("Orders.", columns={"status": ["code", nb.Values(["P", "X"])]})
+    metadata = table.iceberg.metadata
+    assert metadata.properties["comment"] == "Orders."
+    assert table.iceberg.schema().find_field("status").doc == "code"
+    if data_format == "parquet":
+        assert table.iceberg.scan().to_arrow().num_rows == 200
+        duckdb = pytest.importorskip("duckdb")
+        files = f"{table.location.removeprefix('file://')}/data/*.parquet"
+        assert duckdb.sql(f"SELECT count(*) FROM '{files}'").fetchall() == [(200,)]
+
+
+def test_a_commit_with_many_claims_keeps_them(lake: nb.Catalog) -> None:
+    names = [f"c{i}" for i in range(15)]
+    table = lake.create_table("a.b", pa.schema({name: pa.int64() for name in names}))
+    table.describe(columns=dict.fromkeys(names, "x" * 4000))
+    for _ in range(3):
+        table.append(pa.table({"c0": [1]}))
+    assert len(lake.table("a.b").claims) == 15
+
+
+def test_two_describers_beside_writers(lake: nb.Catalog, orders: nb.Table) -> None:
+    errors: list[BaseException] = []
+
+    def run(work: Any) -> None:
+        try:
+            work(lake.table("shop.orders"))
+        except BaseException as error:
+            errors.append(error)
+
+    def describe_columns(table: nb.Table) -> None:
+        for text in "abc":
+            table.describe(columns={"net": text, "note": nb.NotNull(False)})
+
+    def describe_table(table: nb.Table) -> None:
+        for rows in (150, 200, 250):
+            table.describe("Orders.", rows=rows)
+
+    def write(first: int) -> Any:
+        return lambda table: [
+            table.append(pa.table({"order_id": [first + i], "status": ["P"]})) for i in range(3)
+        ]
+
+    works = [describe_columns, describe_table, *(write(1000 * i) for i in range(1, 4))]
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    orders.refresh()
+    assert orders.num_rows == 209
+    assert {(c.column, c.kind, c.value) for c in orders.claims} == {
+        (None, "description", "Orders."),
+        (None, "rows", 250),
+        ("net", "description", "c"),
+        ("note", "not_null", False),
+    }

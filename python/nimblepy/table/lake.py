@@ -124,14 +124,14 @@ def find_tables(catalog: Tables, query: str, limit: int) -> pa.Table:
     lake = CatalogLake(catalog)
     subjects = list(_subjects(lake))
     documents = [_words_of(subject) for subject in subjects]
-    asked = {_stem(word.lower()): word for word in _WORD.findall(query)}
+    query_words = {_stem(word.lower()): word for word in _WORD.findall(query)}
     found_in = Counter(word for words in documents for word in words)
     lengths = [sum(places.total() for places in words.values()) for words in documents]
     mean = sum(lengths) / max(1, len(lengths))
     rows = []
     for subject, words, length in zip(subjects, documents, lengths, strict=True):
         score, hits = 0.0, []
-        for word, written in asked.items():
+        for word, written in query_words.items():
             places = words.get(word)
             if places is None:
                 continue

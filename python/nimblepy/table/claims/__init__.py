@@ -1,1 +1,1 @@
-"""Claims about tables: what they are, where they are stored, and how they are checked."""
+"""Claims about tables: their kinds, their storage and their checks."""

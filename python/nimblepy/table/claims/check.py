@@ -29,15 +29,15 @@ from nimblepy.table.claims.sketches import NoSketch
 from nimblepy.table.claims.store import Stored, public_claim
 from nimblepy.table.claims.subject import Lake, Subject
 
-# Up to this many rows, a doubt that deleted rows cause is resolved by reading one column.
-CONFIRMED_ROWS = 5_000_000
+# Up to so many rows and files, a doubt that deleted rows cause is resolved by reading one column.
+CONFIRMED_ROWS, CONFIRMED_FILES = 5_000_000, 200
 # Standard errors of a sketch's estimate that make a proof, and one standard error.
 _SIGMAS, _ERROR = 5.0, 1 / math.sqrt(MOST)
 # Days without a commit after which a table that is said to be in use is suspect.
 _IDLE_DAYS = 45
 # A number of rows or a maximum that differs by more than these factors is another one.
 _ROWS_FACTOR, _ABOVE, _BELOW = 1.5, 3.0, 20.0
-# A maximum that is this many times too small, over at least so many rows, is of another unit.
+# A maximum that is too small by this factor shows another unit, if there are enough rows.
 _FAR_BELOW, _ROWS_OF_A_UNIT = 50.0, 50
 _TICKS = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)`")
 _SQL_WORDS = frozenset({"null", "true", "false", "and", "or", "not", "is", "in", "sum", "count"})
@@ -181,7 +181,8 @@ class _Checker:
 
     def confirms(self) -> bool:
         """Whether a doubt may be resolved by reading rows."""
-        return self.deep or self.subject.facts.rows <= CONFIRMED_ROWS
+        few = self.subject.facts.rows <= CONFIRMED_ROWS
+        return self.deep or (few and self.subject.num_files <= CONFIRMED_FILES)
 
 
 def _table_of(claim: Stored) -> str | None:
@@ -432,8 +433,8 @@ def _range(checker: _Checker, claim: Stored, ends: list[Any]) -> Finding:
     above = column.seen_upper is not None and column.seen_upper > most
     if below or above:
         return contradicted(observed, values)
-    known = column.lower is not None and column.upper is not None
-    if known and least <= column.lower and column.upper <= most:
+    has_bounds = column.lower is not None and column.upper is not None
+    if has_bounds and least <= column.lower and column.upper <= most:
         return VERIFIED
     if subject.facts.rows == 0 or column.nulls == column.least_nulls == subject.facts.rows:
         return VERIFIED
@@ -573,7 +574,8 @@ def _samples(checker: _Checker, claim: Stored, samples: list[Any]) -> Finding:
     absent = [code for h, code in hashes.items() if h < theta and h not in present]
     if absent:
         return contradicted(f"no row has {_shown(absent)}", {"absent": absent})
-    if all(h < theta for h in hashes) and not sketch.superset:
+    live = sketch.sketch if sketch.live is None else sketch.live
+    if set(hashes) <= set(map(int, live.hashes)) and (sketch.live or not sketch.superset):
         return VERIFIED
     if checker.confirms():
         return _samples_read(checker, number, samples)
@@ -583,7 +585,7 @@ def _samples(checker: _Checker, claim: Stored, samples: list[Any]) -> Finding:
 def _samples_read(checker: _Checker, number: int, samples: Sequence[Any]) -> Finding:
     subject = checker.subject
     kind, name = subject.column(number).type, _field(subject, number)
-    absent = [v for v in samples if not subject.count(name == typed(v, kind))]
+    absent = [v for v in samples if not subject.has(name == typed(v, kind))]
     if absent:
         return contradicted(f"no row has {_shown(absent)}", {"absent": absent})
     return VERIFIED

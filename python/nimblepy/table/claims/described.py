@@ -40,7 +40,7 @@ class Described:
         return (check for check in self.checks if check.claim.column == column)
 
     def value(self, kind: str, column: str | None = None) -> Any:
-        """What the first claim of a kind says; ``None`` if there is none."""
+        """What the first claim of a kind says; ``None`` without such a claim."""
         return next((c.value for c in self.claims(column) if c.kind == kind), None)
 
     def reference(self, column: str) -> tuple[str, str] | None:

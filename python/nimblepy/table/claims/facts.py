@@ -65,7 +65,7 @@ class Facts:
         name: ``"namespace.name"``.
         snapshot: id of the snapshot; ``None`` if the table has never had rows.
         rows: number of live rows.
-        last_changed: time of the last commit that changed rows; ``None`` if there is none.
+        last_changed: time of the last commit that changed rows; ``None`` if no commit did.
             Compaction and changes of columns do not count.
         last_changed_exact: ``False`` if that commit has expired. Rows changed last at or before
             ``last_changed`` then.
@@ -237,22 +237,22 @@ def _column(
     for part, deleted in files.pieces():
         live = part.rows - deleted
         nulls = part.counts("nulls", number)
-        known = np.zeros(len(live), np.bool_) if nulls is None else _mask(nulls.is_valid())
+        has_count = np.zeros(len(live), np.bool_) if nulls is None else _mask(nulls.is_valid())
         counts = np.zeros(len(live), np.int64)
         if nulls is not None:
             counts = pc.fill_null(nulls, 0).to_numpy().copy()
         older = np.zeros(len(live), np.bool_)
-        if not known[live > 0].all():
+        if not has_count[live > 0].all():
             # Files from before the column was added have its default in all rows.
-            older = ~known & (part.sequences <= last_without())
+            older = ~has_count & (part.sequences <= last_without())
             if default is None or not default.is_valid:
                 counts[older] = part.rows[older]
-            known |= older
-        most_nulls += int(np.minimum(counts, live)[known].sum())
-        least_nulls += int(np.maximum(counts - deleted, 0)[known].sum())
-        nulls_known = nulls_known and bool(known[live > 0].all())
+            has_count |= older
+        most_nulls += int(np.minimum(counts, live)[has_count].sum())
+        least_nulls += int(np.maximum(counts - deleted, 0)[has_count].sum())
+        nulls_known = nulls_known and bool(has_count[live > 0].all())
         for end in ends.values():
-            end.add(part, number, deleted, live, known & (counts >= part.rows), older, default)
+            end.add(part, number, deleted, live, has_count & (counts >= part.rows), older, default)
     lower, upper = ends["lower"], ends["upper"]
     return {
         "nulls": most_nulls if nulls_known else None,

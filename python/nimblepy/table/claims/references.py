@@ -156,13 +156,15 @@ def measured(
     """Orphans by sketches, or by looking up some keys; or why neither is possible."""
     if child.facts.rows == 0 or child.column(number).least_nulls == child.facts.rows:
         return Orphans(0, 0, all=True)
-    ours, theirs = child.sketch(number), parent.sketch(key)
-    reason = next((s.reason for s in (ours, theirs) if isinstance(s, NoSketch)), None)
+    child_sketch, parent_sketch = child.sketch(number), parent.sketch(key)
+    reason = next(
+        (s.reason for s in (child_sketch, parent_sketch) if isinstance(s, NoSketch)), None
+    )
     same = child.column(number).type == parent.column(key).type
     if reason is None and same:
-        assert isinstance(ours, Grown)
-        assert isinstance(theirs, Grown)
-        orphans = compare(ours, theirs)
+        assert isinstance(child_sketch, Grown)
+        assert isinstance(parent_sketch, Grown)
+        orphans = compare(child_sketch, parent_sketch)
         if refutes(orphans, allowed) or supports(orphans, allowed):
             return orphans
     elif reason is not None and not deep:
@@ -215,7 +217,7 @@ def _fan_out(child: Subject, number: int) -> float | None:
 def holding_keys(child: Subject, number: int, lake: Lake, but: str) -> list[str]:
     """Keys of other tables that have all values of a column, as the sketches say.
 
-    Dense small numbers are in many keys, so keys with the name of the column come first.
+    Many keys contain dense small numbers, so keys with the name of the column win.
     """
     sketch = child.sketch(number)
     if isinstance(sketch, NoSketch) or not len(sketch.sketch.hashes):
@@ -226,9 +228,9 @@ def holding_keys(child: Subject, number: int, lake: Lake, but: str) -> list[str]
         key = None if parent is None else parent_column(parent, None)
         if parent is None or key is None or parent.column(key).type != child.column(number).type:
             continue
-        theirs = parent.sketch(key)
-        if isinstance(theirs, Grown):
-            orphans = compare(sketch, theirs)
+        parent_sketch = parent.sketch(key)
+        if isinstance(parent_sketch, Grown):
+            orphans = compare(sketch, parent_sketch)
             if not orphans.missing and (orphans.all or orphans.compared >= _ENOUGH // 3):
                 holding.append(f"{name}.{parent.column_name(key)}")
     own_name = child.column_name(number)

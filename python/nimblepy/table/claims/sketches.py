@@ -28,10 +28,12 @@ class Grown:
 
     Attributes:
         superset: rows were deleted since the analysis, so it may have values that no row has.
+        live: values that rows have for sure; ``None``: those of ``sketch``.
     """
 
     sketch: Sketch
     superset: bool
+    live: Sketch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Sketches:
         self.rows_read = 0
 
     def get(self, number: int) -> Grown | NoSketch:
-        """The sketch of a column, or why there is none."""
+        """The sketch of a column, or the reason why it has none."""
         if number not in self._answers:
             self.prepare([number])
         return self._answers[number]
@@ -134,7 +136,9 @@ class Sketches:
         assert self._snapshot is not None
         if base_id == self._snapshot.id:
             return sketches
-        files, lost_rows, lost_keys = [], False, False
+        files: list[DataFile] = []
+        newest_files: list[DataFile] = []  # of the last commit: nothing has deleted their rows
+        lost_rows = lost_keys = before_newest = False
         for snapshot in self._metadata.ancestors(self._snapshot):
             if snapshot.id == base_id:
                 break
@@ -144,16 +148,19 @@ class Sketches:
                 added, removed = self._metadata.added_and_removed(snapshot)
             except FileNotFoundError:
                 return dict.fromkeys(sketches, NoSketch("the history of its rows has expired"))
-            files += [entry.file for entry in added if entry.file.content == "data"]
+            is_newest, before_newest = not before_newest and _is_ours(snapshot), True
+            data_files = [entry.file for entry in added if entry.file.content == "data"]
+            (newest_files if is_newest else files).extend(data_files)
             only_added = not removed and all(entry.file.content == "data" for entry in added)
             lost_rows |= not only_added
             lost_keys |= not only_added and not _keeps_keys(snapshot)
-        rows = sum(file.rows for file in files)
+        rows = sum(file.rows for file in (*files, *newest_files))
         if rows > MOST_ADDED:
             reason = f"{rows:,} rows were added since the column was analyzed: t.analyze()"
             return dict.fromkeys(sketches, NoSketch(reason))
         try:
-            new = self._look(files, list(sketches))
+            older = self._look(files, list(sketches))
+            live = self._look(newest_files, list(sketches))
         except FileNotFoundError:
             reason = "files that were added since the column was analyzed are gone: t.analyze()"
             return dict.fromkeys(sketches, NoSketch(reason))
@@ -161,7 +168,9 @@ class Sketches:
         grown: dict[int, Grown | NoSketch] = {}
         for number, old in sketches.items():
             lost = lost_keys if number in keys else lost_rows
-            made = Grown(Sketch.merged([old.sketch, new[number]]), superset=old.superset or lost)
+            merged = Sketch.merged([old.sketch, older[number], live[number]])
+            superset = old.superset or lost
+            made = Grown(merged, superset, live[number] if superset else None)
             analyzed = self._read_stored()[number][0]
             _kept.put(self._key(self._snapshot.id, number, analyzed), made)
             grown[number] = made
@@ -183,9 +192,10 @@ class Sketches:
         return set(schema.identifier_field_ids)
 
 
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary.get("engine-name") == "nimblepy"
+
+
 def _keeps_keys(snapshot: Snapshot) -> bool:
     """Whether a commit of nimblepy only added rows, and replaced rows by rows with their keys."""
-    return (
-        snapshot.summary.get("engine-name") == "nimblepy"
-        and snapshot.summary.get("nimblepy.rows-deleted") == "0"
-    )
+    return _is_ours(snapshot) and snapshot.summary.get("nimblepy.rows-deleted") == "0"

@@ -50,7 +50,7 @@ class Stored:
 
     @property
     def size(self) -> int:
-        """Bytes of what is said."""
+        """Bytes of the value."""
         return len(_json(self.value).encode())
 
 
@@ -108,7 +108,7 @@ def _claim(entry: Mapping[str, Any], number: int | None, seen: Mapping[str, Any]
 
 
 def property_text(claims: Iterable[Stored]) -> str | None:
-    """The property with the claims of one column; ``None`` if there are none."""
+    """The property with the claims of one column; ``None`` without claims."""
     entries: list[dict[str, Any]] = []
     seen: dict[str, Any] = {}
     for claim in claims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
@@ -127,6 +128,17 @@ class Subject:
     def count(self, filter: Filter) -> int:
         """The number of rows that pass a filter. Cost: a scan of its columns."""
         return self.handle.count_rows(filter)
+
+    def has(self, filter: Filter) -> bool:
+        """Whether a row passes a filter. Cost: a scan up to the first one."""
+        batches = self.handle.scan((), filter=filter).to_reader()
+        with contextlib.closing(batches):
+            return any(batch.num_rows for batch in batches)
+
+    @property
+    def num_files(self) -> int:
+        """Number of data files."""
+        return len(self._rows.plan.members())
 
     def value_counts(self, column: ColumnName, most: int = 50) -> dict[Any, int]:
         """The most frequent values of a column and their numbers of rows. Cost: reads it."""
