@@ -58,8 +58,8 @@ def compare(joins: Joins, rows: Any, count: int) -> Counter[str]:
 @pytest.mark.model
 def test_random_joins_are_sparks_own(optimized: Any, rows: Any, tmp_path: Path) -> None:
     joins = Joins(optimized, tmp_path, 1, layouts=(1, 8))
-    outcomes = compare(joins, rows, 16)
-    assert outcomes["converted"] >= 6, outcomes
+    outcomes = compare(joins, rows, 10)
+    assert outcomes["converted"] >= 3, outcomes
 
 
 @pytest.mark.model
