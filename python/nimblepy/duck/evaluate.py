@@ -158,9 +158,16 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 # ------------------------------------------------------------------ sessions
 
 
-_fetch = getattr(
-    duckdb.DuckDBPyConnection, "to_arrow_table", duckdb.DuckDBPyConnection.fetch_arrow_table
-)
+# Connections of DuckDB 2 do not have this method, and warn about a copy if they fetch a table.
+_FETCHES = hasattr(duckdb.DuckDBPyConnection, "fetch_arrow_table")
+_NEWER = hasattr(duckdb.DuckDBPyConnection, "to_arrow_table")
+_TO_ARROW = "to_arrow_table" if _NEWER else "fetch_arrow_table"
+
+
+def _fetch(connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
+    if not _FETCHES:
+        return connection.sql(statement).to_arrow_table()
+    return getattr(connection.execute(statement), _TO_ARROW)()
 
 
 class _Source:
@@ -196,8 +203,7 @@ class _Session:
         number, source = statement
         source.batch = batch
         try:
-            result = self._connection.execute(f"EXECUTE s{number}")
-            return _fetch(result)
+            return _fetch(self._connection, f"EXECUTE s{number}")
         finally:
             source.batch = batch.slice(0, 0)
 
