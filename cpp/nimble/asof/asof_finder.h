@@ -91,7 +91,7 @@ class AsofFinder {
   // or, if no row is deleted or unknown, at most one that may not be.
   Status all_places(const AsofKeys& keys, std::vector<PlaceRange>* out) const;
   // Finds the matching place of each key that is nearest to the end of its
-  // places, or to their beginning unless `from_end`; kNoRow if there is none.
+  // places, or to their beginning unless `from_end`; kNoRow without a match.
   Status nearest(const std::vector<Candidates>& candidates, bool from_end,
                  const KeyBuffer* limits, std::vector<uint64_t>* places) const;
   Status nearest_known(std::vector<Candidates> candidates, bool from_end,

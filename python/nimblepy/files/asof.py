@@ -69,9 +69,9 @@ class SortedCopy:
 
     def find_asof(self, keys: AsofKeys) -> RowSet:
         """The rows of the source that match."""
-        found = self._file.find_asof(keys.renamed(self._renamed))
-        rows = self._file.read(found, ("row",)).column(0).to_numpy()
-        return RowSet(rows, None, found.probe, len(keys))
+        matches = self._file.find_asof(keys.renamed(self._renamed))
+        rows = self._file.read(matches, ("row",)).column(0).to_numpy()
+        return RowSet(rows, None, matches.probe, len(keys))
 
 
 class FilesSearch:

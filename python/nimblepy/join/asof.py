@@ -92,9 +92,10 @@ class AsofRule:
     """What row an as-of search finds for a key.
 
     Attributes:
-        by, on, known: columns of the source: those that must be equal, the ordered one, and the one
-            that must not be greater than a limit.
-        types: the types of these columns, ``by`` first.
+        by: columns of the source that must be equal.
+        on: the ordered column.
+        known: the column that must not be greater than a limit, if any.
+        types: the types of these columns, in this order.
         metric: the distance between values of ``on``, if it is needed.
         tolerance: the greatest distance, in the metric's numbers.
     """
@@ -127,10 +128,10 @@ class AsofRule:
             if bad is not None:
                 usable &= ~bad
             typed.append(exact)
-        known = None
+        limit_values = None
         if limits is not None:
             below = limits.nearest(below=True)
-            known = below.values
+            limit_values = below.values
             if below.usable is not None:
                 usable &= below.usable
         directions = (
@@ -148,14 +149,14 @@ class AsofRule:
                 usable=_both(usable, nearest.usable),
                 exclusive=self._exclusive(len(at), nearest.exact),
                 known=self.known,
-                limits=known,
+                limits=limit_values,
             )
             rows = source.find_asof(keys)
-            parts.append(_Found(rows, self._distances(source, rows, at)))
-        found = parts[0] if len(parts) == 1 else _closer(*parts)
-        if self.tolerance is None or found.distances is None:
-            return found.rows
-        return found.rows.entries(found.distances <= self.tolerance)
+            parts.append(_NearestRows(rows, self._distances(source, rows, at)))
+        nearest_rows = parts[0] if len(parts) == 1 else _closer(*parts)
+        if self.tolerance is None or nearest_rows.distances is None:
+            return nearest_rows.rows
+        return nearest_rows.rows.entries(nearest_rows.distances <= self.tolerance)
 
     def _exclusive(self, count: int, exact: Mask | None) -> Mask | None:
         if self.allow_exact_matches:
@@ -170,7 +171,7 @@ class AsofRule:
         return at.distances(values, rows.probe, self.metric)
 
 
-class _Found(NamedTuple):
+class _NearestRows(NamedTuple):
     """Rows, and the distances to their probes."""
 
     rows: RowSet
@@ -182,7 +183,7 @@ def _both(usable: Mask, more: Mask | None) -> Mask | None:
     return None if both.all() else both
 
 
-def _closer(before: _Found, after: _Found) -> _Found:
+def _closer(before: _NearestRows, after: _NearestRows) -> _NearestRows:
     """The closer row of each probe; the one before if both are as close."""
     assert before.distances is not None
     assert after.distances is not None
@@ -196,7 +197,7 @@ def _closer(before: _Found, after: _Found) -> _Found:
     first = np.ones(len(order), dtype=np.bool_)
     first[1:] = probes[1:] != probes[:-1]
     chosen = order[first]
-    return _Found(RowSet.joined([before.rows, after.rows]).entries(chosen), distances[chosen])
+    return _NearestRows(RowSet.joined([before.rows, after.rows]).entries(chosen), distances[chosen])
 
 
 # ------------------------------------------------------------------ joins
@@ -371,7 +372,7 @@ def cluster_columns(source: RowSource) -> tuple[ColumnName, ...]:
     """The columns of the cluster key.
 
     Raises:
-        IndexUnavailableError: there is none.
+        IndexUnavailableError: the rows do not have one.
     """
     keys = source.cluster_by
     if not keys:

@@ -104,13 +104,13 @@ def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float 
     """
     if tolerance is None:
         return None
-    wanted = "duration" if family(value_type(data_type)) in _TIMES else "number"
-    name = "a timedelta" if wanted == "duration" else "a number"
+    expected_kind = "duration" if family(value_type(data_type)) in _TIMES else "number"
+    name = "a timedelta" if expected_kind == "duration" else "a number"
     exact = None
     if not isinstance(tolerance, bool):
         with suppress(InvalidArgumentError):
             exact = exact_of(tolerance)
-    if exact is None or exact.kind != wanted:
+    if exact is None or exact.kind != expected_kind:
         raise InvalidArgumentError(
             f"tolerance: expected {name} for a column of {data_type}, got {show(tolerance)}"
         )
@@ -122,7 +122,7 @@ def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float 
 
 
 def _common_unit(a: Fraction, b: Fraction) -> Fraction:
-    """The greatest unit of which both are multiples."""
+    """The greatest unit that divides both."""
     down = math.lcm(a.denominator, b.denominator)
     return Fraction(math.gcd(int(a * down), int(b * down)), down)
 

@@ -129,12 +129,12 @@ def _neighbours(
     at = np.flatnonzero(inexact)
     rest = gather_array(array, pa.array(at))
     if _is_signed_count(rest.type) and _is_signed_count(target):
-        found = _neighbour_counts(rest, target, below)
+        neighbours = _neighbour_counts(rest, target, below)
     else:
-        found = pa.array([_neighbour(item, target, below) for item in rest], target)
+        neighbours = pa.array([_neighbour(item, target, below) for item in rest], target)
     positions = np.arange(len(cast), dtype=np.int64)
     positions[at] = len(cast) + np.arange(len(at), dtype=np.int64)
-    return gather_array(pa.concat_arrays([cast, found]), pa.array(positions))
+    return gather_array(pa.concat_arrays([cast, neighbours]), pa.array(positions))
 
 
 def _neighbour(item: pa.Scalar, target: pa.DataType, below: bool) -> pa.Scalar:
