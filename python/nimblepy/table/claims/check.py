@@ -493,7 +493,8 @@ def _values(checker: _Checker, claim: Stored, pairs: list[list[Any]]) -> Finding
             return Finding("suspect", (observed, {"unknown": len(unknown)}))
         return _values_read(checker, number, codes)
     if unknown:
-        return _with_names(checker, number, codes, f"{len(unknown)} values that are not claimed")
+        reason = f"{len(unknown)} of {len(present)} values are not claimed"
+        return _with_names(checker, number, codes, reason)
     if absent:
         shown = ", ".join(map(repr, absent))
         return Finding("suspect", (f"no row has {shown}", {"absent": absent}))

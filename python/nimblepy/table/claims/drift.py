@@ -28,7 +28,8 @@ def fingerprint(subject: Subject, numbers: Iterable[int]) -> dict[str, Any]:
 def _seen(column: ColumnFacts) -> list[Any]:
     ends = [_stored(column.lower), _stored(column.upper)]
     nulls = column.nulls if column.nulls_exact else None
-    return [str(column.type), nulls, column.distinct, *ends]
+    distinct = column.distinct if column.distinct_is_current else None
+    return [str(column.type), nulls, distinct, *ends]
 
 
 def _stored(value: Any) -> Any:

@@ -39,6 +39,7 @@ class ColumnFacts:
         distinct_snapshot: id of the snapshot that was analyzed.
         distinct_exact: whether ``distinct`` is the exact number for this snapshot. Otherwise it has
             a standard error of 1.6 %, or is that of an earlier snapshot.
+        distinct_is_current: whether ``distinct`` is of the rows of this snapshot.
         least_nulls: at least this many live rows are null.
         seen_lower, seen_upper: bounds that live rows reach, from files without deleted rows.
     """
@@ -52,6 +53,7 @@ class ColumnFacts:
     distinct: int | None = None
     distinct_snapshot: int | None = None
     distinct_exact: bool = False
+    distinct_is_current: bool = field(default=False, repr=False)
     least_nulls: int = field(default=0, repr=False)
     seen_lower: Any = field(default=None, repr=False)
     seen_upper: Any = field(default=None, repr=False)
@@ -145,6 +147,7 @@ def _facts(
             column |= {
                 "distinct": counted.values,
                 "distinct_snapshot": counted.snapshot,
+                "distinct_is_current": counted.snapshot in unchanged,
                 "distinct_exact": counted.values <= MOST and counted.snapshot in unchanged,
             }
         columns[names[number]] = ColumnFacts(type=kind, **column)
