@@ -1,4 +1,4 @@
-"""Handles on rows of which there are versions, such as datasets."""
+"""Handles that move between versions of their rows, such as datasets and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as HTML for notebooks. Everything that comes from data is escaped."""
+"""Objects as HTML for notebooks. Names and values are escaped."""
 
 from __future__ import annotations
 

@@ -11,8 +11,10 @@ from nimblepy.table.base.model import Manifest
 from nimblepy.table.iceberg.manifests import ManifestFiles
 from nimblepy.table.iceberg.metadata import Metadata, forget_lists
 
-# Bytes of them.
-_MOST_BYTES = 256 << 20
+# Maximum bytes of all manifests.
+_MOST_BYTES = 128 << 20
+# Bytes of the Python objects of a manifest, besides its values: most have few files.
+_OVERHEAD = 40 << 10
 
 
 class _Manifests:
@@ -38,9 +40,9 @@ class _Manifests:
         with self._lock:
             if path not in self._kept:
                 self._kept[path] = files
-                self._bytes += files.num_bytes
+                self._bytes += files.num_bytes + _OVERHEAD
             while self._bytes > _MOST_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].num_bytes
+                self._bytes -= self._kept.popitem(last=False)[1].num_bytes + _OVERHEAD
 
 
 _manifests = _Manifests()

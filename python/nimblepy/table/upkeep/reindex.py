@@ -1,7 +1,7 @@
 """Adds indexes to the files of a table and drops them, without encoding rows again.
 
 Each file is replaced by a copy with other indexes. Rows keep their positions, so the deleted rows
-of a file are the same in its copy, also those that another commit deletes meanwhile.
+of a file are the same in its copy, even if another commit deletes them meanwhile.
 """
 
 from __future__ import annotations
