@@ -49,6 +49,15 @@ def test_what_there_is(place: str) -> None:
     assert sorted((row["partition"], row["deleted"]) for row in files) == [("g=a", 1), ("g=b", 0)]
 
 
+def test_partitions(place: str) -> None:
+    rows = lines(run("table", "partitions", place, "-c", "partition,rows,deleted", "--json"))
+    assert rows == [
+        {"partition": "g=a", "rows": 5, "deleted": 1},
+        {"partition": "g=b", "rows": 5, "deleted": 0},
+    ]
+    assert "g=b" in run("table", "partitions", place, "--tag", "v1").stdout
+
+
 def test_rows(place: str) -> None:
     for command in (["lookup"], ["table", "lookup"]):
         assert lines(run(*command, place, "3", "4", "--json")) == [{"id": 3, "g": "b"}]

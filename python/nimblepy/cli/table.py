@@ -68,6 +68,12 @@ def print_files(text: str, version: Version, columns: str | None, output: Output
     _print(open_table(text, version).files(), output, columns)
 
 
+def print_partitions(
+    text: str, version: Version, columns: str | None, output: OutputFormat
+) -> None:
+    _print(open_table(text, version).partitions(), output, columns)
+
+
 def print_changes(
     text: str, since: str, until: str | None, columns: str | None, output: OutputFormat
 ) -> None:

@@ -80,6 +80,22 @@ def table_history(
     print_history(table, columns, output_format(json, csv))
 
 
+@app.command("partitions")
+@reads_version
+def table_partitions(
+    table: TableArgument,
+    columns: ColumnsOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    version: Version = NEWEST,
+) -> None:
+    """Print the partitions of a snapshot, with their files, rows and bytes."""
+    from nimblepy.cli.output import output_format
+    from nimblepy.cli.table import print_partitions
+
+    print_partitions(table, version, columns, output_format(json, csv))
+
+
 @app.command("files")
 @reads_version
 def table_files(
