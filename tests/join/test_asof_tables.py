@@ -169,3 +169,21 @@ def test_transactions_note_what_they_read(lake: nb.Catalog) -> None:
 
     with pytest.raises(nb.ConflictError):
         change()
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.date32()])
+def test_files_without_column_bounds(lake: nb.Catalog, kind: pa.DataType) -> None:
+    schema = pa.schema([("user", pa.int32()), ("t", kind), ("id", pa.int64())])
+    metrics = {"write.metadata.metrics.column.t": "none"}
+    table = lake.create_table("a.b", schema, cluster_by=["user", "t"], properties=metrics)
+    for i in range(3):
+        days = pa.array([20 * i + 10, 20 * i + 20], pa.int32()).view(kind)
+        columns = [pa.array([1, 1], pa.int32()), days, pa.array([i, i])]
+        table.iceberg.append(pa.table(columns, schema=schema))
+    table.refresh()
+    days = pa.array([5, 10, 31, 45, 99], pa.int32()).view(kind)
+    probe = pa.table({"user": [1] * 5, "t": days})
+    before = table.asof_join(probe, on="t", by="user")["id"].to_pylist()
+    after = table.asof_join(probe, on="t", by="user", direction="forward")["id"].to_pylist()
+    assert before == [None, 0, 1, 1, 2]
+    assert after == [0, 0, 1, 2, None]

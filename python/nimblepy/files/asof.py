@@ -145,7 +145,10 @@ def _encoded_ends(ends: ValueEnds, key: SortKey) -> _core.KeyBounds:
     data_type, least, greatest = ends
     encoded = []
     for numbers in (greatest, least) if key.descending else (least, greatest):
-        values = pa.array(numbers.astype(f"int{data_type.bit_width}")).view(data_type)
+        stored = np.dtype(f"int{data_type.bit_width}")
+        # Unknown ends are those of 64 bits.
+        clipped = np.clip(numbers, np.iinfo(stored).min, np.iinfo(stored).max)
+        values = pa.array(clipped.astype(stored)).view(data_type)
         batch = pa.RecordBatch.from_arrays([values], ["on"])
         encoded.append(EncodedKeys(batch, [key]).to_array())
     return _core.KeyBounds(pa.RecordBatch.from_arrays(encoded, ["lower", "upper"]))
