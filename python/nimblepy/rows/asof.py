@@ -165,7 +165,9 @@ def _neighbour_counts(array: pa.Array, target: pa.DataType, below: bool) -> pa.A
     most = min(high * down // up, 2**63 - 1)
     least = max(-(-low * down // up), -(2**63))
     inner = np.clip(counts, least, most) * up
-    whole = inner // down if below else -(-inner // down)
+    whole = inner // down
+    if not below:
+        whole += inner % down != 0
     is_null = np.zeros(len(counts), dtype=np.bool_)
     if array.null_count:
         is_null |= array.is_null().to_numpy(zero_copy_only=False)
