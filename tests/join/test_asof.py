@@ -173,6 +173,8 @@ def test_tolerance_is_inclusive(tmp_path: Path, kind: str, tolerance: Any) -> No
         (pa.timestamp("ns"), pa.timestamp("us"), [0, 999, 1000, 1001, 2500, -1, -1500]),
         (pa.timestamp("s"), pa.timestamp("ns"), [0, 1, 2**62]),
         (pa.timestamp("ns"), pa.timestamp("s"), [0, 1, 10**9, 2 * 10**9 + 1, -1]),
+        (pa.timestamp("us"), pa.timestamp("s"), [-(2**63), 0, 1]),
+        (pa.duration("ms"), pa.duration("s"), [-(2**63), 0, 1, 2001]),
         (pa.int32(), pa.int64(), [-1, 0, 1, 2]),
         (pa.int64(), pa.int8(), [-(2**40), -129, -128, 0, 2, 127, 128, 2**40]),
         (pa.uint64(), pa.int8(), [0, 1, 127, 128, 2**64 - 1]),
@@ -357,3 +359,43 @@ def test_literals_of_single_keys(tmp_path: Path) -> None:
         assert file.asof(-300, ["n"]) is None
         assert file.asof(-300, ["n"], direction="forward") == {"n": 1}
         assert file.asof((1,), ["n"]) == file.asof({"n": 1}, ["n"]) == {"n": 1}
+
+
+def test_tolerance_between_two_values_of_the_column(tmp_path: Path) -> None:
+    times = pa.array([START, START + datetime.timedelta(seconds=1)], pa.timestamp("ms"))
+    events = pa.table({"n": [1, 5], "x": [0.5, math.inf], "t": times})
+    for name in events.column_names:
+        nb.write(events, tmp_path / f"{name}.nimble", cluster_by=name)
+    with nb.open(tmp_path / "n.nimble") as file:
+        assert file.asof(3.5, ["n"], tolerance=2.7) == {"n": 1}
+        assert file.asof(3.5, ["n"], tolerance=2.5) == {"n": 1}
+        assert file.asof(3.5, ["n"], tolerance=2.4) is None
+        assert file.asof(math.inf, ["n"], tolerance=math.inf) == {"n": 5}
+        assert file.asof(10**30, ["n"], tolerance=10**30) == {"n": 5}
+        assert file.asof(10**30, ["n"], tolerance=10**29) is None
+    with nb.open(tmp_path / "t.nimble") as file:
+        late = START + datetime.timedelta(microseconds=1500)
+        for tolerance, expected in ((1500, {"n": 1}), (1499, None)):
+            limit = datetime.timedelta(microseconds=tolerance)
+            assert file.asof(late, ["n"], tolerance=limit) == expected
+    with nb.open(tmp_path / "x.nimble") as file:  # numbers beyond all floats
+        assert file.asof(10**400, ["n"], direction="nearest") == {"n": 1}
+        assert file.asof(10**400, ["n"], tolerance=1) is None
+        assert file.asof(1, ["n"], tolerance=10**400) == {"n": 1}
+
+
+def test_probes_without_a_type_match_nothing(tmp_path: Path) -> None:
+    nb.write(pa.table({"t": [1, 2]}), tmp_path / "e.nimble", cluster_by="t")
+    with nb.open(tmp_path / "e.nimble") as file:
+        for how in ({"direction": "nearest"}, {"tolerance": 1}):
+            joined = file.asof_join(pa.table({"t": pa.nulls(2)}), on="t", **how)
+            assert joined["t_right"].to_pylist() == [None, None]
+
+
+def test_wrong_directions(tmp_path: Path) -> None:
+    nb.write(pa.table({"t": [1, 2]}), tmp_path / "e.nimble", cluster_by="t")
+    with nb.open(tmp_path / "e.nimble") as file:
+        for wrong in ("up", None, ["backward"]):
+            how: dict[str, Any] = {"direction": wrong}
+            with pytest.raises(nb.InvalidArgumentError, match="direction: expected one of"):
+                file.asof(1, **how)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Required, TypeAlias, Type
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.join.distance import Distances, Metric, exact_tolerance, metric
@@ -84,7 +85,10 @@ class _ColumnProbe:
         return nearest_values(self.array, self.type, below=below)
 
     def distances(self, values: pa.Array, probes: Positions, distance: Metric) -> Distances:
-        return distance.between(gather_array(self.array, pa.array(probes)), values)
+        own = gather_array(self.array, pa.array(probes))
+        if pt.is_null(own.type):
+            own = pa.nulls(len(own), values.type)
+        return distance.between(own, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,15 +324,7 @@ def asof_rule(
     Args:
         probe_type: the type of the values for ``on``; ``None`` if they are of the column's type.
     """
-    if direction not in get_args(Direction):
-        raise InvalidArgumentError(
-            f"direction: expected one of {', '.join(map(repr, get_args(Direction)))}, "
-            f"got {direction!r}"
-        )
-    if not isinstance(allow_exact_matches, bool):
-        raise InvalidArgumentError(
-            f"allow_exact_matches: expected True or False, got {allow_exact_matches!r}"
-        )
+    _check_rule(direction, allow_exact_matches)
     source.asof_keys(tuple(by), on)
     names = (*by, on) if known is None else (*by, on, known)
     types = tuple(resolve_column(source.schema, name).value_type for name in names)
@@ -338,6 +334,8 @@ def asof_rule(
         what = "tolerance" if tolerance is not None else "direction='nearest'"
         distance = metric(on_type if probe_type is None else probe_type, on_type, what)
     limit = exact_tolerance(tolerance, on_type)
+    if limit is not None and distance is not None:
+        limit = (distance.exact_limit if probe_type is None else distance.limit)(limit)
     return AsofRule(
         by=tuple(by),
         on=on,
@@ -346,8 +344,20 @@ def asof_rule(
         direction=direction,
         allow_exact_matches=allow_exact_matches,
         metric=distance,
-        tolerance=None if limit is None or distance is None else distance.limit(limit),
+        tolerance=limit,
     )
+
+
+def _check_rule(direction: Any, allow_exact_matches: Any) -> None:
+    if direction not in get_args(Direction):
+        raise InvalidArgumentError(
+            f"direction: expected one of {', '.join(map(repr, get_args(Direction)))}, "
+            f"got {direction!r}"
+        )
+    if not isinstance(allow_exact_matches, bool):
+        raise InvalidArgumentError(
+            f"allow_exact_matches: expected True or False, got {allow_exact_matches!r}"
+        )
 
 
 def _pairs(argument: str, columns: Any) -> list[tuple[str, ColumnName]]:
@@ -452,7 +462,8 @@ def asof_getter(
     allow_exact_matches: bool,
 ) -> Getter:
     """A compiled reader of single rows, or one that answers NotImplemented to every key."""
-    if direction not in ("backward", "forward") or not isinstance(allow_exact_matches, bool):
+    _check_rule(direction, allow_exact_matches)
+    if direction == "nearest":
         return _not_compiled
     names = cluster_columns(source) if on is None else on
     keys = source.index_keys(names, ordered=False)

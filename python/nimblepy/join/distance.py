@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -56,15 +57,21 @@ class Metric:
     def from_exact(self, value: Fraction | float, right: pa.Array) -> Distances:
         """The distances of values to one number, or time in nanoseconds."""
         if self.unit is None:
-            return _float_distances(np.full(len(right), float(value)), _floats(right))
+            return _float_distances(np.full(len(right), _nearest_float(value)), _floats(right))
         counts = np.array(_counts(right), dtype=object) * tick_of(self.right)
         distances: Distances = np.abs(counts - value) / self.unit
         return distances
 
+    def exact_limit(self, tolerance: Fraction | float) -> Any:
+        """A tolerance for distances of :meth:`from_exact`, which may be between two units."""
+        if self.unit is None:
+            return _nearest_float(tolerance)
+        return tolerance if isinstance(tolerance, float) else tolerance / self.unit
+
     def limit(self, tolerance: Fraction | float) -> Any:
         """The greatest distance within a tolerance."""
         if self.unit is None:
-            return float(tolerance)
+            return _nearest_float(tolerance)
         if isinstance(tolerance, float):  # infinity
             return _MOST_UNSIGNED if self.exact else math.inf
         count = math.floor(tolerance / self.unit)
@@ -125,6 +132,14 @@ def _common_unit(a: Fraction, b: Fraction) -> Fraction:
     """The greatest unit that divides both."""
     down = math.lcm(a.denominator, b.denominator)
     return Fraction(math.gcd(int(a * down), int(b * down)), down)
+
+
+def _nearest_float(value: Fraction | float) -> float:
+    """The nearest float; the greatest one for numbers beyond it."""
+    try:
+        return float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def _floats(array: pa.Array) -> Distances:
