@@ -7,7 +7,7 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/blocks/block_strings.h"
-#include "nimble/encoding/core/predicate.h"
+#include "nimble/encoding/symbols/front_test.h"
 #include "nimble/encoding/symbols/fsst_compressor.h"
 
 namespace nimble {
@@ -16,75 +16,7 @@ namespace {
 // If there are more codes than this, their decompressed size is computed before
 // memory is reserved: eight bytes per code would waste memory.
 constexpr uint64_t kMeasureAbove = 65536;
-
-// Tests that need more bytes of a string than this decompress the whole string.
-constexpr uint64_t kMostDeciding = 256;
-
-// Number of leading bytes that decide a test; 0: the whole string may be
-// needed.
-uint64_t deciding_bytes(const Predicate& test) {
-  if (test.shape != Predicate::Shape::kRange) return 0;
-  const ByteBounds& b = test.bytes;
-  // One byte more than the bound distinguishes longer strings from equal ones.
-  return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);
-}
-
-// Whether a string is inside a bound, judged by its leading bytes.
-enum class Side : uint8_t { kInside, kOutside, kUnknown };
-
-// Compares strings that begin with `front` with a lower bound.
-Side side_of_low(std::string_view front, std::string_view low, bool inclusive) {
-  const size_t n = std::min(front.size(), low.size());
-  const int order = front.substr(0, n).compare(low.substr(0, n));
-  if (order != 0) return order < 0 ? Side::kOutside : Side::kInside;
-  if (front.size() < low.size()) return Side::kUnknown;
-  const bool may_be_equal = front.size() == low.size();
-  return may_be_equal && !inclusive ? Side::kUnknown : Side::kInside;
-}
-
-Side side_of_high(std::string_view front, std::string_view high,
-                  bool inclusive) {
-  const size_t n = std::min(front.size(), high.size());
-  const int order = front.substr(0, n).compare(high.substr(0, n));
-  if (order != 0) return order > 0 ? Side::kOutside : Side::kInside;
-  if (front.size() < high.size()) return Side::kUnknown;
-  const bool may_be_equal = front.size() == high.size();
-  return may_be_equal && inclusive ? Side::kUnknown : Side::kOutside;
-}
-
-// A range test on leading bytes. The first code decides most strings. Other
-// strings are decompressed only until they are decided.
-struct FrontTest {
-  enum Verdict : uint8_t { kFails, kPasses, kOpen };
-
-  FrontTest(const Predicate& asked, uint64_t deciding, const FsstTable& table)
-      : test(asked), enough(deciding) {
-    by_code.fill(kOpen);
-    for (uint32_t c = 0; c < table.size(); ++c) {
-      const FsstSymbol symbol = table.symbol(c);
-      char bytes[8];
-      store(reinterpret_cast<uint8_t*>(bytes), symbol.bytes);
-      by_code[c] = verdict({bytes, symbol.length});
-    }
-  }
-
-  Verdict verdict(std::string_view front) const {
-    const ByteBounds& b = test.bytes;
-    const Side low =
-        b.low ? side_of_low(front, *b.low, b.low_inclusive) : Side::kInside;
-    const Side high =
-        b.high ? side_of_high(front, *b.high, b.high_inclusive) : Side::kInside;
-    if (low == Side::kOutside || high == Side::kOutside) {
-      return test.negated ? kPasses : kFails;
-    }
-    if (low == Side::kUnknown || high == Side::kUnknown) return kOpen;
-    return test.negated ? kFails : kPasses;
-  }
-
-  const Predicate& test;
-  uint64_t enough;
-  std::array<Verdict, 256> by_code;  // kOpen for escapes and unused codes
-};
+constexpr uint32_t kCodes = 256;
 
 class FsstDecoder final : public BlockStrings {
  public:
@@ -114,7 +46,7 @@ class FsstDecoder final : public BlockStrings {
                       BytesSink* sink) const override;
 
  private:
-  Status filter_block(const StringBlock& block, const FrontTest& test,
+  Status filter_block(const StringBlock& block, const FrontTest<kCodes>& front,
                       uint64_t* selection) const;
 
   FsstTable table_;  // last because it is large
@@ -222,11 +154,16 @@ Status FsstDecoder::gather(const SegmentBody& body, const uint32_t* rows,
 
 Status FsstDecoder::filter(const SegmentBody& body, const Predicate& test,
                            uint64_t* selection) const {
-  const uint64_t enough = deciding_bytes(test);
-  if (enough == 0 || enough > kMostDeciding) {
+  if (!FrontTest<kCodes>::can_decide(test)) {
     return filter_decoded(body, test, selection);
   }
-  const FrontTest front(test, enough, table_);
+  FrontTest<kCodes> front(test);
+  for (uint32_t c = 0; c < table_.size(); ++c) {
+    const FsstSymbol symbol = table_.symbol(c);
+    char bytes[8];
+    store(reinterpret_cast<uint8_t*>(bytes), symbol.bytes);
+    front.set(c, {bytes, symbol.length});
+  }
   for (uint32_t b = 0; b < blocks_.num_blocks(); ++b) {
     const uint32_t begin = blocks_.first_row(b);
     const uint32_t end = begin + blocks_.rows(b);
@@ -240,27 +177,27 @@ Status FsstDecoder::filter(const SegmentBody& body, const Predicate& test,
 }
 
 Status FsstDecoder::filter_block(const StringBlock& block,
-                                 const FrontTest& front,
+                                 const FrontTest<kCodes>& front,
                                  uint64_t* selection) const {
   uint64_t ends[kBlockValues];
   NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
   auto* const bits = reinterpret_cast<uint8_t*>(selection);
-  uint8_t text[kMostDeciding + 16];
+  uint8_t text[kMostDecidingBytes + 16];
   uint64_t begin = 0;
   for (uint32_t i = 0; i < block.rows; begin = ends[i++]) {
     const uint64_t row = uint64_t{block.first_row} + i;
     if (!get_bit(bits, row)) continue;
     const uint8_t* codes = block.bytes + begin;
-    if (begin < ends[i] && front.by_code[*codes] != FrontTest::kOpen) {
-      if (front.by_code[*codes] == FrontTest::kFails) clear_bit(bits, row);
+    if (begin < ends[i] && front.of(*codes) != FrontVerdict::kOpen) {
+      if (front.of(*codes) == FrontVerdict::kFails) clear_bit(bits, row);
       continue;
     }
     const uint8_t* end = table_.decompress_front(codes, block.bytes + ends[i],
-                                                 front.enough, text);
+                                                 front.num_bytes(), text);
     if (NIMBLE_UNLIKELY(end == nullptr)) return trailing_escape(row);
-    const auto size = std::min(front.enough, static_cast<uint64_t>(end - text));
-    const std::string_view known(reinterpret_cast<const char*>(text), size);
-    if (!passes(front.test, known)) clear_bit(bits, row);
+    const auto size =
+        std::min(front.num_bytes(), static_cast<uint64_t>(end - text));
+    if (!front.passes_front(text, size)) clear_bit(bits, row);
   }
   return Status::ok();
 }

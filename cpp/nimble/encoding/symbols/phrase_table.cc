@@ -54,11 +54,7 @@ NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
     put(i + 3, static_cast<uint32_t>(word >> (3 * width)) & mask);
   }
   // The remaining codes come from words that end with the code's last byte.
-  for (; i < n; ++i, bit += width) {
-    const uint64_t end = (bit + width + 7) / 8;
-    const uint64_t word = load<uint64_t>(data + end - 8);
-    put(i, static_cast<uint32_t>(word >> (64 - (end * 8 - bit))) & mask);
-  }
+  for (; i < n; ++i) put(i, PhraseTable::code_at(codes, first + i));
 }
 
 // Uses a constant width for the codes of a full table, so that shifts are
@@ -98,6 +94,18 @@ uint64_t PhraseTable::expand(const Codes& codes, uint64_t first, uint64_t n,
     at += lengths[code];
   });
   return at;
+}
+
+uint64_t PhraseTable::expand_front(const Codes& codes, uint64_t first,
+                                   uint64_t n, uint64_t enough,
+                                   uint8_t* out) const {
+  uint64_t size = 0;
+  for (uint64_t i = 0; i < n && size < enough; ++i) {
+    const uint32_t code = code_at(codes, first + i);
+    std::memcpy(out + size, bytes(code), sizeof(Bytes));
+    size += lengths_[code];
+  }
+  return size;
 }
 
 uint64_t PhraseTable::expanded_size(const Codes& codes, uint64_t first,

@@ -75,6 +75,24 @@ class PhraseTable {
   // The same without places.
   uint64_t expand(const Codes& codes, uint64_t first, uint64_t n,
                   uint8_t* out) const;
+  // Appends phrases of codes from `first` on to `out`, until there are n codes
+  // or `enough` bytes. Returns the size. `out` has room for `enough` bytes and
+  // a phrase.
+  uint64_t expand_front(const Codes& codes, uint64_t first, uint64_t n,
+                        uint64_t enough, uint8_t* out) const;
+  // REQUIRES: as expand().
+  static uint32_t code_at(const Codes& codes, uint64_t index) {
+    const uint64_t bit = index * codes.width;
+    const uint64_t end = (bit + codes.width + 7) / 8;
+    const auto word = load<uint64_t>(codes.data + end - 8);
+    return static_cast<uint32_t>(word >> (64 - (end * 8 - bit))) &
+           ((1u << codes.width) - 1);
+  }
+  // The bytes of a code's phrase; 16 bytes are readable.
+  const uint8_t* bytes(uint32_t code) const {
+    return reinterpret_cast<const uint8_t*>(&bytes_[code]);
+  }
+  uint32_t length(uint32_t code) const { return lengths_[code]; }
   // The exact size of the output of these codes.
   uint64_t expanded_size(const Codes& codes, uint64_t first, uint64_t n) const;
   // Enough room for any n codes: each store writes 16 bytes.

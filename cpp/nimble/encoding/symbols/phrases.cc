@@ -4,10 +4,12 @@
 #include <bitset>
 #include <optional>
 
+#include "nimble/base/bitmap.h"
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/blocks/block_strings.h"
 #include "nimble/encoding/core/child.h"
 #include "nimble/encoding/strings/plain_bytes.h"
+#include "nimble/encoding/symbols/front_test.h"
 #include "nimble/encoding/symbols/fsst_training.h"
 #include "nimble/encoding/symbols/phrase_training.h"
 
@@ -53,6 +55,8 @@ class PhrasesDecoder final : public BlockStrings {
   }
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
+  Status filter(const SegmentBody& body, const Predicate& test,
+                uint64_t* selection) const override;
   std::string describe() const override {
     if (!own_) return "shared phrases " + blocks_.describe();
     return "phrases n=" + std::to_string(own_->size()) + " (" +
@@ -69,6 +73,11 @@ class PhrasesDecoder final : public BlockStrings {
                       BytesSink* sink) const override;
 
  private:
+  using PhraseTest = FrontTest<kMaxPhrases>;
+  Status filter_block(const StringBlock& block, const PhraseTable& phrases,
+                      const PhraseTest& test, uint64_t* selection) const;
+  // Reads the ends of the strings of a block, in codes.
+  Status read_ends(const StringBlock& block, uint64_t* ends) const;
   Status table(const SegmentBody& body, const PhraseTable** out) const;
   Result<std::unique_ptr<const PhraseTable>> own_table(
       const SegmentBody& body) const;
@@ -135,13 +144,8 @@ void make_room(const PhraseTable& table, const PhraseTable::Codes& codes,
   sink->data.reserve(sink->data.size() + room);
 }
 
-Status PhrasesDecoder::decode_block(const SegmentBody& body,
-                                    const StringBlock& block, uint32_t from,
-                                    uint32_t to, uint64_t at,
-                                    BytesSink* sink) const {
-  const PhraseTable* phrases = nullptr;
-  NIMBLE_RETURN_IF_ERROR(table(body, &phrases));
-  uint64_t ends[kBlockValues];
+Status PhrasesDecoder::read_ends(const StringBlock& block,
+                                 uint64_t* ends) const {
   blocks_.lengths().running_ends(block.packed, block.rows, ends);
   const uint64_t all = ends[block.rows - 1];
   if (NIMBLE_UNLIKELY(div_ceil(all * width_, 8) != block.size)) {
@@ -150,6 +154,67 @@ Status PhrasesDecoder::decode_block(const SegmentBody& body,
                            std::to_string(width_) + " bits in " +
                            std::to_string(block.size) + " bytes");
   }
+  return Status::ok();
+}
+
+Status PhrasesDecoder::filter(const SegmentBody& body, const Predicate& test,
+                              uint64_t* selection) const {
+  if (!PhraseTest::can_decide(test)) {
+    return filter_decoded(body, test, selection);
+  }
+  const PhraseTable* phrases = nullptr;
+  NIMBLE_RETURN_IF_ERROR(table(body, &phrases));
+  PhraseTest front(test);
+  for (uint32_t c = 0; c < kMaxPhrases; ++c) {
+    if (phrases->length(c) == 0) continue;
+    front.set(c, {reinterpret_cast<const char*>(phrases->bytes(c)),
+                  phrases->length(c)});
+  }
+  for (uint32_t b = 0; b < blocks_.num_blocks(); ++b) {
+    const auto* bits = reinterpret_cast<const uint8_t*>(selection);
+    if (count_bits(bits, blocks_.first_row(b), blocks_.rows(b)) == 0) continue;
+    StringBlock block;
+    NIMBLE_RETURN_IF_ERROR(blocks_.read(body, b, &block));
+    NIMBLE_RETURN_IF_ERROR(filter_block(block, *phrases, front, selection));
+  }
+  return Status::ok();
+}
+
+Status PhrasesDecoder::filter_block(const StringBlock& block,
+                                    const PhraseTable& phrases,
+                                    const PhraseTest& test,
+                                    uint64_t* selection) const {
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(read_ends(block, ends));
+  const PhraseTable::Codes codes = codes_of(block);
+  auto* const bits = reinterpret_cast<uint8_t*>(selection);
+  uint8_t text[kMostDecidingBytes + kMaxPhraseBytes];
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < block.rows; begin = ends[i++]) {
+    const uint64_t row = uint64_t{block.first_row} + i;
+    if (!get_bit(bits, row)) continue;
+    FrontVerdict verdict = FrontVerdict::kOpen;
+    if (begin < ends[i]) verdict = test.of(PhraseTable::code_at(codes, begin));
+    if (verdict == FrontVerdict::kOpen) {
+      const uint64_t size = phrases.expand_front(codes, begin, ends[i] - begin,
+                                                 test.num_bytes(), text);
+      verdict = test.passes_front(text, std::min(size, test.num_bytes()))
+                    ? FrontVerdict::kPasses
+                    : FrontVerdict::kFails;
+    }
+    if (verdict == FrontVerdict::kFails) clear_bit(bits, row);
+  }
+  return Status::ok();
+}
+
+Status PhrasesDecoder::decode_block(const SegmentBody& body,
+                                    const StringBlock& block, uint32_t from,
+                                    uint32_t to, uint64_t at,
+                                    BytesSink* sink) const {
+  const PhraseTable* phrases = nullptr;
+  NIMBLE_RETURN_IF_ERROR(table(body, &phrases));
+  uint64_t ends[kBlockValues];
+  NIMBLE_RETURN_IF_ERROR(read_ends(block, ends));
   const PhraseTable::Codes codes = codes_of(block);
   const uint64_t first = from > 0 ? ends[from - 1] : 0;
   const uint64_t n = ends[to - 1] - first;
