@@ -148,8 +148,13 @@ void compare_strings(TestOp op, const ArrayView& values, Predicate* out) {
     if (b.set.size() > 1) out->shape = Shape::kSet;
     if (b.set.size() != 1) return;
   }
-  out->shape = Shape::kRange;
   std::string value = bytes_of(values, 0);
+  if (op == TestOp::kContains) {
+    out->shape = Shape::kContains;
+    b.part = std::move(value);
+    return;
+  }
+  out->shape = Shape::kRange;
   b.set.clear();
   switch (op) {
     case TestOp::kLess:
@@ -190,7 +195,8 @@ Result<Predicate> make_predicate(TestOp op, const ArrayView& values) {
       field.layout == Layout::kBytes ||
       (out.type.kind == ValueKind::kFixed && !is_wide_int(out.type));
   if ((is_one && values.length() != 1) || !can_be_tested(out.type) ||
-      (op == TestOp::kPrefix && field.layout != Layout::kBytes) ||
+      ((op == TestOp::kPrefix || op == TestOp::kContains) &&
+       field.layout != Layout::kBytes) ||
       (field.layout != Layout::kFixed && field.layout != Layout::kBool &&
        field.layout != Layout::kBytes)) {
     return Status::unsupported("no such test of " + field.type_name());

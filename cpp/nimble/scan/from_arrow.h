@@ -13,8 +13,9 @@ enum class TestOp : uint8_t {
   kLessEqual,
   kGreater,
   kGreaterEqual,
-  kOneOf,   // of any number of values
-  kPrefix,  // of byte strings
+  kOneOf,     // of any number of values
+  kPrefix,    // of byte strings
+  kContains,  // byte strings have this part
 };
 
 // REQUIRES: `values` have the type of the tested column and are not null. There

@@ -159,6 +159,17 @@ std::vector<Predicate> tests_for(const Sample& sample) {
     Predicate absent = test_of(sample.type, one, false);
     absent.bytes.low = absent.bytes.high = *absent.bytes.low + "?";
     out.push_back(absent);
+    // The middle of a value, one of its bytes, nothing, and too much.
+    const std::string& whole = some[0].bytes;
+    for (const std::string& part :
+         {whole.substr(whole.size() / 4, whole.size() / 2),
+          whole.substr(whole.size() / 2, 1), std::string(), whole + "?"}) {
+      Predicate contains;
+      contains.type = sample.type;
+      contains.shape = Predicate::Shape::kContains;
+      contains.bytes.part = part;
+      out.push_back(contains);
+    }
   }
   const size_t n = out.size();
   for (size_t i = 0; i < n; ++i) {
@@ -214,6 +225,9 @@ class PlainTest {
   }
   bool is_string_inside(const std::string& v) const {
     const ByteBounds& b = test_.bytes;
+    if (test_.shape == Predicate::Shape::kContains) {
+      return v.find(b.part) != std::string::npos;
+    }
     bool pass = b.set.empty();
     for (const std::string& s : b.set) pass |= s == v;
     if (b.low) pass &= b.low_inclusive ? v >= *b.low : v > *b.low;

@@ -276,8 +276,12 @@ bool passes(const Predicate& test, const uint8_t* value) {
 }
 
 bool passes(const Predicate& test, std::string_view value) {
-  const bool plain =
-      test.shape != Predicate::Shape::kNothing && test.bytes.contains(value);
+  bool plain = false;
+  if (test.shape == Predicate::Shape::kContains) {
+    plain = value.find(test.bytes.part) != std::string_view::npos;
+  } else if (test.shape != Predicate::Shape::kNothing) {
+    plain = test.bytes.contains(value);
+  }
   return plain != test.negated;
 }
 
@@ -320,10 +324,82 @@ void apply_predicate(const Predicate& test, const uint8_t* values, uint32_t n,
   });
 }
 
+namespace {
+
+// Sets bit i if `bytes` has `first` at i and `last` at i + distance.
+NIMBLE_CLONES void mark_ends(const uint8_t* __restrict bytes, uint8_t first,
+                             uint8_t last, uint64_t distance,
+                             uint8_t* __restrict marks) {
+  for (uint32_t i = 0; i < kMostValues; ++i) {
+    const bool both = (bytes[i] == first) & (bytes[i + distance] == last);
+    marks[i] = both ? 1 : 0;
+  }
+}
+
+// Calls f(place) for the places in `text` where `part` begins, ascending. The
+// next place is at least what f returns. Compares the first and the last byte
+// of the part with many bytes at once, and the others only where these match.
+template <class F>
+void for_places(std::string_view text, std::string_view part, F&& f) {
+  if (text.size() < part.size()) return;
+  const uint64_t end = text.size() - part.size() + 1;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const uint64_t distance = part.size() - 1;
+  Passed marks;
+  uint64_t next = 0;
+  for (uint64_t begin = 0; begin < end; begin += kMostValues) {
+    const uint64_t n = std::min<uint64_t>(kMostValues, end - begin);
+    if (n == kMostValues) {
+      mark_ends(bytes + begin, static_cast<uint8_t>(part.front()),
+                static_cast<uint8_t>(part.back()), distance, marks.bytes);
+    } else {
+      std::memset(marks.bytes, 1, n);
+    }
+    std::memset(marks.bytes + n, 0, 8);
+    for (uint64_t i = 0; i < n; i += 8) {
+      uint64_t left = load<uint64_t>(marks.bytes + i);
+      for (; left != 0; left &= left - 1) {
+        const uint64_t at =
+            begin + i + static_cast<uint64_t>(std::countr_zero(left)) / 8;
+        if (at >= next &&
+            std::memcmp(bytes + at, part.data(), part.size()) == 0) {
+          next = f(at);
+        }
+      }
+    }
+  }
+}
+
+// Searches all strings at once, because a search costs more than most strings
+// are long.
+void apply_contains(const Predicate& test, const BytesSink& values, uint32_t n,
+                    uint64_t* selection) {
+  const std::string& part = test.bytes.part;
+  uint64_t passed[kMostValues / 64] = {};
+  const uint64_t begin = values.begin_of(0), end = values.end_of(n - 1);
+  const auto* data = reinterpret_cast<const char*>(values.data.data());
+  uint32_t row = 0;
+  for_places({data + begin, end - begin}, part, [&](uint64_t place) {
+    while (values.end_of(row) - begin <= place) ++row;
+    if (place + part.size() > values.end_of(row) - begin) return place + 1;
+    passed[row / 64] |= uint64_t{1} << (row % 64);
+    return values.end_of(row) - begin;
+  });
+  for (uint32_t i = 0; i < n; i += 64) {
+    selection[i / 64] &= test.negated ? ~passed[i / 64] : passed[i / 64];
+  }
+}
+
+}  // namespace
+
 void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
                      uint64_t* selection) {
   if (test.shape == Predicate::Shape::kNothing) {
     return clear_unless(test.negated, n, selection);
+  }
+  if (test.shape == Predicate::Shape::kContains && n > 0 &&
+      !test.bytes.part.empty()) {
+    return apply_contains(test, values, n, selection);
   }
   const auto* data = reinterpret_cast<const char*>(values.data.data());
   test_selected(n, selection, [&](uint32_t i) {

@@ -39,16 +39,18 @@ struct ByteBounds {
   bool low_inclusive = true;
   bool high_inclusive = true;
   std::vector<std::string> set;  // ascending
+  std::string part;              // of Shape::kContains
 
   bool contains(std::string_view v) const;
 };
 
 struct Predicate {
   enum class Shape : uint8_t {
-    kNothing,  // no value passes
-    kRange,    // low <= value <= high
-    kSet,      // value is in set
-    kTable,    // integers seen as unsigned: table[value] is not 0
+    kNothing,   // no value passes
+    kRange,     // low <= value <= high
+    kSet,       // value is in set
+    kTable,     // integers seen as unsigned: table[value] is not 0
+    kContains,  // byte strings: `part` is in the value
   };
 
   ValueType type;
