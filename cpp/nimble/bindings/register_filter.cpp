@@ -1,9 +1,14 @@
 // _core.RowFilter: a filter that the core applies to encoded data. Python's
-// expr/pushdown.py converts its filter trees to these tuples:
+// file/pushdown.py converts its filter trees to these tuples:
 //
 //   ("and" | "or", [filter, ...])
 //   ("null" | "valid", path)
 //   ("test", path, op, values, negated)
+//   ("formula", paths, terms, op, zero, negated)
+//
+// A term is (kind, operand): ("column", number), ("constant", integer), or an
+// operator, ("+", 0). `zero` is an array of an int64, to which `op` compares
+// the result.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -22,12 +27,33 @@ TestOp op_of(const std::string& name) {
       {"==", TestOp::kEqual},        {"<", TestOp::kLess},
       {"<=", TestOp::kLessEqual},    {">", TestOp::kGreater},
       {">=", TestOp::kGreaterEqual}, {"in", TestOp::kOneOf},
-      {"prefix", TestOp::kPrefix},
+      {"prefix", TestOp::kPrefix},   {"contains", TestOp::kContains},
   };
   for (const auto& [text, op] : ops) {
     if (name == text) return op;
   }
   raise(Status::invalid_argument("no test is called '" + name + "'"));
+}
+
+Formula::Term term_of(const std::pair<std::string, int64_t>& term) {
+  using Kind = Formula::Term::Kind;
+  static const std::pair<const char*, Kind> kinds[] = {
+      {"column", Kind::kColumn}, {"constant", Kind::kConstant},
+      {"+", Kind::kAdd},         {"-", Kind::kSubtract},
+      {"*", Kind::kMultiply},
+  };
+  for (const auto& [text, kind] : kinds) {
+    if (term.first == text) return {kind, term.second};
+  }
+  raise(Status::invalid_argument("no term is called '" + term.first + "'"));
+}
+
+Predicate predicate_of(const py::tuple& spec, size_t at) {
+  const auto values = ImportedArray::from_python(py::object(spec[at + 1]));
+  Predicate out = unwrap(
+      make_predicate(op_of(py::cast<std::string>(spec[at])), values->view()));
+  out.negated = py::cast<bool>(spec[at + 2]);
+  return out;
 }
 
 FilterNode node_of(const py::tuple& spec) {
@@ -40,6 +66,20 @@ FilterNode node_of(const py::tuple& spec) {
     }
     return out;
   }
+  if (kind == "formula") {
+    out.kind = FilterNode::Kind::kFormula;
+    for (const auto& path : py::cast<std::vector<ColumnPath>>(spec[1])) {
+      FilterNode& column = out.children.emplace_back();
+      column.kind = FilterNode::Kind::kValid;
+      column.path = path;
+    }
+    using Terms = std::vector<std::pair<std::string, int64_t>>;
+    for (const auto& term : py::cast<Terms>(spec[2])) {
+      out.formula.terms.push_back(term_of(term));
+    }
+    out.test = predicate_of(spec, 3);
+    return out;
+  }
   out.path = py::cast<ColumnPath>(spec[1]);
   if (kind == "null" || kind == "valid") {
     out.kind =
@@ -47,10 +87,7 @@ FilterNode node_of(const py::tuple& spec) {
     return out;
   }
   out.kind = FilterNode::Kind::kTest;
-  const auto values = ImportedArray::from_python(py::object(spec[3]));
-  out.test = unwrap(
-      make_predicate(op_of(py::cast<std::string>(spec[2])), values->view()));
-  out.test.negated = py::cast<bool>(spec[4]);
+  out.test = predicate_of(spec, 2);
   return out;
 }
 

@@ -103,6 +103,7 @@ Status RowFilter::resolve(FilterNode* node) {
     order_children(node);
     return Status::ok();
   }
+  if (node->kind == FilterNode::Kind::kFormula) return check_formula(*node);
   NIMBLE_ASSIGN_OR_RETURN(PlannedColumn found,
                           find_column(file_->plan(), node->path));
   node->node = found.node;
@@ -118,6 +119,21 @@ Status RowFilter::resolve(FilterNode* node) {
   }
   if (field->layout == Layout::kDictionary) return resolve_dictionary(node);
   return Status::ok();
+}
+
+Status RowFilter::check_formula(const FilterNode& node) const {
+  for (const FilterNode& column : node.children) {
+    const Field& field = *file_->plan().node(column.node).field;
+    if (column.kind == FilterNode::Kind::kValid &&
+        field.layout == Layout::kFixed &&
+        Formula::can_have(field.value_type())) {
+      continue;
+    }
+    return Status::unsupported(
+        "column '" + path_name(file_->footer().schema, column.path) +
+        "' of type " + field.type_name() + " cannot be part of a formula");
+  }
+  return node.formula.check(node.children.size());
 }
 
 // Tests each value of the dictionary once. The file stores codes.
@@ -202,12 +218,19 @@ Status RowFilter::count(const FilterWindow& window, uint64_t* count) const {
 
 namespace {
 
+// About how long a formula takes for one value of a column.
+constexpr double kFormulaNanos = 1;
+
 // Testing encoded values takes about a quarter of the time of decoding them.
 double test_nanos_of(const FilterNode& node, const StripeReader& reader) {
   double nanos = 0;
   for (const FilterNode& c : node.children) nanos += test_nanos_of(c, reader);
   if (node.kind == FilterNode::Kind::kTest) {
     nanos += reader.decode_nanos(node.node) / 4;
+  } else if (node.kind == FilterNode::Kind::kFormula) {
+    for (const FilterNode& column : node.children) {
+      nanos += reader.decode_nanos(column.node) + kFormulaNanos;
+    }
   }
   return nanos;
 }
@@ -257,6 +280,8 @@ Status RowFilter::apply(const FilterNode& node, const StripeReader& reader,
       return apply_null(node, reader, segment, selection);
     case FilterNode::Kind::kValid:
       return apply_valid(node, reader, segment, selection);
+    case FilterNode::Kind::kFormula:
+      return apply_formula(node, reader, segment, selection);
     case FilterNode::Kind::kTest:
       break;
   }
@@ -264,6 +289,36 @@ Status RowFilter::apply(const FilterNode& node, const StripeReader& reader,
   return reader.filter_values(node.node, segment, node.test, selection)
       .with_context("column '" + path_name(file_->footer().schema, node.path) +
                     "'");
+}
+
+Status RowFilter::apply_formula(const FilterNode& node,
+                                const StripeReader& reader, uint32_t segment,
+                                uint64_t* selection) const {
+  const uint64_t first = uint64_t{segment} * kSegmentValues;
+  const uint64_t end =
+      std::min<uint64_t>(first + kSegmentValues, reader.num_rows());
+  for (const FilterNode& column : node.children) {
+    NIMBLE_RETURN_IF_ERROR(apply_valid(column, reader, segment, selection));
+    NIMBLE_RETURN_IF_ERROR(reader.want_range(column.node, first, end));
+  }
+  FormulaTest test(node.formula, node.children.size(), node.test);
+  for (uint64_t row = first; row < end; row += kBlockValues) {
+    uint64_t* const words = selection + (row - first) / 64;
+    if (count_selected(words, kSelectionWords) == 0) continue;
+    const uint64_t stop = std::min<uint64_t>(row + kBlockValues, end);
+    for (size_t i = 0; i < node.children.size(); ++i) {
+      const FilterNode& column = node.children[i];
+      NIMBLE_RETURN_IF_ERROR(
+          reader
+              .read_integers(column.node, row, stop, test.values(i),
+                             test.type(i))
+              .with_context("column '" +
+                            path_name(file_->footer().schema, column.path) +
+                            "'"));
+    }
+    test.apply(static_cast<uint32_t>(stop - row), words);
+  }
+  return Status::ok();
 }
 
 // Later children only test rows that no earlier child has passed.

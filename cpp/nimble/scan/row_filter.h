@@ -11,6 +11,7 @@
 #include "nimble/base/row_range.h"
 #include "nimble/encoding/core/predicate.h"
 #include "nimble/open/open_file.h"
+#include "nimble/scan/formula.h"
 #include "nimble/stripe/stripe_reader.h"
 
 namespace nimble {
@@ -23,12 +24,16 @@ struct FilterNode {
     kTest,   // the value is not null and passes
     kNull,   // the column is null, or a struct above it is
     kValid,  // neither the column nor a struct above it is null
+    // The result of a formula passes. `children` are kValid, one for each
+    // column of the formula.
+    kFormula,
   };
 
   Kind kind = Kind::kAnd;
   std::vector<FilterNode> children;
   ColumnPath path;  // of the column
-  Predicate test;   // of the column's value type
+  Predicate test;   // of the column's value type, or of a formula's result
+  Formula formula;
 
   // Set by RowFilter::create().
   uint32_t node = 0;
@@ -70,7 +75,8 @@ class PassingRows {
 class RowFilter {
  public:
   // Fails if a column does not exist or its type cannot be tested. Reads the
-  // values of dictionary columns, so it may block.
+  // values of dictionary columns, so it may block. A formula's result must fit
+  // 128 bits.
   static Result<std::shared_ptr<const RowFilter>> create(
       std::shared_ptr<const OpenFile> file, FilterNode root);
   // The field whose values a test of `field` compares: the field itself, or the
@@ -107,11 +113,14 @@ class RowFilter {
   RowFilter() = default;
   Status resolve(FilterNode* node);
   Status resolve_dictionary(FilterNode* node) const;
+  Status check_formula(const FilterNode& node) const;
   // Sets bit i of `selection` if row `window.first_row` + i passes.
   Status narrow(const FilterWindow& window,
                 std::vector<uint64_t>* selection) const;
   Status apply(const FilterNode& node, const StripeReader& reader,
                uint32_t segment, uint64_t* selection) const;
+  Status apply_formula(const FilterNode& node, const StripeReader& reader,
+                       uint32_t segment, uint64_t* selection) const;
   Status apply_or(const FilterNode& node, const StripeReader& reader,
                   uint32_t segment, uint64_t* selection) const;
   Status apply_null(const FilterNode& node, const StripeReader& reader,

@@ -68,6 +68,13 @@ class StripeReader {
   Status filter_valid(uint32_t node, uint32_t segment,
                       uint64_t* selection) const;
 
+  // Decodes integers of rows [begin, end), which are in one segment, to `out`.
+  // It has AlignedBuffer::kSlack more bytes. Null slots have any value. Sets
+  // `type` to the type of the decoded integers, which may have fewer bytes.
+  Status read_integers(uint32_t node, uint64_t begin, uint64_t end,
+                       uint8_t* out, ValueType* type) const;
+  uint64_t num_rows() const { return stripe_.rows; }
+
   // Makes the rows that were appended to `out` from `at` on null where the
   // struct `parent` above them is.
   Status mask_with_parent(uint32_t parent, const uint64_t* rows, uint64_t begin,

@@ -260,6 +260,29 @@ Status StripeReader::decode_values(uint32_t stream, uint64_t begin,
   return Status::ok();
 }
 
+Status StripeReader::read_integers(uint32_t node, uint64_t begin, uint64_t end,
+                                   uint8_t* out, ValueType* type) const {
+  const uint32_t stream = plan_.node(node).values;
+  NIMBLE_RETURN_IF_ERROR(check_rows(stream, end));
+  const auto index = static_cast<uint32_t>(begin / kSegmentValues);
+  const uint64_t base = uint64_t{index} * kSegmentValues;
+  const auto from = static_cast<uint32_t>(begin - base);
+  const auto stop = static_cast<uint32_t>(end - base);
+  NIMBLE_ASSIGN_OR_RETURN(const Segment s, segment(stream, index, from, stop));
+  Output to;
+  to.data = out;
+  *type = plan_.streams()[stream];
+  Status status;
+  if (s.decoder->has_narrow_values()) {
+    *type = ValueType::signed_int(8);
+    status = s.decoder->decode_narrow(s.body, from, stop, to);
+  } else {
+    status = s.decoder->decode(s.body, from, stop, to);
+  }
+  return status ? Status::ok()
+                : at_segment(std::move(status), segment_ref(stream, index));
+}
+
 Status StripeReader::decode_values(uint32_t stream,
                                    std::span<const RowRange> ranges,
                                    const Output& out) const {

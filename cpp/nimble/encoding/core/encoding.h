@@ -161,6 +161,14 @@ class Decoder {
   // REQUIRES: begin <= end <= size().
   virtual Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,
                         const Output& out) const = 0;
+  // Whether decode_narrow() decodes integers of more than 8 bytes as signed
+  // integers of 8 bytes.
+  virtual bool has_narrow_values() const { return false; }
+  // REQUIRES: has_narrow_values().
+  virtual Status decode_narrow(const SegmentBody& body, uint32_t begin,
+                               uint32_t end, const Output& out) const {
+    return decode(body, begin, end, out);
+  }
   // Decodes ranges of rows, one after the other, for example the rows that
   // remain after deletes. Override decode_ranges() if parts of a block can be
   // decoded directly to their destination (decode_ranges.h).

@@ -68,6 +68,11 @@ class NarrowDecoder final : public JoinedDecoder {
  public:
   using JoinedDecoder::JoinedDecoder;
 
+  bool has_narrow_values() const override { return true; }
+  Status decode_narrow(const SegmentBody& body, uint32_t begin, uint32_t end,
+                       const Output& out) const override {
+    return child(0).decode(body, begin, end, out);
+  }
   Status filter(const SegmentBody& body, const Predicate& test,
                 uint64_t* selection) const override {
     return child(0).filter(body, narrow_test(test), selection);
