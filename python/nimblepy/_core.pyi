@@ -389,6 +389,20 @@ def prune(
     upper_inclusive: bool,
     nan: bool,
 ) -> _Ranges: ...
+
+class ZoneValues:
+    """The values of one column in a file, from its zone map."""
+
+def zone_values(file: File, path: tuple[int, ...]) -> ZoneValues | None: ...
+def prune_files(
+    files: list[ZoneValues | None],
+    kind: str,
+    lower: object | None,
+    lower_inclusive: bool,
+    upper: object | None,
+    upper_inclusive: bool,
+    nan: bool,
+) -> _Ranges: ...
 def intersect(a: _Ranges, b: _Ranges) -> _Ranges: ...
 def merge(ranges: _Ranges) -> _Ranges: ...
 def layout(file: File) -> list[Any]: ...

@@ -106,10 +106,9 @@ std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
   return std::vector<uint8_t>(key.data(), key.data() + key.size());
 }
 
-py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
-                            const std::string& kind, const py::object& lower,
-                            bool lower_inclusive, const py::object& upper,
-                            bool upper_inclusive, bool nan) {
+ZoneQuery query_of(const std::string& kind, const py::object& lower,
+                   bool lower_inclusive, const py::object& upper,
+                   bool upper_inclusive, bool nan) {
   ZoneQuery q;
   q.nan_matches = nan;
   q.kind = kind == "null"    ? ZoneQuery::Kind::kNull
@@ -117,13 +116,41 @@ py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
                              : ZoneQuery::Kind::kRange;
   q.lower = encode_bound(lower, !lower_inclusive);
   q.upper = encode_bound(upper, upper_inclusive);
+  return q;
+}
+
+py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
+                            const std::string& kind, const py::object& lower,
+                            bool lower_inclusive, const py::object& upper,
+                            bool upper_inclusive, bool nan) {
+  const ZoneQuery q =
+      query_of(kind, lower, lower_inclusive, upper, upper_inclusive, nan);
   const uint32_t node = unwrap(find_column(file.plan(), path)).node;
-  Result<std::vector<RowRange>> found = std::vector<RowRange>{};
-  {
-    const WithoutGil nogil;
-    found = prune_rows(file, node, q);
+  return ranges_to_numpy(
+      unwrap(without_gil([&] { return prune_rows(file, node, q); })));
+}
+
+// The values of a column in a file; None if the file does not tell.
+std::optional<ZoneValues> zone_values(const FileReader& file,
+                                      const ColumnPath& path) {
+  const uint32_t node = unwrap(find_column(file.plan(), path)).node;
+  return unwrap(without_gil([&] { return values_in_file(file, node); }));
+}
+
+// As prune(), for files: ranges of their numbers.
+py::array_t<uint64_t> prune_files(const std::vector<const ZoneValues*>& files,
+                                  const std::string& kind,
+                                  const py::object& lower, bool lower_inclusive,
+                                  const py::object& upper, bool upper_inclusive,
+                                  bool nan) {
+  const ZoneQuery q =
+      query_of(kind, lower, lower_inclusive, upper, upper_inclusive, nan);
+  std::vector<RowRange> out;
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    if (files[i] == nullptr || may_hold(*files[i], q))
+      out.push_back({i, i + 1});
   }
-  return ranges_to_numpy(unwrap(std::move(found)));
+  return ranges_to_numpy(merge_ranges(std::move(out)));
 }
 
 using Ranges = py::array_t<uint64_t, py::array::c_style>;
@@ -169,6 +196,11 @@ void register_lookup(py::module_& m) {
   m.def("key_order", &key_order, py::arg("batches"), py::arg("orders"),
         py::arg("reverse"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),
+        py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
+        py::arg("upper_inclusive"), py::arg("nan"));
+  py::class_<ZoneValues>(m, "ZoneValues");
+  m.def("zone_values", &zone_values, py::arg("file"), py::arg("path"));
+  m.def("prune_files", &prune_files, py::arg("files"), py::arg("kind"),
         py::arg("lower"), py::arg("lower_inclusive"), py::arg("upper"),
         py::arg("upper_inclusive"), py::arg("nan"));
   m.def("prune_equal", &prune_equal, py::arg("file"), py::arg("path"),

@@ -67,48 +67,126 @@ Result<Zones> parse(const std::vector<uint8_t>& bytes, uint64_t num_rows) {
   return z;
 }
 
-// Can zone i hold a value in [lower, upper)?
-bool may_hold(const Zones& z, uint32_t i, const ZoneQuery& q) {
-  const uint64_t nulls = z.map->null_counts()->Get(i);
-  const uint64_t values = z.map->value_counts()->Get(i);
-  if (q.kind == ZoneQuery::Kind::kNull) return nulls > 0;
-  if (q.kind == ZoneQuery::Kind::kValid) return nulls < values;
-  const uint64_t nans =
-      z.map->nan_counts() == nullptr ? 0 : z.map->nan_counts()->Get(i);
-  if (q.nan_matches && nans > 0) return true;
-  const ByteSpan min = z.min(i), max = z.max(i);
-  if (min.empty() || max.empty()) return nulls + nans < values;
-  if (q.upper && compare_bytes(min, *q.upper) >= 0) return false;
-  if (!q.lower) return true;
-  if (compare_bytes(max, *q.lower) >= 0) return true;
-  // A cut bound stands for everything that begins with it.
-  const ByteSpan lower = *q.lower;
-  return z.map->max_exact()->Get(i) == 0 && lower.size() >= max.size() &&
-         compare_bytes(lower.first(max.size()), max) == 0;
+// Values of a zone, or of several. The bounds are borrowed.
+struct Extent {
+  ByteSpan min, max;
+  bool is_max_exact = true;
+  uint64_t nulls = 0, nans = 0, values = 0;
+};
+
+Extent extent_of(const Zones& z, uint32_t i) {
+  const auto* nans = z.map->nan_counts();
+  return {z.min(i),
+          z.max(i),
+          z.map->max_exact()->Get(i) != 0,
+          z.map->null_counts()->Get(i),
+          nans == nullptr ? 0 : nans->Get(i),
+          z.map->value_counts()->Get(i)};
 }
 
-}  // namespace
+bool begins_with(ByteSpan key, ByteSpan front) {
+  return key.size() >= front.size() &&
+         compare_bytes(key.first(front.size()), front) == 0;
+}
 
-Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
-                                         const ZoneQuery& query) {
-  const RowRange all{0, file.num_rows()};
+bool may_hold(const Extent& z, const ZoneQuery& q) {
+  if (q.kind == ZoneQuery::Kind::kNull) return z.nulls > 0;
+  if (q.kind == ZoneQuery::Kind::kValid) return z.nulls < z.values;
+  if (q.nan_matches && z.nans > 0) return true;
+  if (z.min.empty() || z.max.empty()) return z.nulls + z.nans < z.values;
+  if (q.upper && compare_bytes(z.min, *q.upper) >= 0) return false;
+  if (!q.lower) return true;
+  if (compare_bytes(z.max, *q.lower) >= 0) return true;
+  // A cut bound stands for everything that begins with it.
+  return !z.is_max_exact && begins_with(*q.lower, z.max);
+}
+
+// Extends `all` by a zone.
+void extend(const Extent& zone, Extent* all) {
+  const bool has_bounds = all->nulls + all->nans < all->values;
+  all->nulls += zone.nulls;
+  all->nans += zone.nans;
+  all->values += zone.values;
+  if (zone.nulls + zone.nans == zone.values) return;
+  if (!has_bounds) {
+    all->min = zone.min;
+    all->max = zone.max;
+    all->is_max_exact = zone.is_max_exact;
+    return;
+  }
+  if (all->min.empty() || zone.min.empty()) {
+    all->min = {};
+  } else if (compare_bytes(zone.min, all->min) < 0) {
+    all->min = zone.min;
+  }
+  if (all->max.empty() || zone.max.empty()) {
+    all->max = {};
+    return;
+  }
+  // The bound that reaches further: a cut bound includes what begins with it.
+  const int order = compare_bytes(zone.max, all->max);
+  const bool includes_all =
+      !zone.is_max_exact && begins_with(all->max, zone.max);
+  const bool is_included =
+      !all->is_max_exact && begins_with(zone.max, all->max);
+  if (includes_all || (order > 0 && !is_included)) {
+    all->max = zone.max;
+    all->is_max_exact = zone.is_max_exact;
+  }
+}
+
+// The zone map of a leaf: null if the file does not have one.
+Result<OpenFile::SectionHandle> section_of(const OpenFile& file,
+                                           uint32_t node) {
   const std::vector<NodeSection>& maps = file.footer().zones;
   const auto map =
       std::find_if(maps.begin(), maps.end(),
                    [node](const NodeSection& m) { return m.node == node; });
   if (map == maps.end() || file.num_rows() == 0) {
-    return merge_ranges({all});
+    return OpenFile::SectionHandle();
   }
-  NIMBLE_ASSIGN_OR_RETURN(
-      const OpenFile::SectionHandle section,
-      file.zone_map(static_cast<size_t>(map - maps.begin())));
+  return file.zone_map(static_cast<size_t>(map - maps.begin()));
+}
+
+}  // namespace
+
+bool may_hold(const ZoneValues& zone, const ZoneQuery& query) {
+  return may_hold(Extent{zone.min, zone.max, zone.is_max_exact, zone.nulls,
+                         zone.nans, zone.values},
+                  query);
+}
+
+Result<std::optional<ZoneValues>> values_in_file(const OpenFile& file,
+                                                 uint32_t node) {
+  NIMBLE_ASSIGN_OR_RETURN(const OpenFile::SectionHandle section,
+                          section_of(file, node));
+  if (!section) return std::optional<ZoneValues>();
+  NIMBLE_ASSIGN_OR_RETURN(const Zones zones,
+                          parse(section->bytes, file.num_rows()));
+  Extent all;
+  for (uint32_t i = 0; i < zones.size(); ++i) extend(extent_of(zones, i), &all);
+  return std::optional(ZoneValues{{all.min.begin(), all.min.end()},
+                                  {all.max.begin(), all.max.end()},
+                                  all.is_max_exact,
+                                  all.nulls,
+                                  all.nans,
+                                  all.values});
+}
+
+Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
+                                         const ZoneQuery& query) {
+  NIMBLE_ASSIGN_OR_RETURN(const OpenFile::SectionHandle section,
+                          section_of(file, node));
+  if (!section) {
+    return merge_ranges({RowRange{0, file.num_rows()}});
+  }
   NIMBLE_ASSIGN_OR_RETURN(const Zones zones,
                           parse(section->bytes, file.num_rows()));
   std::vector<RowRange> out;
   uint64_t begin = 0;
   for (uint32_t i = 0; i < zones.size(); ++i) {
     const uint64_t end = zones.map->end_rows()->Get(i);
-    if (may_hold(zones, i, query)) {
+    if (may_hold(extent_of(zones, i), query)) {
       if (!out.empty() && out.back().end == begin) {
         out.back().end = end;
       } else {

@@ -21,6 +21,25 @@ struct ZoneQuery {
   bool nan_matches = false;  // rows whose value is NaN may match
 };
 
+// The values of one column in some rows. Bounds are encoded keys, and empty if
+// they are not known.
+struct ZoneValues {
+  std::vector<uint8_t> min;
+  std::vector<uint8_t> max;
+  bool is_max_exact = true;  // otherwise `max` is the front of the last key
+  uint64_t nulls = 0;
+  uint64_t nans = 0;
+  uint64_t values = 0;  // nulls and NaNs too
+};
+
+// Whether rows with these values may satisfy `query`.
+bool may_hold(const ZoneValues& zone, const ZoneQuery& query);
+
+// Returns the values of the leaf `node` in the whole file, or nothing if the
+// file has no zone map for the leaf. May block.
+Result<std::optional<ZoneValues>> values_in_file(const OpenFile& file,
+                                                 uint32_t node);
+
 // Returns the file rows that may satisfy `query` on the leaf `node`, merged.
 // These are all rows if the file has no zone map for the leaf. May block.
 Result<std::vector<RowRange>> prune_rows(const OpenFile& file, uint32_t node,
