@@ -232,3 +232,34 @@ def test_dataset_reads_through_a_file_system(tmp_path: Path) -> None:
         assert ds.lookup([7, 1]).column("v").to_pylist() == ["v7", "v1"]
     finally:
         memory.rm("/nimble-dataset", recursive=True)
+
+
+@pytest.mark.cost
+def test_filter_opens_only_files_whose_zone_maps_allow_rows(tmp_path: Path) -> None:
+    for number in range(12):
+        rows = {
+            "k": list(range(9)),
+            "v": [number * 10 + i for i in range(8)] + [None],
+            "s": [f"{number:02}-{i}" for i in range(9)],
+            "x": [float(number)] * 8 + [float("nan") if number == 3 else 0.5],
+            "n": pa.array([number if number % 2 else None] * 9, pa.int64()),
+        }
+        nb.write(pa.table(rows), tmp_path / f"{number}.nimble", cluster_by=["k"])
+    with nb.open_dataset(tmp_path, max_open_files=1) as dataset:
+        files = dataset._current.open_files
+        for text, rows_found, opened in (
+            ("v = 25", 1, 1),
+            ("v IN (25, 77, 1000)", 2, 2),
+            ("v BETWEEN 38 AND 51 AND k < 5", 7, 2),
+            ("v < 0", 0, 0),
+            ("s LIKE '07-%'", 9, 1),
+            ("x > 1e300", 1, 1),
+            ("v = 25 OR s = '11-3'", 2, 2),
+            ("n IS NOT NULL AND v < 25", 8, 1),
+            ("v + k > 1e6", 0, 12),
+        ):
+            assert dataset.count_rows(text) == rows_found  # reads the zone maps
+            before = files.opened
+            assert dataset.count_rows(text) == rows_found
+            # The file that is still open is not opened again.
+            assert opened - 1 <= files.opened - before <= opened, text

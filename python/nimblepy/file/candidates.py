@@ -8,32 +8,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.expr.nodes import (
-    And,
-    Compare,
-    In,
-    IsNull,
-    IsValid,
-    Node,
-    Or,
-    StartsWith,
-)
+from nimblepy.expr.nodes import And, Compare, In, Node, Or
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.index_match import match_index, rows_by_indexes
 from nimblepy.file.indexes import Index
-from nimblepy.file.key_ranges import ranges_of
+from nimblepy.file.zones import prune_by_zones
 from nimblepy.io.log import logger
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.schema.columns import Column
 from nimblepy.schema.names import show_path
-from nimblepy.schema.values import is_nan
 
 _log = logger(__name__)
 
@@ -104,10 +95,11 @@ def _candidates(file: FileHandle, where: Where) -> CandidateRows:
         few = RowSet.of_ranges(ranges).expand()
         return CandidateRows(few, used, (), tuple((f.index, f.used) for f in chosen))
     zones: list[str] = []
+    prune = partial(_core.prune, file.core)
     for node in conjuncts:
         if len(ranges) == 0:
             break
-        pruned = _by_zones(file, node)
+        pruned = prune_by_zones(node, prune)
         if pruned is None:
             continue
         narrowed = _core.intersect(ranges, pruned)
@@ -141,51 +133,6 @@ def _by_index(
     ), match.used  # positions in the cluster index are row numbers
 
 
-# ------------------------------------------------------------------ zone maps
-
-
-def _by_zones(file: FileHandle, node: Node) -> Ranges | None:
-    """Rows of zones that may satisfy ``node``; ``None`` if zone maps cannot tell."""
-    match node:
-        case And(args):
-            ranges: Ranges | None = None
-            for arg in args:
-                part = _by_zones(file, arg)
-                if part is not None:
-                    ranges = part if ranges is None else _core.intersect(ranges, part)
-            return ranges
-        case Or(args):
-            parts = [_by_zones(file, arg) for arg in args]
-            if any(part is None for part in parts):
-                return None
-            return _core.merge(np.concatenate([p for p in parts if p is not None]))
-        case IsNull():
-            return _prune(file, node, "null")
-        case IsValid():
-            return _prune(file, node, "valid")
-        case Compare(_, op, value):
-            if op == "!=":
-                return _prune(file, node, "valid")
-            (b,) = ranges_of(node)
-            lower, upper = (b.lower, b.lower_inclusive), (b.upper, b.upper_inclusive)
-            nan = is_nan(value) if op == "==" else node.nan_greatest and op in (">", ">=")
-            return _prune(file, node, "range", lower, upper, nan=nan)
-        case In(_, values) if len(values) <= 64:
-            return _union(
-                _prune(file, node, "range", (value, True), (value, True), nan=is_nan(value))
-                for value in values
-            )
-        case In(_, values):
-            # Long lists: test only the range from the smallest to the largest value.
-            items = sorted(values, key=lambda scalar: (is_nan(scalar), scalar.as_py()))
-            ends = (items[0], True), (items[-1], True)
-            return _prune(file, node, "range", *ends, nan=is_nan(items[-1]))
-        case StartsWith(column, prefix):
-            low = pa.scalar(prefix, column.value_type)
-            return _prune(file, node, "range", (low, True), (None, True))
-    return None
-
-
 # --------------------------------------------------- Bloom filters of columns
 
 
@@ -212,26 +159,3 @@ def _prune_equal(
         return ranges
     batch = pa.RecordBatch.from_arrays([pa.array(values, values[0].type)], ["value"])
     return _core.prune_equal(file.core, column.steps, batch, ranges)
-
-
-def _union(parts: Any) -> Ranges:
-    all_ranges = list(parts)
-    if not all_ranges:
-        return np.empty((0, 2), dtype=np.uint64)
-    return _core.merge(np.concatenate(all_ranges))
-
-
-def _prune(
-    file: FileHandle,
-    node: Any,
-    kind: str,
-    lower: tuple[pa.Scalar | None, bool] = (None, True),
-    upper: tuple[pa.Scalar | None, bool] = (None, True),
-    *,
-    nan: bool = False,
-) -> Ranges:
-    def array(value: pa.Scalar | None) -> pa.Array | None:
-        return None if value is None else pa.array([value], value.type)
-
-    ends = array(lower[0]), lower[1], array(upper[0]), upper[1]
-    return _core.prune(file.core, node.column.steps, kind, *ends, nan)

@@ -11,20 +11,26 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy import _core
 from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
 from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.file.zones import Ranges, prune_by_zones
 from nimblepy.files.listing import FileEntry, FileList, Footers
 from nimblepy.files.open_files import OpenFiles, most_together
 from nimblepy.files.source import FilesSource
 from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import FileSystem, Location, locate
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.time_limit import checked_timeout
 from nimblepy.rows.html import html_rows
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey, format_bytes
+
+# By the identity of a file and the path of a column. A tuple, because the values may be None.
+_zone_values: LruCache[tuple[_core.ZoneValues | None]] = LruCache(200_000)
 
 
 def open_dataset(
@@ -174,8 +180,26 @@ class DatasetSource(FilesSource):
         return posixpath.join(self.directory.path, self.files.names[file])
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files that may pass, by their keys."""
-        return self.files.files_for(conjuncts)
+        """Files that may pass, by their keys and by the zone maps of all columns.
+
+        Cost: reads the zone map of each column of a filter once from each file that may pass by its
+        key. Later filters do not open files that cannot pass.
+        """
+        files = self.files.files_for(conjuncts)
+        for node in conjuncts:
+            ranges = prune_by_zones(node, _FileZones(self, files).prune)
+            if ranges is not None:
+                files = [files[at] for begin, end in ranges.tolist() for at in range(begin, end)]
+        return files
+
+    def zone_values(self, file: int, steps: tuple[int, ...]) -> _core.ZoneValues | None:
+        """The values of a column in a file, as far as its zone map tells. Cached."""
+        key = self.files.identities[file], steps
+        cached = _zone_values.get(key)
+        if cached is None:
+            cached = (_core.zone_values(self.child(file).handle.core, steps),)
+            _zone_values.put(key, cached)
+        return cached[0]
 
     def close(self) -> None:
         self.open_files.close()
@@ -186,6 +210,23 @@ class DatasetSource(FilesSource):
             f"<nimblepy.Dataset {self.directory.path!r}: {self.num_files:,} files, "
             f"{self.num_rows:,} rows, {len(self.schema)} columns{key}>"
         )
+
+
+class _FileZones:
+    """Files as zones, for one node of a filter."""
+
+    def __init__(self, source: DatasetSource, files: Sequence[int]) -> None:
+        self._source = source
+        self._files = files
+        self._values: dict[tuple[int, ...], list[_core.ZoneValues | None]] = {}
+
+    def prune(self, steps: tuple[int, ...], *question: Any) -> Ranges:
+        """Ranges of positions in the files; ``question`` is that of ``_core.prune_files``."""
+        values = self._values.get(steps)
+        if values is None:
+            values = [self._source.zone_values(file, steps) for file in self._files]
+            self._values[steps] = values
+        return _core.prune_files(values, *question)
 
 
 class Dataset(VersionedRows[DatasetSource]):

@@ -506,7 +506,7 @@ class MappedRows(RowSource):
         node = self._translated(where.filter.node)
         if node is None:
             return None
-        return Where(make_filter(node, self.child.schema), where.rows)
+        return Where(make_filter(node, self.child.schema), where.rows, where.limit)
 
     def _pruning(self, filter: Filter | None) -> Filter | None:
         """What can be said of it, which lets rows pass that the filter does not."""
