@@ -438,11 +438,11 @@ def _matching(column: Column, parts: list[tuple[str, bool]]) -> Node:
     if len(literal) == len(parts):
         return compare(column, "==", prefix)
     if not is_text(column.value_type):
-        return Opaque(Like(column.path, tuple(parts)), (column.path,), IsValid(column))
+        return Opaque(Like(column, tuple(parts)), (column.path,), IsValid(column))
     if parts[len(literal) :] == [("%", True)]:
         return StartsWith(column, prefix) if prefix else always(column)
     implies = StartsWith(column, prefix) if prefix else IsValid(column)
-    return Opaque(Like(column.path, tuple(parts)), (column.path,), implies)
+    return Opaque(Like(column, tuple(parts)), (column.path,), implies)
 
 
 def _pattern_parts(pattern: str, escape: str) -> Any:

@@ -219,8 +219,8 @@ def truth(node: Node, rows: RowBatch) -> Value:
             return result
         case Opaque(ColumnPair(left, right, op)):
             return _compare_columns(op, rows.column(left), rows.column(right))
-        case Opaque(Like(path, parts)):
-            return _tested(rows, path, lambda array: _like(array, parts))
+        case Opaque(Like(column, parts)):
+            return _tested(rows, column.path, lambda array: _like(array, parts))
         case Opaque():
             condition = _sql_of(node)
             columns = [rows.raw(path) for path, _ in condition.names]

@@ -22,8 +22,9 @@ from sqlglot.tokens import TokenType
 from nimblepy.duck.evaluate import SqlCondition, SqlValue
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bind import Binder, clock_hint
-from nimblepy.expr.nodes import Const, Node, Opaque
-from nimblepy.expr.solve import Solver
+from nimblepy.expr.formula import FormulaReader
+from nimblepy.expr.nodes import Const, Formula, Node, Opaque
+from nimblepy.expr.solve import COMPARISON_TYPES, Solver
 from nimblepy.expr.syntax import Syntax, SyntaxFault, fault_error, tokens
 from nimblepy.schema import sql_values
 from nimblepy.schema.columns import Column
@@ -124,7 +125,7 @@ def read_condition(
             part, f"is not a condition but a value of type {data_type}; a filter must be boolean"
         )
     condition = SqlCondition(value.sql, value.names, value.zone, text)
-    return Opaque(condition, paths, implies)
+    return Opaque(condition, paths, implies, _within_depth(binder, part, _formula))
 
 
 def read_value(binder: Binder, whole: Syntax) -> SqlValue:
@@ -139,19 +140,38 @@ def _rendered(tree: exp.Expression, binder: Binder, part: Syntax) -> SqlValue:
 def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | None:
     """The part as tests of columns, if it can be solved for them."""
 
-    def column_of(node: exp.Expression) -> Column | None:
-        is_column = isinstance(_root(node), exp.Column)
-        return _Renderer(binder, part).column(node) if is_column else None
-
-    def value_of(node: exp.Expression) -> pa.Scalar | None:
-        if node.find(exp.Column):
-            return None
-        return _Renderer(binder, part).render(node).values([], 1)[0]
-
     def node_of(node: exp.Expression) -> Node | None:
         return binder.node_of(node.sql(DuckDB, normalize_functions=False))
 
-    return Solver(column_of, node_of, value_of).solve(tree)
+    reader = _Operands(binder, part)
+    return Solver(reader.column_of, node_of, reader.value_of).solve(tree)
+
+
+def _formula(tree: exp.Expression, binder: Binder, part: Syntax) -> Formula | None:
+    """The part as a formula for the core, if it is one."""
+    tree = tree.unnest()
+    op = COMPARISON_TYPES.get(type(tree))
+    if op is None:
+        return None
+    reader = _Operands(binder, part)
+    return FormulaReader(reader.column_of, reader.value_of).read(op, tree.this, tree.expression)
+
+
+class _Operands:
+    """Columns and constants of a part."""
+
+    def __init__(self, binder: Binder, part: Syntax) -> None:
+        self._binder = binder
+        self._part = part
+
+    def column_of(self, node: exp.Expression) -> Column | None:
+        is_column = isinstance(_root(node), exp.Column)
+        return _Renderer(self._binder, self._part).column(node) if is_column else None
+
+    def value_of(self, node: exp.Expression) -> pa.Scalar | None:
+        if node.find(exp.Column):
+            return None
+        return _Renderer(self._binder, self._part).render(node).values([], 1)[0]
 
 
 def _within_depth(binder: Binder, part: Syntax, function: Callable[..., _T]) -> _T:

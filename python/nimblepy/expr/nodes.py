@@ -139,11 +139,37 @@ class ColumnPair:
 class Like:
     """A pattern of ``LIKE``: its characters, and whether each is a wildcard."""
 
-    path: Path
+    column: Column
     parts: tuple[tuple[str, bool], ...]
 
+    @property
+    def substring(self) -> str | None:
+        """The text of a pattern such as ``%text%``; ``None`` for other patterns."""
+        *front, last = self.parts
+        if len(front) < 2 or front[0] != ("%", True) or last != ("%", True):
+            return None
+        text = "".join(character for character, _ in front[1:])
+        return None if any(is_wild for _, is_wild in front[1:]) else text
+
     def __str__(self) -> str:
-        return f"{show_path(self.path)} like {''.join(c for c, _ in self.parts)!r}"
+        return f"{self.column} like {''.join(c for c, _ in self.parts)!r}"
+
+
+Term: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A comparison with 0 that the core computes exactly.
+
+    Attributes:
+        terms: in postfix order: ``("column", number)``, ``("constant", value)``, and operators
+            ``("+", 0)``, ``("-", 0)`` and ``("*", 0)``, over unscaled integers of decimals.
+    """
+
+    columns: tuple[Column, ...]
+    terms: tuple[Term, ...]
+    op: Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,11 +181,13 @@ class Opaque:
         columns: paths of the columns that it reads.
         implies: a node that is true for every row for which the expression is true, so that indexes
             can still help.
+        formula: an equal comparison, which the core can compute.
     """
 
     expression: pc.Expression | ColumnPair | Like | SqlCondition
     columns: tuple[Path, ...]
     implies: Node | None = None
+    formula: Formula | None = None
 
     def __str__(self) -> str:
         return str(self.expression)

@@ -44,7 +44,7 @@ from nimblepy.schema.columns import Column
 from nimblepy.schema.kinds import family, is_text
 from nimblepy.schema.sql_values import Inexact, fit
 
-_OPS: dict[type[exp.Expression], Op] = {
+COMPARISON_TYPES: dict[type[exp.Expression], Op] = {
     exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 # A solved CASE repeats its conditions; its size grows with the square of the branches.
@@ -78,7 +78,7 @@ class Solver:
             return None
 
     def _solve(self, tree: exp.Expression) -> Node | None:
-        op = _OPS.get(type(tree))
+        op = COMPARISON_TYPES.get(type(tree))
         if op is None:
             return None
         left, right = tree.this.unnest(), tree.expression.unnest()

@@ -42,6 +42,8 @@ class FileHandle:
         self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
+        # Prepared filters (file/scan.py).
+        self.filters: dict[Any, Any] = {}
         self._all_rows: RowSet | None = None
 
     @property
@@ -73,6 +75,7 @@ class FileHandle:
         self._core = None
         self._projections.clear()
         self._opened.clear()
+        self.filters.clear()
 
     def opened(self, index: Index) -> OpenIndex:
         """Opens an index. Cached."""

@@ -5,8 +5,8 @@
     native.residual   # a node for pyarrow to evaluate, or None
 
 A row passes the filter if it passes both parts. The core evaluates tests of one column with
-constants, IS NULL, and AND and OR of these. pyarrow evaluates comparisons of two columns, casts and
-patterns.
+constants, IS NULL, ``LIKE '%text%'``, formulas, and AND and OR of these. pyarrow and DuckDB
+evaluate everything else.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from nimblepy.expr.nodes import (
     And,
     Compare,
     Const,
+    Formula,
     In,
     IsNull,
     IsValid,
+    Like,
     Node,
     Not,
+    Opaque,
     Or,
     StartsWith,
     all_of,
@@ -40,6 +43,7 @@ Spec: TypeAlias = tuple[Any, ...]
 
 # pyarrow evaluates tests of wider fixed-size values; the same limit is in the core's value_test.h.
 _MAX_FIXED_BYTES = 64
+_ZERO = pa.array([0], pa.int64())
 
 
 class NativeFilter(NamedTuple):
@@ -82,7 +86,16 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
             if pt.is_fixed_size_binary(column.value_type):
                 return None
             return _test(column, "prefix", [pa.scalar(prefix, column.value_type)], negated)
-        case Not(Compare() | In() | StartsWith() as arg) if not negated:
+        case Opaque(Like(column, _) as like) if like.substring:
+            if pt.is_fixed_size_binary(column.value_type):
+                return None
+            part = pa.scalar(like.substring, column.value_type)
+            return _test(column, "contains", [part], negated)
+        case Opaque(formula=Formula(columns, terms, op)):
+            negated = negated != (op == "!=")
+            paths = [column.steps for column in columns]
+            return ("formula", paths, list(terms), "==" if op == "!=" else op, _ZERO, negated)
+        case Not(Compare() | In() | StartsWith() | Opaque() as arg) if not negated:
             return _spec(arg, negated=True)
         case IsNull(column) | IsValid(column) if _has_own_nulls(column.type):
             return ("null" if isinstance(node, IsNull) else "valid", column.steps)

@@ -6,7 +6,7 @@ encoded data, and calls back for the other part, the residual.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,28 @@ from nimblepy import _core
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.domain import settle
-from nimblepy.file.few_values import without_failing
+from nimblepy.file.few_values import answered_by_values
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.pushdown import split
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.request import Where
+from nimblepy.rows.source import MAX_PREPARED
 from nimblepy.schema.columns import resolve_column
 
-Ranges: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
+# From this number of rows on, a sample of their values pays off.
+_MANY_ROWS = 1 << 17
+
+
+class _Prepared(NamedTuple):
+    """A filter in two parts. Either may be ``None``.
+
+    Attributes:
+        native: what the core tests on encoded data.
+        residual: what pyarrow or DuckDB evaluate.
+    """
+
+    native: _core.RowFilter | None
+    residual: FilterColumns | None
 
 
 def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanPart:
@@ -32,27 +46,36 @@ def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanP
         return _core.ScanPart(output, where.rows.ranges)
     candidates = candidate_rows(file, where)
     ranges = candidates.rows.ranges
-    # An index leaves few rows, so evaluating the whole filter on them is the fastest way.
-    native, residual = (
-        (None, where.filter) if candidates.secondary else _split(file, where.filter, ranges)
-    )
+    if candidates.secondary:
+        # An index leaves few rows, so evaluating the whole filter on them is the fastest way.
+        prepared = _Prepared(None, FilterColumns(file, where.filter))
+    else:
+        many_rows = candidates.rows.num_rows >= _MANY_ROWS
+        prepared = file.filters.get((where.filter, many_rows)) or _prepare(
+            file, where.filter, many_rows
+        )
+    native, residual = prepared
     if residual is None:
         return _core.ScanPart(output, ranges, native)
-    inputs = FilterColumns(file, residual)
-    return _core.ScanPart(output, ranges, native, inputs.projection, inputs.mask)
+    return _core.ScanPart(output, ranges, native, residual.projection, residual.mask)
 
 
-def _split(
-    file: FileHandle, filter: Filter, ranges: Ranges
-) -> tuple[_core.RowFilter | None, Filter | None]:
-    """The part of a filter that the core evaluates on encoded data, and the residual."""
-    spec, residual = split(settle(filter.node))
-    if residual is not None:
-        more = [split(node).spec for node in without_failing(file, residual, ranges)]
-        specs = [part for part in (spec, *more) if part is not None]
-        spec = ("and", specs) if specs else None
-    native = None if spec is None else _core.RowFilter(file.core, spec)
-    return native, None if residual is None else make_filter(residual, file.schema)
+def _prepare(file: FileHandle, filter: Filter, many_rows: bool) -> _Prepared:
+    """Splits a filter. Cached, since a filter is often used again.
+
+    Args:
+        many_rows: whether the filter is evaluated for so many rows that a sample pays off.
+    """
+    node = settle(filter.node)
+    spec, rest = split(answered_by_values(file, node) if many_rows else node)
+    prepared = _Prepared(
+        None if spec is None else _core.RowFilter(file.core, spec),
+        None if rest is None else FilterColumns(file, make_filter(rest, file.schema)),
+    )
+    if len(file.filters) > MAX_PREPARED:
+        file.filters.clear()
+    file.filters[filter, many_rows] = prepared
+    return prepared
 
 
 class FilterColumns:

@@ -1,0 +1,123 @@
+"""Reads comparisons of sums, differences and products that the core can compute.
+
+``price * (1 - discount) > 90000`` becomes terms over the unscaled integers of the decimals. The
+core computes them exactly, with up to 128 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as pt
+from sqlglot import exp
+
+from nimblepy.expr.nodes import Formula, Op, Term
+from nimblepy.schema.columns import Column
+
+_OPERATORS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_MOST_DIGITS = 38  # of 128 bits
+_INT_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+class _Value(NamedTuple):
+    """Terms with one result: an integer of at most ``digits`` digits, times 10 ** -``scale``."""
+
+    terms: tuple[Term, ...]
+    scale: int
+    digits: int
+
+
+class _NoFormulaError(Exception):
+    pass
+
+
+class FormulaReader:
+    """Reads the formula of one comparison.
+
+    Args:
+        column_of: the column that an expression is, or ``None``.
+        value_of: the value of a constant expression; ``None`` if it reads columns.
+    """
+
+    def __init__(
+        self,
+        column_of: Callable[[exp.Expression], Column | None],
+        value_of: Callable[[exp.Expression], pa.Scalar | None],
+    ) -> None:
+        self._column_of = column_of
+        self._value_of = value_of
+        self._columns: list[Column] = []
+
+    def read(self, op: Op, left: exp.Expression, right: exp.Expression) -> Formula | None:
+        """``left op right``; ``None`` if it is not such a formula."""
+        try:
+            difference = _combined("-", self._value(left), self._value(right))
+        except _NoFormulaError:
+            return None
+        return Formula(tuple(self._columns), difference.terms, op)
+
+    def _value(self, tree: exp.Expression) -> _Value:
+        tree = tree.unnest()
+        operator = _OPERATORS.get(type(tree))
+        column = self._column_of(tree)
+        if column is not None:
+            return self._column(column)
+        constant = self._value_of(tree)
+        if constant is not None:
+            return _constant(constant)
+        if operator is None:
+            raise _NoFormulaError
+        return _combined(operator, self._value(tree.this), self._value(tree.expression))
+
+    def _column(self, column: Column) -> _Value:
+        data_type = column.type
+        if pt.is_integer(data_type) and not pt.is_uint64(data_type):
+            scale, digits = 0, _INT_DIGITS[data_type.bit_width]
+        elif pt.is_decimal(data_type) and data_type.bit_width <= 128 and data_type.scale >= 0:
+            scale, digits = data_type.scale, data_type.precision
+        else:
+            raise _NoFormulaError
+        if column not in self._columns:
+            self._columns.append(column)
+        return _Value((("column", self._columns.index(column)),), scale, digits)
+
+
+def _constant(value: pa.Scalar) -> _Value:
+    is_decimal = pt.is_decimal(value.type)
+    if not value.is_valid or not (is_decimal or pt.is_integer(value.type)):
+        raise _NoFormulaError
+    scale = value.type.scale if is_decimal else 0
+    sign, digits, _ = Decimal(value.as_py()).as_tuple()
+    unscaled = int(Decimal((sign, digits, 0))) if is_decimal else value.as_py()
+    if scale < 0 or abs(unscaled) >= 1 << 63:
+        raise _NoFormulaError
+    return _Value((("constant", unscaled),), scale, len(str(abs(unscaled))))
+
+
+def _combined(operator: str, left: _Value, right: _Value) -> _Value:
+    if operator == "*":
+        scale, digits = left.scale + right.scale, left.digits + right.digits
+    else:
+        scale = max(left.scale, right.scale)
+        left, right = _scaled(left, scale), _scaled(right, scale)
+        digits = max(left.digits, right.digits) + 1
+    if digits > _MOST_DIGITS:
+        raise _NoFormulaError
+    return _Value((*left.terms, *right.terms, (operator, 0)), scale, digits)
+
+
+def _scaled(value: _Value, scale: int) -> _Value:
+    more = scale - value.scale
+    if more == 0:
+        return value
+    if more > 18:
+        raise _NoFormulaError
+    if len(value.terms) == 1 and value.terms[0][0] == "constant":
+        number = value.terms[0][1] * 10**more
+        if abs(number) < 1 << 63:
+            return _Value((("constant", number),), scale, len(str(abs(number))))
+    terms = (*value.terms, ("constant", 10**more), ("*", 0))
+    return _Value(terms, scale, value.digits + more)
