@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
+from nimblepy.expr.filter import Filter
 from nimblepy.expr.nodes import And, Compare, In, Node, Or
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.index_match import match_index, rows_by_indexes
@@ -40,29 +41,74 @@ class CandidateRows:
     Attributes:
         rows: disjoint and ascending. Rows from a secondary index are listed one by one, since they
             are few and mostly not adjacent.
-        index_used: the conjuncts that the cluster index answered, as text.
-        zones_used: the conjuncts that excluded rows through zone maps, as text.
+        index_used: the conjuncts that the cluster index answered.
+        zones_used: the conjuncts that excluded rows through zone maps.
         secondary: the secondary indexes that were used, and the conjuncts that each answered.
-        blooms_used: the conjuncts that excluded stripes through Bloom filters, as text.
+        blooms_used: the conjuncts that excluded stripes through Bloom filters.
     """
 
     rows: RowSet
-    index_used: tuple[str, ...] = ()
-    zones_used: tuple[str, ...] = ()
-    secondary: tuple[tuple[Index, tuple[str, ...]], ...] = ()
-    blooms_used: tuple[str, ...] = ()
+    index_used: tuple[Node, ...] = ()
+    zones_used: tuple[Node, ...] = ()
+    secondary: tuple[tuple[Index, tuple[Node, ...]], ...] = ()
+    blooms_used: tuple[Node, ...] = ()
 
 
 def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
     """Rows that may pass, by indexes, zone maps and Bloom filters."""
     if where.filter is None:
         return CandidateRows(where.rows)
-    candidates = _candidates(file, where)
+    if where.filter.matches_nothing:
+        return CandidateRows(RowSet.of_range(0, 0))
+    conjuncts = where.filter.conjuncts
+    cluster = match_index(file, file.indexes[0], conjuncts) if file.cluster_by else None
+    ranges = where.rows.ranges
+    used: tuple[Node, ...] = ()
+    if cluster is not None and cluster.positions is not None:
+        # Positions in the cluster index are row numbers.
+        used, ranges = cluster.used, _core.intersect(ranges, _core.merge(cluster.positions))
+    has_others = len(file.indexes) > bool(file.cluster_by)
+    secondary = rows_by_indexes(file, conjuncts, _count(ranges)) if has_others else None
+    if secondary is not None:
+        rows, chosen = secondary
+        single = np.column_stack((rows, rows + np.uint64(1)))
+        ranges = _core.intersect(ranges, _core.merge(single))
+        few = RowSet.of_ranges(ranges).expand()
+        chosen_indexes = tuple((match.index, match.used) for match in chosen)
+        return _logged(file, where.filter, CandidateRows(few, used, (), chosen_indexes))
+    zones: list[Node] = []
+    prune = partial(_core.prune, file.core)
+    for node in conjuncts:
+        if len(ranges) == 0:
+            break
+        pruned = prune_by_zones(node, prune)
+        if pruned is None:
+            continue
+        narrowed = _core.intersect(ranges, pruned)
+        if _count(narrowed) < _count(ranges):
+            zones.append(node)
+        ranges = narrowed
+    blooms: list[Node] = []
+    for node in conjuncts if file.core.has_column_blooms else ():
+        narrowed = _by_blooms(file, node, ranges)
+        if _count(narrowed) < _count(ranges):
+            blooms.append(node)
+        ranges = narrowed
+    left = RowSet.of_ranges(ranges)
+    candidates = CandidateRows(left, used, tuple(zones), blooms_used=tuple(blooms))
+    return _logged(file, where.filter, candidates)
+
+
+def _count(ranges: Ranges) -> int:
+    return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
+def _logged(file: FileHandle, filter: Filter, candidates: CandidateRows) -> CandidateRows:
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug(
             "%s: filter on %s leaves %d of %d rows (%s)",
             file.core.name,
-            ", ".join(map(show_path, where.filter.columns)),
+            ", ".join(map(show_path, filter.columns)),
             candidates.rows.num_rows,
             file.num_rows,
             ", ".join(
@@ -74,63 +120,6 @@ def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
             or "all are read",
         )
     return candidates
-
-
-def _candidates(file: FileHandle, where: Where) -> CandidateRows:
-    assert where.filter is not None
-    if where.filter.matches_nothing:
-        return CandidateRows(RowSet.of_range(0, 0), ("no row can pass",))
-    conjuncts = where.filter.conjuncts
-    ranges = where.rows.ranges
-    by_key = _by_index(file, conjuncts)
-    used: tuple[str, ...] = ()
-    if by_key is not None:
-        index_ranges, used = by_key
-        ranges = _core.intersect(ranges, index_ranges)
-    secondary = rows_by_indexes(file, conjuncts, _count(ranges))
-    if secondary is not None:
-        rows, chosen = secondary
-        single = np.column_stack((rows, rows + np.uint64(1)))
-        ranges = _core.intersect(ranges, _core.merge(single))
-        few = RowSet.of_ranges(ranges).expand()
-        return CandidateRows(few, used, (), tuple((f.index, f.used) for f in chosen))
-    zones: list[str] = []
-    prune = partial(_core.prune, file.core)
-    for node in conjuncts:
-        if len(ranges) == 0:
-            break
-        pruned = prune_by_zones(node, prune)
-        if pruned is None:
-            continue
-        narrowed = _core.intersect(ranges, pruned)
-        if _count(narrowed) < _count(ranges):
-            zones.append(str(node))
-        ranges = narrowed
-    blooms: list[str] = []
-    for node in conjuncts if file.core.has_column_blooms else ():
-        narrowed = _by_blooms(file, node, ranges)
-        if _count(narrowed) < _count(ranges):
-            blooms.append(str(node))
-        ranges = narrowed
-    return CandidateRows(RowSet.of_ranges(ranges), used, tuple(zones), blooms_used=tuple(blooms))
-
-
-def _count(ranges: Ranges) -> int:
-    return int((ranges[:, 1] - ranges[:, 0]).sum())
-
-
-def _by_index(
-    file: FileHandle, conjuncts: tuple[Node, ...]
-) -> tuple[Ranges, tuple[str, ...]] | None:
-    """Rows by conjuncts on leading key columns; ``None`` if the cluster index does not help."""
-    if not file.cluster_by:
-        return None
-    match = match_index(file, file.indexes[0], conjuncts)
-    if match is None or match.positions is None:
-        return None
-    return _core.merge(
-        match.positions
-    ), match.used  # positions in the cluster index are row numbers
 
 
 # --------------------------------------------------- Bloom filters of columns

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nimblepy import _core
 from nimblepy.expr.filter import Filter
+from nimblepy.expr.nodes import Node
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
@@ -43,19 +46,19 @@ def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
     candidates = candidate_rows(file, where)
     children: list[Plan] = []
     index = None
+    if where.filter is not None and where.filter.matches_nothing:
+        children.append(Plan(text="no row can pass"))
     if candidates.index_used:
         index = _cluster_name(file)
-        children.append(
-            Plan(text=f"cluster index: {' and '.join(candidates.index_used)}", index=index)
-        )
+        children.append(Plan(text=f"cluster index: {_joined(candidates.index_used)}", index=index))
     for secondary, used in candidates.secondary:
         index = index or str(secondary)
-        text = f"{secondary.kind} index: {' and '.join(used)}"
+        text = f"{secondary.kind} index: {_joined(used)}"
         children.append(Plan(text=text, index=str(secondary)))
     if candidates.zones_used:
-        children.append(Plan(text=f"zone maps: {' and '.join(candidates.zones_used)}"))
+        children.append(Plan(text=f"zone maps: {_joined(candidates.zones_used)}"))
     if candidates.blooms_used:
-        children.append(Plan(text=f"Bloom filters: {' and '.join(candidates.blooms_used)}"))
+        children.append(Plan(text=f"Bloom filters: {_joined(candidates.blooms_used)}"))
     if where.filter is not None:
         children.append(_evaluation(file, where.filter, candidates.rows))
     children.append(_data_plan(file, candidates.rows, columns))
@@ -70,6 +73,10 @@ def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
         bytes=sum(child.bytes for child in children),
         index=index,
     )
+
+
+def _joined(nodes: Sequence[Node]) -> str:
+    return " and ".join(map(str, nodes))
 
 
 def _evaluation(file: FileHandle, filter: Filter, rows: RowSet) -> Plan:

@@ -7,6 +7,7 @@ Otherwise the core excludes the values that fail, and the condition is evaluated
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -81,6 +82,6 @@ def _has_others(file: FileHandle, column: Column, values: pa.Array) -> bool:
     """Whether a row has a value that is not null and not one of ``values``."""
     spec = split(Not(In(column, tuple(values)))).spec
     assert spec is not None  # is_tested
-    rows = file.all_rows().ranges
+    rows = np.array([[0, file.num_rows]], dtype=np.uint64)
     others = _core.ScanPart(file.projection(()), rows, _core.RowFilter(file.core, spec))
     return bool(_core.count([others], 0))

@@ -10,10 +10,11 @@ from typing import Any
 from nimblepy.errors import CorruptFileError
 from nimblepy.file.record import RecordedSource, WorkloadLog
 from nimblepy.file.source import FileSource
-from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.file.versions import VersionedRows
 from nimblepy.io.location import locate
 from nimblepy.rows.html import html_rows
 from nimblepy.rows.plan import LayoutNode
+from nimblepy.rows.rows import Position
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import format_bytes
 

@@ -28,13 +28,14 @@ class FileHandle:
     """A core file with its schema, indexes and cached projections.
 
     Attributes:
+        core: the core file. After :meth:`close`, it raises InvalidArgumentError.
         schema: columns, types and metadata that were written.
         cluster_by: the cluster key; empty if the file does not have one.
         indexes: all indexes; the cluster index is first.
     """
 
     def __init__(self, core: Any) -> None:
-        self._core = core
+        self.core = core
         self.schema: pa.Schema = pa.schema(core)
         self.indexes: tuple[Index, ...] = indexes_of(core, self.schema)
         has_cluster = bool(self.indexes) and self.indexes[0].is_cluster
@@ -44,35 +45,23 @@ class FileHandle:
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
         # Prepared filters (file/scan.py).
         self.filters: dict[Any, Any] = {}
-        self._all_rows: RowSet | None = None
 
-    @property
-    def core(self) -> Any:
-        """The core file.
-
-        Raises:
-            InvalidArgumentError: the file is closed.
-        """
-        if self._core is None:
+    def __getattr__(self, name: str) -> Any:
+        """Raises for what :meth:`close` has removed."""
+        if name == "core":
             raise InvalidArgumentError("this file is closed")
-        return self._core
+        raise AttributeError(name)
 
     @property
     def is_closed(self) -> bool:
-        return self._core is None
+        return "core" not in vars(self)
 
     @property
     def num_rows(self) -> int:
         return int(self.core.num_rows)
 
-    def all_rows(self) -> RowSet:
-        """All rows of the file. Cached, since every scan needs it."""
-        if self._all_rows is None or self.is_closed:
-            self._all_rows = RowSet.of_range(0, self.num_rows)
-        return self._all_rows
-
     def close(self) -> None:
-        self._core = None
+        vars(self).pop("core", None)
         self._projections.clear()
         self._opened.clear()
         self.filters.clear()
@@ -98,7 +87,8 @@ class FileHandle:
 
     def projection(self, columns: Projected) -> _core.Projection:
         """The core's reader of some columns."""
-        return self._projected(columns)[0]
+        entry = self._projections.get(columns)
+        return self._projected(columns)[0] if entry is None else entry[0]
 
     def projected(self, columns: Projected) -> pa.Schema:
         """The schema of some columns."""

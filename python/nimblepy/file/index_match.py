@@ -20,8 +20,6 @@ from nimblepy.expr.nodes import And, Compare, In, IsNull, Node, Or, StartsWith
 from nimblepy.file.handle import FileHandle
 from nimblepy.file.indexes import Index
 from nimblepy.file.key_ranges import ranges_of
-from nimblepy.rows.keys import key_batch, single_row
-from nimblepy.schema.names import ColumnName
 
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
@@ -43,14 +41,14 @@ class IndexMatch:
     """The part of a filter that one index answers.
 
     Attributes:
-        used: the conjuncts that it answers, as text.
+        used: the conjuncts that it answers.
         positions: position ranges of matching keys, for an ordered index.
         batch: the keys to look up, for a hash index.
         rows: number of matching rows; an estimate for a hash index.
     """
 
     index: Index
-    used: tuple[str, ...]
+    used: tuple[Node, ...]
     positions: Ranges | None
     batch: pa.RecordBatch | None
     rows: float
@@ -144,7 +142,7 @@ def _match_either(
         if match is None or match.positions is None:
             return None
         parts.append(match.positions.reshape(-1, 2))
-    return _match(index, (str(node),), _core.merge(np.concatenate(parts)))
+    return _match(index, (node,), _core.merge(np.concatenate(parts)))
 
 
 def _match_columns(
@@ -152,7 +150,7 @@ def _match_columns(
 ) -> IndexMatch | None:
     """Matches equality conjuncts with the leading columns, then a range with the next column."""
     prefixes: list[tuple[pa.Scalar, ...]] = [()]
-    used: list[str] = []
+    used: list[Node] = []
     for column in index.columns:
         nodes = [
             node
@@ -160,9 +158,10 @@ def _match_columns(
             if isinstance(node, (Compare, In, StartsWith, IsNull))
             and node.column.path == column.path
         ]
-        values = values_of(nodes)
-        if values is None and index.ordered and any(isinstance(node, IsNull) for node in nodes):
-            values = [pa.scalar(None, column.value_type)], f"{column} is null"
+        values = values_of(nodes) if nodes else None
+        is_null = next((node for node in nodes if isinstance(node, IsNull)), None)
+        if values is None and index.ordered and is_null is not None:
+            values = [pa.scalar(None, column.value_type)], is_null
         if values is not None and len(prefixes) * len(values[0]) <= MAX_KEYS:
             prefixes = [(*prefix, value) for prefix in prefixes for value in values[0]]
             used.append(values[1])
@@ -171,7 +170,7 @@ def _match_columns(
             break
         if len(prefixes) > most:
             return None
-        last = _last_column(file, index, nodes, prefixes, len(used))
+        last = _last_column(file, index, nodes, prefixes) if nodes else None
         if last is None:
             break
         return _match(index, (*used, *last[1]), last[0])
@@ -179,11 +178,7 @@ def _match_columns(
         return None
     if not prefixes:
         return _match(index, tuple(used), np.empty((0, 2), dtype=np.uint64))
-    names = index.names[: len(used)]
-    arrays = [
-        pa.array([prefix[i] for prefix in prefixes], prefixes[0][i].type) for i in range(len(used))
-    ]
-    batch = key_batch(names, arrays)
+    batch = _key_batch(prefixes)
     if index.ordered:
         if len(prefixes) > most:
             return None
@@ -194,18 +189,18 @@ def _match_columns(
     return IndexMatch(index, tuple(used), None, batch, len(prefixes) * file.num_rows / max(1, keys))
 
 
-def _match(index: Index, used: tuple[str, ...], positions: Ranges) -> IndexMatch:
+def _match(index: Index, used: tuple[Node, ...], positions: Ranges) -> IndexMatch:
     rows = int((positions[:, 1] - positions[:, 0]).sum())
     return IndexMatch(index, used, positions, None, rows)
 
 
-def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], str] | None:
+def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], Node] | None:
     """The values that a column must have, from its equality conjuncts."""
     for node in nodes:
         if isinstance(node, Compare) and node.op == "==":
-            return [node.value], str(node)
+            return [node.value], node
         if isinstance(node, In):
-            return list(node.values), str(node)
+            return list(node.values), node
     return None
 
 
@@ -214,43 +209,35 @@ def _last_column(
     index: Index,
     nodes: Sequence[Node],
     prefixes: list[tuple[pa.Scalar, ...]],
-    depth: int,
-) -> tuple[Ranges, tuple[str, ...]] | None:
+) -> tuple[Ranges, tuple[Node, ...]] | None:
     """Positions of a range on the next key column, for each prefix."""
     parts: Ranges | None = None
-    used: list[str] = []
-    names = index.names[: depth + 1]
+    used: list[Node] = []
+    core = file.opened(index).core
     for node in nodes:
-        if not isinstance(node, (Compare, StartsWith)):
+        ranges: list[tuple[int, int]] = []
+        if isinstance(node, StartsWith):
+            value = pa.scalar(node.prefix, node.column.value_type)
+            ranges = [core.prefix(_key_batch([[*prefix, value]]), True) for prefix in prefixes]
+        elif isinstance(node, Compare) and node.op != "!=":
+            ((lower, includes_lower, upper, includes_upper),) = ranges_of(node)
+            for prefix in prefixes:
+                # An open side is still limited by the values of the leading columns.
+                low = _key_batch([prefix if lower is None else [*prefix, lower]])
+                high = _key_batch([prefix if upper is None else [*prefix, upper]])
+                sides = lower is None or includes_lower, upper is None or includes_upper
+                ranges.append(core.range(low, sides[0], high, sides[1], True))
+        else:
             continue
-        if isinstance(node, Compare) and node.op == "!=":
-            continue
-        ranges = [_range_of(file, index, names, prefix, node) for prefix in prefixes]
         positions = _core.merge(np.array(ranges, dtype=np.uint64).reshape(-1, 2))
         parts = positions if parts is None else _core.intersect(parts, positions)
-        used.append(str(node))
+        used.append(node)
     return None if parts is None else (parts, tuple(used))
 
 
-def _range_of(
-    file: FileHandle,
-    index: Index,
-    names: Sequence[ColumnName],
-    prefix: tuple[pa.Scalar, ...],
-    node: Compare | StartsWith,
-) -> tuple[int, int]:
-    core = file.opened(index).core
-    if isinstance(node, StartsWith):
-        value = pa.scalar(node.prefix, node.column.value_type)
-        return core.prefix(single_row(names, [*prefix, value]), True)
-    (bound,) = ranges_of(node)
-    # An open side is still limited by the values of the leading columns.
-    low = [*prefix] if bound.lower is None else [*prefix, bound.lower]
-    high = [*prefix] if bound.upper is None else [*prefix, bound.upper]
-    return core.range(
-        single_row(names[: len(low)], low) if low else None,
-        bound.lower is None or bound.lower_inclusive,
-        single_row(names[: len(high)], high) if high else None,
-        bound.upper is None or bound.upper_inclusive,
-        True,
-    )
+def _key_batch(keys: Sequence[Sequence[pa.Scalar]]) -> pa.RecordBatch | None:
+    """Values of the first key columns, which the core knows by their positions; or none."""
+    columns = [pa.array(values, values[0].type) for values in zip(*keys, strict=True)]
+    if not columns:
+        return None
+    return pa.RecordBatch.from_arrays(columns, [str(at) for at in range(len(columns))])

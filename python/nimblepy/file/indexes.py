@@ -31,6 +31,7 @@ class Index:
         keys: the sort keys in key order.
         columns: the columns of the keys.
         names: the names of the columns.
+        ordered: whether it supports ranges, prefixes and positions; a hash index does not.
     """
 
     number: int
@@ -38,19 +39,16 @@ class Index:
     keys: tuple[SortKey, ...]
     columns: tuple[Column, ...]
     names: tuple[ColumnName, ...] = field(init=False, repr=False, compare=False)
+    ordered: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(key.column for key in self.keys))
+        object.__setattr__(self, "ordered", self.kind != "hash")
 
     @property
     def is_cluster(self) -> bool:
         """Whether this is the cluster index: positions are rows, and rows of a key are adjacent."""
         return self.number == CLUSTER
-
-    @property
-    def ordered(self) -> bool:
-        """Whether it supports ranges, prefixes and positions; a hash index does not."""
-        return self.kind != "hash"
 
     def __str__(self) -> str:
         return f"{self.kind} ({', '.join(str(key) for key in self.keys)})"

@@ -41,11 +41,10 @@ class _Prepared(NamedTuple):
 
 def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanPart:
     """What a scan reads of a file: the rows that pass, and some of their columns."""
-    output = file.projection(columns)
     if where.filter is None:
-        return _core.ScanPart(output, where.rows.ranges)
+        return _core.ScanPart(file.projection(columns), where.rows.ranges)
     candidates = candidate_rows(file, where)
-    ranges = candidates.rows.ranges
+    output, ranges = file.projection(columns), candidates.rows.ranges
     if candidates.secondary:
         # An index leaves few rows, so evaluating the whole filter on them is the fastest way.
         prepared = _Prepared(None, FilterColumns(file, where.filter))

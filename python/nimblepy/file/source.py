@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
@@ -56,7 +57,7 @@ class FileSource(RowSource):
 
     # ------------------------------------------------------------------ description
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         _ = self.handle.core  # raises if the file is closed
         return self.handle.schema
@@ -126,11 +127,11 @@ class FileSource(RowSource):
 
     # ------------------------------------------------------------------ finding and reading
 
-    def projected(self, columns: Projected) -> pa.Schema:
+    def _project(self, columns: tuple[ColumnName, ...]) -> pa.Schema:
         return self.handle.projected(columns)
 
     def all_rows(self) -> RowSet:
-        return self.handle.all_rows()
+        return RowSet.of_range(0, self.num_rows)
 
     def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         return self.handle.choose(on, ordered=ordered).keys
@@ -141,7 +142,8 @@ class FileSource(RowSource):
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        part, schema = scan_part(self.handle, where, columns), self.projected(columns)
+        part = scan_part(self.handle, where, columns)
+        schema = self.handle.projected(columns)
         return _core.scan([part], schema, batch_rows, threads, where.limit)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
@@ -280,6 +282,8 @@ class FileSource(RowSource):
 
     def close(self) -> None:
         self._range_readers.clear()
+        for cached in ("schema", "everything", "_projections"):
+            vars(self).pop(cached, None)
         self.handle.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

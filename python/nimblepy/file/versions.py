@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nimblepy.io.fork import ForkLock
 from nimblepy.join.joinable import Joinable
-from nimblepy.rows.rows import Getters, keep_getters
+from nimblepy.rows.rows import Getters, Position, keep_getters
 from nimblepy.rows.source import RowSource
 
 Version = TypeVar("Version", bound=RowSource)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Position(Generic[Version]):
-    """What a handle shows. Immutable: a handle that moves gets another one.
-
-    Attributes:
-        rows: the rows of the version.
-    """
-
-    rows: Version
 
 
 Moved = TypeVar("Moved", bound=Position)  # type: ignore[type-arg]
@@ -40,9 +28,10 @@ class VersionedRows(Joinable, Generic[Version]):
         self._position = position
         self._moving = ForkLock()
 
-    @property
-    def _current(self) -> Version:
-        return self._position.rows
+    if TYPE_CHECKING:
+
+        @property
+        def _current(self) -> Version: ...
 
     def _replace_position(
         self,

@@ -16,7 +16,7 @@ from nimblepy.errors import CorruptFileError, InvalidArgumentError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
-from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.file.versions import VersionedRows
 from nimblepy.file.zones import Ranges, prune_by_zones
 from nimblepy.files.listing import FileEntry, FileList, Footers
 from nimblepy.files.open_files import OpenFiles, most_together
@@ -26,6 +26,7 @@ from nimblepy.io.location import FileSystem, Location, locate
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.time_limit import checked_timeout
 from nimblepy.rows.html import html_rows
+from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey, format_bytes
 

@@ -22,7 +22,7 @@ from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import OnKeys, RowSource
 from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.names import ColumnName, output_name, show_names
+from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 
 
@@ -106,17 +106,6 @@ class ParquetRows(RowSource):
         """Does nothing: every read opens the file."""
 
     # ------------------------------------------------------------------ finding
-
-    def projected(self, columns: Projected) -> pa.Schema:
-        if columns is None:
-            return self._schema
-        return pa.schema([self._field(name) for name in columns])
-
-    def _field(self, name: ColumnName) -> pa.Field:
-        column = resolve_column(self._schema, name)
-        if len(column.steps) == 1:
-            return self._schema.field(column.steps[0])
-        return pa.field(output_name(name), column.type)
 
     def all_rows(self) -> RowSet:
         return RowSet.of_range(0, self.num_rows)

@@ -233,18 +233,6 @@ class FilesSource(RowSource):
 
     # ------------------------------------------------------------------ addresses
 
-    def projected(self, columns: Projected) -> pa.Schema:
-        if columns is None:
-            return self.schema
-        known = self._projected.get(columns)
-        if known is None:
-            known = self._projected[columns] = pa.schema([self._field(name) for name in columns])
-        return known
-
-    @cached_property
-    def _projected(self) -> dict[tuple[ColumnName, ...], pa.Schema]:
-        return {}
-
     @cached_property
     def _index_keys(self) -> dict[tuple[OnKeys, bool], tuple[SortKey, ...]]:
         return {}
@@ -252,15 +240,6 @@ class FilesSource(RowSource):
     @cached_property
     def _index_keys_for_asof(self) -> dict[tuple[tuple[ColumnName, ...], ColumnName], Any]:
         return {}
-
-    def _field(self, name: ColumnName) -> pa.Field:
-        column = resolve_column(self.schema, name)
-        is_top = len(column.steps) == 1
-        return (
-            self.schema.field(column.steps[0])
-            if is_top
-            else pa.field(output_name(name), column.type)
-        )
 
     def all_rows(self) -> RowSet:
         return self._all_rows

@@ -24,7 +24,7 @@ from nimblepy.join.plan import How, Ranges, plan_join
 from nimblepy.join.run import join_batches
 from nimblepy.rows.arguments import Columns, On, column_names
 from nimblepy.rows.compiled import Getter
-from nimblepy.rows.rows import Rows
+from nimblepy.rows.rows import Position, Rows
 from nimblepy.rows.source import MAX_PREPARED, RowSource
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import Key, Tabular
@@ -273,12 +273,8 @@ class SourceHandle(Joinable):
 
     def __init__(self, source: RowSource) -> None:
         super().__init__()
-        self._source = source
-
-    @property
-    def _current(self) -> RowSource:
-        return self._source
+        self._position = Position(source)
 
     def close(self) -> None:
         self._release()
-        self._source.close()
+        self._position.rows.close()

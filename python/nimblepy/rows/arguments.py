@@ -28,7 +28,7 @@ _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]
 # Limits and offsets are clamped to this, so that their sum fits in 64 bits.
 _MOST_ROWS = 1 << 62
 # More rows than any batch can have.
-_MOST_BATCH_ROWS = 1 << 30
+MOST_BATCH_ROWS = 1 << 30
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -133,10 +133,6 @@ def row_limit(limit: Any) -> int | None:
 def row_offset(offset: Any) -> int:
     """Rows to skip."""
     return min(at_least("offset", offset, 0), _MOST_ROWS)
-
-
-def rows_of_a_batch(batch_rows: Any) -> int:
-    return min(at_least("batch_rows", batch_rows, 1), _MOST_BATCH_ROWS)
 
 
 def thread_count(threads: Any) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.rows.arguments import (
+    MOST_BATCH_ROWS,
     Columns,
     Inclusive,
     On,
@@ -29,7 +31,6 @@ from nimblepy.rows.arguments import (
     row_limit,
     row_numbers,
     row_offset,
-    rows_of_a_batch,
     sample_size,
     thread_count,
 )
@@ -44,6 +45,7 @@ from nimblepy.rows.source import MAX_PREPARED, Filter, RowSource
 from nimblepy.schema.protocols import Key, ManyKeys, RowIndices
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
+Version = TypeVar("Version", bound=RowSource)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # By the columns of the key and the columns that are read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
@@ -68,6 +70,17 @@ def _not_here(key: Any) -> Any:
     return NotImplemented
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Position(Generic[Version]):
+    """What a handle shows. Immutable: a handle that moves gets another one.
+
+    Attributes:
+        rows: the rows of the version.
+    """
+
+    rows: Version
+
+
 class Rows(_core.PointBase, ABC):
     """The reading methods of :class:`nimblepy.File`, :class:`nimblepy.Dataset` and tables.
 
@@ -76,15 +89,18 @@ class Rows(_core.PointBase, ABC):
     Any number of threads may use one handle.
     """
 
+    _position: Position[Any]
+
     def __init__(self) -> None:
         # Compiled readers of the current source, by `on` and columns.
         self._getters: Getters = {}
         self._range_readers: dict[tuple[Projected, On], RangeReader | None] = {}
 
     @property
-    @abstractmethod
     def _current(self) -> RowSource:
         """The source now. Each call takes it once, so its answer is from one state."""
+        source: RowSource = self._position.rows
+        return source
 
     # ------------------------------------------------------------------ description
 
@@ -512,15 +528,16 @@ class Rows(_core.PointBase, ABC):
         Raises:
             InvalidArgumentError: an unknown column, or an invalid filter.
         """
-        bound_filter = with_params(filter, params)
-        source = self._current if row_range is not None else self._current.for_filter(bound_filter)
+        if params is not None:
+            filter = with_params(filter, params)
+        source = self._current if row_range is not None else self._current.for_filter(filter)
         return Scan(
             source,
-            source.where_request(bound_filter, row_range),
-            columns=column_names(columns),
-            batch_rows=rows_of_a_batch(batch_rows),
-            threads=thread_count(threads),
-            limit=row_limit(limit),
+            source.where_request(filter, row_range),
+            columns=None if columns is None else column_names(columns),
+            batch_rows=min(at_least("batch_rows", batch_rows, 1), MOST_BATCH_ROWS),
+            threads=0 if threads is None else thread_count(threads),
+            limit=None if limit is None else row_limit(limit),
             offset=row_offset(offset),
         )
 

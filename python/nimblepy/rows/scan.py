@@ -47,7 +47,7 @@ class Scan:
         self._source = source
         self._where = where
         self._columns = columns
-        self._schema = source.projected(columns)
+        self._schema = source.schema if columns is None else source.projected(columns)
         self._batch_rows = batch_rows
         self._threads = threads
         self._limit = limit

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
 from nimblepy.rows.arguments import (
@@ -191,17 +192,43 @@ class RowSource(ABC):
     ) -> Iterator[pa.RecordBatch]:
         """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
 
-    @abstractmethod
     def projected(self, columns: Projected) -> pa.Schema:
-        """Schema of these columns.
+        """Schema of these columns. Cached.
 
         Raises:
             InvalidArgumentError: there is no such column.
         """
+        if columns is None:
+            return self.schema
+        schema = self._projections.get(columns)
+        if schema is None:
+            schema = self._project(columns)
+            if len(self._projections) > MAX_PREPARED:
+                self._projections.clear()
+            self._projections[columns] = schema
+        return schema
+
+    @cached_property
+    def _projections(self) -> dict[tuple[ColumnName, ...], pa.Schema]:
+        return {}
+
+    def _project(self, columns: tuple[ColumnName, ...]) -> pa.Schema:
+        return pa.schema([self._field(name) for name in columns])
+
+    def _field(self, name: ColumnName) -> pa.Field:
+        column = resolve_column(self.schema, name)
+        if len(column.steps) == 1:
+            return self.schema.field(column.steps[0])
+        return pa.field(output_name(name), column.type)
 
     @abstractmethod
     def all_rows(self) -> RowSet:
         """Every row, in file order. The number of a row is its position in this set."""
+
+    @cached_property
+    def everything(self) -> RowSet:
+        """:meth:`all_rows`, cached."""
+        return self.all_rows()
 
     def numbered(self, rows: RowSet) -> RowSet:
         """The same rows by their numbers."""
@@ -308,7 +335,7 @@ class RowSource(ABC):
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
         """A filter, and the range of row numbers that it is applied to, as a request."""
-        rows = self.all_rows()
+        rows = self.everything
         if row_range is not None:
             rows = rows.slice(*row_bounds(row_range, self.num_rows))
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)

@@ -54,7 +54,7 @@ class SourceWrapper(RowSource, Generic[Wrapped]):
     def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
         return self.wrapped.index_keys(on, ordered=ordered)
 
-    def projected(self, columns: Projected) -> pa.Schema:
+    def _project(self, columns: tuple[ColumnName, ...]) -> pa.Schema:
         return self.wrapped.projected(columns)
 
     def all_rows(self) -> RowSet:

@@ -16,9 +16,9 @@ from nimblepy.errors import (
     NimbleError,
     UnsupportedVersionError,
 )
-from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.file.versions import VersionedRows
 from nimblepy.io.fork import ForkLock
-from nimblepy.rows.rows import Getters, getters_for
+from nimblepy.rows.rows import Getters, Position, getters_for
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAIN, Snapshot

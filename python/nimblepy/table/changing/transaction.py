@@ -13,11 +13,12 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
-from nimblepy.file.versions import Position, VersionedRows
+from nimblepy.file.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.request import Keys, Request, Where
+from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.rows.wrapper import SourceWrapper
