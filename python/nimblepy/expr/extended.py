@@ -22,12 +22,13 @@ from sqlglot.tokens import TokenType
 from nimblepy.duck.evaluate import SqlCondition, SqlValue
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.bind import Binder, clock_hint
-from nimblepy.expr.formula import FormulaReader
+from nimblepy.expr.formula import read_formula
 from nimblepy.expr.nodes import Const, Formula, Node, Opaque
-from nimblepy.expr.solve import COMPARISON_TYPES, Solver
+from nimblepy.expr.solve import Solver
 from nimblepy.expr.syntax import Syntax, SyntaxFault, fault_error, tokens
 from nimblepy.schema import sql_values
 from nimblepy.schema.columns import Column
+from nimblepy.schema.sql_values import Inexact
 
 _T = TypeVar("_T")
 MOST_CHARACTERS = 100_000
@@ -39,17 +40,8 @@ _FORMS = frozenset(
         *("Dot", "EQ", "Escape", "Extract", "GT", "GTE", "ILike", "Identifier", "If", "In"),
         *("IntDiv", "Interval", "IntervalSpan", "Is", "LT", "LTE", "Like", "Literal", "Mod"),
         *("Mul", "NEQ", "Neg", "Not", "Null", "NullSafeEQ", "NullSafeNEQ", "Or", "Paren"),
-        *(
-            "Placeholder",
-            "Pow",
-            "RegexpFullMatch",
-            "SimilarTo",
-            "Sub",
-            "Substring",
-            "StrPosition",
-            "Trim",
-        ),
-        *("TryCast", "Tuple", "Var"),
+        *("Placeholder", "Pow", "RegexpFullMatch", "SimilarTo", "Sub", "Substring"),
+        *("StrPosition", "Trim", "TryCast", "Tuple", "Var"),
     }
 )
 _FUNCTIONS = frozenset(
@@ -106,9 +98,12 @@ def read_condition(
         InvalidArgumentError: a syntax error, something that is not allowed, or mismatched types.
     """
     text = binder.text[part.start : part.end]
+    formula = None
     if doubt is None and implies is None:
         solved = _within_depth(binder, part, _solved)
-        if solved is not None:
+        if isinstance(solved, Formula):
+            formula = solved
+        elif solved is not None:
             return solved
     value = _within_depth(binder, part, _rendered)
     paths = tuple(path for path, _ in value.names)
@@ -125,7 +120,7 @@ def read_condition(
             part, f"is not a condition but a value of type {data_type}; a filter must be boolean"
         )
     condition = SqlCondition(value.sql, value.names, value.zone, text)
-    return Opaque(condition, paths, implies, _within_depth(binder, part, _formula))
+    return Opaque(condition, paths, implies, formula)
 
 
 def read_value(binder: Binder, whole: Syntax) -> SqlValue:
@@ -137,41 +132,26 @@ def _rendered(tree: exp.Expression, binder: Binder, part: Syntax) -> SqlValue:
     return _Renderer(binder, part).render(tree)
 
 
-def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | None:
-    """The part as tests of columns, if it can be solved for them."""
+def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | Formula | None:
+    """The part as tests of columns, or as a formula, if it is one."""
+
+    def column_of(node: exp.Expression) -> Column | None:
+        is_column = isinstance(_root(node), exp.Column)
+        return _Renderer(binder, part).column(node) if is_column else None
+
+    def value_of(node: exp.Expression) -> pa.Scalar | None:
+        if node.find(exp.Column):
+            return None
+        return _Renderer(binder, part).render(node).values([], 1)[0]
 
     def node_of(node: exp.Expression) -> Node | None:
         return binder.node_of(node.sql(DuckDB, normalize_functions=False))
 
-    reader = _Operands(binder, part)
-    return Solver(reader.column_of, node_of, reader.value_of).solve(tree)
-
-
-def _formula(tree: exp.Expression, binder: Binder, part: Syntax) -> Formula | None:
-    """The part as a formula for the core, if it is one."""
-    tree = tree.unnest()
-    op = COMPARISON_TYPES.get(type(tree))
-    if op is None:
+    try:
+        solved = Solver(column_of, node_of, value_of).solve(tree)
+        return read_formula(tree, column_of, value_of) if solved is None else solved
+    except (Inexact, InvalidArgumentError, pa.ArrowException, OverflowError, ValueError):
         return None
-    reader = _Operands(binder, part)
-    return FormulaReader(reader.column_of, reader.value_of).read(op, tree.this, tree.expression)
-
-
-class _Operands:
-    """Columns and constants of a part."""
-
-    def __init__(self, binder: Binder, part: Syntax) -> None:
-        self._binder = binder
-        self._part = part
-
-    def column_of(self, node: exp.Expression) -> Column | None:
-        is_column = isinstance(_root(node), exp.Column)
-        return _Renderer(self._binder, self._part).column(node) if is_column else None
-
-    def value_of(self, node: exp.Expression) -> pa.Scalar | None:
-        if node.find(exp.Column):
-            return None
-        return _Renderer(self._binder, self._part).render(node).values([], 1)[0]
 
 
 def _within_depth(binder: Binder, part: Syntax, function: Callable[..., _T]) -> _T:
@@ -199,9 +179,9 @@ def _parsed(text: str, questions: int) -> exp.Expression:
             at = token.end
     dialect = DuckDB()
     try:
-        found = dialect.tokenize("".join(pieces) + text[at:])
+        parsed_tokens = dialect.tokenize("".join(pieces) + text[at:])
         parser = _Parser(dialect=dialect, error_level=sqlglot.ErrorLevel.IMMEDIATE)
-        (tree,) = parser.parse_into(exp.Condition, found, text)
+        (tree,) = parser.parse_into(exp.Condition, parsed_tokens, text)
     except SqlglotError as error:
         raise _fault(text, error) from None
     if tree is None:

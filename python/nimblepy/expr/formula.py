@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 from sqlglot import exp
 
-from nimblepy.expr.nodes import Formula, Op, Term
+from nimblepy.expr.nodes import Formula, Term
+from nimblepy.expr.solve import COMPARISON_TYPES
 from nimblepy.schema.columns import Column
+from nimblepy.schema.sql_values import Inexact
 
 _OPERATORS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _MOST_DIGITS = 38  # of 128 bits
@@ -30,70 +32,62 @@ class _Value(NamedTuple):
     digits: int
 
 
-class _NoFormulaError(Exception):
-    pass
-
-
-class FormulaReader:
-    """Reads the formula of one comparison.
+def read_formula(
+    tree: exp.Expression,
+    column_of: Callable[[exp.Expression], Column | None],
+    value_of: Callable[[exp.Expression], pa.Scalar | None],
+) -> Formula | None:
+    """The formula of a comparison; ``None`` if it is not such a formula.
 
     Args:
         column_of: the column that an expression is, or ``None``.
         value_of: the value of a constant expression; ``None`` if it reads columns.
     """
+    tree = tree.unnest()
+    op = COMPARISON_TYPES.get(type(tree))
+    columns: list[Column] = []
 
-    def __init__(
-        self,
-        column_of: Callable[[exp.Expression], Column | None],
-        value_of: Callable[[exp.Expression], pa.Scalar | None],
-    ) -> None:
-        self._column_of = column_of
-        self._value_of = value_of
-        self._columns: list[Column] = []
-
-    def read(self, op: Op, left: exp.Expression, right: exp.Expression) -> Formula | None:
-        """``left op right``; ``None`` if it is not such a formula."""
-        try:
-            difference = _combined("-", self._value(left), self._value(right))
-        except _NoFormulaError:
-            return None
-        return Formula(tuple(self._columns), difference.terms, op)
-
-    def _value(self, tree: exp.Expression) -> _Value:
-        tree = tree.unnest()
-        operator = _OPERATORS.get(type(tree))
-        column = self._column_of(tree)
+    def read(side: exp.Expression) -> _Value:
+        side = side.unnest()
+        column = column_of(side)
         if column is not None:
-            return self._column(column)
-        constant = self._value_of(tree)
+            if column not in columns:
+                columns.append(column)
+            return _column(column, columns.index(column))
+        constant = value_of(side)
         if constant is not None:
             return _constant(constant)
+        operator = _OPERATORS.get(type(side))
         if operator is None:
-            raise _NoFormulaError
-        return _combined(operator, self._value(tree.this), self._value(tree.expression))
+            raise Inexact
+        return _combined(operator, read(side.this), read(side.expression))
 
-    def _column(self, column: Column) -> _Value:
-        data_type = column.type
-        if pt.is_integer(data_type) and not pt.is_uint64(data_type):
-            scale, digits = 0, _INT_DIGITS[data_type.bit_width]
-        elif pt.is_decimal(data_type) and data_type.bit_width <= 128 and data_type.scale >= 0:
-            scale, digits = data_type.scale, data_type.precision
-        else:
-            raise _NoFormulaError
-        if column not in self._columns:
-            self._columns.append(column)
-        return _Value((("column", self._columns.index(column)),), scale, digits)
+    if op is None:
+        return None
+    difference = _combined("-", read(tree.this), read(tree.expression))
+    return Formula((*columns,), difference.terms, op)
+
+
+def _column(column: Column, number: int) -> _Value:
+    data_type = column.type
+    if pt.is_integer(data_type) and not pt.is_uint64(data_type):
+        scale, digits = 0, _INT_DIGITS[data_type.bit_width]
+    elif pt.is_decimal(data_type) and data_type.bit_width <= 128 and data_type.scale >= 0:
+        scale, digits = data_type.scale, data_type.precision
+    else:
+        raise Inexact
+    return _Value((("column", number),), scale, digits)
 
 
 def _constant(value: pa.Scalar) -> _Value:
     is_decimal = pt.is_decimal(value.type)
     if not value.is_valid or not (is_decimal or pt.is_integer(value.type)):
-        raise _NoFormulaError
+        raise Inexact
     scale = value.type.scale if is_decimal else 0
     sign, digits, _ = Decimal(value.as_py()).as_tuple()
     unscaled = int(Decimal((sign, digits, 0))) if is_decimal else value.as_py()
     if scale < 0 or abs(unscaled) >= 1 << 63:
-        raise _NoFormulaError
+        raise Inexact
     return _Value((("constant", unscaled),), scale, len(str(abs(unscaled))))
 
 
@@ -105,7 +99,7 @@ def _combined(operator: str, left: _Value, right: _Value) -> _Value:
         left, right = _scaled(left, scale), _scaled(right, scale)
         digits = max(left.digits, right.digits) + 1
     if digits > _MOST_DIGITS:
-        raise _NoFormulaError
+        raise Inexact
     return _Value((*left.terms, *right.terms, (operator, 0)), scale, digits)
 
 
@@ -114,7 +108,7 @@ def _scaled(value: _Value, scale: int) -> _Value:
     if more == 0:
         return value
     if more > 18:
-        raise _NoFormulaError
+        raise Inexact
     if len(value.terms) == 1 and value.terms[0][0] == "constant":
         number = value.terms[0][1] * 10**more
         if abs(number) < 1 << 63:

@@ -43,7 +43,6 @@ Spec: TypeAlias = tuple[Any, ...]
 
 # pyarrow evaluates tests of wider fixed-size values; the same limit is in the core's value_test.h.
 _MAX_FIXED_BYTES = 64
-_ZERO = pa.array([0], pa.int64())
 
 
 class NativeFilter(NamedTuple):
@@ -93,8 +92,8 @@ def _spec(node: Node, negated: bool = False) -> Spec | None:
             return _test(column, "contains", [part], negated)
         case Opaque(formula=Formula(columns, terms, op)):
             negated = negated != (op == "!=")
-            paths = [column.steps for column in columns]
-            return ("formula", paths, list(terms), "==" if op == "!=" else op, _ZERO, negated)
+            paths, zero = [column.steps for column in columns], pa.array([0], pa.int64())
+            return ("formula", paths, list(terms), "==" if op == "!=" else op, zero, negated)
         case Not(Compare() | In() | StartsWith() | Opaque() as arg) if not negated:
             return _spec(arg, negated=True)
         case IsNull(column) | IsValid(column) if _has_own_nulls(column.type):
