@@ -127,6 +127,8 @@ def test_files_of_an_earlier_schema(lake: nb.Catalog) -> None:
         change.rename_column("who", "user")
         change.widen("user", pa.int64())
         change.add_column("created", pa.timestamp("us"))
+    with pytest.raises(nb.IndexUnavailableError, match=r"indexes: \(user, t\)"):
+        table.asof_join(draw_probe(r, 1, 1), on="t", by={"user": "id"})
     second = draw_events(r, 60, 100, 3)
     wide = second.set_column(0, "user", second["user"].cast(pa.int64()))
     table.append(wide)

@@ -442,7 +442,11 @@ class MappedRows(RowSource):
             if leads_to(key, by, on):
                 return key[: len(by) + 1]
         shown = show_names((*by, on))
-        raise IndexUnavailableError(f"no index begins with ({shown}) in a file of another schema")
+        have = dict.fromkeys([*(info.columns for info in self.indexes), *self._keys])
+        listed = ", ".join(f"({', '.join(map(str, key))})" for key in have) or "none"
+        raise IndexUnavailableError(
+            f"no index begins with ({shown}) in a file of another schema; indexes: {listed}"
+        )
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
         mapped = self._mapped_asof(keys)
