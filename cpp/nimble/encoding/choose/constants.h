@@ -34,6 +34,8 @@ inline constexpr double kLargeDictionaryBytes = 32768;
 inline constexpr double kLargeDictionaryShare = 0.5;
 // A shared dictionary exists once per file, so it may save less.
 inline constexpr double kLargeSharedShare = 0.7;
+// Booleans: fewer rows per run than this do not pay.
+inline constexpr uint32_t kMinBoolRunRows = 48;
 // Sparse: the largest share of rows that differ from the common value.
 inline constexpr double kMaxSparseExceptions = 0.1;
 // Present: the largest share of rows that differ from the most frequent value,
@@ -116,6 +118,7 @@ inline constexpr double kMinZstdBytes = 4096;
 // ------------------------------------------------------------ strings
 
 inline constexpr uint64_t kMinFsstBytes = 4096;
+inline constexpr double kFsstShare = 0.95;
 // Measured on TPC-H's comments, compared with 24 KiB: 16 KiB costs 3 % in size,
 // 32 KiB gains 1 %. Small segments use a smaller sample, so that training does
 // not cost more than compressing.
@@ -169,6 +172,10 @@ inline constexpr double kFrontShare = 0.85;
 // This many blocks are sampled to see how much neighbours share.
 inline constexpr uint32_t kFrontSampleBlocks = 16;
 inline constexpr double kMinSharedFront = 0.15;
+// A template must take at most this share of the best other size in balanced
+// files: the first if that is a dictionary in the metadata.
+inline constexpr double kTemplateForInlineShare = 0.9;
+inline constexpr double kTemplateShare = 1.125;
 // Numbered text is for compact files only, because a scan assembles its strings
 // three to seven times slower than FSST. It must take at most this share of the
 // best other size.

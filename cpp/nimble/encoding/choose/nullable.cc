@@ -3,7 +3,7 @@
 #include "nimble/base/bitmap.h"
 #include "nimble/encoding/blocks/patches.h"
 #include "nimble/encoding/blocks/presence.h"
-#include "nimble/encoding/choose/selection.h"
+#include "nimble/encoding/choose/constants.h"
 #include "nimble/encoding/ints/constant.h"
 #include "nimble/encoding/ints/present_values.h"
 

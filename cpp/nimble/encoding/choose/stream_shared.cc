@@ -7,6 +7,15 @@
 
 namespace nimble {
 
+const StreamDictionary* dictionary_for(const Values& values,
+                                       const EncodeContext& context) {
+  const StreamDictionary* shared = context.dictionary;
+  return shared != nullptr && !context.random_access_only &&
+                 shared->type() == values.type
+             ? shared
+             : nullptr;
+}
+
 // Assumes that each half segment adds fewer new values than the half before, by
 // a constant factor. If the second half adds as many as the first, later
 // segments need different values and the first pays for all.
@@ -33,12 +42,9 @@ double begun_dictionary_bytes(const DistinctValues& distinct, double stored) {
 
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
                                const EncodeContext& context) {
-  const StreamDictionary* dictionary = context.dictionary;
   const Values values = distinct.distinct();
-  if (dictionary == nullptr || context.random_access_only || values.size == 0 ||
-      !(dictionary->type() == values.type)) {
-    return kNever;
-  }
+  const StreamDictionary* dictionary = dictionary_for(values, context);
+  if (dictionary == nullptr || values.size == 0) return kNever;
   const StreamDictionary::Found found = dictionary->find(values);
   const uint32_t rows = distinct.codes().size;
   const double codes =

@@ -21,6 +21,9 @@ struct StreamShared {
   }
 };
 
+// The shared dictionary that may hold these values, or null.
+const StreamDictionary* dictionary_for(const Values& values,
+                                       const EncodeContext& context);
 // The share of a dictionary that the first segment pays for, as later ones are
 // expected to use it too. The segment has `count` distinct values, `early` of
 // them in its first half.

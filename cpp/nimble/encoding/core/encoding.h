@@ -111,7 +111,7 @@ struct EncodeContext {
 };
 
 // Encodes `values` and appends them to `out`. Chooses the encoding by sampling:
-// see selection.h. Deterministic: the same values and context give the same
+// see choose/scheme.h. Deterministic: the same values and context give the same
 // bytes. The result is never larger than plain, apart from the head.
 Status encode_values(const Values& values, const EncodeContext& context,
                      SegmentBuilder* out);

@@ -1,4 +1,4 @@
-#include "nimble/encoding/choose/bytes_selection.h"
+#include "nimble/encoding/core/encoding.h"
 #include "encoding/text_samples.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
@@ -11,7 +11,7 @@ Encode select(Effort effort, bool random_access_only = false) {
     EncodeContext context;
     context.effort = effort;
     context.random_access_only = random_access_only;
-    return encode_bytes(values, context, out);
+    return encode_values(values, context, out);
   };
 }
 
