@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "fuzz/fuzz_file.h"
-#include "nimble/lookup/cluster_cursor.h"
+#include "nimble/cursor/cluster_cursor.h"
 #include "nimble/lookup/open_index.h"
 #include "nimble/maintain/verify.h"
 #include "nimble/scan/row_filter.h"

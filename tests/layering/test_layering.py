@@ -47,14 +47,16 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "column": {"encoding/choose"},
     "open": {"index", "column"},
     "stripe": {"column", "open"},
-    "lookup": {"stripe"},
+    "cursor": {"stripe"},
+    "lookup": {"cursor"},
+    "locate": {"lookup"},
     "asof": {"lookup"},
     "scan": {"stripe"},
     "reader": {"asof", "scan"},
     "write": {"reader"},
     "maintain": {"write"},
     "bindings/values": {"maintain"},
-    "bindings": {"bindings/values"},
+    "bindings": {"bindings/values", "locate"},
 }
 # Headers of other projects that some rooms keep to themselves.
 CPP_RESERVED = {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "nimble/cursor/row_keys.h"
 #include "nimble/key/key_bounds.h"
-#include "nimble/lookup/row_keys.h"
 
 namespace nimble {
 namespace {

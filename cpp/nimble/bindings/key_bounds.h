@@ -5,7 +5,7 @@
 
 #include "nimble/bindings/values/arrow_bridge.h"
 #include "nimble/bindings/values/errors.h"
-#include "nimble/lookup/files_by_key.h"
+#include "nimble/locate/files_by_key.h"
 
 namespace nimble {
 

@@ -6,8 +6,8 @@
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/key_batch.h"
+#include "nimble/locate/probe_rows.h"
 #include "nimble/lookup/open_index.h"
-#include "nimble/lookup/probe_rows.h"
 
 namespace py = pybind11;
 

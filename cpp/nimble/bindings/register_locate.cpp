@@ -11,7 +11,7 @@
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/key_batch.h"
 #include "nimble/key/same_keys.h"
-#include "nimble/lookup/locate.h"
+#include "nimble/locate/locate.h"
 
 namespace py = pybind11;
 

@@ -18,8 +18,8 @@
 #include "nimble/bindings/values/key_batch.h"
 #include "nimble/bindings/values/point_key.h"
 #include "nimble/bindings/values/python_rows.h"
-#include "nimble/lookup/files_by_key.h"
-#include "nimble/lookup/locate.h"
+#include "nimble/locate/files_by_key.h"
+#include "nimble/locate/locate.h"
 #include "nimble/stripe/value_reader.h"
 
 namespace py = pybind11;

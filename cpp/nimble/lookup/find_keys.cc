@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "nimble/base/hash.h"
+#include "nimble/cursor/cluster_cursor.h"
 #include "nimble/key/key_sort.h"
-#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/memory/scratch.h"
 #include "nimble/open/range_fetch.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
+#include "nimble/cursor/cluster_index.h"
 #include "nimble/key/key_buffer.h"
-#include "nimble/lookup/cluster_index.h"
 #include "nimble/lookup/index_lookup.h"
 
 namespace nimble {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "nimble/cursor/row_keys.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/lookup/hash_index.h"
-#include "nimble/lookup/row_keys.h"
 #include "nimble/memory/scratch.h"
 
 namespace nimble {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "nimble/cursor/cluster_cursor.h"
 #include "nimble/index/cluster_index_writer.h"
 #include "nimble/key/key_sort.h"
-#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/lookup/find_keys.h"
 #include "nimble/lookup/hash_lookup.h"
 #include "nimble/lookup/sorted_index.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "nimble/lookup/cluster_index.h"
+#include "nimble/cursor/cluster_index.h"
 #include "nimble/lookup/index_lookup.h"
 
 namespace nimble {

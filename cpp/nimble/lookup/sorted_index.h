@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "nimble/base/row_range.h"
+#include "nimble/cursor/key_cursor.h"
 #include "nimble/lookup/index_lookup.h"
-#include "nimble/lookup/key_cursor.h"
 
 namespace nimble {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nimble/cursor/row_keys.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/cluster_index_writer.h"
 #include "nimble/index/hash_index_partition.h"
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/index/hash_rows.h"
 #include "nimble/key/key_sort.h"
-#include "nimble/lookup/row_keys.h"
 
 namespace nimble {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "nimble/lookup/cluster_cursor.h"
+#include "nimble/cursor/cluster_cursor.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"

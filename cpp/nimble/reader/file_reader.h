@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "nimble/cursor/cluster_index.h"
 #include "nimble/io/read_lock.h"
-#include "nimble/lookup/cluster_index.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/open/open_file.h"
 #include "nimble/scan/column_bloom.h"

@@ -1,12 +1,12 @@
 // Finds rows by key: duplicates across chunks, stripes and groups, and all
 // bounds. Compares with a scan of all keys.
-#include "nimble/lookup/cluster_cursor.h"
+#include "nimble/cursor/cluster_cursor.h"
 
 #include <algorithm>
 #include <thread>
 
+#include "nimble/locate/probe_rows.h"
 #include "nimble/lookup/find_keys.h"
-#include "nimble/lookup/probe_rows.h"
 #include "reader/columns.h"
 
 namespace nimble {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "nimble/base/hash.h"
+#include "nimble/cursor/cluster_cursor.h"
 #include "nimble/format/postscript.h"
-#include "nimble/lookup/cluster_cursor.h"
 #include "nimble/scan/zone_map.h"
 #include "reader/columns.h"
 

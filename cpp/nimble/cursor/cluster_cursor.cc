@@ -1,4 +1,4 @@
-#include "nimble/lookup/cluster_cursor.h"
+#include "nimble/cursor/cluster_cursor.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/lookup/column_keys.h"
+#include "nimble/cursor/column_keys.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nimble/lookup/locate.h"
+#include "nimble/locate/locate.h"
 
 namespace nimble {
 namespace {

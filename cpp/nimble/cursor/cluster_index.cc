@@ -1,4 +1,4 @@
-#include "nimble/lookup/cluster_index.h"
+#include "nimble/cursor/cluster_index.h"
 
 #include "nimble/format/constants.h"
 

@@ -5,8 +5,8 @@
 #include <span>
 
 #include "nimble/base/row_range.h"
+#include "nimble/cursor/cluster_index.h"
 #include "nimble/index/key_source.h"
-#include "nimble/lookup/cluster_index.h"
 
 namespace nimble {
 

@@ -1,6 +1,6 @@
 // The files that may have a key: by bounds, by column statistics, and opened
 // when they are needed.
-#include "nimble/lookup/files_by_key.h"
+#include "nimble/locate/files_by_key.h"
 
 #include <algorithm>
 #include <string>

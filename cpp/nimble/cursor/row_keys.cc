@@ -1,4 +1,4 @@
-#include "nimble/lookup/row_keys.h"
+#include "nimble/cursor/row_keys.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nimble/lookup/key_chunk_loader.h"
+#include "nimble/cursor/key_chunk_loader.h"
 
 namespace nimble {
 namespace {

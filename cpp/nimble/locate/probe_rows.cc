@@ -1,4 +1,4 @@
-#include "nimble/lookup/probe_rows.h"
+#include "nimble/locate/probe_rows.h"
 
 namespace nimble {
 namespace {

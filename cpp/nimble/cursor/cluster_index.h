@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
+#include "nimble/cursor/row_keys.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/io/read_lock.h"
-#include "nimble/lookup/row_keys.h"
 #include "nimble/open/open_file.h"
 
 namespace nimble {

@@ -1,4 +1,4 @@
-#include "nimble/lookup/key_cursor.h"
+#include "nimble/cursor/key_cursor.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "nimble/lookup/key_cursor.h"
+#include "nimble/cursor/key_cursor.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/lookup/files_by_key.h"
+#include "nimble/locate/files_by_key.h"
 
 #include <algorithm>
 #include <utility>

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "nimble/base/row_range.h"
+#include "nimble/cursor/column_keys.h"
+#include "nimble/cursor/key_chunk_loader.h"
 #include "nimble/io/slot_cache.h"
 #include "nimble/key/key_bounds.h"
-#include "nimble/lookup/column_keys.h"
-#include "nimble/lookup/key_chunk_loader.h"
 
 namespace nimble {
 
