@@ -35,8 +35,8 @@ NIMBLE_ALWAYS_INLINE void pack_block(uint32_t width,
     std::memcpy(out, words, kRowBytes);
     out += kRowBytes;
     shift -= kBits;
-    // What did not fit; a loop of its own where nothing is left, because a
-    // condition inside would keep this one from being vectorised.
+    // The high bits that did not fit. A value without such bits has its own
+    // loop, because a condition inside would prevent vectorisation.
     if (shift == 0) {
       std::memset(words, 0, kRowBytes);
       continue;
@@ -181,8 +181,8 @@ void unpack_stream(uint32_t width, const uint8_t* packed, uint32_t n, T base,
 
 }  // namespace
 
-// `__restrict` must stand here, too: inlining forgets it on the kernels'
-// parameters, and 64-bit lanes then come out scalar.
+// `__restrict` is needed here too: inlining drops it from the kernels'
+// parameters, and the compiler then does not vectorise 64-bit lanes.
 NIMBLE_CLONES void pack32(uint32_t width, const uint8_t* __restrict values,
                           uint32_t base, uint8_t* __restrict out) {
   pack_block<uint32_t>(width, values, base, out);

@@ -10,8 +10,9 @@ namespace nimble {
 // Fewer than this many bytes after the values may be overwritten.
 inline constexpr uint64_t kUnpackOvershoot = 128;
 
-// Unpack the values of row ranges, one after the other, as far as they are in
-// the full block that begins at row `first`. Return the end of the output.
+// Unpack the values of row ranges to consecutive positions. Only rows of the
+// full block that begins at row `first` are unpacked. Return the end of the
+// output.
 // REQUIRES: the ranges are ascending and not empty.
 uint8_t* unpack_ranges32(uint32_t width, const uint8_t* packed, uint64_t first,
                          std::span<const RowRange> ranges, uint32_t base,

@@ -16,8 +16,9 @@ uint64_t rows_in(std::span<const RowRange> ranges) {
   return rows;
 }
 
-// Moves bytes down in a buffer. A move of many bytes by few is one instruction
-// on many processors that then goes byte by byte, which a move of few is not.
+// Moves bytes to a lower address in a buffer, in small steps. On many
+// processors memmove() of a large block by a short distance copies byte by
+// byte.
 void move_down(uint8_t* to, const uint8_t* from, uint64_t size) {
   constexpr uint64_t kStep = 2048;
   for (; size > kStep; size -= kStep, to += kStep, from += kStep) {
@@ -26,7 +27,7 @@ void move_down(uint8_t* to, const uint8_t* from, uint64_t size) {
   std::memmove(to, from, size);
 }
 
-// `length` bits are there.
+// REQUIRES: the bitmap has `length` bits.
 void keep_bits(uint64_t from, std::span<const RowRange> kept, uint64_t length,
                AlignedBuffer* bits) {
   AlignedBuffer moved((length - from) / 8 + 1);
@@ -39,7 +40,7 @@ void keep_bits(uint64_t from, std::span<const RowRange> kept, uint64_t length,
   bits->resize((from + at) / 8 + 1);
 }
 
-// Moves n ends from `from` down to `to`, less `by` each.
+// Moves n offsets from `from` down to `to`, and subtracts `by` from each.
 template <class End>
 NIMBLE_ALWAYS_INLINE void move_ends_down(const End* from, uint64_t n, End by,
                                          End* to) {
@@ -93,8 +94,8 @@ void keep_bytes(uint64_t from, std::span<const RowRange> kept,
   bytes->offsets.resize((at + 1) * (bytes->wide ? 8 : 4));
 }
 
-// Replaces the ends of lists; gives the items that are left, counted from those
-// of list `from`.
+// Replaces the end offsets of lists. Returns the ranges of items that remain,
+// counted from the first item of list `from`.
 std::vector<RowRange> keep_ends(uint64_t from, std::span<const RowRange> kept,
                                 std::vector<int64_t>* ends) {
   const int64_t first = (*ends)[from];
@@ -113,7 +114,7 @@ std::vector<RowRange> keep_ends(uint64_t from, std::span<const RowRange> kept,
   return items;
 }
 
-// Says how many rows there are, and how many of them are null.
+// Sets the number of rows and of null rows.
 void set_length(uint64_t rows, uint64_t nulls, Column* column) {
   AlignedBuffer validity = std::move(column->validity);
   AlignedBuffer values = std::move(column->values);

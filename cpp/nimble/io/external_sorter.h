@@ -39,7 +39,8 @@ class ExternalSorter {
  public:
   using Consumer = std::function<Status(const Batch& sorted)>;
 
-  // `directory` is where runs go: see SpillFile. `batch` is an empty one.
+  // Runs are written to `directory` (SpillFile).
+  // REQUIRES: `batch` is empty.
   ExternalSorter(uint64_t memory_bytes, std::string directory, Batch batch,
                  std::function<Status()> poll = {})
       : memory_bytes_(memory_bytes),
@@ -48,15 +49,15 @@ class ExternalSorter {
         poll_(std::move(poll)),
         batch_(std::move(batch)) {}
 
-  // Where entries are added; added() must follow, before they are many.
+  // Add entries here, and call added() after every few entries.
   Batch& batch() { return batch_; }
   Status added() {
     return batch_.memory_bytes() < memory_bytes_ ? Status::ok() : spill();
   }
-  // Entries that were written to runs, those of every pass counted.
+  // Number of entries written to runs, in all passes.
   uint64_t num_spilled() const { return num_spilled_; }
 
-  // Gives `consume` all entries in order, a batch at a time.
+  // Passes all entries to `consume` in order, one batch at a time.
   Status finish(const Consumer& consume) {
     if (runs_.empty()) {
       batch_.sort();
@@ -64,7 +65,7 @@ class ExternalSorter {
       return consume(batch_);
     }
     if (!batch_.empty()) NIMBLE_RETURN_IF_ERROR(spill());
-    batch_ = batch_.fresh();  // its memory is the merge's now
+    batch_ = batch_.fresh();  // frees its memory for the merge
     while (runs_.size() > most_runs()) {
       NIMBLE_RETURN_IF_ERROR(
           merge_last(std::min(most_runs(), runs_.size() - most_runs() + 1)));
@@ -82,7 +83,7 @@ class ExternalSorter {
     std::shared_ptr<SpillFile> file;
     uint64_t at = 0;
     uint64_t end = 0;
-    size_t level = 0;  // of runs that were spilled; one more after each merge
+    size_t level = 0;  // number of merges that made the run
   };
   struct Window {
     Run run;  // the unread part
@@ -94,7 +95,7 @@ class ExternalSorter {
 
   Status poll() const { return poll_ ? poll_() : Status::ok(); }
 
-  // As many as can be merged at a time.
+  // Maximum number of runs that can be merged at a time.
   size_t most_runs() const {
     const uint64_t fit = memory_bytes_ / 4 / std::max<uint64_t>(1, largest_);
     return std::clamp<uint64_t>(fit, 2, kMostRuns);
@@ -156,8 +157,8 @@ class ExternalSorter {
     return Status::ok();
   }
 
-  // The last n runs become one; they are neighbours, as equal entries keep the
-  // order of their runs.
+  // Merges the last n runs into one. Only adjacent runs are merged, so that
+  // equal entries keep their order.
   Status merge_last(size_t n) {
     const size_t first = runs_.size() - n;
     const size_t level = runs_[first].level;
@@ -205,9 +206,9 @@ class ExternalSorter {
     return begin;
   }
 
-  // A window whose run goes on bounds what can be told yet: entries after its
-  // last one may have others before them. Each round takes what is within the
-  // least of these bounds from all windows, and sorts it.
+  // Entries after the last entry of an incomplete window may be preceded by
+  // entries that are not read yet. Each round therefore takes entries up to the
+  // smallest of these bounds from all windows, and sorts them.
   Status merge(std::span<const Run> runs, const Consumer& consume) {
     const uint64_t window_bytes = memory_bytes_ / 4 / runs.size();
     std::vector<Window> windows;
@@ -251,7 +252,7 @@ class ExternalSorter {
   std::vector<Run> runs_;
   std::vector<std::shared_ptr<SpillFile>> files_;  // of each level
   ByteBuffer block_;
-  uint64_t largest_ = 0;  // block so far
+  uint64_t largest_ = 0;  // size of the largest block so far
   uint64_t num_spilled_ = 0;
 };
 

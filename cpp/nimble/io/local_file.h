@@ -9,8 +9,8 @@ namespace nimble {
 
 class LocalFile final : public ReadableFile {
  public:
-  // With `map`, the file is mapped if the system allows it, and no descriptor
-  // stays open. If it does not (address space limits, odd file systems), reads
+  // With `map`, maps the file if the system allows it, and then closes the
+  // descriptor. Otherwise (address space limits, unusual file systems) reads
   // use pread.
   static Result<std::unique_ptr<LocalFile>> open(const std::string& path,
                                                  bool map);
@@ -26,7 +26,7 @@ class LocalFile final : public ReadableFile {
       : path_(std::move(path)), fd_(fd), size_(size) {}
 
   std::string path_;
-  int fd_;  // -1: closed, as the file is mapped
+  int fd_;  // -1 if the file is mapped
   uint64_t size_;
   const uint8_t* map_ = nullptr;
 };

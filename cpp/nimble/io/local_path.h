@@ -1,4 +1,4 @@
-// What is checked of a path before the system sees it.
+// Checks of paths before they are passed to the system.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace nimble {
 
-// The system would end the path at a NUL and take another file.
+// Refuses paths with a NUL, because the system would ignore the rest.
 Status check_path(const std::string& path);
 
-// The file that `path` leads to, through symbolic links: what writing to it
-// replaces. It need not exist.
+// Follows symbolic links from `path` to the file that writing would replace.
+// The file may be missing.
 Result<std::string> follow_links(std::string path);
 
-// The folder of a path: "." where it names none.
+// The folder of a path, or "." if the path has no folder.
 std::string folder_of(const std::string& path);
 
 }  // namespace nimble

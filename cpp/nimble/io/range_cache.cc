@@ -29,13 +29,13 @@ void RangeCache::put(uint64_t offset, Bytes bytes) {
 
 void RangeCache::insert(uint64_t offset, Bytes bytes) {
   const std::lock_guard lock(mutex_);
-  // No stretch ever lies inside another.
+  // No cached range contains another.
   const auto end_of = [](const Entry& e) { return e.offset + e.bytes->size(); };
   const uint64_t end = offset + bytes->size();
   auto at = by_offset_.upper_bound(offset);
   if (at != by_offset_.begin()) {
     const auto before = std::prev(at);
-    if (end_of(*before->second) >= end) return;  // another thread's, as good
+    if (end_of(*before->second) >= end) return;  // another thread added it
     if (before->first == offset) at = before;
   }
   while (at != by_offset_.end() && end_of(*at->second) <= end) {
@@ -58,7 +58,8 @@ bool RangeCache::evict_one() {
 }
 
 void RangeCache::after_fork(bool was_held) {
-  shares_.store(0, std::memory_order_relaxed);  // of threads that are gone
+  shares_.store(0,
+                std::memory_order_relaxed);  // their threads do not exist here
   if (!was_held) return;
   reinit_leaking(&recent_);
   reinit_leaking(&by_offset_);

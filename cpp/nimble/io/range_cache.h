@@ -1,6 +1,6 @@
-// RangeCache: a thread-safe cache of immutable stretches of a file that is not
-// mapped, bounded by the file's budget. Least recently used stretches go first.
-// No call waits for a read.
+// RangeCache: caches byte ranges of a file that is not mapped, within the
+// file's budget. Evicts the least recently used range first. No call waits for
+// a read. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ class RangeCache final : public CacheBudget::Part {
   explicit RangeCache(CacheBudget* budget) : Part(budget) { attach(); }
   ~RangeCache() override { detach(); }
 
-  // A cached stretch that covers [offset, offset + size), or null; `*begin`
-  // is where in the file it begins.
+  // Returns a cached range that covers [offset, offset + size), or null. Sets
+  // `*begin` to its offset in the file.
   Bytes find(uint64_t offset, uint64_t size, uint64_t* begin);
   void put(uint64_t offset, Bytes bytes);
   uint64_t capacity() const { return budget().capacity(); }

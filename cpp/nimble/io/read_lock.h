@@ -14,7 +14,7 @@
 
 namespace nimble {
 
-// Only a ReadLock locks it, which checks the rule of waiting.
+// Locked only by a ReadLock, which checks the rule for waiting (blocking.h).
 class ReadMutex : private ForkMutex {
  public:
   explicit ReadMutex(AfterFork after_fork = nullptr)
@@ -30,10 +30,9 @@ class ReadMutex : private ForkMutex {
   std::atomic<std::thread::id> owner_{};
 };
 
-// May wait for a read of `file` by another thread, unless that is mapped. A
-// read may run code of the caller's that asks the same file again: a thread
-// that holds the mutex takes it once more at once. So what the mutex guards is
-// to be looked at again after a read under it.
+// May wait until another thread has read `file`, unless the file is mapped. A
+// read may run the caller's code, which may use the same file again, so the
+// mutex is recursive. Check the guarded state again after every read.
 class ReadLock {
  public:
   ReadLock(ReadMutex& mutex, const ReadableFile& file)
@@ -43,7 +42,7 @@ class ReadLock {
     mutex_.lock();
     mutex_.owner_ = std::this_thread::get_id();
   }
-  // Never waits. Does not own what the thread holds already.
+  // Never waits. Owns nothing if this thread already holds the mutex.
   ReadLock(ReadMutex& mutex, std::try_to_lock_t)
       : mutex_(mutex), owns_(!mutex.is_mine() && mutex.try_lock()) {
     if (owns_) mutex_.owner_ = std::this_thread::get_id();

@@ -9,7 +9,7 @@
 
 namespace nimble {
 
-// One wanted stretch of a file and where it goes.
+// A byte range to read, and its destination.
 struct ReadRequest {
   uint64_t offset;
   uint64_t size;
@@ -21,18 +21,18 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
 
   virtual uint64_t size() const = 0;
-  // Fills all of `request`; a short file is an error. Thread-safe.
+  // Reads the whole range. Fails if the file is too short. Thread-safe.
   virtual Status read_at(const ReadRequest& request) const = 0;
-  // All of them, as one round: remote files issue them together.
+  // Reads all ranges in one round. Remote files request them concurrently.
   virtual Status read_many(std::span<const ReadRequest> requests) const {
     for (const ReadRequest& r : requests) NIMBLE_RETURN_IF_ERROR(read_at(r));
     return Status::ok();
   }
   // The whole file in memory, or null. Valid as long as this object.
   virtual const uint8_t* mapped() const { return nullptr; }
-  // For messages: a path, "<bytes>", ...
+  // A name for messages: a path, or for example "<bytes>".
   virtual const std::string& name() const = 0;
-  // Two wanted ranges closer than this are fetched as one.
+  // Ranges with a smaller gap than this are read as one range.
   virtual uint64_t coalesce_gap() const { return 4096; }
 };
 

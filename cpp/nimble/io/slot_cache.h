@@ -32,7 +32,7 @@ class SlotHandle {
     return *this;
   }
 
-  // The same use of a part of the thing.
+  // A handle to a part of the item, which keeps the item in use.
   template <class U>
   SlotHandle<U> narrow(const U& part) && {
     value_ = nullptr;
@@ -56,7 +56,7 @@ class SlotHandle {
   const T* value_ = nullptr;
 };
 
-// A T counts its memory in counter() as long as it lives.
+// REQUIRES: each T counts its memory in counter() while it exists.
 template <class T>
 class SlotCache final : public CacheBudget::Part {
  public:
@@ -70,7 +70,7 @@ class SlotCache final : public CacheBudget::Part {
     for (Slot& s : slots_) delete s.value;
   }
 
-  // The thing, nothing where it is not loaded.
+  // Returns the item, or an empty handle if it is not loaded.
   Handle find(size_t i) const {
     Slot& slot = slots_[i];
     const uint64_t users =
@@ -120,7 +120,7 @@ class SlotCache final : public CacheBudget::Part {
     }
     return false;
   }
-  // What threads of the parent used is used for ever: it is not evicted here.
+  // Items that other threads of the parent used are never evicted in the child.
   void after_fork(bool was_held) {
     if (!was_held) return;
     reinit_leaking(&loaded_);

@@ -1,5 +1,5 @@
-// SpillFile: temporary bytes on disk that exceed a memory budget. It has no
-// name, so that nothing is left behind however the process ends.
+// SpillFile: a temporary file for bytes that exceed a memory budget. It has no
+// name, so the system removes it when the process ends.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@ namespace nimble {
 
 class SpillFile {
  public:
-  // In `directory`; empty: TMPDIR, or /tmp where that is not set.
+  // Creates it in `directory`. If that is empty, uses TMPDIR or /tmp.
   static Result<std::unique_ptr<SpillFile>> create(std::string directory);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
   uint64_t size() const { return size_; }
-  // Only in the process that made it.
+  // REQUIRES: the process that created the file calls it.
   Status append(ByteSpan bytes);
-  // Bytes that have been appended before.
+  // REQUIRES: the bytes have been appended.
   Status read_at(uint64_t offset, uint8_t* out, uint64_t size) const;
 
  private:

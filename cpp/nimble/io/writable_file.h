@@ -1,6 +1,6 @@
-// WritableFile: bytes appended in order, visible to others only after
-// commit(). Destroyed without commit() it leaves nothing behind. Calls block
-// while bytes are written. In a child of fork() they are refused, and
+// WritableFile: a file that is written in order and becomes visible with
+// commit(). If it is destroyed before commit(), the file is removed. Calls
+// block while bytes are written. A child of fork() cannot write it, and
 // destroying it there changes nothing.
 #pragma once
 
@@ -16,10 +16,11 @@ class WritableFile {
   virtual ~WritableFile() = default;
 
   virtual Status append(ByteSpan bytes) = 0;
-  // Makes all bytes durable, so that commit() has little left to do. Nothing
-  // but commit() may follow.
+  // Makes all bytes durable, so that commit() is fast.
+  // REQUIRES: only commit() is called afterwards.
   virtual Status sync() { return Status::ok(); }
-  // Makes the file durable and visible; nothing may follow.
+  // Makes the file durable and visible.
+  // REQUIRES: nothing is called afterwards.
   virtual Status commit() = 0;
 };
 

@@ -46,8 +46,8 @@ struct StripeRows {
   }
 };
 
-// Rows of one stripe that are decoded at once, and what is kept of them:
-// Pieces::kept[first, last), counted from its beginning.
+// Rows of one stripe that are decoded together. The rows to keep are
+// Pieces::kept[first, last), relative to the first row of the piece.
 struct Piece {
   RowRange rows;
   size_t first = 0;
@@ -56,8 +56,9 @@ struct Piece {
 
 // Cuts pieces of stripes off ascending ranges.
 struct Pieces {
-  // Holes are closed while their neighbours are in a near cache: a piece with
-  // holes ends at a multiple of this, where blocks end that are decoded whole.
+  // A piece with holes ends at a multiple of this number of rows. Its values
+  // are then still in the L1 or L2 cache when its holes are closed, and it ends
+  // between blocks.
   static constexpr uint64_t kRows = 2 * kBlockValues;
 
   std::vector<Piece> pieces;
@@ -76,7 +77,7 @@ struct Pieces {
     *out = std::max(row, ranges[at].begin);
     return true;
   }
-  // Do other ranges begin before this row?
+  // Whether another range begins before this row.
   bool more_before(uint64_t stop) const {
     return at + 1 < ranges.size() && ranges[at + 1].begin < stop;
   }
@@ -134,8 +135,9 @@ struct Pieces {
   }
 };
 
-// Values are decoded to where they stay: buffers do not grow under them. Rows
-// are only said to be there, so this is for batches of usual size.
+// Reserves memory for values, so that buffers do not move while rows are
+// appended. Damaged files may claim any number of rows, so large batches are
+// not reserved.
 void reserve_values(uint64_t rows, Column* out) {
   constexpr uint64_t kMostBytes = 4 << 20;
   for (Column& column : out->children) {
@@ -149,7 +151,7 @@ void reserve_values(uint64_t rows, Column* out) {
 }
 
 bool is_ascending(std::span<const uint64_t> rows) {
-  constexpr size_t kTogether = 256;  // without a branch for each
+  constexpr size_t kTogether = 256;  // rows per step
   for (size_t i = 1; i < rows.size();) {
     const size_t end = std::min(rows.size(), i + kTogether);
     bool falls = false;
@@ -314,7 +316,7 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
     const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
     NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
     if (fetched.most_bytes() <= share.bytes()) continue;
-    // This stripe was too much; alone, it is read in one round anyway.
+    // This stripe does not fit. A single stripe takes one round anyway.
     if (first == 0) return i;
     break;
   }
@@ -329,7 +331,7 @@ Status RowReader::in_column(size_t column, Status status) const {
 
 double RowReader::decode_nanos(uint64_t row) const {
   const auto group = file_->groups().get(file_->group_of(row));
-  if (!group) return 0;  // reading says what is wrong
+  if (!group) return 0;  // reading reports the error
   return decode_nanos(StripeReader(*file_, file_->plan(), **group,
                                    (*group)->view().stripe_of(row), nullptr));
 }
@@ -383,7 +385,7 @@ Status RowReader::each_column(const StripeReader& reader, uint64_t count,
 
 Status RowReader::read_ranges(std::span<const RowRange> ranges,
                               uint32_t threads, Column* out) const {
-  // About what beginning to read a range costs, of each column.
+  // Estimated cost of starting a range, per column.
   constexpr double kBeginNanos = 120;
   if (ranges.size() > 1) {
     // The holes of a piece are decoded as well.
@@ -456,8 +458,8 @@ void RowReader::prefetch(const StripeReader& reader,
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
                                  std::span<const uint8_t> known,
                                  uint32_t threads, Column* out) const {
-  // Rows of the stripe that is read, and of the next one of its group: what
-  // these need of memory is asked for before those are decoded.
+  // Rows of the current stripe and of the next one of its group, whose memory
+  // is prefetched before the current rows are decoded.
   StripeRows now, next;
   const bool remote = file_->file().mapped() == nullptr;
   size_t fetched_rows = 0;

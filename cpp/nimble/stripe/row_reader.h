@@ -20,7 +20,7 @@ struct PlacedRows {
 };
 PlacedRows place_rows(std::span<const uint64_t> rows);
 
-// A column to read, and what it is called in the result.
+// A column to read, and its name in the result.
 struct OutputColumn {
   ColumnPath path;
   std::string name;
@@ -28,7 +28,7 @@ struct OutputColumn {
 
 class RowReader {
  public:
-  // Columns in output order. Fails where a path leads nowhere.
+  // `columns` are in output order. Fails if a path does not exist.
   static Result<std::shared_ptr<const RowReader>> create(
       std::shared_ptr<const OpenFile> file,
       const std::vector<OutputColumn>& columns);
@@ -49,24 +49,24 @@ class RowReader {
   }
 
   bool is_in_one_stripe(const RowRange& rows) const;
-  // How many of the rows from `row` on, at most `rows`, are in its stripe.
+  // Number of rows in the stripe of `row`, from `row` on; at most `rows`.
   uint64_t rows_in_stripe(uint64_t row, uint64_t rows) const;
   // Whether a column has vectors (vector_reader.h).
   bool has_vectors() const { return has_vectors_; }
 
-  // About how long it takes to decode a row like `row`, one of the file.
+  // Estimated time to decode the given row.
   double decode_nanos(uint64_t row) const;
 
   // Appends the rows of disjoint ascending ranges. Columns are decoded by up
   // to `threads` threads.
   Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
                      Column* out) const;
-  // Makes room for `count` more rows, as far as columns have one width.
+  // Reserves memory for `count` more rows of fixed-width columns.
   void reserve_rows(uint64_t count, Column* out) const;
   // Appends strictly ascending rows of the file.
   Status take_ascending(std::span<const uint64_t> rows, uint32_t threads,
                         Column* out) const;
-  // May take_of_segment() read all columns?
+  // Whether take_of_segment() can read all columns.
   bool has_flat_columns() const { return has_flat_columns_; }
   // Appends rows of one segment of a stripe: `rows` are strictly ascending and
   // relative to `first_row`, the file row of the segment's first value.

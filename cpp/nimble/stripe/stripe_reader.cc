@@ -6,12 +6,11 @@
 #include "nimble/base/compiler.h"
 #include "nimble/base/row_range.h"
 
-// StripeReader, the part that knows layouts; streams are in
-// stripe_reader_streams.cc.
+// The layouts of StripeReader. stripe_reader_streams.cc has the streams.
 namespace nimble {
 namespace {
 
-// Items of lists from which on each list is worth a call of its own.
+// Lists with at least this many items on average are read one by one.
 constexpr uint64_t kLongList = 64;
 
 }  // namespace
@@ -46,7 +45,7 @@ Result<AlignedBuffer> StripeReader::ends_of(uint32_t stream, uint64_t begin,
       std::to_string(begin + static_cast<uint64_t>(at - ends)));
 }
 
-// Rows of a child that lists of the given bounds are made of.
+// The rows of a child that contain the items of some lists.
 struct StripeReader::ItemRows {
   std::vector<RowRange> runs;  // neither empty nor neighbours
   uint64_t count = 0;
@@ -74,7 +73,7 @@ Status StripeReader::read_items(uint32_t child, const ItemRows& items,
                                 Column* out) const {
   if (items.count == 0) return Status::ok();
   if (file_.file().mapped() == nullptr) {
-    // All of their streams in one round, by whichever is read first.
+    // The first child that is read fetches the streams of all in one round.
     for (const RowRange& r : items.runs) {
       NIMBLE_RETURN_IF_ERROR(want_range(child, r.begin, r.end));
     }
@@ -82,9 +81,9 @@ Status StripeReader::read_items(uint32_t child, const ItemRows& items,
   if (items.runs.size() == 1) {
     return read(child, nullptr, items.runs[0].begin, items.count, out);
   }
-  // Which rows they are does not matter where there is nothing of any.
+  // A child without stored values needs only the number of rows.
   if (!has_values(child)) return read(child, nullptr, 0, items.count, out);
-  // Long lists are read one by one: a number for every item costs more.
+  // Long lists are read one by one, because a number per item costs more.
   if (items.count / items.runs.size() >= kLongList &&
       plan_.node(child).field->layout == Layout::kFixed) {
     for (const RowRange& r : items.runs) {
@@ -101,7 +100,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
   const SchemaNode& n = plan_.node(node);
   const uint32_t child = n.children[0];
   Column* items = &out->children[0];
-  // Is there room for so many items more behind those of `out`?
+  // Fails if `out` cannot have this many more items.
   const auto check_size = [out](uint64_t size) {
     if (size <= static_cast<uint64_t>(INT64_MAX - out->ends.back())) {
       return Status::ok();

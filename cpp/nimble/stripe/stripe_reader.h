@@ -1,6 +1,6 @@
-// StripeReader: decodes rows of one stripe into columns. Positions are rows of
-// the node inside the stripe: file rows minus the stripe's first for top-level
-// columns, items for what is below a list.
+// StripeReader: decodes rows of one stripe into columns. Positions are relative
+// to the stripe: file rows minus the stripe's first row for top-level columns,
+// items for nodes below a list.
 #pragma once
 
 #include <span>
@@ -29,11 +29,12 @@ class StripeReader {
   // Appends rows [begin, end) of a node to `out`, a column of its field.
   Status read_range(uint32_t node, uint64_t begin, uint64_t end,
                     Column* out) const;
-  // Appends the rows of ascending ranges, disjoint and not empty. Of a node
-  // that has_flat_values() alone.
+  // Appends the rows of ranges.
+  // REQUIRES: has_flat_values(node); the ranges are ascending, disjoint and not
+  // empty.
   Status read_ranges(uint32_t node, std::span<const RowRange> ranges,
                      Column* out) const;
-  // Are the values of a node of one width, in a mapped file?
+  // Whether the file is mapped and the node has fixed-width values.
   bool has_flat_values(uint32_t node) const;
   // Appends rows of one segment of a mapped file: `rows` are strictly ascending
   // and counted from the first row of the segment.
@@ -43,14 +44,15 @@ class StripeReader {
   // Appends strictly ascending rows.
   Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
                    Column* out) const;
-  // Of a file that is not mapped: wants what read_range or read_rows will need
-  // of the node's own streams and those of structs below it, for one round of
-  // reads. What lies below lists is fetched when its place is known.
+  // For a file that is not mapped: requests the bytes that read_range() or
+  // read_rows() will need of the node's own streams and of structs below it,
+  // for one round of reads. Items of lists are fetched later, when their
+  // positions are known.
   Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
   Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
-  // Of a mapped file: asks the memory for what read_rows() will need of these
-  // ascending rows, or for the first of it where they are many.
+  // For a mapped file: prefetches the memory that read_rows() will need for
+  // these ascending rows, or for the first of them if there are many.
   void prefetch_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
   // Estimated time to decode a row of the node and its children, from the
@@ -75,8 +77,8 @@ class StripeReader {
                        uint8_t* out, ValueType* type) const;
   uint64_t num_rows() const { return stripe_.rows; }
 
-  // Makes the rows that were appended to `out` from `at` on null where the
-  // struct `parent` above them is.
+  // Sets rows of `out`, from `at` on, to null if the struct `parent` above them
+  // is null.
   Status mask_with_parent(uint32_t parent, const uint64_t* rows, uint64_t begin,
                           uint64_t count, uint64_t at, Column* out) const;
 
@@ -86,14 +88,14 @@ class StripeReader {
     SegmentBody body;
   };
   Result<const Decoder*> decoder(uint32_t stream, uint32_t index) const;
-  // The segment ready to decode [begin, end) of it.
+  // Loads a segment for decoding rows [begin, end).
   Result<Segment> segment(uint32_t stream, uint32_t index, uint32_t begin,
                           uint32_t end) const;
   Result<Segment> selected_segment(uint32_t stream, uint32_t index,
                                    const uint64_t* selection) const;
   Status filter_stream(uint32_t stream, uint32_t segment, const Predicate& test,
                        uint64_t* selection) const;
-  // Where in the file a damaged segment lies.
+  // Adds the position of a damaged segment to its error.
   static Status at_segment(Status status, const SegmentRef& segment);
   // For a file that is not mapped: requests the data that segments of a stream
   // share, unless it has been read.
@@ -102,17 +104,17 @@ class StripeReader {
     return stripe_.segment(stripe_.first_segment[stream] + index);
   }
 
-  // Are there such rows? Asked before memory is spent on them
-  // (stripe_reader_bounds.cc).
+  // Fails if the stream has fewer rows than `end`. Called before memory is
+  // allocated for them (stripe_reader_bounds.cc).
   Status check_rows(uint32_t stream, uint64_t end) const;
   Status check_node(uint32_t node, const uint64_t* rows, uint64_t begin,
                     uint64_t count) const;
   Status check_items(uint32_t child, uint64_t end) const;
   Status check_uncounted(uint32_t node, uint64_t end) const;
   Status check_wide(uint32_t stream, uint64_t first, uint64_t last) const;
-  // Has the stripe anything of the node but the number of its rows?
+  // Whether the stripe stores more of the node than its number of rows.
   bool has_values(uint32_t node) const;
-  // The runs that rows `first` to `last` lie in, of all of few runs.
+  // The runs that contain rows `first` to `last`.
   Result<RowRange> runs_of(uint32_t stream, uint64_t first,
                            uint64_t last) const;
   Result<uint64_t> find_run(uint32_t stream, uint64_t row) const;
@@ -121,7 +123,7 @@ class StripeReader {
   void prefetch_stream(uint32_t stream, const uint64_t* rows,
                        uint64_t count) const;
 
-  // Streams. `out` continues where the column ends.
+  // Streams: values are appended to the column.
   Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,
                        const Output& out) const;
   Status decode_values(uint32_t stream, std::span<const RowRange> ranges,
@@ -131,8 +133,8 @@ class StripeReader {
   Status gather_segment(uint32_t stream, uint32_t index,
                         std::span<const uint32_t> rows,
                         const Output& out) const;
-  // Appends `count` rows; read(stream, to) -> Status puts the values, or the
-  // validity, of all of them.
+  // Appends `count` rows. read(stream, to) -> Status writes the values, or the
+  // validity, of all rows.
   template <class Read>
   Status append_flat(uint32_t node, uint64_t count, Column* out,
                      const Read& read) const;
@@ -142,7 +144,7 @@ class StripeReader {
                    uint64_t count, Column* out) const;
   bool try_view(uint32_t stream, uint64_t begin, uint64_t end, Column* out,
                 Status* status) const;
-  // Of 64 bits each.
+  // End offsets as 64-bit integers.
   Result<AlignedBuffer> ends_of(uint32_t stream, uint64_t begin,
                                 uint64_t end) const;
 

@@ -1,13 +1,13 @@
 #include "nimble/format/constants.h"
 #include "nimble/stripe/stripe_reader.h"
 
-// StripeReader, the part that asks whether rows exist before memory is spent on
-// them. What lists and runs say of rows below them is not to be trusted.
+// The checks of StripeReader that rows exist, made before memory is allocated
+// for them. The numbers in lists and runs of a damaged file may be wrong.
 namespace nimble {
 namespace {
 
-// Items of run-end encoded arrays whose numbers are made one by one: no value
-// is behind each, so nothing else limits them.
+// Maximum number of items of run-end encoded arrays that are numbered one by
+// one. Items have no stored values, so the file's size does not limit them.
 constexpr uint64_t kMaxRunItems = uint64_t{1} << 27;
 
 }  // namespace
@@ -42,7 +42,7 @@ Status StripeReader::check_node(uint32_t node, const uint64_t* rows,
     }
     return Status::corrupt("column '" + f.name + "': items past 2^64");
   }
-  // Structs of columns leave it to these.
+  // Structs with children are checked through their children.
   const bool is_counted = n.values != kNoStream ||
                           (f.layout == Layout::kStruct && !n.children.empty());
   return is_counted ? Status::ok() : check_uncounted(node, end);
@@ -55,7 +55,7 @@ Status StripeReader::check_uncounted(uint32_t node, uint64_t end) const {
                          "': " + std::to_string(end) + " rows in one stripe");
 }
 
-// Items [0, end) of lists, whose numbers are about to be made one by one.
+// Checks items [0, end) of lists before they are numbered one by one.
 Status StripeReader::check_items(uint32_t child, uint64_t end) const {
   const SchemaNode& n = plan_.node(child);
   const Field& f = *n.field;
@@ -72,7 +72,7 @@ Status StripeReader::check_items(uint32_t child, uint64_t end) const {
     if (end > UINT64_MAX / size) return check_uncounted(child, end);
     return check_items(n.children[0], end * size);
   }
-  // Lists of no items say nothing of rows below them.
+  // Lists without items do not limit the rows below them.
   if (n.children.empty() || f.layout == Layout::kFixedList) {
     return check_uncounted(child, end);
   }
@@ -93,8 +93,8 @@ bool StripeReader::has_values(uint32_t node) const {
   return false;
 }
 
-// Wide values take memory by the schema's word alone. Opening their segments
-// shows whether these have as many bytes.
+// The schema alone says how much memory wide values take. Opening their
+// segments checks that the segments have as many bytes.
 Status StripeReader::check_wide(uint32_t stream, uint64_t first,
                                 uint64_t last) const {
   for (uint64_t i = first / kSegmentValues; i <= last / kSegmentValues; ++i) {
@@ -129,7 +129,7 @@ Result<RowRange> StripeReader::runs_of(uint32_t stream, uint64_t first,
   NIMBLE_ASSIGN_OR_RETURN(out.begin, find_run(stream, first));
   NIMBLE_ASSIGN_OR_RETURN(out.end, find_run(stream, last));
   out.end = std::min(num_runs, out.end + 1);
-  // Every run has a row, so there are no more of them.
+  // Every run has at least one row.
   if (out.begin < out.end && out.end - out.begin - 1 <= last - first)
     return out;
   return Status::corrupt("stream " + std::to_string(stream) +

@@ -8,8 +8,7 @@
 #include "nimble/encoding/dictionaries/dictionary.h"
 #include "nimble/open/open_file.h"
 
-// StripeReader, the part that knows streams and their segments; layouts are in
-// stripe_reader.cc.
+// The streams and segments of StripeReader. stripe_reader.cc has the layouts.
 namespace nimble {
 namespace {
 
@@ -75,7 +74,7 @@ Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
     out.body.touches = &file_.stats()->touches;
     return out;
   }
-  // Mostly there already; what is below lists is fetched here.
+  // Usually fetched already, except for items of lists.
   fetched_->want(ref, *d, begin, end);
   want_shared(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
@@ -89,7 +88,7 @@ void StripeReader::want_shared(uint32_t stream, const Decoder& decoder) const {
   std::vector<SectionRef> sections;
   shared->append_sections(decoder.shared_use(), &sections);
   for (const SectionRef& section : sections) {
-    // They are read from the cache, so all of them must have room in it.
+    // Readers use the cache, so it must have room for all of them.
     fetched_->want_bytes(section.offset, section.size,
                          file_.budget()->capacity() / 2);
   }
@@ -155,7 +154,7 @@ void StripeReader::prefetch_stream(uint32_t stream, const uint64_t* rows,
     const auto index = static_cast<uint32_t>(rows[i] / kSegmentValues);
     const uint64_t base = uint64_t{index} * kSegmentValues;
     const auto made = decoder(stream, index);
-    if (!made) return;  // reading says what is wrong
+    if (!made) return;  // reading reports the error
     const SegmentRef ref = segment_ref(stream, index);
     const SegmentBody body{file_.file().mapped() + ref.offset, ref.size, true,
                            nullptr};
@@ -183,17 +182,17 @@ void StripeReader::prefetch_rows(uint32_t node, const uint64_t* rows,
 
 namespace {
 
-// To copy, as fast as memory is.
+// Copying at the speed of memory.
 constexpr double kNanosPerByte = 0.05;
 
-// About how long decoding takes for a value of many, bytes of strings aside.
-// All that matters is which work is worth another thread, and which rows
-// between two ranges are sooner read than left out.
+// Estimated time to decode one of many values, without the bytes of strings.
+// Used to decide whether another thread pays, and whether rows between two
+// ranges are read or skipped.
 double nanos_of(EncodingId encoding, const ValueType& type) {
   switch (encoding) {
     case EncodingId::kConstant:
       return type.kind == ValueKind::kBytes ? 3 : kNanosPerByte * type.width;
-    case EncodingId::kPlain:  // handed on where it lies, or copied
+    case EncodingId::kPlain:  // returned in place, or copied
       return kNanosPerByte * type.width;
     case EncodingId::kBitmap:
       return 0.05;
@@ -220,7 +219,7 @@ double StripeReader::decode_nanos(uint32_t node) const {
   for (const uint32_t stream : {n.validity, n.values, n.ends}) {
     if (stream == kNoStream || stripe_.values[stream] == 0) continue;
     const SegmentRef first = segment_ref(stream, 0);
-    if (first.head.empty()) continue;  // reading says what is wrong
+    if (first.head.empty()) continue;  // reading reports the error
     const ValueType& type = plan_.streams()[stream];
     const auto values = static_cast<double>(stripe_.values[stream]);
     double each = nanos_of(EncodingId{first.head[0]}, type);
@@ -382,7 +381,7 @@ Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
   Output to;
   to.data = out->validity.data();
   to.bit_offset = at;
-  // Bitmaps move by bits, not bytes: the output's base stays.
+  // Bits are written at a bit offset, so the output pointer does not move.
   if (rows != nullptr) {
     NIMBLE_RETURN_IF_ERROR(gather_values(stream, rows, count, to));
   } else {
@@ -470,7 +469,7 @@ bool StripeReader::try_view(uint32_t stream, uint64_t begin, uint64_t end,
       file_.file().mapped() == nullptr || end > stripe_.values[stream]) {
     return false;
   }
-  // Adjacent segments are one piece of memory.
+  // Adjacent segments are returned as one view.
   const uint8_t* data = nullptr;
   const uint8_t* next = nullptr;
   for (uint64_t at = begin; at < end;) {
@@ -505,7 +504,7 @@ Status StripeReader::check_codes(uint32_t node, uint64_t first,
   const uint32_t width = out->field().width;
   const uint8_t* p = out->value_data() + first * width;
   const ValueType codes = ValueType::unsigned_int(width);
-  // As many as a signed code can name; seen unsigned, negative ones are larger.
+  // Codes are signed. Compared as unsigned, negative codes are above the limit.
   const uint64_t end = std::min(
       size, out->field().is_signed ? uint64_t{1} << (width * 8 - 1) : size);
   bool past = false;

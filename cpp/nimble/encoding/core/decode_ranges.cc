@@ -5,9 +5,8 @@
 namespace nimble {
 namespace {
 
-// Copies from one place in a near cache to another. A library's memcpy() of as
-// much is one instruction on many processors that is slow where the two places
-// are not aligned alike.
+// Copies between buffers in the L1 cache. For these sizes memcpy() often uses a
+// string instruction, which is slow if the buffers have different alignments.
 NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
                              const uint8_t* __restrict from, uint64_t size) {
   constexpr uint64_t kStep = 64;
@@ -15,7 +14,7 @@ NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
     std::memcpy(to, from, size);
     return;
   }
-  // Stores do not cross lines but for the first and the last.
+  // Only the first and the last store may cross a cache line.
   std::memcpy(to, from, kStep);
   uint64_t at = kStep - reinterpret_cast<uintptr_t>(to) % kStep;
   for (; at + kStep <= size; at += kStep) {
@@ -24,9 +23,10 @@ NIMBLE_CLONES void copy_near(uint8_t* __restrict to,
   std::memcpy(to + (size - kStep), from + (size - kStep), kStep);
 }
 
-// Copies `n` bits of `source`, from bit `from` on, to bit `to` of `target`.
-// Other bits of `target` stay.
-// REQUIRES: 8 bytes behind the bits may be read, and those of `target` written.
+// Copies `n` bits that start at bit `from` of `source` to bit `to` of `target`.
+// Other bits of `target` are unchanged.
+// REQUIRES: 8 bytes after the bits can be read in `source` and written in
+// `target`.
 void copy_bits_near(const uint8_t* source, uint64_t from, uint64_t n,
                     uint8_t* target, uint64_t to) {
   while (n > 0) {
@@ -75,8 +75,8 @@ Status RangeOutput::decode_block(uint64_t first,
 Status Decoder::decode_ranges(const SegmentBody& body,
                               std::span<const RowRange> ranges,
                               const Output& out) const {
-  // Wider values are decoded range by range: a copy costs as much as they do.
-  // So are those that lie in the body as they are.
+  // Wider values, and values stored unencoded, are decoded range by range,
+  // because copying them costs as much as decoding them.
   constexpr uint32_t kMostWidth = 16;
   bool is_copy = type().width > kMostWidth;
   if (!is_copy && !ranges.empty()) {

@@ -1,5 +1,5 @@
-// What Decoder::decode_ranges() is made of: a walk over the blocks that ranges
-// of rows lie in, and the place where their values go.
+// Parts of Decoder::decode_ranges(): a loop over the blocks that contain the
+// ranges, and the destination of the values.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace nimble {
 
-// Part of a block that is decoded to where it belongs is followed by what comes
-// behind it: kernels may write so many bytes of that before its turn.
+// Kernels may write up to this many bytes past the end of a range; the next
+// range overwrites them.
 inline constexpr uint64_t kRangeOvershoot = 128;
 
 // The part of a range in the block that begins at row `first`.
@@ -18,21 +18,20 @@ inline RowRange in_block(const RowRange& range, uint64_t first) {
           std::min(range.end, first + kBlockValues)};
 }
 
-// Puts the values of ranges one behind the other.
+// Writes the values of ranges to consecutive positions. Not thread-safe.
 class RangeOutput {
  public:
   RangeOutput(const Decoder& decoder, const SegmentBody& body,
               const Output& out)
       : decoder_(decoder), body_(body), out_(out) {}
 
-  // Decodes ranges as Decoder::decode_ranges() does. For those that lie, in
-  // part, in the block that begins at row `first`, which is a whole one, calls
-  // block(first, ranges, &to) -> Status, where they have few holes between
-  // them. That puts their values of a fixed width at `to`, which it moves
-  // behind them, and may write kRangeOvershoot bytes more.
+  // Decodes ranges as Decoder::decode_ranges() does. If the ranges leave few
+  // gaps in a full block, calls block(first, ranges, &to) -> Status, where
+  // `first` is the block's first row. block() writes the ranges' values at `to`
+  // and moves `to` to their end. It may write kRangeOvershoot bytes more.
   template <class Block>
   Status decode(std::span<const RowRange> ranges, const Block& block);
-  // A block by way of a scratch buffer in the near cache.
+  // Decodes a block through a scratch buffer that fits in the L1 cache.
   Status decode_block(uint64_t first, std::span<const RowRange> ranges);
   Status decode_rows(uint64_t begin, uint64_t end) {
     const Output to = next(end - begin);
@@ -41,7 +40,7 @@ class RangeOutput {
   }
 
  private:
-  // Where the next n values go.
+  // The destination of the next n values.
   Output next(uint64_t n) {
     const Output to = out_;
     if (decoder_.type().kind == ValueKind::kBool) {
@@ -61,10 +60,10 @@ class RangeOutput {
 template <class Block>
 Status RangeOutput::decode(std::span<const RowRange> ranges,
                            const Block& block) {
-  // More rows than a few of a block take the time of all of it; to begin takes
-  // that of a few.
+  // Decoding more rows of a block than this takes as long as decoding all of
+  // it. Starting a range takes as long as decoding a few rows.
   constexpr uint64_t kFewValues = 64;
-  // What is behind a block up to here has its values overwritten.
+  // Values after a block, up to this row, are overwritten later.
   uint64_t most = 0;
   uint64_t behind = 0;
   for (size_t i = ranges.size(); i > 0 && behind < kRangeOvershoot; --i) {
@@ -72,7 +71,7 @@ Status RangeOutput::decode(std::span<const RowRange> ranges,
     behind += n;
     if (behind == kRangeOvershoot) most = ranges[i - 1].end - n;
   }
-  uint64_t row = 0;  // those before it are done
+  uint64_t row = 0;  // earlier rows are done
   for (size_t i = 0; i < ranges.size();) {
     const uint64_t begin = std::max(row, ranges[i].begin);
     const uint64_t first = (ranges[i].end - 1) / kBlockValues * kBlockValues;
@@ -81,9 +80,9 @@ Status RangeOutput::decode(std::span<const RowRange> ranges,
       row = first;
       continue;
     }
-    // The ranges from this one on that have rows of the block it ends in.
+    // Collects the ranges with rows in the block where this range ends.
     const uint64_t stop = first + kBlockValues;
-    uint64_t alone = 0;  // what decoding them one by one takes, in values
+    uint64_t alone = 0;  // cost of decoding the ranges one by one, in values
     size_t j = i;
     for (; j < ranges.size() && ranges[j].begin < stop; ++j) {
       if (alone >= kBlockValues) continue;

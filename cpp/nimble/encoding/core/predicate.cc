@@ -10,22 +10,23 @@
 namespace nimble {
 namespace {
 
-// As many members are compared one after the other by vector code; longer
-// sets are searched.
+// Sets of up to this many members are compared member by member with vector
+// code. Larger sets are searched.
 constexpr size_t kFewMembers = 8;
 constexpr uint32_t kMostValues = kBlockValues;
 
-// One byte a value, 1 where it passes; read in words of 64.
+// One byte per value: 1 if it passes. Read in groups of 64.
 struct Passed {
   alignas(64) uint8_t bytes[kMostValues + 64];
 };
 
-// Eight bytes of 0 or 1 as eight bits.
+// Packs eight bytes of 0 or 1 into eight bits.
 NIMBLE_ALWAYS_INLINE uint64_t eight_bits(const uint8_t* bytes) {
   return (load<uint64_t>(bytes) * 0x0102040810204080ull) >> 56;
 }
 
-// What stands behind the last value would spoil the bits of its neighbours.
+// Clears the bytes after the last value: they would change its neighbours'
+// bits.
 void narrow_selection(Passed& passed, uint32_t n, bool negated,
                       uint64_t* selection) {
   std::memset(passed.bytes + n, 0, 64 - n % 64);
@@ -96,7 +97,7 @@ NIMBLE_ALWAYS_INLINE void float_range_of(const uint8_t* __restrict values,
                                          uint8_t* __restrict out) {
   for (uint32_t i = 0; i < n; ++i) {
     const F v = load<F>(values + i * sizeof(F));
-    // Both false for NaN; & and not && keeps this free of branches.
+    // Both are false for NaN. `&` instead of `&&` avoids a branch.
     out[i] = static_cast<uint8_t>((v >= low ? 1 : 0) & (v <= high ? 1 : 0));
   }
 }
@@ -156,7 +157,8 @@ bool wide_passes(const Predicate& test, const WideInt& v) {
                             });
 }
 
-// Without `negated`; `shape` is not kNothing.
+// Like passes(), but ignores `negated`.
+// REQUIRES: test.shape is not kNothing.
 bool passes_plainly(const Predicate& test, const uint8_t* value) {
   const ValueType& type = test.type;
   switch (type.kind) {
@@ -192,7 +194,7 @@ bool passes_plainly(const Predicate& test, const uint8_t* value) {
   return false;
 }
 
-// One by one, only what is selected.
+// Tests the selected rows one by one.
 template <class F>
 void test_selected(uint32_t n, uint64_t* selection, F&& passes_at) {
   for (uint32_t w = 0; w * 64 < n; ++w) {
@@ -411,7 +413,7 @@ void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
 
 namespace {
 
-// The positions of the ones of each byte.
+// For each byte value: the positions of its one bits.
 struct OnesOfByte {
   uint8_t at[256][8] = {};
   constexpr OnesOfByte() {
@@ -429,7 +431,7 @@ constexpr OnesOfByte kOnes;
 
 NIMBLE_CLONES uint32_t selected_rows(const uint64_t* selection, uint32_t n,
                                      uint32_t first, uint32_t* rows) {
-  // From so many ones of a word on, eight places are written for each byte.
+  // With at least this many ones in a word, eight rows are written per byte.
   constexpr int kMany = 12;
   uint32_t* out = rows;
   uint32_t left = count_selected(selection, n);
@@ -437,7 +439,7 @@ NIMBLE_CLONES uint32_t selected_rows(const uint64_t* selection, uint32_t n,
     uint64_t word = selection[w];
     const auto ones = static_cast<uint32_t>(std::popcount(word));
     left -= ones;
-    // The places that a byte does not need are overwritten by later rows.
+    // Later rows overwrite the excess.
     if (ones < kMany || left < 8) {
       for (; word != 0; word &= word - 1) {
         *out++ = first + static_cast<uint32_t>(std::countr_zero(word));

@@ -1,9 +1,9 @@
-// Predicate: a yes-or-no question about single values, asked of encoded
-// segments (Decoder::filter), and the kernels that ask it of decoded ones.
+// Predicate: a test of single values. Decoder::filter() applies it to encoded
+// segments; the kernels below apply it to decoded values.
 //
-// Rows are selected by bitmaps of 64-bit words: bit i of a selection is row i
-// of the segment. Tests only clear bits, so tests after one another are an
-// AND, and what an earlier one has cleared need not be looked at again.
+// A selection is a bitmap of 64-bit words: bit i is row i of the segment. Tests
+// only clear bits, so consecutive tests form an AND, and a later test can skip
+// rows that an earlier one cleared.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace nimble {
 
-// Words of a selection that one block takes.
+// Number of selection words per block.
 inline constexpr uint32_t kSelectionWords = 1024 / 64;
 // Opaque values wider than this are not tested.
 inline constexpr uint32_t kMaxTestWidth = 64;
@@ -24,7 +24,8 @@ inline constexpr uint32_t kMaxTestWidth = 64;
 // Two's complement of 256 bits, lowest word first.
 using WideInt = std::array<uint64_t, 4>;
 
-// What the values of one kind are compared with. All of it is closed.
+// The constants that values of one kind are compared with. Bounds are
+// inclusive.
 template <class V>
 struct Bounds {
   V low{};
@@ -32,7 +33,7 @@ struct Bounds {
   std::vector<V> set;  // ascending; low and high are its ends
 };
 
-// Byte strings: an open end has no string.
+// Bounds of byte strings. A missing bound means no limit.
 struct ByteBounds {
   std::optional<std::string> low;
   std::optional<std::string> high;
@@ -55,24 +56,25 @@ struct Predicate {
 
   ValueType type;
   Shape shape = Shape::kNothing;
-  bool negated = false;  // exactly the values pass that otherwise do not
+  bool negated = false;  // inverts the result
 
-  // One of these is used, by type: ints for kInt and kBool (0 and 1) as 64-bit
-  // patterns, floats for kFloat, wides for signed kFixed, bytes for the rest.
+  // The type selects one: `ints` for kInt and kBool (0 and 1) as 64-bit
+  // patterns, `floats` for kFloat, `wides` for signed kFixed, else `bytes`.
   Bounds<uint64_t> ints;
   Bounds<double> floats;
   Bounds<WideInt> wides;
   ByteBounds bytes;
-  std::vector<uint8_t> table;  // a value past its end does not pass
+  std::vector<uint8_t> table;  // values past its end do not pass
 
-  // The same question of another type, which the caller fills in.
+  // A predicate for another type with the same negation. The caller sets the
+  // constants.
   Predicate derived(const ValueType& to) const {
     Predicate out;
     out.type = to;
     out.negated = negated;
     return out;
   }
-  // From ints.set: shape, low and high.
+  // Sets shape, low and high from ints.set.
   void set_int_bounds() {
     shape = ints.set.empty() ? Shape::kNothing : Shape::kSet;
     if (ints.set.empty()) return;
@@ -89,37 +91,40 @@ struct Predicate {
   }
 };
 
-// What is compared where: kFixed values that are not signed are byte strings.
+// Whether values are compared as wide integers. Unsigned kFixed values are
+// compared as byte strings.
 inline bool is_wide_int(const ValueType& type) {
   return type.kind == ValueKind::kFixed && type.is_signed;
 }
-// Can values of this type be tested?
+// Whether values of this type can be tested.
 inline bool can_be_tested(const ValueType& type) {
   return type.kind != ValueKind::kFixed ||
          (is_wide_int(type) ? type.width == 16 || type.width == 32
                             : type.width <= kMaxTestWidth);
 }
 WideInt load_wide(const uint8_t* value, uint32_t width);
-// -1, 0 or 1 in the order of signed numbers.
+// Compares signed numbers: -1, 0 or 1.
 int compare_wide(const WideInt& a, const WideInt& b);
 
-// Does this one value pass? Fixed widths: test.type.width bytes.
+// Whether this value passes. Fixed widths have test.type.width bytes.
 bool passes(const Predicate& test, const uint8_t* value);
 bool passes(const Predicate& test, std::string_view value);
 
-// Clears those of the first n bits of `selection` whose value fails;
-// n <= 1024. `values`: fixed widths, or a bitmap from bit 0.
+// Clears each of the first n bits of `selection` if its value fails. `values`
+// has fixed widths, or is a bitmap from bit 0.
+// REQUIRES: n <= 1024.
 void apply_predicate(const Predicate& test, const uint8_t* values, uint32_t n,
                      uint64_t* selection);
 void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
                      uint64_t* selection);
-// Value - low <= span, unsigned, for values of `width` bytes: the kernel that
-// ranges come down to.
+// Tests value - low <= span, unsigned, for values of `width` bytes. All ranges
+// of integers use this kernel.
 void apply_span(const uint8_t* values, uint32_t width, uint32_t n, uint64_t low,
                 uint64_t span, bool negated, uint64_t* selection);
 
-// The rows that the bits of `n` words select, ascending, `first` added.
-// Returns their number; `rows` has room for it.
+// Writes the rows that the bits of `n` words select, plus `first`, to `rows`,
+// in ascending order. Returns their number. REQUIRES: `rows` has room for all
+// selected rows.
 uint32_t selected_rows(const uint64_t* selection, uint32_t n, uint32_t first,
                        uint32_t* rows);
 uint32_t count_selected(const uint64_t* selection, uint32_t n);

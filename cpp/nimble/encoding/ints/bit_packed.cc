@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kFields = 1;  // base
 static_assert(kUnpackOvershoot <= kRangeOvershoot);
-// Up to so many rows of a block are taken without decoding the others.
+// Up to this many rows of a block are extracted without decoding the others.
 constexpr size_t kFewRows = 64;
 
 // Packs one block given as 64-bit or 32-bit words.
@@ -93,7 +93,7 @@ uint32_t count_outside(const uint64_t* values, uint32_t n, uint64_t base,
   return outside;
 }
 
-// The middle of the best window of `limit` over some of n values.
+// The middle of the window of size `limit` that contains the most of n values.
 uint64_t window_middle(const ValueType& type, const uint64_t* values,
                        uint32_t n, uint64_t limit) {
   constexpr uint32_t kMost = 64;
@@ -117,15 +117,15 @@ uint64_t window_middle(const ValueType& type, const uint64_t* values,
   return sorted[middle];
 }
 
-// A base for which most of n values lie in [base, base + 2^width): the block's
-// minimum where that is good enough, else one found around the middle of a
-// few values' best window.
+// A base for which most of n values are in [base, base + 2^width). This is the
+// block's minimum if that is good enough. Otherwise it is near the middle of
+// the best window over a few values.
 uint64_t window_base(const ValueType& type, const uint64_t* values, uint32_t n,
                      uint64_t min, uint32_t width) {
   const uint64_t limit = low_bits(width);
   if (count_outside(values, n, min, limit) <= n / 32) return min;
   const uint64_t middle = window_middle(type, values, n, limit);
-  uint64_t below = 0;  // distances from the middle to what may be inside
+  uint64_t below = 0;  // largest distances from the middle inside the window
   uint64_t above = 0;
   for (uint32_t i = 0; i < n; ++i) {
     const uint64_t up = values[i] - middle;
@@ -347,8 +347,8 @@ Status BitPackedDecoder::patch_one(const SegmentBody& body, uint32_t row,
 Status BitPackedDecoder::search(const SegmentBody& body, uint32_t begin,
                                 uint32_t end, uint64_t target,
                                 uint32_t* row) const {
-  // First by the first values of whole blocks, then inside one block: every
-  // block but the last one touched is verified for one value.
+  // Searches the first values of blocks, and then one block. All blocks except
+  // the last are verified for a single value.
   uint32_t low = begin;
   uint32_t high = end;
   while (low < high) {

@@ -1,9 +1,9 @@
-// bit_packed: integers as offsets from the smallest value of their block, all
-// offsets of a segment (or of a block) in the same number of bits. Any value
-// is found by arithmetic; a few outliers go to patches.
+// bit_packed: integers as offsets from the smallest value of their block. All
+// offsets of a segment, or of a block, have the same number of bits, so the
+// position of a value is computed. Outliers may be stored as patches.
 //
 // Block:  8 checksum | 8 base (64-bit pattern) | packed offsets
-// Head:   PackedBlocks | has_patches u8 | Patches where 1
+// Head:   PackedBlocks | has_patches u8 | Patches, if has_patches is 1
 #pragma once
 
 #include <optional>
@@ -15,21 +15,21 @@
 
 namespace nimble {
 
-// `stats` of block_min_max(values), to be shared with selection.
+// REQUIRES: `stats` is block_min_max(values).
 Status encode_bit_packed(const Values& values, std::span<const MinMax> stats,
                          SegmentBuilder* out);
 Status encode_bit_packed(const Values& values, SegmentBuilder* out);
-// Offsets of `width` bits, what does not fit in patches.
+// Packs offsets in `width` bits. Larger offsets become patches.
 Status encode_bit_packed_patched(const Values& values,
                                  std::span<const MinMax> stats, uint32_t width,
                                  const EncodeContext& context,
                                  SegmentBuilder* out);
-// Bytes of body that encode_bit_packed() needs.
+// Size of the body that encode_bit_packed() writes.
 uint64_t bit_packed_bytes(uint32_t num_values, std::span<const MinMax> stats);
 
 class BitPackedDecoder final : public Decoder {
  public:
-  // `head` is behind the EncodingId byte, in every encoding's open.
+  // REQUIRES: `head` is after the EncodingId byte.
   static Result<std::unique_ptr<BitPackedDecoder>> open(
       ByteReader* head, const DecodeContext& context);
 
@@ -56,7 +56,7 @@ class BitPackedDecoder final : public Decoder {
   std::string describe() const override;
   size_t memory_bytes() const override;
 
-  // One value as a 64-bit pattern (sign-extended where the type is signed).
+  // Reads one value as a 64-bit pattern, sign-extended if the type is signed.
   Status get(const SegmentBody& body, uint32_t row, uint64_t* value) const {
     const uint8_t* fields = nullptr;
     NIMBLE_RETURN_IF_ERROR(blocks_.read(body, row / kBlockValues, &fields));
@@ -64,8 +64,8 @@ class BitPackedDecoder final : public Decoder {
     if (!patches_) return Status::ok();
     return patch_one(body, row, value);
   }
-  // First row of [begin, end) whose value is >= target, end where none is;
-  // the values of these rows must be ascending (else: any row in range).
+  // Finds the first row of [begin, end) with a value >= target, or `end`. If
+  // the values are not ascending, the result is some row in [begin, end].
   Status search(const SegmentBody& body, uint32_t begin, uint32_t end,
                 uint64_t target, uint32_t* row) const;
 
@@ -73,7 +73,7 @@ class BitPackedDecoder final : public Decoder {
   BitPackedDecoder(const DecodeContext& context, PackedBlocks blocks)
       : Decoder(context.type, context.num_values), blocks_(std::move(blocks)) {}
 
-  // Value of a verified block, before patches.
+  // Returns a value of a verified block, without patches.
   uint64_t extract(const uint8_t* fields, uint32_t block, uint32_t row) const {
     const uint32_t width = blocks_.width(block);
     const uint32_t n = blocks_.rows(block);
@@ -88,28 +88,29 @@ class BitPackedDecoder final : public Decoder {
     }
     return fit(base + offset);
   }
-  // Cuts to the type's width and extends again: hostile bases and offsets
-  // may add up to more.
+  // Truncates to the type's width and extends again, because damaged bases and
+  // offsets may exceed it.
   uint64_t fit(uint64_t v) const {
     const uint32_t cut = 64 - 8 * type().width;
     return type().is_signed
                ? static_cast<uint64_t>(static_cast<int64_t>(v << cut) >> cut)
                : v << cut >> cut;
   }
-  // All rows of a verified block to `out`, room for kBlockValues values.
+  // Unpacks all rows of a verified block.
+  // REQUIRES: `out` has room for kBlockValues values.
   void unpack(const uint8_t* fields, uint32_t block, uint8_t* out) const;
-  // Few rows of a verified block, before patches.
+  // Extracts some rows of a verified block, without patches.
   void extract_few(const uint8_t* fields, uint32_t block, const uint32_t* rows,
                    size_t n, uint8_t* out) const;
   Status patch_one(const SegmentBody& body, uint32_t row,
                    uint64_t* value) const;
 
-  // Of a verified block without patches (bit_packed_filter.cc).
+  // Tests rows of a verified block without patches (bit_packed_filter.cc).
   void filter_extracted(const uint8_t* fields, uint32_t block,
                         const Predicate& test, uint64_t* selection) const;
   void filter_block(const uint8_t* fields, uint32_t block,
                     const Predicate& test, uint64_t* selection) const;
-  // All offsets of a block as words, without the base.
+  // Unpacks all offsets of a block to words, without adding the base.
   void unpack_offsets64(const uint8_t* packed, uint32_t block,
                         uint8_t* out) const;
   void unpack_offsets32(const uint8_t* packed, uint32_t block,

@@ -1,5 +1,5 @@
-// bit_packed, the part that tests values without adding their base: a range is
-// moved to the block's offsets instead, where it often holds for all or none.
+// The filter of bit_packed. It subtracts the base from the range instead of
+// adding it to every value. Often all offsets of a block pass, or all fail.
 #include "nimble/encoding/core/predicate.h"
 #include "nimble/encoding/ints/bit_packed.h"
 
@@ -60,7 +60,7 @@ void BitPackedDecoder::filter_block(const uint8_t* fields, uint32_t block,
   const uint64_t base = fit(load<uint64_t>(fields));
   const uint64_t top = fit(base + low_bits(blocks_.width(block)));
   alignas(64) uint8_t values[kBlockValues * 8];
-  // Values that wrap around the end of their type keep no order.
+  // Values that wrap around the end of their type are not in order.
   const bool wraps = int_less(is_signed, top, base) ||
                      top - base != low_bits(blocks_.width(block));
   if (wraps) {
