@@ -106,7 +106,7 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
     const StripeReader stripe(f, f.plan(), *group, s, &fetched);
     const uint64_t end = s.first_row + s.rows;
     StripeReads& reads = out.emplace_back(StripeReads{g, s.first_row});
-    // All of the stripe are fetched together.
+    // All ranges of a stripe are fetched in one round.
     for (; r != ranges.end() && r->begin < end; ++r) {
       const RowRange here{r->begin, std::min(r->end, end)};
       for (size_t c = 0; c < reader.schema().children.size(); ++c) {

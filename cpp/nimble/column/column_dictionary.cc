@@ -44,8 +44,8 @@ int64_t DictionaryValues::first_place(ByteSpan key, int64_t place) {
     const Distinct& d = distinct_[i];
     if (d.hash != hash) continue;
     const uint64_t begin = i == 0 ? 0 : distinct_[i - 1].key_end;
-    const ByteSpan found(keys_.data() + begin, d.key_end - begin);
-    if (as_string(found) == as_string(key)) return d.place;
+    const ByteSpan entry_key(keys_.data() + begin, d.key_end - begin);
+    if (as_string(entry_key) == as_string(key)) return d.place;
   }
   keys_.insert(keys_.end(), key.begin(), key.end());
   distinct_.push_back({hash, keys_.size(), place});

@@ -20,8 +20,8 @@ Result<std::optional<uint64_t>> ClusterCursor::find_first(ByteSpan key) {
   if (!inside) return row;
   NIMBLE_ASSIGN_OR_RETURN(const KeyGap gap, keys_.chunk().gap(key));
   // No key is a prefix of another, so the next chunk cannot have it.
-  NIMBLE_ASSIGN_OR_RETURN(const FoundKey found, keys_.chunk().find(key, gap));
-  if (found.is_equal) row = keys_.first_place() + found.at;
+  NIMBLE_ASSIGN_OR_RETURN(const FoundKey match, keys_.chunk().find(key, gap));
+  if (match.is_equal) row = keys_.first_place() + match.at;
   return row;
 }
 

@@ -220,11 +220,11 @@ Result<bool> RowKeys::narrow(const RowLocation& at, ByteSpan target,
   if (part == parts_.size() || rows->begin == rows->end) return false;
   const KeyColumn& column = encoder_.columns()[part];
   const FlatColumn& flat = parts_[part].column;
-  const ByteSpan mine = target.subspan(rows->rest.begin);
+  const ByteSpan target_rest = target.subspan(rows->rest.begin);
   const size_t size = 1 + column.width;
   if (!is_integer(column) || flat.width != column.width ||
-      at.has_values(flat.validity) || mine.size() < size ||
-      mine[0] != column.value_marker()) {
+      at.has_values(flat.validity) || target_rest.size() < size ||
+      target_rest[0] != column.value_marker()) {
     return false;
   }
   alignas(64) uint8_t values[kMaxTried * 8 + AlignedBuffer::kSlack];
@@ -232,7 +232,7 @@ Result<bool> RowKeys::narrow(const RowLocation& at, ByteSpan target,
   to.data = values;
   NIMBLE_RETURN_IF_ERROR(at.decode(flat.values, at.of_stripe(rows->begin),
                                    at.of_stripe(rows->end), to));
-  const Place place = place_of(column, &mine[1], values,
+  const Place place = place_of(column, &target_rest[1], values,
                                static_cast<uint32_t>(rows->end - rows->begin));
   if (!place.ascends) return out_of_order(rows->begin, rows->end);
   rows->begin += place.below;

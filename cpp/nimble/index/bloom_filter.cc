@@ -103,9 +103,10 @@ bool BloomFilter::might_contain(uint64_t hash) const {
 }
 
 NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
-                                              uint8_t* found) const {
+                                              uint8_t* may_contain) const {
   constexpr size_t kAhead = 16;
-  // Local copies: the compiler must assume that `found` aliases this object.
+  // Local copies: the compiler must assume that `may_contain` aliases this
+  // object.
   const uint8_t* const blocks = blocks_;
   const uint64_t num_blocks = num_blocks_;
   const auto block = [=](uint64_t hash) {
@@ -117,7 +118,7 @@ NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
   constexpr uint64_t kNearBlocks = (uint64_t{128} << 10) / kBloomBlockSize;
   if (num_blocks <= kNearBlocks) {
     for (size_t i = 0; i < n; ++i) {
-      found[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
+      may_contain[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
     }
     return;
   }
@@ -126,7 +127,7 @@ NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
   }
   for (size_t i = 0; i < n; ++i) {
     if (i + kAhead < n) __builtin_prefetch(block(hashes[i + kAhead]));
-    found[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
+    may_contain[i] = block_contains(block(hashes[i]), hashes[i]) ? 1 : 0;
   }
 }
 

@@ -52,8 +52,9 @@ class BloomFilter {
   bool might_contain(ByteSpan key) const {
     return might_contain(key_hash64(key));
   }
-  // Sets found[i] to 1 if hashes[i] may be in the set, else to 0.
-  void might_contain(std::span<const uint64_t> hashes, uint8_t* found) const;
+  // Sets may_contain[i] to 1 if hashes[i] may be in the set, else to 0.
+  void might_contain(std::span<const uint64_t> hashes,
+                     uint8_t* may_contain) const;
 
  private:
   const uint8_t* blocks_ = nullptr;

@@ -130,18 +130,18 @@ Result<uint32_t> KeyChunk::stored_lower_bound(uint32_t start, ByteSpan target,
   const int c = compare_prefix(&target);
   if (c != 0) return c < 0 ? start : num_stored_;
   size_t more = 0;  // after the prefix
-  uint32_t found = 0;
+  uint32_t lower_bound = 0;
   if (mode_ == KeyChunkMode::kFixed) {
-    found = fixed_lower_bound(start, target);
+    lower_bound = fixed_lower_bound(start, target);
   } else {
     NIMBLE_ASSIGN_OR_RETURN(
-        found,
+        lower_bound,
         prefix_lower_bound(start, target, shared == nullptr ? nullptr : &more));
   }
-  if (shared != nullptr && found > 0 && found < num_stored_) {
+  if (shared != nullptr && lower_bound > 0 && lower_bound < num_stored_) {
     *shared = prefix_.size() + more;
   }
-  return found;
+  return lower_bound;
 }
 
 inline uint64_t KeyChunk::fixed_at(uint64_t i) const {

@@ -103,27 +103,28 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
   const uint64_t end = std::min<uint64_t>(num_stored_, i + restart_interval_);
   size_t at = restart_at(restart - 1);
   // bytes of the target matched by the predecessor, by i
-  size_t matched = 0, found = 0;
+  size_t matched = 0, equal_bytes = 0;
   for (; i < end; ++i) {
     Entry entry;
     if (!read_entry(&at, &entry)) return malformed(i);
     if (entry.shared > matched) continue;  // still below the target
-    found = entry.shared;
+    equal_bytes = entry.shared;
     if (entry.shared < matched) break;  // above the target
-    found = match(entry.suffix, rest, matched);
-    const size_t used = found - matched;
-    if (found == rest.size()) break;  // begins with the target
-    if (used < entry.suffix.size() && entry.suffix[used] > rest[found]) break;
-    matched = found;
+    equal_bytes = match(entry.suffix, rest, matched);
+    const size_t used = equal_bytes - matched;
+    if (equal_bytes == rest.size()) break;  // begins with the target
+    if (used < entry.suffix.size() && entry.suffix[used] > rest[equal_bytes])
+      break;
+    matched = equal_bytes;
   }
   if (shared != nullptr) {
     if (i == end && restart < num_restarts_) {
       at = restart_at(restart);
       Entry entry;
       if (!read_entry(&at, &entry)) return malformed(i);
-      found = shared_prefix(entry.suffix, rest);
+      equal_bytes = shared_prefix(entry.suffix, rest);
     }
-    *shared = std::min(matched, found);
+    *shared = std::min(matched, equal_bytes);
   }
   return std::max(start, static_cast<uint32_t>(i));
 }

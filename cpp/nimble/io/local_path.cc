@@ -20,11 +20,11 @@ Status check_path(const std::string& path) {
 
 Result<std::string> follow_links(std::string path) {
   for (int i = 0; i < kMostLinks; ++i) {
-    char found[PATH_MAX];
-    const ssize_t n = ::readlink(path.c_str(), found, sizeof found);
+    char link[PATH_MAX];
+    const ssize_t n = ::readlink(path.c_str(), link, sizeof link);
     // EINVAL: not a link. Other failures are for the call that opens it.
     if (n < 0) return path;
-    const std::string target(found, static_cast<size_t>(n));
+    const std::string target(link, static_cast<size_t>(n));
     path = target.starts_with('/') ? target : folder_of(path) + "/" + target;
   }
   return Status::io_error(path, ELOOP);

@@ -40,14 +40,14 @@ LocatedRows in_key_order(const KeyProbes& probes,
 Result<LocatedRows> locate(const KeyProbes& probes,
                            std::span<const FileProbes> files) {
   std::vector<Hit> hits;
-  std::vector<FoundRange> found;
+  std::vector<FoundRange> ranges;
   std::vector<RowRange> live;
   for (const FileProbes& f : files) {
     if (f.probes.numbers.empty()) continue;
-    found.clear();
+    ranges.clear();
     NIMBLE_RETURN_IF_ERROR(
-        f.index->find_sorted(f.probes, f.whole, nullptr, &found));
-    for (const FoundRange& r : found) {
+        f.index->find_sorted(f.probes, f.whole, nullptr, &ranges));
+    for (const FoundRange& r : ranges) {
       const uint64_t rank = probes.rank(r.number);
       if (f.deleted == nullptr) {
         hits.push_back({rank, f.file, r.rows});

@@ -6,7 +6,7 @@ namespace {
 // The rows in ascending order, without sorting, if the answer has a key order.
 // Returns nullopt if the ranges are not ascending in that order, which a
 // damaged index may cause.
-std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& found,
+std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& answer,
                                             const std::vector<uint64_t>& starts,
                                             uint64_t total) {
   PlacedRows out;
@@ -14,8 +14,8 @@ std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& found,
   out.places.resize(total);
   RowRange last;
   bool in_place = true;
-  for (const uint64_t key : found.order) {
-    const RowRange range = found.ranges[key];
+  for (const uint64_t key : answer.order) {
+    const RowRange range = answer.ranges[key];
     if (range.empty()) continue;
     if (range != last) {
       if (range.begin < last.end) return std::nullopt;
@@ -32,33 +32,33 @@ std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& found,
 
 }  // namespace
 
-std::vector<uint64_t> rows_of(const LookupAnswer& found) {
+std::vector<uint64_t> rows_of(const LookupAnswer& answer) {
   std::vector<uint64_t> out;
-  for (const RowRange& range : found.ranges) {
+  for (const RowRange& range : answer.ranges) {
     for (uint64_t r = range.begin; r < range.end; ++r) out.push_back(r);
   }
   return out;
 }
 
-std::optional<ProbeRows> probe_rows(const LookupAnswer& found,
+std::optional<ProbeRows> probe_rows(const LookupAnswer& answer,
                                     uint64_t max_rows) {
   ProbeRows out;
   std::vector<uint64_t> starts;  // first result row of each key
-  starts.reserve(found.ends.size());
+  starts.reserve(answer.ends.size());
   size_t at = 0;
-  for (size_t key = 0; key < found.ends.size(); ++key) {
+  for (size_t key = 0; key < answer.ends.size(); ++key) {
     starts.push_back(out.keys.size());
-    for (; at < found.ends[key]; ++at) {
-      const uint64_t size = found.ranges[at].size();
+    for (; at < answer.ends[key]; ++at) {
+      const uint64_t size = answer.ranges[at].size();
       if (size > max_rows - out.keys.size()) return std::nullopt;
       out.keys.insert(out.keys.end(), size, key);
     }
   }
   std::optional<PlacedRows> rows;
-  if (!found.order.empty()) {
-    rows = rows_in_key_order(found, starts, out.keys.size());
+  if (!answer.order.empty()) {
+    rows = rows_in_key_order(answer, starts, out.keys.size());
   }
-  out.rows = rows ? *std::move(rows) : place_rows(rows_of(found));
+  out.rows = rows ? *std::move(rows) : place_rows(rows_of(answer));
   return out;
 }
 

@@ -16,10 +16,10 @@ struct ProbeRows {
 };
 
 // All rows of the answer, in the order of the keys.
-std::vector<uint64_t> rows_of(const LookupAnswer& found);
+std::vector<uint64_t> rows_of(const LookupAnswer& answer);
 
 // Returns nullopt if the result would have more than `max_rows` rows.
-std::optional<ProbeRows> probe_rows(const LookupAnswer& found,
+std::optional<ProbeRows> probe_rows(const LookupAnswer& answer,
                                     uint64_t max_rows);
 
 }  // namespace nimble

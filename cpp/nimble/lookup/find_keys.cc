@@ -35,12 +35,12 @@ struct ChunkProbe {
 Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
                                  const ChunkProbe& probe, ByteBuffer* scratch) {
   ChunkAnswer out;
-  NIMBLE_ASSIGN_OR_RETURN(const FoundKey found,
+  NIMBLE_ASSIGN_OR_RETURN(const FoundKey match,
                           chunk.find(probe.key, probe.gap));
-  out.begin = out.end = found.at;
+  out.begin = out.end = match.at;
   if (probe.whole) {
     // No key is a prefix of another, so the next chunk cannot have it.
-    if (!found.is_equal) return out;
+    if (!match.is_equal) return out;
     ++out.end;
     if (probe.unique) return out;
     if (out.end < chunk.num_keys()) {
@@ -171,11 +171,11 @@ class GroupFinder {
     const OpenKeyChunk& opened = slots_[s.slot];
     const ChunkProbe probe{keys_.key(s.probe), s.gap, whole_, unique_};
     NIMBLE_ASSIGN_OR_RETURN(
-        const ChunkAnswer found,
+        const ChunkAnswer answer,
         search_chunk(*opened.chunk, group_->boundaries().boundary(s.chunk),
                      probe, &scratch_));
-    (*out_)[s.probe] = {opened.first + found.begin, opened.first + found.end};
-    if (!found.ends_here) open_ended_.push_back(s.probe);
+    (*out_)[s.probe] = {opened.first + answer.begin, opened.first + answer.end};
+    if (!answer.ends_here) open_ended_.push_back(s.probe);
     return Status::ok();
   }
 

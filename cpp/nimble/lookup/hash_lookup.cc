@@ -57,11 +57,11 @@ class HashLookup final : public IndexLookup {
 
   Status find_candidates(const KeyBuffer& keys, bool whole,
                          LookupAnswer* out) const override {
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &found));
+    CandidateRows row_candidates;
+    NIMBLE_RETURN_IF_ERROR(candidates(keys, whole, &row_candidates));
     uint64_t at = 0;
-    for (const uint64_t end : found.ends) {
-      for (; at < end; ++at) out->add(found.rows[at]);
+    for (const uint64_t end : row_candidates.ends) {
+      for (; at < end; ++at) out->add(row_candidates.rows[at]);
       out->finish_key();
     }
     return Status::ok();
@@ -93,10 +93,11 @@ class HashLookup final : public IndexLookup {
               LookupAnswer* out) const override {
     const DistinctKeys distinct(keys);
     LookupAnswer once;
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &found));
+    CandidateRows row_candidates;
+    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &row_candidates));
     NIMBLE_RETURN_IF_ERROR(settle(
-        found, wanted, [&](size_t i) { return distinct.keys().key(i); },
+        row_candidates, wanted,
+        [&](size_t i) { return distinct.keys().key(i); },
         [&once](uint64_t row) { once.add(row); },
         [&once] { once.finish_key(); }));
     if (distinct.is_all()) {
@@ -119,11 +120,11 @@ class HashLookup final : public IndexLookup {
                      const RowReader* wanted,
                      std::vector<FoundRange>* out) const override {
     if (!whole) return whole_keys_only();
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(index_->find_hashes(probes.hashes, &found));
+    CandidateRows row_candidates;
+    NIMBLE_RETURN_IF_ERROR(index_->find_hashes(probes.hashes, &row_candidates));
     LookupAnswer answer;
     NIMBLE_RETURN_IF_ERROR(settle(
-        found, wanted,
+        row_candidates, wanted,
         [&](size_t i) { return probes.keys->key(probes.numbers[i]); },
         [&answer](uint64_t row) { answer.add(row); },
         [&answer] { answer.finish_key(); }));
@@ -141,10 +142,11 @@ class HashLookup final : public IndexLookup {
     const DistinctKeys distinct(keys);
     std::vector<uint64_t> once;
     uint64_t count = 0;
-    CandidateRows found;
-    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &found));
+    CandidateRows row_candidates;
+    NIMBLE_RETURN_IF_ERROR(candidates(distinct.keys(), whole, &row_candidates));
     NIMBLE_RETURN_IF_ERROR(settle(
-        found, nullptr, [&](size_t i) { return distinct.keys().key(i); },
+        row_candidates, nullptr,
+        [&](size_t i) { return distinct.keys().key(i); },
         [&count](uint64_t) { ++count; },
         [&] { once.push_back(std::exchange(count, 0)); }));
     for (size_t i = 0; i < keys.size(); ++i) {
@@ -229,16 +231,16 @@ class HashLookup final : public IndexLookup {
   // distinct, so that a row is a candidate of few probes. If `wanted` is not
   // null, the caller reads those columns of the rows afterwards.
   template <class Key, class Hit, class Next>
-  Status settle(const CandidateRows& found, const RowReader* wanted,
+  Status settle(const CandidateRows& row_candidates, const RowReader* wanted,
                 const Key& key, const Hit& hit, const Next& next) const {
-    const std::span<const uint64_t> rows(found.rows);
+    const std::span<const uint64_t> rows(row_candidates.rows);
     if (wanted != nullptr && rows.size() <= kMostAhead) {
       NIMBLE_RETURN_IF_ERROR(fetch(rows, wanted));
     }
     KeyBuffer actual;  // keys of rows [begin, begin + actual.size())
     uint64_t at = 0, begin = 0;
-    for (size_t i = 0; i < found.ends.size(); ++i) {
-      for (; at < found.ends[i]; ++at) {
+    for (size_t i = 0; i < row_candidates.ends.size(); ++i) {
+      for (; at < row_candidates.ends[i]; ++at) {
         if (at == begin + actual.size()) {
           begin = at;
           NIMBLE_RETURN_IF_ERROR(row_keys_->read(

@@ -114,21 +114,21 @@ class SortedLookup final : public IndexLookup {
     std::vector<uint64_t> rows;
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
-    std::vector<PlaceRange> found(keys.size());  // ranges of `rows`
+    std::vector<PlaceRange> row_ranges(keys.size());  // ranges of `rows`
     for (size_t i = 0; i < order.size(); ++i) {
       const uint64_t probe = order[i];
       if (i > 0 &&
           compare_bytes(keys.key(probe), keys.key(order[i - 1])) == 0) {
-        found[probe] = found[order[i - 1]];
+        row_ranges[probe] = row_ranges[order[i - 1]];
         continue;
       }
       NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
                               cursor.find_prefix(keys.key(probe)));
-      found[probe].begin = rows.size();
+      row_ranges[probe].begin = rows.size();
       NIMBLE_RETURN_IF_ERROR(cursor.rows(places, &rows));
-      found[probe].end = rows.size();
+      row_ranges[probe].end = rows.size();
     }
-    for (const PlaceRange& f : found) add_rows(&rows, f.begin, f.end, out);
+    for (const PlaceRange& f : row_ranges) add_rows(&rows, f.begin, f.end, out);
     return Status::ok();
   }
 
@@ -185,9 +185,9 @@ class SortedLookup final : public IndexLookup {
     sort_keys(keys, &order);
     SortedCursor cursor(*index_);
     for (const uint64_t i : order) {
-      NIMBLE_ASSIGN_OR_RETURN(const bool found,
+      NIMBLE_ASSIGN_OR_RETURN(const bool contains_row,
                               cursor.has_entry(keys.key(i), first_row + i));
-      if (found) continue;
+      if (contains_row) continue;
       return Status::corrupt("row " + std::to_string(first_row + i) +
                              ": the sorted index has no entry for it");
     }

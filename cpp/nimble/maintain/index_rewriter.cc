@@ -65,9 +65,9 @@ Status IndexRewriter::open_columns() {
   std::vector<OutputColumn> columns;
   for (IndexSpec& spec : specs) {
     for (KeyColumnSpec& c : spec.columns) {
-      const auto found = std::find(tops_.begin(), tops_.end(), c.path[0]);
-      const auto place = static_cast<int>(found - tops_.begin());
-      if (found == tops_.end()) {
+      const auto copied = std::find(tops_.begin(), tops_.end(), c.path[0]);
+      const auto place = static_cast<int>(copied - tops_.begin());
+      if (copied == tops_.end()) {
         tops_.push_back(c.path[0]);
         const auto top = static_cast<size_t>(c.path[0]);
         columns.push_back(

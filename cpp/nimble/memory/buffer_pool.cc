@@ -126,15 +126,15 @@ class IdleChunks {
   // The size whose list begins with the oldest chunk of all kept, or of all
   // purgeable, chunks.
   OfSize& oldest(Chunks OfSize::* which) {
-    OfSize* found = nullptr;
+    OfSize* oldest = nullptr;
     for (auto& [size, same] : by_size_) {
       if ((same.*which).empty()) continue;
-      if (found == nullptr ||
-          (same.*which).front().idle_at < (found->*which).front().idle_at) {
-        found = &same;
+      if (oldest == nullptr ||
+          (same.*which).front().idle_at < (oldest->*which).front().idle_at) {
+        oldest = &same;
       }
     }
-    return *found;
+    return *oldest;
   }
 
   uint64_t now_ = 0;

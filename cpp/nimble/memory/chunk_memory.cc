@@ -70,16 +70,16 @@ size_t sum_of(const char* path, std::initializer_list<const char*> names,
   char name[64];
   unsigned long long n = 0;
   size_t sum = 0;
-  bool known = false;
+  bool has_line = false;
   while (std::fscanf(f, "%63s %llu%*[^\n]", name, &n) >= 1) {
     for (const char* wanted : names) {
       if (std::strcmp(name, wanted) != 0) continue;
-      known = true;
+      has_line = true;
       sum += static_cast<size_t>(n);
     }
   }
   (void)std::fclose(f);
-  return known ? sum : otherwise;
+  return has_line ? sum : otherwise;
 }
 
 // Memory available on the machine. The file's lines are in KiB.

@@ -13,7 +13,7 @@ class MemoryWatch {
   using Available = size_t (*)();
   // A check costs about 50 us; filling this much memory takes far longer.
   static constexpr size_t kStep = size_t{256} << 20;
-  // Left for other memory that grows in the meantime.
+  // Not used, so that other processes and threads can allocate in the meantime.
   static constexpr size_t kReserve = size_t{64} << 20;
 
   explicit MemoryWatch(Available available) : available_(available) {}

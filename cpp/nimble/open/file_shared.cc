@@ -122,14 +122,14 @@ Status ColumnShared::verify() const {
                                                  : phrases().error());
   }
   if (!dictionary_sections_) return Status::ok();
-  NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* found, dictionary());
+  NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* shared, dictionary());
   const std::string what = "shared dictionary of column '" + column_ + "'";
   if (dictionary_sections_->body.size > 0) {
     NIMBLE_ASSIGN_OR_RETURN(
         [[maybe_unused]] const auto bytes,
         file_.read_section(dictionary_sections_->body, what));
   }
-  return found->values().decode_all(found->body());
+  return shared->values().decode_all(shared->body());
 }
 
 // ----------------------------------------------------------------------- file

@@ -100,10 +100,10 @@ Result<std::vector<uint8_t>> OpenFile::read_section(
   std::vector<uint8_t> bytes(section.size);
   uint64_t at = 0;
   if (file_->mapped() == nullptr) {
-    const RangeCache::Bytes known =
+    const RangeCache::Bytes cached =
         range_cache_->find(section.offset, section.size, &at);
-    if (known != nullptr) {
-      const uint8_t* from = known->data() + (section.offset - at);
+    if (cached != nullptr) {
+      const uint8_t* from = cached->data() + (section.offset - at);
       bytes.assign(from, from + section.size);
       NIMBLE_RETURN_IF_ERROR(check_section(section, bytes, what));
       return bytes;

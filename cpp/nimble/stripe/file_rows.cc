@@ -68,16 +68,17 @@ Status take_file_rows(std::span<const RowReader* const> readers,
   std::vector<uint64_t> places(n), rows;
   bool in_place = true;
   for (size_t f = 0; f < readers.size(); ++f) {
-    const auto mine =
+    const auto positions =
         std::span(by_file).subspan(ends[f], ends[f + 1] - ends[f]);
-    if (mine.empty()) continue;
+    if (positions.empty()) continue;
     rows.clear();
-    for (const uint64_t i : mine) rows.push_back(wanted.rows[i]);
+    for (const uint64_t i : positions) rows.push_back(wanted.rows[i]);
     PlacedRows placed = place_rows(rows);
     const uint64_t first = read.length();
-    for (size_t k = 0; k < mine.size(); ++k) {
-      places[mine[k]] = first + (placed.places.empty() ? k : placed.places[k]);
-      in_place &= places[mine[k]] == mine[k];
+    for (size_t k = 0; k < positions.size(); ++k) {
+      places[positions[k]] =
+          first + (placed.places.empty() ? k : placed.places[k]);
+      in_place &= places[positions[k]] == positions[k];
     }
     placed.places.clear();
     NIMBLE_RETURN_IF_ERROR(readers[f]->take_placed(placed, {}, threads, &read));

@@ -188,13 +188,13 @@ Result<std::shared_ptr<const RowReader>> RowReader::create(
   out->schema_ = file->footer().schema;
   out->schema_.children.clear();
   for (const OutputColumn& c : columns) {
-    NIMBLE_ASSIGN_OR_RETURN(PlannedColumn found,
+    NIMBLE_ASSIGN_OR_RETURN(PlannedColumn planned,
                             find_column(file->plan(), c.path));
-    Field child = *found.field;
+    Field child = *planned.field;
     child.name = c.name;
-    if (!found.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
+    if (!planned.parents.empty()) child.flags |= ARROW_FLAG_NULLABLE;
     out->schema_.children.push_back(std::move(child));
-    out->columns_.push_back({found.node, std::move(found.parents)});
+    out->columns_.push_back({planned.node, std::move(planned.parents)});
   }
   return finish(std::move(out), std::move(file));
 }
@@ -249,10 +249,10 @@ Status RowReader::read_column(const StripeReader& reader, size_t column,
 
 Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
                        uint64_t begin, uint64_t count,
-                       std::span<const uint8_t> known) const {
+                       std::span<const uint8_t> appended) const {
   if (file_->file().mapped() != nullptr) return Status::ok();
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (!known.empty() && known[i] != 0) continue;
+    if (!appended.empty() && appended[i] != 0) continue;
     const Projected& p = columns_[i];
     NIMBLE_RETURN_IF_ERROR(
         rows != nullptr ? reader.want_rows(p.node, rows, count)
@@ -290,7 +290,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
 }
 
 Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
-                                      std::span<const uint8_t> known) const {
+                                      std::span<const uint8_t> appended) const {
   const OpenFile& file = *file_;
   const RangeCache::Share share(file.range_cache());
   std::vector<size_t> groups;
@@ -314,7 +314,8 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
     }
     if (stripes == 0 && i == rows.size()) return i;
     const StripeReader reader(file, file.plan(), *group, stripe, &fetched);
-    NIMBLE_RETURN_IF_ERROR(want(reader, local.data(), 0, local.size(), known));
+    NIMBLE_RETURN_IF_ERROR(
+        want(reader, local.data(), 0, local.size(), appended));
     if (fetched.most_bytes() <= share.bytes()) continue;
     // This stripe does not fit. A single stripe takes one round anyway.
     if (first == 0) return i;
@@ -445,18 +446,18 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
 
 void RowReader::prefetch(const StripeReader& reader,
                          std::span<const uint64_t> rows,
-                         std::span<const uint8_t> known) const {
+                         std::span<const uint8_t> appended) const {
   const bool near =
       rows.size() > 1 && rows.back() - rows.front() < rows.size() * kRowsApart;
   if (near || file_->file().mapped() == nullptr) return;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (!known.empty() && known[i] != 0) continue;
+    if (!appended.empty() && appended[i] != 0) continue;
     reader.prefetch_rows(columns_[i].node, rows.data(), rows.size());
   }
 }
 
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
-                                 std::span<const uint8_t> known,
+                                 std::span<const uint8_t> appended,
                                  uint32_t threads, Column* out) const {
   // Rows of the current stripe and of the next one of its group, whose memory
   // is prefetched before the current rows are decoded.
@@ -466,7 +467,7 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
   for (size_t i = 0; i < rows.size();) {
     if (remote && i >= fetched_rows) {
       NIMBLE_ASSIGN_OR_RETURN(const size_t n,
-                              fetch_ahead(rows.subspan(i), known));
+                              fetch_ahead(rows.subspan(i), appended));
       fetched_rows = i + n;
     }
     const size_t g = file_->group_of(rows[i]);
@@ -480,20 +481,20 @@ Status RowReader::read_ascending(std::span<const uint64_t> rows,
                             file_->stats());
       const StripeReader reader(*file_, file_->plan(), *group, *now.stripe,
                                 &fetched);
-      if (now.is_first) prefetch(reader, now.rows, known);
+      if (now.is_first) prefetch(reader, now.rows, appended);
       if (i < rows.size() && rows[i] < end) {
         next.cut(*group, rows, &i);
         next.is_first = false;
         prefetch(
             StripeReader(*file_, file_->plan(), *group, *next.stripe, &fetched),
-            next.rows, known);
+            next.rows, appended);
       }
       const uint64_t count = now.rows.size();
-      NIMBLE_RETURN_IF_ERROR(want(reader, now.rows.data(), 0, count, known));
+      NIMBLE_RETURN_IF_ERROR(want(reader, now.rows.data(), 0, count, appended));
       NIMBLE_RETURN_IF_ERROR(fetched.fetch());
       NIMBLE_RETURN_IF_ERROR(
           each_column(reader, count, true, threads, out, [&](size_t c) {
-            if (!known.empty() && known[c] != 0) return Status::ok();
+            if (!appended.empty() && appended[c] != 0) return Status::ok();
             return read_column(reader, c, now.rows.data(), 0, count,
                                &out->children[c]);
           }));
@@ -512,9 +513,9 @@ Status RowReader::take_ascending(std::span<const uint64_t> rows,
     const RowRange all{rows.front(), rows.back() + 1};
     return read_ranges({&all, 1}, threads, out);
   }
-  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> known,
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> appended,
                           take_wide(rows, {}, {}, threads, out));
-  return read_ascending(rows, known, threads, out);
+  return read_ascending(rows, appended, threads, out);
 }
 
 Status RowReader::take_of_segment(uint64_t first_row,
@@ -545,11 +546,11 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
 
 Result<std::vector<uint8_t>> RowReader::take_wide(
     std::span<const uint64_t> rows, std::span<const uint64_t> places,
-    std::span<const uint8_t> known, uint32_t threads, Column* out) const {
-  std::vector<uint8_t> done(known.begin(), known.end());
+    std::span<const uint8_t> appended, uint32_t threads, Column* out) const {
+  std::vector<uint8_t> done(appended.begin(), appended.end());
   for (size_t i = 0; i < columns_.size(); ++i) {
     const Projected& p = columns_[i];
-    if ((!known.empty() && known[i] != 0) || !p.parents.empty() ||
+    if ((!appended.empty() && appended[i] != 0) || !p.parents.empty() ||
         !is_vector(*file_, p.node)) {
       continue;
     }
@@ -571,13 +572,14 @@ Status RowReader::take_placed(const PlacedRows& wanted,
     return take_ascending(wanted.rows, threads, out);
   }
   NIMBLE_ASSIGN_OR_RETURN(
-      const std::vector<uint8_t> known,
+      const std::vector<uint8_t> appended,
       take_wide(wanted.rows, places, known_before, threads, out));
-  if (places.empty()) return read_ascending(wanted.rows, known, threads, out);
+  if (places.empty())
+    return read_ascending(wanted.rows, appended, threads, out);
   Column read = make_output();
-  NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, known, threads, &read));
+  NIMBLE_RETURN_IF_ERROR(read_ascending(wanted.rows, appended, threads, &read));
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (!known.empty() && known[i] != 0) continue;
+    if (!appended.empty() && appended[i] != 0) continue;
     NIMBLE_RETURN_IF_ERROR(fits_offsets(read.children[i]));
     out->children[i].append_rows(read.children[i], places.data(),
                                  places.size());

@@ -77,8 +77,8 @@ class RowReader {
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
   // As take(), with the order already computed. Skips columns marked in
-  // `known`, which the caller appends. An empty `known` skips none.
-  Status take_placed(const PlacedRows& rows, std::span<const uint8_t> known,
+  // `appended`, which the caller appends. An empty `appended` skips none.
+  Status take_placed(const PlacedRows& rows, std::span<const uint8_t> appended,
                      uint32_t threads, Column* out) const;
 
  private:
@@ -104,25 +104,25 @@ class RowReader {
                      Column* out) const;
   double decode_nanos(const StripeReader& reader) const;
   Status want(const StripeReader& reader, const uint64_t* rows, uint64_t begin,
-              uint64_t count, std::span<const uint8_t> known) const;
+              uint64_t count, std::span<const uint8_t> appended) const;
   // Prefetches the memory that ascending rows of a stripe need.
   void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
-                std::span<const uint8_t> known) const;
+                std::span<const uint8_t> appended) const;
   // For a file that is not mapped: reads in one round what read_ascending()
   // needs for the first of these rows, and returns how many rows that covers.
   // Does nothing for rows of one stripe, which take one round anyway.
   Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
-                             std::span<const uint8_t> known) const;
-  // Reads the columns for which reading single rows pays. Returns `known` with
-  // these columns marked too.
+                             std::span<const uint8_t> appended) const;
+  // Reads the columns for which reading single rows pays. Returns `appended`
+  // with these columns marked too.
   Result<std::vector<uint8_t>> take_wide(std::span<const uint64_t> rows,
                                          std::span<const uint64_t> places,
-                                         std::span<const uint8_t> known,
+                                         std::span<const uint8_t> appended,
                                          uint32_t threads, Column* out) const;
   Status in_column(size_t column, Status status) const;
   // Strictly ascending rows.
   Status read_ascending(std::span<const uint64_t> rows,
-                        std::span<const uint8_t> known, uint32_t threads,
+                        std::span<const uint8_t> appended, uint32_t threads,
                         Column* out) const;
 
   std::shared_ptr<const OpenFile> file_;

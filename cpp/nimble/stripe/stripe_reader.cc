@@ -230,12 +230,12 @@ Status StripeReader::read_union(uint32_t node, const uint64_t* rows,
                         : decode_values(n.ends, begin, begin + count, to));
     out->ends.resize(at + count);
   }
-  uint64_t known = 0;
+  uint64_t typed_rows = 0;
   for (size_t c = 0; c < n.children.size(); ++c) {
     std::vector<uint64_t> wanted;
     for (uint64_t i = 0; i < count; ++i) {
       if (ids.data[i] != static_cast<uint8_t>(f.type_ids[c])) continue;
-      ++known;
+      ++typed_rows;
       if (!f.is_dense_union) continue;
       if (!wanted.empty() && places[i] <= wanted.back()) {
         return Status::corrupt("column '" + f.name + "': union rows go back");
@@ -250,7 +250,7 @@ Status StripeReader::read_union(uint32_t node, const uint64_t* rows,
                    &out->children[c])
             : read(n.children[c], rows, begin, count, &out->children[c]));
   }
-  if (known == count) return Status::ok();
+  if (typed_rows == count) return Status::ok();
   return Status::corrupt("column '" + f.name + "': unknown union type id");
 }
 

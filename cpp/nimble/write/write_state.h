@@ -40,8 +40,8 @@ class WriteState {
   template <class Step>
   Status run_to(State next, Step& step) {
     NIMBLE_RETURN_IF_ERROR(owner_.check());
-    State found = kOpen;
-    if (!state_.compare_exchange_strong(found, kBusy)) return refusal(found);
+    State state = kOpen;
+    if (!state_.compare_exchange_strong(state, kBusy)) return refusal(state);
     Leaving leaving{&state_};
     Status status = step();
     if (status) {

@@ -20,9 +20,9 @@ Sample shared_texts(const std::vector<std::string>& values) {
 
 std::vector<uint32_t> add_to(const Sample& values,
                              StreamDictionary* dictionary) {
-  StreamDictionary::Found found = dictionary->find(values.values());
-  dictionary->add(values.values(), &found);
-  return found.codes;
+  StreamDictionary::ValueCodes value_codes = dictionary->find(values.values());
+  dictionary->add(values.values(), &value_codes);
+  return value_codes.codes;
 }
 
 using CodeList = std::vector<uint32_t>;
@@ -54,28 +54,29 @@ TEST(SharedDictionary, WhatIsNotKeptIsForgotten) {
   dictionary.drop_additions();
   CHECK(!dictionary.has_additions());
   const Sample again = shared_ints({8, 100, 7});
-  const StreamDictionary::Found found = dictionary.find(again.values());
-  CHECK(found.codes == CodeList({1, StreamDictionary::kNone, 0}));
-  CHECK_EQ(found.missing, 1u);
-  CHECK_EQ(found.missing_bytes, 4u);
+  const StreamDictionary::ValueCodes value_codes =
+      dictionary.find(again.values());
+  CHECK(value_codes.codes == CodeList({1, StreamDictionary::kNone, 0}));
+  CHECK_EQ(value_codes.missing, 1u);
+  CHECK_EQ(value_codes.missing_bytes, 4u);
   CHECK(add_to(again, &dictionary) == CodeList({1, 2, 0}));
 }
 
 TEST(SharedDictionary, RoomIsLimited) {
   StreamDictionary dictionary(ValueType::signed_int(4));
-  StreamDictionary::Found found;
-  found.missing = StreamDictionary::kMaxValues;
-  found.missing_bytes = StreamDictionary::kMaxBytes;
-  CHECK(dictionary.has_room_for(found));
+  StreamDictionary::ValueCodes value_codes;
+  value_codes.missing = StreamDictionary::kMaxValues;
+  value_codes.missing_bytes = StreamDictionary::kMaxBytes;
+  CHECK(dictionary.has_room_for(value_codes));
   add_to(shared_ints({1}), &dictionary);
-  found.missing_bytes = 0;
-  CHECK(!dictionary.has_room_for(found));
-  --found.missing;
-  CHECK(dictionary.has_room_for(found));
-  found.missing_bytes = StreamDictionary::kMaxBytes - 4;
-  CHECK(dictionary.has_room_for(found));
-  ++found.missing_bytes;
-  CHECK(!dictionary.has_room_for(found));
+  value_codes.missing_bytes = 0;
+  CHECK(!dictionary.has_room_for(value_codes));
+  --value_codes.missing;
+  CHECK(dictionary.has_room_for(value_codes));
+  value_codes.missing_bytes = StreamDictionary::kMaxBytes - 4;
+  CHECK(dictionary.has_room_for(value_codes));
+  ++value_codes.missing_bytes;
+  CHECK(!dictionary.has_room_for(value_codes));
 }
 
 // Encodings that are tried but not chosen must add nothing to the dictionary.

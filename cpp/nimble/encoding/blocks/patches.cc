@@ -316,16 +316,16 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
                              size_t count, uint8_t* data) const {
   // The exceptions found so far and their indexes in `wanted`. Their values are
   // read together.
-  uint32_t found[kGathered], at[kGathered];
-  size_t n_found = 0;
+  uint32_t gathered[kGathered], at[kGathered];
+  size_t num_gathered = 0;
   alignas(64) uint8_t values[kGathered * kMaxWidth + AlignedBuffer::kSlack];
-  const auto put_found = [&]() -> Status {
-    if (n_found == 0) return Status::ok();
+  const auto put_gathered = [&]() -> Status {
+    if (num_gathered == 0) return Status::ok();
     Output out;
     out.data = values;
-    NIMBLE_RETURN_IF_ERROR(values_.gather(body, found, n_found, out));
-    put_values(values, width_, 0, at, n_found, data);
-    n_found = 0;
+    NIMBLE_RETURN_IF_ERROR(values_.gather(body, gathered, num_gathered, out));
+    put_values(values, width_, 0, at, num_gathered, data);
+    num_gathered = 0;
     return Status::ok();
   };
   NIMBLE_RETURN_IF_ERROR(for_row_groups(
@@ -337,16 +337,17 @@ Status Patches::apply_gather(const SegmentBody& body, const uint32_t* wanted,
           uint32_t places[kGathered];
           NIMBLE_RETURN_IF_ERROR(
               positions_.find(body, block, wanted + first, some, places));
-          if (n_found + some > kGathered) NIMBLE_RETURN_IF_ERROR(put_found());
+          if (num_gathered + some > kGathered)
+            NIMBLE_RETURN_IF_ERROR(put_gathered());
           for (size_t i = 0; i < some; ++i) {
-            found[n_found] = start + places[i];
-            at[n_found] = static_cast<uint32_t>(first + i);
-            n_found += places[i] != PatchPositions::kNone ? 1 : 0;
+            gathered[num_gathered] = start + places[i];
+            at[num_gathered] = static_cast<uint32_t>(first + i);
+            num_gathered += places[i] != PatchPositions::kNone ? 1 : 0;
           }
         }
         return Status::ok();
       }));
-  return put_found();
+  return put_gathered();
 }
 
 Status Patches::sum_to(const SegmentBody& body, const ValueType& type,

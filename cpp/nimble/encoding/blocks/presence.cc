@@ -102,20 +102,20 @@ namespace {
 NIMBLE_CLONES uint32_t find_in_block(const uint64_t* words, uint32_t before,
                                      const uint32_t* rows, size_t n, size_t at,
                                      uint64_t* has, uint32_t* places) {
-  uint32_t found = 0, word = 0;
+  uint32_t num_present = 0, word = 0;
   for (size_t i = 0; i < n; ++i, ++at) {
     const uint32_t row = rows[i] % kBlockValues;
     for (; word < row / 64; ++word) {
       before += static_cast<uint32_t>(std::popcount(words[word]));
     }
     const uint64_t own = words[word] >> (row % 64) & 1;
-    places[found] =
+    places[num_present] =
         before +
         static_cast<uint32_t>(std::popcount(words[word] & low_bits(row % 64)));
-    found += static_cast<uint32_t>(own);
+    num_present += static_cast<uint32_t>(own);
     has[at / 64] |= own << (at % 64);
   }
-  return found;
+  return num_present;
 }
 
 }  // namespace
@@ -123,18 +123,18 @@ NIMBLE_CLONES uint32_t find_in_block(const uint64_t* words, uint32_t before,
 Result<uint32_t> Presence::find(const SegmentBody& body, const uint32_t* rows,
                                 uint32_t n, uint64_t* has,
                                 uint32_t* places) const {
-  uint32_t found = 0;
+  uint32_t num_present = 0;
   NIMBLE_RETURN_IF_ERROR(for_row_groups(
       rows, n, [&](uint32_t block, size_t at, size_t some) -> Status {
         const uint32_t end = rows[at + some - 1] + 1;
         uint64_t words[kSelectionWords];
         NIMBLE_ASSIGN_OR_RETURN(const Own own,
                                 read(body, block * kBlockValues, end, words));
-        found += find_in_block(words, own.first, rows + at, some, at, has,
-                               places + found);
+        num_present += find_in_block(words, own.first, rows + at, some, at, has,
+                                     places + num_present);
         return Status::ok();
       }));
-  return found;
+  return num_present;
 }
 
 void Presence::prefetch(const SegmentBody& body, uint32_t row,

@@ -255,8 +255,8 @@ uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,
   return total + bits / 8 + blocks * (kChecksumBytes + 2);
 }
 
-void put_ends(const uint64_t* ends, uint32_t n, uint64_t base, uint64_t first,
-              BytesSink* sink) {
+void append_offsets(const uint64_t* ends, uint32_t n, uint64_t base,
+                    uint64_t first, BytesSink* sink) {
   if (sink->wide) {
     store_ends(ends, n, base, sink->offsets.as<int64_t>() + first + 1);
   } else {

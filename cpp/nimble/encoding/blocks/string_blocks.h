@@ -272,7 +272,7 @@ uint64_t string_blocks_size(uint64_t rows, uint64_t total, uint64_t max_length,
                             uint64_t min_length);
 
 // Sets the ends of n values, from index `first` on, to base + ends[i].
-void put_ends(const uint64_t* ends, uint32_t n, uint64_t base, uint64_t first,
-              BytesSink* sink);
+void append_offsets(const uint64_t* ends, uint32_t n, uint64_t base,
+                    uint64_t first, BytesSink* sink);
 
 }  // namespace nimble

@@ -45,18 +45,19 @@ double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
   const Values values = distinct.distinct();
   const StreamDictionary* dictionary = dictionary_for(values, context);
   if (dictionary == nullptr || values.size == 0) return kNever;
-  const StreamDictionary::Found found = dictionary->find(values);
+  const StreamDictionary::ValueCodes value_codes = dictionary->find(values);
   const uint32_t rows = distinct.codes().size;
   const double codes =
-      rows * code_bits(double{1} * dictionary->size() + found.missing) / 8;
-  const double added = stored * found.missing / values.size;
-  if (found.missing == 0) return codes;
+      rows * code_bits(double{1} * dictionary->size() + value_codes.missing) /
+      8;
+  const double added = stored * value_codes.missing / values.size;
+  if (value_codes.missing == 0) return codes;
   const double most = context.effort == Effort::kCompact
                           ? kMaxCompactSharedBytes
                           : kMaxBalancedSharedBytes;
-  const double all =
-      added / found.missing * (double{1} * dictionary->size() + found.missing);
-  if (!context.may_change_shared || !dictionary->has_room_for(found) ||
+  const double all = added / value_codes.missing *
+                     (double{1} * dictionary->size() + value_codes.missing);
+  if (!context.may_change_shared || !dictionary->has_room_for(value_codes) ||
       all > most) {
     return kNever;
   }

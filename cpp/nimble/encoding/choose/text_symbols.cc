@@ -204,7 +204,7 @@ constinit const Scheme kFsst = {
           return written(encode_fsst(a->values, a->text->table, out));
         }};
 
-// The stream's phrases, or new ones if it has none yet.
+// The stream's phrases. If they do not exist yet, trains them.
 constinit const Scheme kSharedPhrases = {
     .id = EncodingId::kSharedPhrases,
     .applies = may_compress,

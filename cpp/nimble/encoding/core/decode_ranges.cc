@@ -58,15 +58,15 @@ Status RangeOutput::decode_block(uint64_t first,
   NIMBLE_RETURN_IF_ERROR(
       decoder_.decode(body_, static_cast<uint32_t>(first), end, whole));
   for (const RowRange& r : ranges) {
-    const RowRange mine = in_block(r, first);
-    const uint64_t from = mine.begin - first;
-    const Output to = next(mine.size());
+    const RowRange part = in_block(r, first);
+    const uint64_t from = part.begin - first;
+    const Output to = next(part.size());
     if (is_bool) {
-      copy_bits_near(scratch_.data(), from, mine.size(), to.data,
+      copy_bits_near(scratch_.data(), from, part.size(), to.data,
                      to.bit_offset);
     } else {
       copy_near(to.data, scratch_.data() + from * type.width,
-                mine.size() * type.width);
+                part.size() * type.width);
     }
   }
   return Status::ok();

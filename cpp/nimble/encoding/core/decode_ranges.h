@@ -92,8 +92,8 @@ Status RangeOutput::decode(std::span<const RowRange> ranges,
     const auto some = ranges.subspan(i, j - i);
     if (some.size() == 1 || alone < kBlockValues) {
       for (const RowRange& r : some) {
-        const RowRange mine = in_block(r, first);
-        NIMBLE_RETURN_IF_ERROR(decode_rows(mine.begin, mine.end));
+        const RowRange part = in_block(r, first);
+        NIMBLE_RETURN_IF_ERROR(decode_rows(part.begin, part.end));
       }
     } else if (stop > most) {
       NIMBLE_RETURN_IF_ERROR(decode_block(first, some));

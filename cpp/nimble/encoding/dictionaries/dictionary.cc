@@ -36,13 +36,14 @@ Status encode_shared_dictionary(const DistinctValues& distinct,
                                 StreamDictionary* dictionary,
                                 const EncodeContext& context,
                                 SegmentBuilder* out) {
-  StreamDictionary::Found found = dictionary->find(distinct.distinct());
-  dictionary->add(distinct.distinct(), &found);
+  StreamDictionary::ValueCodes value_codes =
+      dictionary->find(distinct.distinct());
+  dictionary->add(distinct.distinct(), &value_codes);
   put_encoding_id(EncodingId::kSharedDictionary, out);
   out->head.put_varint(dictionary->size());
   std::vector<uint8_t> data;
-  const Values codes =
-      distinct.renumbered(found.codes, code_width(dictionary->size()), &data);
+  const Values codes = distinct.renumbered(
+      value_codes.codes, code_width(dictionary->size()), &data);
   return encode_codes(codes, false, context, out);
 }
 
@@ -127,15 +128,16 @@ Result<DictionaryDecoder::Dictionary> DictionaryDecoder::dictionary(
   if (shared_ == nullptr) {
     return Status::corrupt("codes of a stream that has no shared dictionary");
   }
-  NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* found, shared_->dictionary());
-  const CodedValues& values = found->values();
+  NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* dictionary,
+                          shared_->dictionary());
+  const CodedValues& values = dictionary->values();
   if (!(values.decoder().type() == type()) || count_ > values.size()) {
     return Status::corrupt("codes of " + std::to_string(count_) +
                            " values of another type or number than the " +
                            std::to_string(values.size()) +
                            " of the shared dictionary");
   }
-  return Dictionary{&values, found->body()};
+  return Dictionary{&values, dictionary->body()};
 }
 
 Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,

@@ -53,25 +53,26 @@ void StreamDictionary::index(uint32_t min_slots) {
   }
 }
 
-StreamDictionary::Found StreamDictionary::find(const Values& values) const {
-  Found found;
-  found.codes.assign(values.size, kNone);
+StreamDictionary::ValueCodes StreamDictionary::find(
+    const Values& values) const {
+  ValueCodes value_codes;
+  value_codes.codes.assign(values.size, kNone);
   for (uint32_t i = 0; i < values.size; ++i) {
     const ByteSpan v = value_bytes(values, i);
-    if (!slots_.empty()) found.codes[i] = slots_[slot_of(v)];
-    if (found.codes[i] != kNone) continue;
-    ++found.missing;
-    found.missing_bytes += v.size();
+    if (!slots_.empty()) value_codes.codes[i] = slots_[slot_of(v)];
+    if (value_codes.codes[i] != kNone) continue;
+    ++value_codes.missing;
+    value_codes.missing_bytes += v.size();
   }
-  return found;
+  return value_codes;
 }
 
-void StreamDictionary::add(const Values& values, Found* found) {
-  if (found->missing == 0) return;
-  const uint32_t slots = 2 * (size() + found->missing);
+void StreamDictionary::add(const Values& values, ValueCodes* value_codes) {
+  if (value_codes->missing == 0) return;
+  const uint32_t slots = 2 * (size() + value_codes->missing);
   if (slots > slots_.size()) index(slots);
   for (uint32_t i = 0; i < values.size; ++i) {
-    if (found->codes[i] != kNone) continue;
+    if (value_codes->codes[i] != kNone) continue;
     const ByteSpan v = value_bytes(values, i);
     const size_t slot = slot_of(v);
     if (slots_[slot] == kNone) {
@@ -79,7 +80,7 @@ void StreamDictionary::add(const Values& values, Found* found) {
       bytes_.insert(bytes_.end(), v.begin(), v.end());
       ends_.push_back(bytes_.size());
     }
-    found->codes[i] = slots_[slot];
+    value_codes->codes[i] = slots_[slot];
   }
 }
 

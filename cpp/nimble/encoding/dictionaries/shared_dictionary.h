@@ -57,18 +57,18 @@ class StreamDictionary {
   uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
   // The code of each value, or kNone if it is missing; the number of missing
   // values, and their total size.
-  struct Found {
+  struct ValueCodes {
     std::vector<uint32_t> codes;
     uint32_t missing = 0;
     uint64_t missing_bytes = 0;
   };
-  Found find(const Values& values) const;
-  bool has_room_for(const Found& found) const {
-    return found.missing <= kMaxValues - size() &&
-           found.missing_bytes <= max_bytes_ - bytes_.size();
+  ValueCodes find(const Values& values) const;
+  bool has_room_for(const ValueCodes& value_codes) const {
+    return value_codes.missing <= kMaxValues - size() &&
+           value_codes.missing_bytes <= max_bytes_ - bytes_.size();
   }
-  // Appends the missing values and sets their codes in *found.
-  void add(const Values& values, Found* found);
+  // Appends the missing values and sets their codes in *value_codes.
+  void add(const Values& values, ValueCodes* value_codes);
   bool has_additions() const { return size() > kept_; }
   void keep_additions() { kept_ = size(); }
   void drop_additions() { drop_from(kept_); }

@@ -41,9 +41,9 @@ class PresentValuesDecoder final : public Decoder {
                uint64_t* out) const override {
     uint32_t place = 0;
     uint64_t has = 0;
-    NIMBLE_ASSIGN_OR_RETURN(const uint32_t found,
+    NIMBLE_ASSIGN_OR_RETURN(const uint32_t num_present,
                             presence_.find(body, &row, 1, &has, &place));
-    if (found > 0) return values_.value(body, place, out);
+    if (num_present > 0) return values_.value(body, place, out);
     *out = load<uint64_t>(common_);
     return Status::ok();
   }
@@ -96,14 +96,14 @@ Status PresentValuesDecoder::gather(const SegmentBody& body,
   return for_chunks(count, [&](size_t begin, uint32_t n) -> Status {
     uint32_t places[kBlockValues];
     uint64_t has[kSelectionWords] = {};
-    NIMBLE_ASSIGN_OR_RETURN(const uint32_t found,
+    NIMBLE_ASSIGN_OR_RETURN(const uint32_t num_present,
                             presence_.find(body, rows + begin, n, has, places));
     ThreadScratch<AlignedBuffer, Purpose> values;
-    values->resize(uint64_t{found} * width);
-    if (found > 0) {
+    values->resize(uint64_t{num_present} * width);
+    if (num_present > 0) {
       Output others;
       others.data = values->data();
-      NIMBLE_RETURN_IF_ERROR(values_.gather(body, places, found, others));
+      NIMBLE_RETURN_IF_ERROR(values_.gather(body, places, num_present, others));
     }
     spread_values(has, 0, n, width, values->data(), common_,
                   out.data + begin * width);

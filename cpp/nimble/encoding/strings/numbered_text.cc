@@ -100,7 +100,7 @@ class DigitRuns {
 };
 
 // Statistics of the n-th run of all strings.
-struct RunsOfPlace {
+struct RunStatistics {
   uint64_t rows = 0;
   uint32_t digits = 0;
   uint64_t least = 0;
@@ -123,7 +123,7 @@ struct RunsOfPlace {
 }  // namespace
 
 std::optional<NumberedText> NumberedText::find(const Values& values) {
-  std::vector<RunsOfPlace> seen;
+  std::vector<RunStatistics> seen;
   DigitRuns digits;
   for (uint32_t i = 0; i < values.size; ++i) {
     if (!digits.read(values.slices[i])) return std::nullopt;
@@ -132,16 +132,16 @@ std::optional<NumberedText> NumberedText::find(const Values& values) {
     for (size_t k = 0; k < runs.size(); ++k) seen[k].add(runs[k]);
   }
   NumberedText out;
-  for (const RunsOfPlace& runs : seen) {
-    Place place;
-    place.is_number = runs.differs() && out.count_ < kMaxNumbers;
+  for (const RunStatistics& runs : seen) {
+    DigitRun run;
+    run.is_number = runs.differs() && out.count_ < kMaxNumbers;
     if (runs.same_digits && runs.digits <= kMaxCounted)
-      place.digits = runs.digits;
-    out.count_ += place.is_number;
-    out.places_.push_back(place);
+      run.digits = runs.digits;
+    out.count_ += run.is_number;
+    out.digit_runs_.push_back(run);
   }
   if (out.count_ == 0) return std::nullopt;
-  while (!out.places_.back().is_number) out.places_.pop_back();
+  while (!out.digit_runs_.back().is_number) out.digit_runs_.pop_back();
   return out;
 }
 
@@ -152,7 +152,7 @@ double estimate_numbered_text(const Values& values) {
   constexpr uint64_t kMaxLength = 4096;
   constexpr uint64_t kRowsOfShape = 3;
   std::unordered_set<uint64_t> shapes;
-  std::vector<RunsOfPlace> seen;
+  std::vector<RunStatistics> seen;
   DigitRuns digits;
   std::vector<uint8_t> shape;
   uint64_t rows = 0, shape_bytes = 0, next = 0;
@@ -180,7 +180,7 @@ double estimate_numbered_text(const Values& values) {
   if (rows == 0 || shapes.size() * kRowsOfShape > rows) return kNone;
   double bits = std::log2(static_cast<double>(shapes.size()));
   bool has_numbers = false;
-  for (const RunsOfPlace& runs : seen) {
+  for (const RunStatistics& runs : seen) {
     if (!runs.differs()) continue;
     has_numbers = true;
     bits += bit_width_of(runs.most - runs.least);
@@ -197,10 +197,10 @@ namespace {
 std::optional<uint8_t> mark_of(const NumberedText& text, size_t k,
                                const DigitRuns::Run& run,
                                const ByteSlice& string) {
-  if (k >= text.places().size() || !text.places()[k].is_number)
+  if (k >= text.digit_runs().size() || !text.digit_runs()[k].is_number)
     return std::nullopt;
-  if (text.places()[k].digits > 0)
-    return static_cast<uint8_t>(text.places()[k].digits);
+  if (text.digit_runs()[k].digits > 0)
+    return static_cast<uint8_t>(text.digit_runs()[k].digits);
   const bool has_zero = run.digits > 1 && string.data[run.begin] == '0';
   return static_cast<uint8_t>(has_zero ? run.digits : 0);
 }

@@ -20,7 +20,8 @@ namespace nimble {
 // Maximum count of numbers per string that are stored as integers.
 inline constexpr uint32_t kMaxNumbers = 16;
 
-// The positions of numbers in the strings of a segment.
+// The runs of digits in the strings of a segment, and which of them are stored
+// as numbers.
 class NumberedText {
  public:
   // Returns nullopt if no run of digits differs between rows, or if a string
@@ -28,16 +29,16 @@ class NumberedText {
   static std::optional<NumberedText> find(const Values& values);
 
   // The n-th run of digits of a string.
-  struct Place {
+  struct DigitRun {
     bool is_number = false;
     uint32_t digits = 0;  // same in all rows; 0: they differ
   };
-  // Ends with the last position that is a number.
-  const std::vector<Place>& places() const { return places_; }
+  // The last one is a number.
+  const std::vector<DigitRun>& digit_runs() const { return digit_runs_; }
   uint32_t count() const { return count_; }
 
  private:
-  std::vector<Place> places_;
+  std::vector<DigitRun> digit_runs_;
   uint32_t count_ = 0;
 };
 

@@ -34,7 +34,7 @@ Status PlainBytesDecoder::decode_block(const SegmentBody& /*body*/,
   NIMBLE_RETURN_IF_ERROR(blocks_.read_ends(block, ends));
   const uint64_t skip = from > 0 ? ends[from - 1] : 0;
   // Unsigned arithmetic wraps on purpose: skip may exceed the sink's size.
-  put_ends(ends + from, to - from, sink->data.size() - skip, at, sink);
+  append_offsets(ends + from, to - from, sink->data.size() - skip, at, sink);
   sink->data.append(block.bytes + skip, ends[to - 1] - skip);
   return Status::ok();
 }

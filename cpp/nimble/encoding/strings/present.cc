@@ -92,11 +92,11 @@ Status PresentDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   return for_chunks(count, [&](size_t begin, uint32_t n) -> Status {
     uint32_t places[kBlockValues];
     Words has = {};
-    NIMBLE_ASSIGN_OR_RETURN(const uint32_t found,
+    NIMBLE_ASSIGN_OR_RETURN(const uint32_t num_present,
                             presence_.find(body, rows + begin, n, has, places));
     const uint64_t at = out.bytes->count;
-    if (found > 0) {
-      NIMBLE_RETURN_IF_ERROR(strings_.gather(body, places, found, out));
+    if (num_present > 0) {
+      NIMBLE_RETURN_IF_ERROR(strings_.gather(body, places, num_present, out));
     }
     spread_ends(
         at, n,

@@ -131,7 +131,7 @@ Status FsstDecoder::decode_block(const SegmentBody& /*body*/,
   NIMBLE_RETURN_IF_ERROR(size <= FsstTable::kMaxTogether
                              ? decompress_together(table_, run, start)
                              : decompress_singly(table_, run, start));
-  put_ends(run.ends, run.count, sink->data.size(), at, sink);
+  append_offsets(run.ends, run.count, sink->data.size(), at, sink);
   sink->data.resize(sink->data.size() + run.ends[run.count - 1]);
   return Status::ok();
 }

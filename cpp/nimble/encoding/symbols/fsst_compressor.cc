@@ -74,12 +74,12 @@ bool FsstMatcher::add(const FsstSymbol& symbol, uint8_t code) {
 
 inline void FsstMatcher::step(Lane* lane) const {
   const uint64_t word = load<uint64_t>(lane->at);
-  const FsstMatch found =
+  const FsstMatch next =
       match(word, static_cast<uint64_t>(lane->end - lane->at));
-  lane->out[0] = found.code();
+  lane->out[0] = next.code();
   lane->out[1] = static_cast<uint8_t>(word);  // kept only after an escape
-  lane->out += found.written();
-  lane->at += found.length();
+  lane->out += next.written();
+  lane->at += next.length();
 }
 
 void FsstMatcher::compress(std::span<const ByteSlice> strings,

@@ -114,21 +114,21 @@ uint64_t count_string(const FsstMatcher& matcher, const ByteSlice& s,
   for (uint64_t at = 0; at < s.size;) {
     const uint64_t remaining = s.size - at;
     const uint64_t word = load_tail(s.data + at, remaining);
-    const FsstMatch found = matcher.match(word, remaining);
+    const FsstMatch match = matcher.match(word, remaining);
     const uint32_t first = static_cast<uint32_t>(word & 0xff);
-    const bool escaped = found.code() == kFsstEscape;
-    const uint32_t id = escaped ? first : 256u + found.code();
+    const bool escaped = match.code() == kFsstEscape;
+    const uint32_t id = escaped ? first : 256u + match.code();
     ++counts->single[id];
     // The first byte is counted as well, so that single bytes remain candidates
     // while symbols grow.
-    if (found.length() > 1) ++counts->single[first];
+    if (match.length() > 1) ++counts->single[first];
     if (previous != UINT32_MAX) {
       counts->add_pair(previous, id);
-      if (found.length() > 1) counts->add_pair(previous, first);
+      if (match.length() > 1) counts->add_pair(previous, first);
     }
     previous = id;
-    at += found.length();
-    size += found.written();
+    at += match.length();
+    size += match.written();
   }
   return size;
 }

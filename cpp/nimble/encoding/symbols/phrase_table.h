@@ -194,11 +194,11 @@ inline uint32_t PhraseMatcher::possible_lengths(uint64_t low, uint64_t high,
   const auto of_both = [&](uint32_t n) {
     return lengths_of(hash_of(low, high & kFrontMasks.high[n]));
   };
-  const uint32_t found =
+  const uint32_t lengths =
       (of_low(2) & 0x2) | (of_low(3) & 0x4) | (of_low(4) & 0x18) |
       (of_low(6) & 0x60) | (of_low(8) & 0x180) | (of_both(10) & 0x600) |
       (of_both(12) & 0x1800) | (of_both(14) & 0x6000) | (of_both(16) & 0x8000);
-  return (found | 1) & ((1u << left) - 1);
+  return (lengths | 1) & ((1u << left) - 1);
 }
 
 inline PhraseMatcher::Match PhraseMatcher::match(const uint8_t* text,

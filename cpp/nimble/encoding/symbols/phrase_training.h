@@ -46,9 +46,9 @@ template <class F>
 void for_phrases(const PhraseMatcher& matcher, const uint8_t* text,
                  uint64_t size, F&& f) {
   for (uint64_t at = 0; at < size;) {
-    const PhraseMatcher::Match found = matcher.match(text + at, size - at);
-    f(found.id, found.length);
-    at += found.length;
+    const PhraseMatcher::Match match = matcher.match(text + at, size - at);
+    f(match.id, match.length);
+    at += match.length;
   }
 }
 

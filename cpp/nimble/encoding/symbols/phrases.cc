@@ -233,7 +233,7 @@ Status PhrasesDecoder::decode_block(const SegmentBody& body,
       begin = end;
     }
   }
-  put_ends(ends + from, to - from, sink->data.size(), at, sink);
+  append_offsets(ends + from, to - from, sink->data.size(), at, sink);
   sink->data.resize(sink->data.size() + ends[to - 1]);
   return Status::ok();
 }

@@ -147,7 +147,7 @@ Status ZstdStringsDecoder::decode(const SegmentBody& body, uint32_t begin,
         }
         data.resize(before + kept);
         // Unsigned arithmetic wraps on purpose: skip may exceed `before`.
-        put_ends(ends + from, to - from, before - skip, at, out.bytes);
+        append_offsets(ends + from, to - from, before - skip, at, out.bytes);
         return Status::ok();
       });
 }
