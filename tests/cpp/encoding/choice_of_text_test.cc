@@ -1,5 +1,5 @@
-#include "nimble/encoding/core/encoding.h"
 #include "encoding/text_samples.h"
+#include "nimble/encoding/core/encoding.h"
 #include "nimble/encoding/strings/plain_bytes.h"
 #include "testing/check.h"
 
