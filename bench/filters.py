@@ -178,9 +178,7 @@ class Language:
             lambda: (
                 f"regexp_matches({text}, '{self._one('B', '^A', 'x.y')}', '{self._one('i', 's', 'is')}')"
             ),
-            lambda: (
-                f"({text} {self._one('~', '!~', 'SIMILAR TO')} '{self._one('a+', 'a.*', '[ab]*')}')"
-            ),
+            lambda: f"({text} SIMILAR TO '{self._one('a+', 'a.*', '[ab]*')}')",
         )()
 
     def _member(self, depth: int) -> str:

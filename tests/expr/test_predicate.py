@@ -193,6 +193,8 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
         ("d > '2020-13-01'", "'2020-13-01' is not a date32"),
         ("i IN (SELECT 1)", "not a query"),
         ("count(*) > 1", "not supported in a filter"),
+        ("s ~ 'a'", "use regexp_matches or regexp_full_match"),
+        ("s !~ 'a'", "use regexp_matches or regexp_full_match"),
         ("i", "not a condition"),
         ("i + 1", "must be boolean"),
         ("s = i", "cannot compare a string column with a int64 column"),

@@ -128,7 +128,7 @@ def test_one_key_reads_a_few_blocks(tmp_path: Path) -> None:
         assert connection.sql("SELECT v FROM t WHERE k = 7").fetchall() == [(343,)]
         one = file.io_stats
         assert 0 < one.bytes_read < 100_000
-        assert connection.sql("SELECT sum(v) FROM t").fetchone() is not None
+        assert connection.sql("SELECT sum(v) FROM t").fetchall() != []
         column = (file.io_stats - one).bytes_read
         assert one.bytes_read * 4 < column < file.size_bytes
         by_name = nb.arrow_dataset(file)  # noqa: F841  # DuckDB looks it up

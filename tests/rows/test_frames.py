@@ -123,7 +123,7 @@ def test_scans_become_frames(source: Source) -> None:
     with duckdb.connect() as con:
         relation = scan.to_duckdb(con)
         for _ in range(2):
-            assert relation.aggregate("sum(k)").fetchone() == (54,)
+            assert relation.aggregate("sum(k)").fetchall() == [(54,)]
     with pytest.raises(nb.InvalidArgumentError, match="DuckDB connection"):
         scan.to_duckdb("x")
 

@@ -16,8 +16,6 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
-from sqlglot.parser import binary_range_parser
-from sqlglot.tokens import TokenType
 
 from nimblepy.duck.evaluate import SqlCondition, SqlValue
 from nimblepy.errors import InvalidArgumentError
@@ -40,7 +38,7 @@ _FORMS = frozenset(
         *("Dot", "EQ", "Escape", "Extract", "GT", "GTE", "ILike", "Identifier", "If", "In"),
         *("IntDiv", "Interval", "IntervalSpan", "Is", "LT", "LTE", "Like", "Literal", "Mod"),
         *("Mul", "NEQ", "Neg", "Not", "Null", "NullSafeEQ", "NullSafeNEQ", "Or", "Paren"),
-        *("Placeholder", "Pow", "RegexpFullMatch", "SimilarTo", "Sub", "Substring"),
+        *("Placeholder", "Pow", "SimilarTo", "Sub", "Substring"),
         *("StrPosition", "Trim", "TryCast", "Tuple", "Var"),
     }
 )
@@ -77,11 +75,6 @@ class _Parser(DuckDB.Parser):
         name: parser
         for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items()
         if name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "SUBSTRING", "POSITION")
-    }
-    # In DuckDB, ~ matches whole texts.
-    RANGE_PARSERS: ClassVar[dict[Any, Any]] = {
-        **DuckDB.Parser.RANGE_PARSERS,
-        TokenType.TILDE: binary_range_parser(exp.RegexpFullMatch),
     }
 
 
@@ -246,6 +239,8 @@ class _Renderer:
         elif form not in _FORMS:
             noun = _NOUNS.get(form, form.upper())
             reason = f"{noun} is not supported in a filter"
+            if form == "RegexpLike":  # DuckDB 1 compares whole texts, DuckDB 2 looks for a part
+                reason = "~ is not supported in a filter; use regexp_matches or regexp_full_match"
             if noun == "a query":
                 reason = "a filter takes values here, not a query"
             raise self._binder.refuse(self._syntax(node), reason)
