@@ -1,6 +1,6 @@
 // Small files with one of everything.
 #include "fuzz/seeds.h"
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 #include "reader/columns.h"
 
 namespace nimble::fuzz {

@@ -11,8 +11,8 @@
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/chunk_directory.h"
 #include "nimble/index/hash_index_partition.h"
-#include "nimble/index/key_chunk.h"
 #include "nimble/key/key_decoder.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 namespace nimble::fuzz {
 

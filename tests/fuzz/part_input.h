@@ -1,9 +1,9 @@
 // Surroundings of the parts that format_targets.cc takes by themselves.
 #pragma once
 
-#include "nimble/index/key_source.h"
 #include "nimble/key/big_endian.h"
 #include "nimble/key/key_encoder.h"
+#include "nimble/key_chunk/key_source.h"
 #include "nimble/types/field.h"
 
 namespace nimble::fuzz {

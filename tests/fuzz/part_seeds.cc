@@ -7,7 +7,7 @@
 #include "nimble/format/postscript.h"
 #include "nimble/index/bloom_filter.h"
 #include "nimble/index/hash_index_partition.h"
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 #include "types/random_array.h"
 
 namespace nimble::fuzz {

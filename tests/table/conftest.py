@@ -29,7 +29,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Between:
                 left.pop()()
             return plain(*arguments)
 
-        monkeypatch.setattr(ice.commits, "swap", swap)
+        monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
 
     return install
 

@@ -103,7 +103,7 @@ def test_pairs_of_commits(
             STEPS[second](other)
         return plain(*arguments)
 
-    monkeypatch.setattr(ice.commits, "swap", swap)
+    monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
     if first in ("alter", "partition"):
         commit = ice.Evolution.commit
 
@@ -206,7 +206,7 @@ def test_a_failing_commit_leaves_nothing(lake: nb.Catalog, monkeypatch: pytest.M
     def swap(*_: Any) -> Any:
         raise OSError("disk full")
 
-    monkeypatch.setattr(ice.commits, "swap", swap)
+    monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
     for step in ("append", "delete rows", "overwrite all"):
         with pytest.raises(OSError, match="disk full"):
             STEPS[step](table)

@@ -330,7 +330,7 @@ def test_beside_another_commit(
             done.append(sorted_rows(other.refresh()))
         return plain(*arguments)
 
-    monkeypatch.setattr(ice.commits, "swap", swap)
+    monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
     commit = table.compact()
     table.refresh()
     assert sorted_rows(table) == done[1]
@@ -369,7 +369,7 @@ def test_groups_that_are_still_good_are_kept(lake: nb.Catalog, monkeypatch: Any)
         written.append(len(group.members))
         write(group, *arguments)
 
-    monkeypatch.setattr(ice.commits, "swap", swap)
+    monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
     monkeypatch.setattr(compaction, "write", counted)
     commit = table.compact()
     # The group of g = 0 was given up, and written again by a second commit.
@@ -404,7 +404,7 @@ def test_a_writer_is_not_refused(lake: nb.Catalog, monkeypatch: Any) -> None:
             return plain(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(ice.commits, "swap", swap)
+            patch.setattr(ice.snapshot_commit, "swap", swap)
             BESIDE[name](table)
         wanted = lake.create_table(f"b.{name}", rows(range(27)), primary_key="k")
         BESIDE[name](wanted)

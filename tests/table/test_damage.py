@@ -16,7 +16,7 @@ import nimblepy as nb
 from nimblepy.errors import CorruptFileError
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, Metrics
-from nimblepy.table.iceberg import commits, metadata
+from nimblepy.table.iceberg import metadata, snapshot_commit
 from nimblepy.table.reading import plan
 
 
@@ -25,14 +25,14 @@ def test_a_manifest_of_data_has_data(
     lake: nb.Catalog, content: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = lake.create_table("a.b", pa.table({"n": [1, 2]}), cluster_by="n")
-    plain = commits.ice_file
+    plain = snapshot_commit.ice_file
 
     def other(file: DataFile) -> Any:
         made = plain(file)
         made[0] = content
         return made
 
-    monkeypatch.setattr(commits, "ice_file", other)
+    monkeypatch.setattr(snapshot_commit, "ice_file", other)
     table.append(pa.table({"n": [3]}))
     monkeypatch.undo()
     plan.clear_caches()
@@ -124,4 +124,4 @@ def test_what_a_commit_wrote_is_known_after_all_was_forgotten(lake: nb.Catalog) 
     assert head is not None
     assert metadata.kept_lists.get(head.manifest_list) is not None
     plan.clear_caches()
-    assert commits.kept_lists.get(head.manifest_list) is None
+    assert snapshot_commit.kept_lists.get(head.manifest_list) is None

@@ -313,7 +313,7 @@ SAID = [CommitFailedException("409 Conflict"), ValueError("Expecting value: line
 def _as_of_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     from nimblepy.table import iceberg
 
-    monkeypatch.setattr(iceberg.commits, "SqliteCatalog", type("AnotherCatalog", (), {}))
+    monkeypatch.setattr(iceberg.snapshot_commit, "SqliteCatalog", type("AnotherCatalog", (), {}))
 
 
 @pytest.mark.parametrize("kind", CHANGES)

@@ -136,7 +136,7 @@ def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch)
             left.pop()()
         return plain(*arguments)
 
-    monkeypatch.setattr(ice.commits, "swap", swap)
+    monkeypatch.setattr(ice.snapshot_commit, "swap", swap)
     done = staged(table, rows(range(10), 2), batch=("x", 7))
     assert (done.rows_inserted, done.snapshot) == (0, other.snapshot)
     assert table.num_rows == 15

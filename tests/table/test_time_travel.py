@@ -381,7 +381,7 @@ def test_a_clock_that_goes_back(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatc
         return lake.iceberg.load_table(("a", "b")).metadata
 
     before = metadata().last_updated_ms
-    monkeypatch.setattr(ice.commits, "time", Clock)
+    monkeypatch.setattr(ice.snapshot_commit, "time", Clock)
     monkeypatch.setattr(ice.private, "time", Clock)
     monkeypatch.setattr(ice_update, "datetime", Datetime)
     steps: list[Callable[[], object]] = [

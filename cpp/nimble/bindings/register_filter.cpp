@@ -14,7 +14,7 @@
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
-#include "nimble/scan/from_arrow.h"
+#include "nimble/scan/filter_constants.h"
 #include "nimble/scan/row_filter.h"
 
 namespace py = pybind11;

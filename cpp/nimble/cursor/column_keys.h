@@ -6,7 +6,7 @@
 
 #include "nimble/base/row_range.h"
 #include "nimble/cursor/cluster_index.h"
-#include "nimble/index/key_source.h"
+#include "nimble/key_chunk/key_source.h"
 
 namespace nimble {
 

@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "nimble/index/key_chunk.h"
 #include "nimble/index/key_chunk_group.h"
 #include "nimble/io/range_cache.h"
+#include "nimble/key_chunk/key_chunk.h"
 #include "nimble/open/open_file.h"
 
 namespace nimble {

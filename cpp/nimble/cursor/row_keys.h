@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "nimble/index/key_source.h"
+#include "nimble/key_chunk/key_source.h"
 #include "nimble/stripe/row_reader.h"
 #include "nimble/stripe/value_reader.h"
 

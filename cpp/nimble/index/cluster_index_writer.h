@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 namespace nimble {
 

@@ -27,9 +27,8 @@ from pyiceberg.types import NestedField
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.base.transforms import free_name, partition_text
-from nimblepy.table.iceberg import commits
+from nimblepy.table.iceberg import snapshot_commit
 from nimblepy.table.iceberg.catalogs import load_table
-from nimblepy.table.iceberg.commits import SameProperties, SwapLost
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
 from nimblepy.table.iceberg.schemas import (
     details_of,
@@ -42,6 +41,7 @@ from nimblepy.table.iceberg.schemas import (
     type_property,
     with_doc,
 )
+from nimblepy.table.iceberg.snapshot_commit import SameProperties, SwapLost
 
 # Retries of copying metadata that other threads are using.
 _MOST_COPIES = 20
@@ -231,7 +231,7 @@ class Evolution:
             newest = load_table(ice.catalog, self._metadata.name)
             if newest.properties != self._metadata.properties:
                 raise SwapLost
-        return commits.swap(self._metadata, tuple(checks), self._transaction.updates)
+        return snapshot_commit.swap(self._metadata, tuple(checks), self._transaction.updates)
 
     def pending(self) -> Metadata:
         """The metadata with all changes, which the next commit of rows makes, too."""

@@ -35,20 +35,6 @@ from nimblepy.table.iceberg.catalogs import (
     retire_versions,
     turn,
 )
-from nimblepy.table.iceberg.commits import (
-    FilesGone,
-    ManifestsCommit,
-    SnapshotCommit,
-    SwapInDoubt,
-    SwapLost,
-    may_land_later,
-    remove_reference,
-    remove_snapshots,
-    set_reference,
-    set_statistics,
-    swap,
-    who,
-)
 from nimblepy.table.iceberg.evolution import Evolution, with_columns
 from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
 from nimblepy.table.iceberg.local_io import local_path
@@ -68,6 +54,20 @@ from nimblepy.table.iceberg.schemas import (
     fresh,
     to_arrow,
     to_iceberg,
+)
+from nimblepy.table.iceberg.snapshot_commit import (
+    FilesGone,
+    ManifestsCommit,
+    SnapshotCommit,
+    SwapInDoubt,
+    SwapLost,
+    may_land_later,
+    remove_reference,
+    remove_snapshots,
+    set_reference,
+    set_statistics,
+    swap,
+    who,
 )
 from nimblepy.table.iceberg.statistics import (
     SKETCH,

@@ -17,10 +17,10 @@ from nimblepy.table.base.model import PLAN_INDEX, DataFile, Manifest, Snapshot
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.iceberg.avro import container
 from nimblepy.table.iceberg.catalogs import SqliteCatalog, load_table
-from nimblepy.table.iceberg.commits import list_records
 from nimblepy.table.iceberg.locations import has_old_locations
 from nimblepy.table.iceberg.manifest_forms import ice_file
 from nimblepy.table.iceberg.metadata import Metadata, manifest_form, plain_file
+from nimblepy.table.iceberg.snapshot_commit import list_records
 from nimblepy.table.otree.blocks import BLOBS, named_blobs
 
 _log = logger(__name__)

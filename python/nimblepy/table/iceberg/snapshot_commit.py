@@ -1,4 +1,4 @@
-"""Commits: write manifests and manifest lists, then let the catalog swap the metadata."""
+"""Commits snapshots: writes manifests and manifest lists; the catalog swaps the metadata."""
 
 from __future__ import annotations
 

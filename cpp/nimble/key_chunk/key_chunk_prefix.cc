@@ -1,5 +1,5 @@
 // The front-coded form of key chunks (KeyChunkMode::kPrefix).
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 namespace nimble {
 namespace {

@@ -1,7 +1,7 @@
 // Sampled chunks: every step-th key is stored. The other keys are read from the
 // rows' key columns.
 #include "nimble/base/byte_reader.h"
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/scan/from_arrow.h"
+#include "nimble/scan/filter_constants.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "nimble/base/result.h"
-#include "nimble/index/key_source.h"
 #include "nimble/key/key_buffer.h"
+#include "nimble/key_chunk/key_source.h"
 #include "nimble/memory/byte_buffer.h"
 
 namespace nimble {

@@ -1,4 +1,4 @@
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 #include "index/key_sets.h"
 #include "nimble/base/hash.h"

@@ -1,6 +1,6 @@
 #include "nimble/base/bit_packing.h"
 #include "nimble/base/hash.h"
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 
 namespace nimble {
 namespace {

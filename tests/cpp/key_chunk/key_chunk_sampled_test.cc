@@ -1,6 +1,6 @@
 // Sampled key chunks return the same as chunks with every key.
 #include "index/key_sets.h"
-#include "nimble/index/key_chunk.h"
+#include "nimble/key_chunk/key_chunk.h"
 #include "testing/check.h"
 
 namespace nimble::testing {
