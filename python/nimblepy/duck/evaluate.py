@@ -252,7 +252,8 @@ def locked_session(zone: str) -> duckdb.DuckDBPyConnection:
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = '{value}'")
     quoted = zone.replace("'", "''")
-    connection.execute(f"SET TimeZone = '{quoted}'")
+    # GLOBAL: cursors do not inherit the setting of one connection
+    connection.execute(f"SET GLOBAL TimeZone = '{quoted}'")
     connection.execute("SET lock_configuration = true")
     return connection
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
@@ -246,11 +245,6 @@ def _read(data_type: pa.DataType, text: str) -> object:
     groups = match.groupdict()
     if len(groups.get("fraction") or "") > 6 or place(data_type, value).exact is None:
         raise Inexact
-    if pt.is_timestamp(kind) and kind.tz not in (None, "UTC") and not groups["zone"]:
-        try:
-            pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), kind.tz)
-        except pa.ArrowInvalid:  # an hour that a clock skips or repeats
-            raise Inexact from None
     return value
 
 
