@@ -99,6 +99,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table": {"table/claims"},
     "interop": {"files", "table"},
     "spark": {"table"},
+    "telemetry": {"table"},
     "nimblepy": {"advise", "interop", "table"},  # __init__.py, which gathers the public names
     "cli": {"nimblepy"},
     "__main__": {"cli"},

@@ -85,6 +85,7 @@ class _Pool:
         self._using: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
         # Numbers of entries that owners have closed. Appended to at any time, without the lock.
         self._closed: deque[int] = deque()
+        self.hits = 0
         self.renew_after_fork()
         renew_after_fork(self)
 
@@ -146,8 +147,18 @@ class _Pool:
             self._forget(self._closed[0])
             self._closed.popleft()
 
+    def __len__(self) -> int:
+        with self.lock:
+            self._forget_closed()
+            return len(self._used)
+
 
 _pool = _Pool()
+
+
+def file_counts() -> dict[str, int]:
+    """Counts of this process: files that are open, and how often a file was open already."""
+    return {"open": len(_pool), "hits": _pool.hits}
 
 
 class OpenFiles(Generic[Opened]):
@@ -221,6 +232,7 @@ class OpenFiles(Generic[Opened]):
             self.check_open()
             entry = self._files.get(key)
             if entry is not None:
+                _pool.hits += 1
                 self._touch(entry)
                 return entry.file
         file = _opened(open_file)
