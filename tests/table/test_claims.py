@@ -246,7 +246,7 @@ def test_describers_of_two_columns_and_a_writer(
         ({"columns": {"order_id": nb.Values(["one"])}}, "one"),
         ({"columns": {"status": nb.Samples(["Q"])}}, "no row has Q"),
         ({"columns": {"net": nb.Range(0, 100)}}, r"0.0 .. 199.0"),
-        ({"columns": {"net": nb.Unit("cent", range=(0, 20_000))}}, "20000 cent expected"),
+        ({"columns": {"net": nb.Unit("cent", range=(0, 20_000))}}, "0 .. 20000 cent expected"),
         ({"columns": {"note": nb.NotNull()}}, "100 nulls in 200 rows"),
         ({"columns": {"net": nb.References("shop.gone")}}, "no table shop.gone"),
         ({"columns": {"order_id": nb.References("shop.customers")}}, "160 of 200 keys"),

@@ -220,7 +220,7 @@ class Late:
         self.while_asleep: Callable[[], Any] = lambda: None
         self.lands_at_once = False
         monkeypatch.setattr(lake.iceberg, "commit_table", self._send)
-        clock = SimpleNamespace(sleep=lambda _: self.while_asleep(), monotonic=time.monotonic)
+        clock = SimpleNamespace(**vars(time) | {"sleep": lambda _: self.while_asleep()})
         monkeypatch.setattr(commit, "time", clock)
 
     def _send(self, *request: Any) -> Any:

@@ -30,6 +30,7 @@ from nimblepy.rows.source import Names, RowSource
 from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.key_values import exact_key, key_array, place_key
 from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.protocols import Distance
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import exact_value, is_null
 
@@ -245,7 +246,7 @@ def plan_asof(
     on: OnePair,
     by: Pairs = None,
     direction: Direction = "backward",
-    tolerance: Any = None,
+    tolerance: Distance | None = None,
     allow_exact_matches: bool = True,
     how: AsofHow = "left",
     columns: Sequence[str] | None = None,

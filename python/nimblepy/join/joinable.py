@@ -27,7 +27,7 @@ from nimblepy.rows.compiled import Getter
 from nimblepy.rows.rows import Position, Rows
 from nimblepy.rows.source import MAX_PREPARED, RowSource
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.protocols import Key, Tabular
+from nimblepy.schema.protocols import Distance, Key, Tabular
 
 
 class Joinable(Rows):
@@ -122,7 +122,7 @@ class Joinable(Rows):
         on: OnePair,
         by: Pairs = None,
         direction: Direction = "backward",
-        tolerance: Any = None,
+        tolerance: Distance | None = None,
         allow_exact_matches: bool = True,
         how: AsofHow = "left",
         columns: Sequence[str] | None = None,
@@ -202,7 +202,7 @@ class Joinable(Rows):
         *,
         on: On = None,
         direction: Direction = "backward",
-        tolerance: Any = None,
+        tolerance: Distance | None = None,
         allow_exact_matches: bool = True,
         known_at: tuple[ColumnName, Any] | None = None,
     ) -> dict[str, Any] | None:

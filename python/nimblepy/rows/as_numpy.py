@@ -36,7 +36,11 @@ def _numpy(array: pa.Array) -> np.ndarray[Any, Any]:
         size = array.type.list_size
         values = _numpy(array.flatten())
         return values.reshape(len(array), size, *values.shape[1:])
-    return np.asarray(plain_array(array).to_numpy(zero_copy_only=False))
+    array = plain_array(array)
+    if pt.is_integer(array.type) and array.null_count:  # floats would change large integers
+        mask = array.is_null().to_numpy(zero_copy_only=False)
+        return np.ma.MaskedArray(array.fill_null(0).to_numpy(), mask)
+    return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def _is_list(data_type: pa.DataType) -> bool:
@@ -46,7 +50,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """The columns of a table as arrays; nulls are NaN or ``None``."""
+    """The columns of a table as arrays; nulls are NaN, ``None`` or, in integers, masked."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -253,6 +253,7 @@ class Rows(_core.PointBase, ABC):
                 returns a row of nulls at the position of the key, so that rows of unique keys are
                 aligned with the keys.
             as_numpy: Return a dict of numpy arrays by column. Vectors of one length are a matrix.
+                Integers with nulls are a masked array.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: as :meth:`get`.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Hashable, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol, SupportsFloat, TypeAlias
 
 
 class ArrowStream(Protocol):
@@ -29,3 +30,5 @@ Key: TypeAlias = Hashable | Mapping[str, object]
 # Everything that nimblepy.schema.many.as_many accepts.
 ManyKeys: TypeAlias = ArrowStream | ArrowArray | Iterable[Key]
 RowIndices: TypeAlias = ArrowArray | Iterable[int]
+# The greatest distance of two times or of two numbers.
+Distance: TypeAlias = datetime.timedelta | SupportsFloat

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from nimblepy.join.asof import AsofHow, Direction, OnePair, Pairs, plan_asof
 from nimblepy.schema.names import ColumnName
+from nimblepy.schema.protocols import Distance
 from nimblepy.spark.inputs import InputPath, find_input
 from nimblepy.spark.join import PreparedJoin, join_by_arrow_udf
 from nimblepy.spark.schemas import arrow_schema, spark_schema
@@ -23,7 +23,7 @@ def asof_join(
     on: OnePair,
     by: Pairs = None,
     direction: Direction = "backward",
-    tolerance: Any = None,
+    tolerance: Distance | None = None,
     allow_exact_matches: bool = True,
     how: AsofHow = "left",
     columns: Sequence[str] | None = None,

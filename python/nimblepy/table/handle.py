@@ -271,8 +271,9 @@ class TableState:
             raise dropped(shown) from None
         if metadata.uuid != shown.uuid:
             raise self._replaced()
-        metadata = metadata.on(shown.branch)
-        check_branch(metadata)
+        if shown.branch != MAIN:
+            metadata = metadata.on(shown.branch)
+            check_branch(metadata)
         if metadata.format_version != 2:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "

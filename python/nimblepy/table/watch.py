@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.log import logger
 from nimblepy.table.handle import TableHandle, TableState, id_of
 
@@ -24,6 +26,11 @@ class Watch:
     """
 
     def __init__(self, table: TableHandle, callback: Callable[[Any], object], poll: float) -> None:
+        if not callable(callback) or inspect.iscoroutinefunction(callback):
+            raise InvalidArgumentError(
+                f"callback: expected a plain function of the table, got {callback!r}; "
+                "a coroutine is started with asyncio.run_coroutine_threadsafe"
+            )
         self.table = table
         self._callback = callback
         self._poll = poll

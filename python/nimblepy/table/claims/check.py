@@ -458,7 +458,8 @@ def _unit(checker: _Checker, claim: Stored, value: dict[str, Any]) -> Finding:
     largest = float(typed(value["range"][1], column.type).as_py())
     upper = float(column.upper)
     values = {"range": [column.lower, column.upper], "claimed": value["range"]}
-    observed = f"{column.lower} .. {column.upper}; {value['range'][1]} {value['unit']} expected"
+    least, most = value["range"]
+    observed = f"{column.lower} .. {column.upper}; {least} .. {most} {value['unit']} expected"
     if upper > _ABOVE * largest > 0:
         seen = column.seen_upper is not None and float(column.seen_upper) > _ABOVE * largest
         return Finding("contradicted" if seen else "suspect", (observed, values))

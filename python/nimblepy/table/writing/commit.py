@@ -52,7 +52,8 @@ class Commit:
 
     def _repr_html_(self) -> str:
         facts = {name.replace("_", " "): value for name, value in asdict(self).items()}
-        return html_facts("Commit", facts | {"snapshot": str(self.snapshot)})
+        facts |= {"snapshot": str(self.snapshot), "seconds": f"{self.seconds:.3f}"}
+        return html_facts("Commit", facts)
 
 
 # Called with the table, the operation and the result of each commit.
