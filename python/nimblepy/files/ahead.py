@@ -93,10 +93,10 @@ def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decod
 
 
 def _decoded(task: Sequence[Decode[T]]) -> _Decoded[T]:
-    found: list[T] = []
+    results: list[T] = []
     try:
         for decode in task:
-            found.extend(decode(1))  # keeps the results before an error
+            results.extend(decode(1))  # keeps the results before an error
     except Exception as error:
-        return found, error
-    return found, None
+        return results, error
+    return results, None

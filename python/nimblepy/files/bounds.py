@@ -116,7 +116,7 @@ class FileBounds:
         """Files that can hold a key from ``low`` to ``high``, inclusive.
 
         Args:
-            low, high: the ends of ranges; a shorter key stands for all keys that begin with it.
+            low, high: the ends of ranges; a shorter key means all keys with that prefix.
 
         Returns:
             Pairs (range, file), ordered by file, then by range.
@@ -171,16 +171,20 @@ class FileBounds:
 
         If files overlap, the largest last key is known per block of files.
         """
-        found = self._cut.get(width)
-        if found is None:
+        truncated = self._cut.get(width)
+        if truncated is None:
             lower, upper = (_fixed(array, self._width) for array in self._arrays)
             reach = upper
             if not self.disjoint:
                 last = self._arrays[1]
                 ends = [pc.max(last.slice(i, _BLOCK)).as_py() for i in range(0, len(last), _BLOCK)]
                 reach = np.array(list(accumulate(ends, max)), dtype=upper.dtype)
-            found = self._cut[width] = (_cut(lower, width), _cut(reach, width), _cut(upper, width))
-        return found
+            truncated = self._cut[width] = (
+                _cut(lower, width),
+                _cut(reach, width),
+                _cut(upper, width),
+            )
+        return truncated
 
     def _places(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
         first = [self._first(key) for key in low.to_list()]

@@ -30,7 +30,7 @@ from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey, format_bytes
 
-# By the identity of a file and the path of a column. A tuple, because the values may be None.
+# Keyed by a file's identity and a column's path. A tuple, because the values may be None.
 _zone_values: LruCache[tuple[_core.ZoneValues | None]] = LruCache(200_000)
 
 
@@ -50,8 +50,8 @@ def open_dataset(
 
     Args:
         directory: path or URI.
-        filesystem, mmap, cache_bytes, timeout: see :func:`nimblepy.open`; ``cache_bytes`` bounds
-            the cache of each open file.
+        filesystem, mmap, timeout: see :func:`nimblepy.open`.
+        cache_bytes: limit of the cache of each open file.
         max_open_files: files kept open; the least recently used is closed first.
 
     Raises:
@@ -103,7 +103,7 @@ class DatasetSource(FilesSource):
     """The files that a dataset had at one time. It does not change.
 
     Attributes:
-        directory: where the files are.
+        directory: the directory of the files.
         files: the list of files.
         open_files: open files, shared with other sources of the same handle.
     """
@@ -298,16 +298,16 @@ class Dataset(VersionedRows[DatasetSource]):
         return [posixpath.join(directory, name) for name in changed]
 
     def refresh(self) -> Dataset:
-        """Moves this handle to the files that are in the directory now, and returns it.
+        """Moves this handle to the files that the directory has now, and returns it.
 
-        Other threads may use the handle meanwhile: each of their calls is answered from the files
-        of one time. Scans keep the files that they were made with.
+        Other threads may use the handle meanwhile. Each of their calls reads either the old or the
+        new list of files. Existing scans keep the old files.
 
         Raises:
             OSError, CorruptFileError, InvalidArgumentError: as :func:`nimblepy.open_dataset`; the
                 handle is unchanged.
 
-        Cost: lists the directory and reads the footers of new files. Other files stay open.
+        Cost: lists the directory and reads the footers of new files. Does not close other files.
         """
         with self._refreshing:
             before = self._current.files

@@ -64,7 +64,7 @@ _Description = tuple[pa.Schema, tuple[SortKey, ...], FileEntry]
 
 @dataclass(frozen=True, eq=False)
 class FileList:
-    """The files of a directory at one time.
+    """The files that a directory had when it was listed.
 
     Attributes:
         schema: columns and types of every file.

@@ -1,7 +1,7 @@
-"""Finding keys in many files at once: which files can have them, and one call of the core for all.
+"""Finds keys in many files: selects the files that can have them and searches them in one call.
 
-Keys are encoded, sorted and hashed once. Files that the core cannot ask, such as Parquet, are asked
-one by one, and the answers are put together.
+Keys are encoded, sorted and hashed once. Files that the core cannot search, such as Parquet files,
+are searched one by one, and the results are merged.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import SortKey
 
-# Files for each key from which on a search for each costs less than a look at all bounds.
+# Files per key from which a binary search for each key is cheaper than a pass over all bounds.
 _FEW = 1024
 
 Child = Callable[[int], RowSource]
 Deleted = Callable[[int], _core.RowBitmap | None]
 Prepare = Callable[[Sequence[int]], None]
-# Files that are asked in one call: their numbers, their indexes, what is deleted of each.
+# Files that are searched in one call: their numbers, indexes and deleted rows.
 _Together = tuple[list[int], list[_core.Index], list[_core.RowBitmap | None]]
 
 
 class AskedKeys:
-    """Keys on their way to many files.
+    """A search for keys in many files.
 
     Attributes:
-        files: those that may have one of the keys, ascending.
+        files: the files that may have one of the keys, ascending.
     """
 
     def __init__(
@@ -46,8 +46,10 @@ class AskedKeys:
         cluster_by: Sequence[SortKey] | None,
         bounds: FileBounds | None,
     ) -> None:
-        """``cluster_by``: the first columns of the cluster key, where the keys are of these;
-        ``bounds`` are of use only then.
+        """
+        Args:
+            cluster_by: the first columns of the cluster key, if the keys are of these columns.
+            bounds: key bounds of the files; used only with ``cluster_by``.
         """
         self._keys = keys
         self._child = child
@@ -61,27 +63,27 @@ class AskedKeys:
             self.files = np.arange(num_files, dtype=np.int64)
         elif bounds is not None and len(keys) * _FEW <= num_files:
             encoded = EncodedKeys(keys.batch([key.column for key in cluster_by]), cluster_by)
-            found = bounds.candidates(encoded, encoded)[1]
-            self.files = found if len(keys) == 1 else np.unique(found)
+            files = bounds.candidates(encoded, encoded)[1]
+            self.files = files if len(keys) == 1 else np.unique(files)
         else:
             self.files = self._probes(tuple(cluster_by)).files(self._bounds)
 
     def _probes(self, order: tuple[SortKey, ...]) -> _core.KeyProbes:
         """The keys in the order of an index."""
-        known = self._by_order.get(order)
-        if known is None:
+        probes = self._by_order.get(order)
+        if probes is None:
             keys = self._keys
-            known = self._by_order[order] = _core.KeyProbes(
+            probes = self._by_order[order] = _core.KeyProbes(
                 keys.batch([key.column for key in order]),
                 [(key.descending, key.nulls_first) for key in order],
                 keys.null_equals,
                 keys.impossible,
             )
-        return known
+        return probes
 
     def find(self) -> RowSet:
-        """The rows of each key that are not deleted, key by key, those of one key by file."""
-        together = most_together()  # their indexes are held open for one call
+        """The live rows of the keys, ordered by key, then by file."""
+        together = most_together()  # one call holds their indexes open
         parts = [
             part
             for at in range(0, len(self.files), together)
@@ -102,21 +104,21 @@ class AskedKeys:
         self._prepare(files.tolist())
         order: tuple[SortKey, ...] | None = None
         for file in files.tolist():
-            child, gone = self._child(file), self._deleted(file)
-            found = child.compiled(KeyIndex(self._keys.names))
-            if found is not None and found[1] != order:  # of most files it is the same
-                order = found[1]
-                asked = together.setdefault(order, ([], [], []))
+            child, deleted_rows = self._child(file), self._deleted(file)
+            opened = child.compiled(KeyIndex(self._keys.names))
+            if opened is not None and opened[1] != order:  # most files have the same order
+                order = opened[1]
+                group = together.setdefault(order, ([], [], []))
                 probes = self._probes(order)
-            if found is None or not probes.fits(found[0]):
+            if opened is None or not probes.fits(opened[0]):
                 rows = child.find(self._keys)
-                yield (rows if gone is None else rows.minus(gone)).in_file(file)
+                yield (rows if deleted_rows is None else rows.minus(deleted_rows)).in_file(file)
                 continue
-            asked[0].append(file)
-            asked[1].append(found[0])
-            asked[2].append(gone)
+            group[0].append(file)
+            group[1].append(opened[0])
+            group[2].append(deleted_rows)
         for order, (numbers, indexes, deleted) in together.items():
-            # Bounds are encoded in the table's order, which a file's own index may not have.
+            # Bounds are encoded in the table's order. A file's index may have another order.
             bounds = self._bounds if order == self._order else None
             begin, end, key, file_of = self._probes(order).locate(
                 np.array(numbers, dtype=np.int64), indexes, deleted, bounds

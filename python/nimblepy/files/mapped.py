@@ -1,8 +1,8 @@
-"""Rows of a source under another schema: the one that the files around it are read with.
+"""A source read with another schema, such as a file written before the table's schema changed.
 
-Columns are found by field id where the source has such, else by name; they may be called otherwise,
-lie elsewhere, be narrower or be missing there. What the source has an index for is asked of it; a
-key that the file set has and the source has no index for is found by looking at all of its rows.
+Columns are matched by field id if the source has field ids, else by name. In the source, a column
+can have another name or position, can have a narrower type, or can be missing. Searches use the
+source's indexes. A search for a key without an index in the source reads all keys of the source.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 
-# What a column is read as that the source does not have.
+# Gives the value of a column that the source does not have.
 MissingValue = Callable[[pa.Field, str], pa.Scalar]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Output:
-    """Where one column comes from: a path in the source, with its type there, or a value."""
+    """How to produce one column: from a path in the source, or from a constant."""
 
     field: pa.Field
     path: Path | None
@@ -78,11 +78,11 @@ class _Output:
         if self.path is None:
             assert self.value is not None
             return repeated(self.value, rows)
-        found = columns[self.path]
+        array = columns[self.path]
         if self.convert is None:
-            return found
+            return array
         try:
-            return self.convert(found)
+            return self.convert(array)
         except UnfitError as error:
             raise InvalidArgumentError(error.message(f"column {self.field.name!r}")) from error
 
@@ -93,7 +93,7 @@ def no_value(field: pa.Field, place: str) -> pa.Scalar:
 
 
 def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether rows of one schema are rows of the other: the same types, and ids at every depth."""
+    """Whether both schemas have the same types and field ids at every depth."""
     return have.equals(wanted) and id_difference(have, wanted) is None
 
 
@@ -101,11 +101,11 @@ class MappedRows(RowSource):
     """One source seen with another schema.
 
     Args:
-        schema: as the rows are to be read.
-        keys: keys that have to be found whether the source has an index on them or not; the
-            first is the cluster key.
+        schema: the schema of the result.
+        keys: keys that can be searched for even if the source has no index on them. The first is
+            the cluster key.
         missing: gives the value of a column that the source does not have.
-        have: the source's schema with field ids, where it has none of its own.
+        have: the source's schema with field ids, if the source itself has no field ids.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class MappedRows(RowSource):
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
-        # For as-of searches that the source has no index for.
+        # Serve as-of searches for which the source has no index.
         self._sorted_copies: dict[tuple[tuple[SortKey, ...], ColumnName | None], SortedCopy] = {}
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ properties
 
     @property
     def schema(self) -> pa.Schema:
@@ -155,7 +155,7 @@ class MappedRows(RowSource):
 
     @property
     def indexes(self) -> list[IndexInfo]:
-        """Those of the source on columns that have one name here."""
+        """The source's indexes whose columns are all in this schema, with their names here."""
         have = self.child.schema
         back = {
             key_name(have, resolve_column(have, output.path)): output.field.name
@@ -190,45 +190,48 @@ class MappedRows(RowSource):
         return self._output(columns)[1]
 
     def _output(self, columns: Projected) -> tuple[tuple[_Output, ...], pa.Schema]:
-        known = self._outputs.get(columns)
-        if known is None:
+        outputs = self._outputs.get(columns)
+        if outputs is None:
             names = [(name,) for name in self._schema.names] if columns is None else columns
-            made = tuple(self._find(name) for name in names)
-            known = self._outputs[columns] = made, pa.schema([item.field for item in made])
-        return known
+            new_outputs = tuple(self._find(name) for name in names)
+            outputs = self._outputs[columns] = (
+                new_outputs,
+                pa.schema([item.field for item in new_outputs]),
+            )
+        return outputs
 
     def _find(self, name: ColumnName) -> _Output:
         column = resolve_column(self._schema, name)
         top = self._schema.field(column.steps[0])
         field = top if len(column.steps) == 1 else pa.field(output_name(name), column.type)
-        path, found = self._path_in_child(column)
+        path, stored = self._path_in_child(column)
         place = f"column {column}"
-        if found is None:
+        if stored is None:
             inner = top
             for step in column.steps[1:]:
                 inner = inner.type.field(step)
             return _Output(field, None, column.type, None, self._missing(inner, place))
         rules = Rules(self._match, self._missing, _as_stored)
-        convert = converter(found.type, column.type, rules, place)
-        return _Output(field, path, found.type, convert, None)
+        convert = converter(stored.type, column.type, rules, place)
+        return _Output(field, path, stored.type, convert, None)
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
-        """The column's path in the source, and its field there; ``None``: it is not there."""
+        """The column's path and field in the source; the field is ``None`` if it is missing."""
         fields: list[pa.Field] = list(self._have)
-        wanted, found = self._schema.field(column.steps[0]), None
+        field, stored = self._schema.field(column.steps[0]), None
         path: list[str] = []
         for depth in range(len(column.steps)):
-            at = self._match(wanted, fields)
+            at = self._match(field, fields)
             if at is None:
                 return (), None
-            found = fields[at]
-            path.append(found.name)
+            stored = fields[at]
+            path.append(stored.name)
             if depth + 1 < len(column.steps):
-                if not pt.is_struct(found.type):
+                if not pt.is_struct(stored.type):
                     return (), None
-                wanted = wanted.type.field(column.steps[depth + 1])
-                fields = [found.type.field(i) for i in range(found.type.num_fields)]
-        return tuple(path), found
+                field = field.type.field(column.steps[depth + 1])
+                fields = [stored.type.field(i) for i in range(stored.type.num_fields)]
+        return tuple(path), stored
 
     def _child_columns(self, outputs: Sequence[_Output]) -> tuple[Path, ...]:
         return tuple(dict.fromkeys(o.path for o in outputs if o.path is not None))
@@ -236,7 +239,7 @@ class MappedRows(RowSource):
     def _batch(
         self, found: pa.RecordBatch, outputs: Sequence[_Output], schema: pa.Schema
     ) -> pa.RecordBatch:
-        """Columns of the source as those asked for."""
+        """Converts columns of the source to the requested columns."""
         if not outputs:
             return found
         columns = dict(zip(self._child_columns(outputs), found.columns, strict=True))
@@ -253,17 +256,19 @@ class MappedRows(RowSource):
         names = tuple(map(column_of, keys))
         mapped = self._names_in_child(names)
         if mapped is not None:
-            asked = tuple(
+            child_keys = tuple(
                 replace(key, column=name) if isinstance(key, SortKey) else name
                 for key, name in zip(keys, mapped, strict=True)
             )
             try:
-                found = self.child.index_keys(asked, ordered=ordered)
+                sort_keys = self.child.index_keys(child_keys, ordered=ordered)
             except IndexUnavailableError:
                 pass
             else:
                 back = dict(zip(mapped, names, strict=True))
-                return tuple(replace(k, column=back[k.column]) for k in found if k.column in back)
+                return tuple(
+                    replace(k, column=back[k.column]) for k in sort_keys if k.column in back
+                )
         for key in self._keys:
             if agrees(keys, key) if ordered else leads(names, key):
                 return key
@@ -273,8 +278,8 @@ class MappedRows(RowSource):
         raise IndexUnavailableError(f"no index on ({shown}) in a file of an earlier schema")
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
-        """The columns as the source calls them; ``None`` where it has not all of them so."""
-        found: list[ColumnName] = []
+        """The columns' names in the source; ``None`` if one is missing or needs a conversion."""
+        child_names: list[ColumnName] = []
         for name in names:
             output = self._output((name,))[0][0]
             if output.path is None:
@@ -282,11 +287,11 @@ class MappedRows(RowSource):
             column = resolve_column(self.child.schema, output.path)
             if output.convert is not None and not _same_integers(column.type, output.field.type):
                 return None
-            found.append(key_name(self.child.schema, column))
-        return tuple(found)
+            child_names.append(key_name(self.child.schema, column))
+        return tuple(child_names)
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
-        """The reader of the wrapped source, if its keys and values are those of these rows."""
+        """The reader of the wrapped source, if it needs no conversion of keys and values."""
         made: Any = None
         try:
             match reader:
@@ -306,22 +311,24 @@ class MappedRows(RowSource):
         self, names: tuple[ColumnName, ...]
     ) -> tuple[_core.Index, tuple[SortKey, ...]] | None:
         mapped = self._names_in_child(names)
-        found = None if mapped is None else self.child.compiled(KeyIndex(mapped))
-        if mapped is None or found is None:
+        opened = None if mapped is None else self.child.compiled(KeyIndex(mapped))
+        if mapped is None or opened is None:
             return None
         back = dict(zip(mapped, names, strict=True))
-        return found[0], tuple(replace(key, column=back[key.column]) for key in found[1])
+        return opened[0], tuple(replace(key, column=back[key.column]) for key in opened[1])
 
     def _asof_index(
         self, asked: AsofIndex
     ) -> tuple[_core.Index, tuple[SortKey, ...], tuple[int, ...] | None] | None:
         columns = (*asked.by, asked.on)
-        known = () if asked.known is None else (asked.known,)
-        mapped = self._names_in_child((*columns, *known))
-        if mapped is None or any(self._output((name,))[0][0].convert for name in known):
+        known_columns = () if asked.known is None else (asked.known,)
+        mapped = self._names_in_child((*columns, *known_columns))
+        if mapped is None or any(self._output((name,))[0][0].convert for name in known_columns):
             return None
         width = len(asked.by)
-        reader = AsofIndex(tuple(mapped[:width]), mapped[width], mapped[-1] if known else None)
+        reader = AsofIndex(
+            tuple(mapped[:width]), mapped[width], mapped[-1] if known_columns else None
+        )
         opened = self.child.compiled(reader)
         if opened is None:
             return None
@@ -331,21 +338,21 @@ class MappedRows(RowSource):
 
     def _row_reader(self, reader: RowsOfFile) -> _core.PointReader | None:
         outputs, schema = self._output(reader.columns)
-        wanted = self._child_columns(outputs)
+        child_columns = self._child_columns(outputs)
         names = [output.field.name for output in outputs if output.path is not None]
-        if len(wanted) != len(names) or not all(map(_is_plain, outputs)):
+        if len(child_columns) != len(names) or not all(map(_is_plain, outputs)):
             return None
-        asked = self.on_columns(reader.on)
-        if asked is None:
-            asked = tuple(key.column for key in self.cluster_by)
-        keys = self._names_in_child(asked)
-        if not keys or any(self._output((name,))[0][0].convert for name in asked):
+        key_names = self.on_columns(reader.on)
+        if key_names is None:
+            key_names = tuple(key.column for key in self.cluster_by)
+        keys = self._names_in_child(key_names)
+        if not keys or any(self._output((name,))[0][0].convert for name in key_names):
             return None
         blank = {o.field.name: None if o.value is None else o.value.as_py() for o in outputs}
         if len(blank) != len(schema):
             return None
         form = RowForm(names, blank)
-        return self.child.compiled(RowsOfFile(wanted, tuple(keys), reader.deleted, form))
+        return self.child.compiled(RowsOfFile(child_columns, tuple(keys), reader.deleted, form))
 
     def _in_child(self, keys: Sequence[SortKey]) -> list[SortKey] | None:
         names = self._names_in_child([key.column for key in keys])
@@ -357,9 +364,9 @@ class MappedRows(RowSource):
         if isinstance(request, Where):
             pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
             return self.child.find(pruning)
-        asked = self._asked(request)
-        if asked is not None:
-            return self.child.find(asked, limit=limit, reverse=reverse)
+        child_request = self._asked(request)
+        if child_request is not None:
+            return self.child.find(child_request, limit=limit, reverse=reverse)
         if isinstance(request, Keys):
             return search_keys(request, self._read_all).slice(0, limit)
         order = next((k for k in self._keys if agrees(request.keys, k)), request.keys)
@@ -370,16 +377,16 @@ class MappedRows(RowSource):
         return self.read(self.all_rows(), names)
 
     def _asked(self, request: Keys | Ordered) -> Keys | Ordered | None:
-        """The request as the source understands it; ``None``: it has no index for it."""
+        """The request in names and types of the source; ``None`` if it has no index for it."""
         names = self._names_in_child(request.columns)
         if names is None:
             return None
         if isinstance(request, Keys):
             try:
-                found = self.child.index_keys(names, ordered=False)
+                sort_keys = self.child.index_keys(names, ordered=False)
             except IndexUnavailableError:
                 return None
-            return self._asked_keys(request, names, found)
+            return self._asked_keys(request, names, sort_keys)
         keys = tuple(replace(k, column=n) for k, n in zip(request.keys, names, strict=True))
         if request.nothing:
             return None
@@ -411,8 +418,8 @@ class MappedRows(RowSource):
             return None
         usable = request.usable
         values = []
-        mine = names[: len(request.names)]
-        for name, array in zip(mine, request.values, strict=True):
+        equal_names = names[: len(request.names)]
+        for name, array in zip(equal_names, request.values, strict=True):
             kind = resolve_column(self.child.schema, name).value_type
             exact, bad = exact_keys(output_name(name), kind, array)
             if bad is not None and bad.any():
@@ -424,7 +431,9 @@ class MappedRows(RowSource):
             if kind != request.lower.type:
                 return None
         between = None if request.between is None else names[-1]
-        return replace(request, names=mine, values=tuple(values), usable=usable, between=between)
+        return replace(
+            request, names=equal_names, values=tuple(values), usable=usable, between=between
+        )
 
     # ------------------------------------------------------------------ as-of searches
 
@@ -504,7 +513,7 @@ class MappedRows(RowSource):
     # ------------------------------------------------------------------ filters
 
     def _where(self, where: Where) -> Where | None:
-        """The filter over the source's own columns; ``None`` where it cannot be said so."""
+        """The filter over the source's columns; ``None`` if it cannot be translated."""
         if where.filter is None:
             return where
         node = self._translated(where.filter.node)
@@ -513,10 +522,10 @@ class MappedRows(RowSource):
         return Where(make_filter(node, self.child.schema), where.rows, where.limit)
 
     def _pruning(self, filter: Filter | None) -> Filter | None:
-        """What can be said of it, which lets rows pass that the filter does not."""
+        """The part of the filter that can be translated. It may pass more rows than the filter."""
         assert filter is not None
-        known = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]
-        return make_filter(all_of(*known), self.child.schema) if known else None
+        translated = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]
+        return make_filter(all_of(*translated), self.child.schema) if translated else None
 
     def _translated(self, node: Node) -> Node | None:
         match node:
@@ -543,36 +552,36 @@ class MappedRows(RowSource):
         output = self._output((column.path,))[0][0]
         if output.path is None or output.convert is not None:
             return None
-        found = resolve_column(self.child.schema, output.path)
-        return found if found.type.equals(column.type) else None
+        stored = resolve_column(self.child.schema, output.path)
+        return stored if stored.type.equals(column.type) else None
 
     def _is_itself(self, path: Path) -> bool:
-        found = self._column(resolve_column(self._schema, path))
-        return found is not None and found.path == path
+        stored = self._column(resolve_column(self._schema, path))
+        return stored is not None and stored.path == path
 
     # ------------------------------------------------------------------ reading
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         outputs, schema = self._output(columns)
-        wanted = self._child_columns(outputs)
-        if not wanted:
+        child_columns = self._child_columns(outputs)
+        if not child_columns:
             values = [output.array({}, rows.num_rows) for output in outputs]
             if not outputs:
                 return self.child.read(rows, ())
             return pa.Table.from_arrays(values, schema=schema)
-        found = self.child.read(rows, wanted)
-        batches = [self._batch(batch, outputs, schema) for batch in found.to_batches()]
+        table = self.child.read(rows, child_columns)
+        batches = [self._batch(batch, outputs, schema) for batch in table.to_batches()]
         return pa.Table.from_batches(batches, schema=schema)
 
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
         outputs, schema = self._output(columns)
-        asked = self._where(where)
-        if asked is not None:
-            wanted = self._child_columns(outputs)
+        child_where = self._where(where)
+        if child_where is not None:
+            child_columns = self._child_columns(outputs)
             for batch in self.child.scan_batches(
-                asked, wanted, batch_rows=batch_rows, threads=threads
+                child_where, child_columns, batch_rows=batch_rows, threads=threads
             ):
                 yield self._batch(batch, outputs, schema)
             return
@@ -592,34 +601,34 @@ class MappedRows(RowSource):
             yield from table.combine_chunks().to_batches()
 
     def count_passing(self, where: Where, *, threads: int) -> int:
-        asked = self._where(where)
-        if asked is not None:
-            return self.child.count_passing(asked, threads=threads)
+        child_where = self._where(where)
+        if child_where is not None:
+            return self.child.count_passing(child_where, threads=threads)
         return super().count_passing(where, threads=threads)
 
     # ------------------------------------------------------------------ explaining
 
     def explain_request(self, request: Request, columns: Projected) -> Plan:
         outputs, _ = self._output(columns)
-        wanted = self._child_columns(outputs)
+        child_columns = self._child_columns(outputs)
         if isinstance(request, Where):
             pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
-            return self.child.explain_request(pruning, wanted)
-        asked = self._asked(request)
-        if asked is not None:
-            return self.child.explain_request(asked, wanted)
+            return self.child.explain_request(pruning, child_columns)
+        child_request = self._asked(request)
+        if child_request is not None:
+            return self.child.explain_request(child_request, child_columns)
         keys = tuple(o.path for o in self._output(request.columns)[0] if o.path is not None)
-        looked = self.child.explain_request(Where(None, self.all_rows()), keys)
+        scan_plan = self.child.explain_request(Where(None, self.all_rows()), keys)
         return Plan(
-            text="no index: every key is looked at",
-            children=(looked,),
-            reads=looked.reads,
-            bytes=looked.bytes,
+            text="no index: reads every key",
+            children=(scan_plan,),
+            reads=scan_plan.reads,
+            bytes=scan_plan.bytes,
         )
 
 
 def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
-    """What a table's schema was widened from is widened; Arrow refuses what does not fit."""
+    """Converts a stored type to the schema's wider type. Arrow refuses values that do not fit."""
     plain = plain_type(have)
     storage = plain_type(wanted)
     if not (
@@ -628,7 +637,7 @@ def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
         or (pt.is_decimal(plain) and pt.is_decimal(storage))
         or _form(plain) == _form(storage)
     ):
-        raise InvalidArgumentError(f"{place} is {have} in a file, and cannot be read as {wanted}")
+        raise InvalidArgumentError(f"{place} is {have} in a file and cannot be read as {wanted}")
 
     def convert(array: pa.Array) -> pa.Array:
         try:
@@ -641,21 +650,21 @@ def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
 
 
 def _is_plain(output: _Output) -> bool:
-    """Whether Python's value of a column is that of the source's, or one that is never changed."""
-    have, wanted = output.have, output.field.type
+    """Whether the column has the same Python values as in the source, or an immutable constant."""
+    have, target = output.have, output.field.type
     if output.value is not None:
-        return not (output.value.is_valid and pt.is_nested(wanted))
+        return not (output.value.is_valid and pt.is_nested(target))
     if output.convert is None:
         return True
-    if pt.is_decimal(have) and pt.is_decimal(wanted):
-        return bool(have.scale == wanted.scale and have.precision <= wanted.precision)
+    if pt.is_decimal(have) and pt.is_decimal(target):
+        return bool(have.scale == target.scale and have.precision <= target.precision)
     alike = pt.is_signed_integer, pt.is_unsigned_integer, pt.is_floating
-    same = any(is_one(have) and is_one(wanted) for is_one in alike)
-    return same and bool(have.bit_width <= wanted.bit_width)
+    same = any(is_one(have) and is_one(target) for is_one in alike)
+    return same and bool(have.bit_width <= target.bit_width)
 
 
 def _form(kind: pa.DataType) -> str:
-    """Types with the same values in another form."""
+    """A name shared by types that store the same values differently."""
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
         return "text"
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind):

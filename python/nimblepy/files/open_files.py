@@ -1,7 +1,7 @@
 """Open files: a process keeps a bounded number, and closes the least recently used ones first.
 
-All datasets and tables share one pool. A file is closed when the pool and the scans that use it
-have let go of it.
+All datasets and tables share one pool. A file is closed when neither the pool nor a scan refers to
+it.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import IoStats
 
 Opened = TypeVar("Opened", bound=RowSource)
-# A file is known by its name and by its identity, which is the checksum of its footer; None where
-# names are given only once.
+# A file's name and its identity: the checksum of its footer, or None if names are never reused.
 Key = tuple[str, int | None]
 
-# Files that a process keeps open. Each takes memory and, if it is local, a mapping, of which Linux
-# allows a process 65,530.
+# Files that a process keeps open. Each uses memory, and each local file a mapping. Linux limits a
+# process to 65,530 mappings.
 MOST_OPEN_FILES = 4096
-# Files that are read from in one call, which keeps them open.
+# Files that one call keeps open and reads from.
 _MOST_TOGETHER = 512
 
 
 def most_descriptors() -> int:
-    """Descriptors that open files may use: half of those that the process may have now.
+    """Descriptors that open files may use: half of the process's limit.
 
-    The others are for the program, its sockets and the catalog.
+    The other half is for the program, its sockets and the catalog.
     """
     try:
         import resource
-    except ImportError:  # not of POSIX
+    except ImportError:  # not a POSIX system
         return _MOST_TOGETHER
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    known = allowed != resource.RLIM_INFINITY
-    return min(max(allowed // 2, 16), MOST_OPEN_FILES) if known else MOST_OPEN_FILES
+    is_limited = allowed != resource.RLIM_INFINITY
+    return min(max(allowed // 2, 16), MOST_OPEN_FILES) if is_limited else MOST_OPEN_FILES
 
 
 def most_together() -> int:
@@ -70,8 +69,10 @@ class _Entry(Generic[Opened]):
 
 
 class _Pool:
-    """Which files of all owners were used when. Owners keep the files; the pool has them close the
-    least recently used ones. ``lock`` guards the pool and the files of all owners.
+    """The order in which files of all owners were last used.
+
+    Owners keep the files. The pool tells them to close the least recently used ones. ``lock``
+    guards the pool and the files of all owners.
 
     An exception, such as KeyboardInterrupt, or a fork can come between any two steps. So a file
     leaves its owner before it leaves the pool, and what the pool does not know is added again.
@@ -81,7 +82,7 @@ class _Pool:
         self._numbers = itertools.count()
         # By number, the least recently used first.
         self._used: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
-        # Those of them that use a descriptor.
+        # The entries that use a descriptor.
         self._using: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
         # Numbers of entries that owners have closed. Appended to at any time, without the lock.
         self._closed: deque[int] = deque()
@@ -113,7 +114,7 @@ class _Pool:
             self._add(entry)
 
     def close_excess(self) -> list[_Entry[Any]]:
-        """Closes entries until the process keeps to its limits: the entries."""
+        """Closes entries until the process is within its limits. Returns the closed entries."""
         self._forget_closed()
         closed: list[_Entry[Any]] = []
         while len(self._used) > MOST_OPEN_FILES:
@@ -157,17 +158,17 @@ _pool = _Pool()
 
 
 def file_counts() -> dict[str, int]:
-    """Counts of this process: files that are open, and how often a file was open already."""
+    """Counts of this process: open files, and requests for files that were open already."""
     return {"open": len(_pool), "hits": _pool.hits}
 
 
 class OpenFiles(Generic[Opened]):
     """The open files of a dataset or of a table. Thread-safe.
 
-    A file that is closed in here stays usable for those who hold it.
+    A caller can continue to use a file that was closed here.
 
     Attributes:
-        opened: how many files were opened.
+        opened: number of files opened so far.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ class OpenFiles(Generic[Opened]):
     ) -> None:
         """
         Args:
-            what: has the files, for messages.
+            what: what the files belong to, for messages.
             most: files that are kept open; ``None``: as many as the process may.
             use_descriptors: whether each open file uses one. A mapped file uses none.
         """
@@ -189,14 +190,14 @@ class OpenFiles(Generic[Opened]):
         self._left: IoStats = IoStats()  # of files that were closed
 
     def add_holder(self, release: Callable[[], None]) -> None:
-        """Registers a method of an object that keeps files of this one; it lets them close.
+        """Registers a method of an object that refers to files of this pool. It must release them.
 
         The object is held weakly.
         """
         self._holders.add(weakref.WeakMethod(release))
 
     def relieve(self) -> None:
-        """Has those who keep files let go of them."""
+        """Makes the registered objects release their files."""
         for holder in list(self._holders):
             release = holder()
             if release is None:
@@ -221,11 +222,11 @@ class OpenFiles(Generic[Opened]):
 
         Args:
             open_file: opens it.
-            keep: whether it stays open when the caller lets go of it.
+            keep: whether the file remains open after the caller releases it.
 
         Raises:
-            InvalidArgumentError: this is closed.
-            StaleFileError: the file's identity is another one.
+            InvalidArgumentError: this was closed.
+            StaleFileError: the file has another identity.
         """
         key = (name, identity)
         with _pool.lock:
@@ -242,7 +243,7 @@ class OpenFiles(Generic[Opened]):
             self.check_open()
             self.opened += 1
             other = self._files.get(key)
-            if other is not None:  # another thread was quicker
+            if other is not None:  # another thread opened it first
                 self._touch(other)
                 return other.file
             if not keep:
@@ -259,15 +260,15 @@ class OpenFiles(Generic[Opened]):
         self._files.move_to_end(entry.key)
 
     def _excess(self) -> list[_Entry[Opened]]:
-        """Closes files beyond those that this may keep. They are closed outside the lock."""
+        """Drops files above this owner's limit. The caller closes them outside the lock."""
         count = 0 if self._most is None else len(self._files) - self._most
         return self._drop(list(itertools.islice(self._files, max(count, 0))))
 
     def _drop(self, keys: Iterable[Key]) -> list[_Entry[Opened]]:
-        found = [self._files.pop(key) for key in keys]
-        for entry in found:
+        entries = [self._files.pop(key) for key in keys]
+        for entry in entries:
             self._left += entry.file.io_stats
-        return found
+        return entries
 
     def close_entry(self, entry: _Entry[Any]) -> None:
         """Closes a file that the pool has chosen."""
@@ -275,7 +276,7 @@ class OpenFiles(Generic[Opened]):
             self._drop([entry.key])
 
     def close_unless(self, wanted: Callable[[list[Key]], Iterable[bool]]) -> None:
-        """Closes files that are no longer wanted; ``wanted`` tells which of some are."""
+        """Closes the files that ``wanted`` does not keep. It returns one bool for each key."""
         with _pool.lock:
             keys = list(self._files)
         if not keys:
@@ -295,7 +296,7 @@ class OpenFiles(Generic[Opened]):
 
     @property
     def io_stats(self) -> IoStats:
-        """What has been read of all files, as far as they were in here."""
+        """Reads of all files while they were open here."""
         with _pool.lock:
             return sum((entry.file.io_stats for entry in self._files.values()), self._left)
 
@@ -306,7 +307,7 @@ class OpenFiles(Generic[Opened]):
                 entry.file.reset_io_stats()
 
     def close(self) -> None:
-        """Closes all files. Calls of :meth:`get` raise from then on."""
+        """Closes all files. Later calls of :meth:`get` raise."""
         with _pool.lock:
             self._closed = True
             dropped = self._drop(list(self._files))
@@ -314,7 +315,7 @@ class OpenFiles(Generic[Opened]):
 
 
 def _opened(open_file: Callable[[], Opened]) -> Opened:
-    """Opens a file. Where the process has no descriptor left, others are closed first."""
+    """Opens a file. Closes other files first if the process has no descriptor left."""
     try:
         return open_file()
     except OSError as error:
@@ -330,7 +331,7 @@ def _opened(open_file: Callable[[], Opened]) -> Opened:
 
 
 def _relieve(closed: Iterable[_Entry[Any]]) -> None:
-    """Has those who keep files let go of them, if another owner needed the room."""
+    """Makes the owners of closed entries release their files."""
     owners = {owner for entry in closed if (owner := entry.owner()) is not None}
     for owner in owners:
         owner.relieve()

@@ -72,8 +72,8 @@ class ParquetRows(RowSource):
 
     @property
     def metadata(self) -> dict[str, bytes]:
-        found = self._parquet_metadata.metadata or {}
-        return {key.decode("utf-8", "replace"): value for key, value in found.items()}
+        pairs = self._parquet_metadata.metadata or {}
+        return {key.decode("utf-8", "replace"): value for key, value in pairs.items()}
 
     @property
     def cluster_by(self) -> list[SortKey]:
@@ -139,19 +139,19 @@ class ParquetRows(RowSource):
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         schema = self.projected(columns)
-        wanted = rows.rows.astype(np.int64)
+        row_numbers = rows.rows.astype(np.int64)
         if not len(schema):
-            return pa.Table.from_batches([rows_without_columns(len(wanted))])
-        if not len(wanted):
+            return pa.Table.from_batches([rows_without_columns(len(row_numbers))])
+        if not len(row_numbers):
             return schema.empty_table()
         ends = self.group_ends
-        group_of = np.searchsorted(ends, wanted, side="right") - 1
+        group_of = np.searchsorted(ends, row_numbers, side="right") - 1
         needed = np.unique(group_of)
         table = self._columns(needed.tolist(), columns, schema)
         counts = (ends[1:] - ends[:-1])[needed]
         first = np.zeros(len(ends), dtype=np.int64)
         first[needed] = np.cumsum(counts) - counts
-        at = first[group_of] + wanted - ends[group_of]
+        at = first[group_of] + row_numbers - ends[group_of]
         if len(at) == table.num_rows and (at == np.arange(len(at))).all():
             return table
         positions = pa.array(at)
@@ -165,12 +165,12 @@ class ParquetRows(RowSource):
         ]
         tops = list(dict.fromkeys(path.path[0] for path in paths))
         try:
-            found = self._open(self._parquet_metadata).read_row_groups(groups, columns=tops)
+            table = self._open(self._parquet_metadata).read_row_groups(groups, columns=tops)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise CorruptFileError(f"{self._path}: damaged Parquet file: {error}") from error
         arrays = []
         for path in paths:
-            array = found.column(path.path[0])
+            array = table.column(path.path[0])
             for name in path.path[1:]:
                 array = pc.struct_field(array, [array.type.get_field_index(name)])
             arrays.append(array)

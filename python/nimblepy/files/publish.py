@@ -23,7 +23,7 @@ TEMPORARY = "_temporary"
 
 
 def temporary_folder(directory: Location, job: str) -> Location:
-    """Where the tasks of a job write."""
+    """The folder that the tasks of a job write to."""
     return Location(posixpath.join(directory.path, TEMPORARY, job), directory.store)
 
 

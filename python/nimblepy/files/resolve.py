@@ -24,8 +24,8 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
     """``source`` itself, or the file or directory at a path or URI, opened.
 
     Raises:
-        InvalidArgumentError: it is none of these.
-        OSError: nothing is there.
+        InvalidArgumentError: ``source`` has another type.
+        OSError: the file or directory does not exist.
     """
     if isinstance(source, Joinable):
         return source

@@ -1,6 +1,7 @@
-"""Many sources as one: requests go where the bounds of keys allow an answer, and come back merged.
+"""Several sources read as one.
 
-A row is addressed by (file, row). Nothing in here knows what a file is: any ``RowSource`` will do.
+A request is sent to the files whose key bounds allow a match, and their answers are merged. A row's
+address is (file, row). A file can be any ``RowSource``.
 """
 
 from __future__ import annotations
@@ -48,24 +49,24 @@ from nimblepy.schema.types import IndexInfo, KeyColumn, SortKey, agrees, column_
 
 T = TypeVar("T")
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-# The type of a column, and its least and greatest value in each file.
+# A column's type, and its minimum and maximum in each file.
 ColumnEnds = tuple[pa.DataType, Positions, Positions]
 
-# Files whose plans are shown one by one.
+# Number of files whose plans are shown separately.
 _SHOWN = 8
-# Files that are decoded by one thread each, beside each other.
+# A file below all three limits is decoded by one thread, in parallel with other files.
 _SMALL_ROWS = 1 << 18
 _SMALL_BYTES = 16 << 20
 _SMALL_VALUES = 4 << 20
-# Values of a scan for which threads are started.
+# Number of values from which a scan starts threads.
 _WORTH_VALUES = 4 << 20
-# Files that are opened ahead.
+# Number of files opened ahead.
 _PREPARED = 32
-# Files that one scan decodes at once, which keeps them open.
+# Number of files that one scan keeps open and decodes together.
 _SCANNED_TOGETHER = 128
-# Rows that are gathered from several files at once.
+# Number of rows gathered from several files in one step.
 _GATHERED_ROWS = 1 << 20
-# Pairs of a key and a file whose statistics are looked at.
+# Number of (key, file) pairs up to which statistics are checked.
 _MOST_PAIRS = 1 << 20
 
 
@@ -73,10 +74,10 @@ class FilesSource(RowSource):
     """Rows of many sources with one schema and one cluster key.
 
     Attributes:
-        kind: what plans call it.
-        num_files: how many sources there are.
-        bounds: first and last key of those that have rows, which are the first ones; ``None``
-            where they are not known.
+        kind: the name of this source in plans.
+        num_files: number of sources.
+        bounds: first and last key of each non-empty source. Non-empty sources precede empty ones.
+            ``None`` if the bounds are unknown.
     """
 
     kind = "dataset"
@@ -85,19 +86,19 @@ class FilesSource(RowSource):
 
     @abstractmethod
     def child(self, file: int) -> RowSource:
-        """One of the sources; opens it if need be."""
+        """Returns one source. Opens it if it is not open."""
 
     @property
     def keeps_readers(self) -> bool:
-        """Whether what reads one row by key may keep files open: at most some hundreds."""
+        """Whether a reader of single rows may keep the files open: at most some hundreds."""
         return True
 
     def prepare(self, files: Sequence[int]) -> None:
-        """Opens sources that are asked next, where it is better to open them together."""
+        """Opens the given sources together, if that is faster than one after another."""
         return
 
     def prepared(self, files: Sequence[int]) -> Iterator[int]:
-        """Files one after another, some of the next ones prepared together."""
+        """Yields the files in order and prepares them in groups."""
         for at in range(0, len(files), _PREPARED):
             self.prepare(files[at : at + _PREPARED])
             yield from files[at : at + _PREPARED]
@@ -105,24 +106,24 @@ class FilesSource(RowSource):
     @property
     @abstractmethod
     def first_rows(self) -> Positions:
-        """Rows that are there before each file, and of all of them."""
+        """Number of live rows before each file, followed by the total."""
 
     def stored_rows(self, file: int) -> int:
-        """Rows of a source, those that are deleted of it too."""
-        gone = self.deleted(file)
+        """Number of rows stored in a file, including deleted rows."""
+        deleted_rows = self.deleted(file)
         live = int(self.first_rows[file + 1] - self.first_rows[file])
-        return live + (0 if gone is None else len(gone))
+        return live + (0 if deleted_rows is None else len(deleted_rows))
 
     def name_of(self, file: int) -> str:
-        """What one of the sources is called in a message."""
+        """The name of a source in messages."""
         return f"file {file}"
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """What a plan says of the files that are asked."""
+        """Details of a plan that reads the given files."""
         return ("files", self.num_files), ("files opened", len(files))
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
-        """Rows of a source that are no longer there; ``None``: all are."""
+        """The deleted rows of a file; ``None`` if it has no deleted rows."""
         return None
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
@@ -130,11 +131,11 @@ class FilesSource(RowSource):
         return range(self.num_files)
 
     def column_ends(self, name: ColumnName) -> ColumnEnds | None:
-        """The least and the greatest value that a column may have in each file; ``None``: unknown.
+        """Bounds of a column in each file; ``None`` if they are unknown.
 
         Returns:
-            The column's type, which is a signed integer, a date or a time, and both values of each
-            file as they are stored.
+            The column's type (a signed integer, a date or a time), and the minimum and the maximum
+            of each file as stored integers.
         """
         return None
 
@@ -145,35 +146,37 @@ class FilesSource(RowSource):
         keys: Positions,
         files: Positions,
     ) -> Mask | None:
-        """Of pairs of a key and a file, which :meth:`column_ends` allow; ``None``: every one.
+        """Which (key, file) pairs :meth:`column_ends` allows; ``None`` if it allows all of them.
 
         Args:
-            values: of all keys, a column for each of ``names``.
+            values: the values of all keys, one array for each of ``names``.
+            keys: the position of the key, for each pair.
+            files: the file, for each pair.
         """
-        found = None
+        allowed = None
         for name, column in zip(names, values, strict=True):
             ends = None if column.null_count else self.column_ends(name)
             if ends is None or column.type != ends[0]:
                 continue
             _, least, greatest = ends
-            wanted = column.view(f"int{column.type.bit_width}").to_numpy()[keys]
-            inside = (least[files] <= wanted) & (wanted <= greatest[files])
-            found = inside if found is None else found & inside
-        return found
+            stored_keys = column.view(f"int{column.type.bit_width}").to_numpy()[keys]
+            inside = (least[files] <= stored_keys) & (stored_keys <= greatest[files])
+            allowed = inside if allowed is None else allowed & inside
+        return allowed
 
     def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
-        """About how many different keys these columns have, without reading; ``None``: unknown."""
+        """Estimated number of distinct keys of these columns; ``None``: unknown. Reads no data."""
         return None
 
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
-        """Whether keys of these columns are found in every file, also where there are none."""
+        """Whether every file can be searched for these columns, with or without an index."""
         return False
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ properties
 
     @property
     def declared(self) -> Sequence[IndexInfo]:
-        """Indexes that files are to have."""
+        """Indexes that the table declares for its files."""
         return ()
 
     @property
@@ -192,15 +195,15 @@ class FilesSource(RowSource):
 
     @property
     def indexes(self) -> list[IndexInfo]:
-        """Indexes that every file has, the cluster index first; sizes and keys of all together.
+        """Indexes that every file has, the cluster index first. Sizes and key counts are totals.
 
-        Where there is no file, those that files are to have. Cost: opens every file.
+        Without files, the declared indexes. Cost: opens every file.
         """
         merged: list[IndexInfo] | None = None
         for child in self.children():
-            theirs = {(info.kind, info.columns): info for info in child.indexes}
+            child_indexes = {(info.kind, info.columns): info for info in child.indexes}
             merged = (
-                list(theirs.values())
+                list(child_indexes.values())
                 if merged is None
                 else [
                     replace(
@@ -210,7 +213,7 @@ class FilesSource(RowSource):
                         has_bloom=info.has_bloom and other.has_bloom,
                     )
                     for info in merged
-                    if (other := theirs.get((info.kind, info.columns))) is not None
+                    if (other := child_indexes.get((info.kind, info.columns))) is not None
                 ]
             )
         return list(self.declared) if merged is None else merged
@@ -228,7 +231,7 @@ class FilesSource(RowSource):
             child.verify()
 
     def children(self) -> Iterator[RowSource]:
-        """The sources one after another."""
+        """Yields every source in order."""
         return map(self.child, self.prepared(range(self.num_files)))
 
     # ------------------------------------------------------------------ addresses
@@ -248,12 +251,12 @@ class FilesSource(RowSource):
     def _all_rows(self) -> RowSet:
         counts = np.diff(self.first_rows)
         files = np.flatnonzero(counts)
-        gone = {int(i): rows for i in files if (rows := self.deleted(int(i))) is not None}
-        if not gone:
+        deleted_rows = {int(i): rows for i in files if (rows := self.deleted(int(i))) is not None}
+        if not deleted_rows:
             end = counts[files].astype(np.uint64)
             return RowSet(np.zeros(len(files), dtype=np.uint64), end, file=files)
         return RowSet.joined(
-            [self._rows_of(int(i), int(counts[i]), gone.get(int(i))) for i in files]
+            [self._rows_of(int(i), int(counts[i]), deleted_rows.get(int(i))) for i in files]
         )
 
     @cached_property
@@ -261,7 +264,7 @@ class FilesSource(RowSource):
         return self._all_rows.by_file()
 
     def _rows_of(self, file: int, count: int, gone: _core.RowBitmap | None) -> RowSet:
-        """The rows of one file that are there; ``count`` of them."""
+        """The ``count`` live rows of one file."""
         rows = RowSet.of_range(0, count + (0 if gone is None else len(gone)))
         return (rows if gone is None else rows.minus(gone)).in_file(file)
 
@@ -277,7 +280,7 @@ class FilesSource(RowSource):
     # ------------------------------------------------------------------ which files
 
     def candidates(self, request: Ordered | Where) -> Sequence[int]:
-        """Files, ascending, that may have an answer."""
+        """Files, ascending, that may have matching rows."""
         if isinstance(request, Where):
             if request.filter is None:
                 return range(self.num_files)
@@ -296,7 +299,7 @@ class FilesSource(RowSource):
         return None if row is None else EncodedKeys(row, self.cluster_by).to_list()[0]
 
     def _asked(self, keys: Keys) -> list[tuple[int, Positions | None]]:
-        """Files that may have some of the keys, and which; ``None``: all of them."""
+        """Files that may have some of the keys, each with these keys; ``None`` means all keys."""
         names = keys.columns
         if not self._by_cluster(names):
             self.index_keys(names, ordered=False)
@@ -304,15 +307,15 @@ class FilesSource(RowSource):
         if self.num_files <= 1 or self.bounds is None:
             return [(i, None) for i in range(self.num_files)]
         at = self._can_match(keys)
-        asked = keys if at is None else keys.take(at)
+        usable_keys = keys if at is None else keys.take(at)
         cluster = self.cluster_by
-        low, high = asked.ends(cluster[: len(names)])
+        low, high = usable_keys.ends(cluster[: len(names)])
         first = EncodedKeys(low, cluster)
         last = first if high is low else EncodedKeys(high, cluster)
         probes, files = self.bounds.candidates(first, last)
         keep = (
-            self.possible(asked.names, asked.values, probes, files)
-            if len(files) > len(asked)
+            self.possible(usable_keys.names, usable_keys.values, probes, files)
+            if len(files) > len(usable_keys)
             else None
         )
         if keep is not None:
@@ -320,26 +323,26 @@ class FilesSource(RowSource):
         if at is not None:
             probes = at[probes]
         return [
-            (file, None if len(mine) == len(keys) else mine)
-            for file, mine in _grouped(files, probes)
+            (file, None if len(matching) == len(keys) else matching)
+            for file, matching in _grouped(files, probes)
         ]
 
     def _asked_at_once(self, keys: Keys) -> AskedKeys:
-        """Keys that all files are asked for together."""
+        """A search for the keys in all files together."""
         order: Sequence[SortKey] | None = None
         if self._by_cluster(keys.names):
             order = self.cluster_by[: len(keys.names)]
         else:
             self.index_keys(keys.names, ordered=False)
-        asked = AskedKeys(
+        search = AskedKeys(
             keys, self.child, self.deleted, self.prepare, self.num_files, order, self.bounds
         )
-        if order is not None and len(keys) < len(asked.files) <= _MOST_PAIRS // max(1, len(keys)):
-            self._keep_possible(asked, keys)
-        return asked
+        if order is not None and len(keys) < len(search.files) <= _MOST_PAIRS // max(1, len(keys)):
+            self._keep_possible(search, keys)
+        return search
 
     def _keep_possible(self, asked: AskedKeys, keys: Keys) -> None:
-        """Leaves files out that by their statistics have none of the keys."""
+        """Removes files whose statistics exclude every key."""
         at = self._can_match(keys)
         usable = keys if at is None else keys.take(at)
         count, files = len(usable), asked.files
@@ -350,7 +353,7 @@ class FilesSource(RowSource):
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
 
     def _can_match(self, keys: Keys) -> Positions | None:
-        """Keys that can match at all; ``None``: every one."""
+        """Positions of keys that can match; ``None`` if all can."""
         usable = keys.usable
         for column in () if keys.null_equals else keys.values:
             if column.null_count:
@@ -359,7 +362,7 @@ class FilesSource(RowSource):
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
     def _by_cluster(self, on: Sequence[KeyColumn], *, ordered: bool = False) -> bool:
-        """Whether ``on`` are the first columns of the cluster key, for bounds in its order."""
+        """Whether ``on`` is a prefix of the cluster key; if ``ordered``, in the same sort order."""
         if not ordered:
             return leads([column_of(key) for key in on], self.cluster_by)
         return agrees(on, self.cluster_by)
@@ -376,15 +379,15 @@ class FilesSource(RowSource):
             return cluster
         if not self.num_files:
             return self._declared_keys(on, ordered)
-        known = self._index_keys.get((on, ordered))
-        if known is None:
-            known = self._index_keys[on, ordered] = self._shared_keys(
+        sort_keys = self._index_keys.get((on, ordered))
+        if sort_keys is None:
+            sort_keys = self._index_keys[on, ordered] = self._shared_keys(
                 on, lambda child: child.index_keys(on, ordered=ordered)
             )
-        return known
+        return sort_keys
 
     def _declared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
-        """Those of an index that files are to have: where there is no file, it finds nothing."""
+        """Sort keys of a declared index, for a table without files."""
         if not self.declared:
             shown = show_names(map(column_of, on))
             raise IndexUnavailableError(f"no index on ({shown}): there are no files")
@@ -404,19 +407,19 @@ class FilesSource(RowSource):
     def _shared_keys(
         self, on: Sequence[KeyColumn], keys_of: Callable[[RowSource], tuple[SortKey, ...]]
     ) -> tuple[SortKey, ...]:
-        """The keys of the first file, if every file has such an index.
+        """The sort keys in the first file, if every file has an index on these columns.
 
         Args:
             keys_of: returns the keys of a file, or raises IndexUnavailableError.
         """
-        found: list[tuple[SortKey, ...]] = []
+        sort_keys: list[tuple[SortKey, ...]] = []
         lacking: list[str] = []
         for i, child in enumerate(self.children()):
             try:
-                found.append(keys_of(child))
+                sort_keys.append(keys_of(child))
             except IndexUnavailableError:
-                if not found and i == self.num_files - 1:
-                    raise  # no file has one, and the last says what it has
+                if not sort_keys and i == self.num_files - 1:
+                    raise  # no file has such an index; the last error lists the indexes of a file
                 lacking.append(self.name_of(i))
         if lacking:
             shown = ", ".join(lacking[:_SHOWN]) + ", ..." * (len(lacking) > _SHOWN)
@@ -424,7 +427,7 @@ class FilesSource(RowSource):
                 f"no index on ({show_names(map(column_of, on))}) in {len(lacking)} of "
                 f"{self.num_files} files: {shown}; nimblepy.add_index adds one to each"
             )
-        return found[0]
+        return sort_keys[0]
 
     # ------------------------------------------------------------------ finding
 
@@ -454,7 +457,7 @@ class FilesSource(RowSource):
         rows = RowSet.joined(parts)
         if in_order or len(parts) <= 1:
             return rows
-        # By key, then by file; backwards exactly reversed.
+        # Ordered by key, then by file. ``reverse`` gives the exact opposite.
         rows = rows.expand()
         keys = self._keys_in_order(request, files)
         order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
@@ -485,33 +488,35 @@ class FilesSource(RowSource):
             ends = None if self.num_files == 1 else self.column_ends(keys.on)
             files = search.files(self.bounds.core, ends)
         for file in self.prepared(files):
-            wanted = search.wanted(file)
-            if len(wanted):
+            probes = search.wanted(file)
+            if len(probes):
                 search.search(
-                    file, self.child(file), wanted, self.deleted(file), is_only=len(files) == 1
+                    file, self.child(file), probes, self.deleted(file), is_only=len(files) == 1
                 )
         return search.rows()
 
     def _find_in(
         self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False
     ) -> RowSet:
-        """The answer of one file, without rows that are deleted."""
-        gone = self.deleted(file)
-        most = limit if gone is None else None
+        """The live rows of one file that match."""
+        deleted_rows = self.deleted(file)
+        most = limit if deleted_rows is None else None
         rows = self.child(file).find(request, limit=most, reverse=reverse)
-        return (rows if gone is None else rows.minus(gone).slice(0, limit)).in_file(file)
+        return (rows if deleted_rows is None else rows.minus(deleted_rows).slice(0, limit)).in_file(
+            file
+        )
 
     def _find_keys(self, keys: Keys, limit: int | None) -> RowSet:
         if keys.between is None and (limit is None or len(keys) > 1):
             return self._asked_at_once(keys).find().slice(0, limit)
         parts = []
-        found = 0
-        for i, mine in self._asked(keys):
-            asked = keys if mine is None else keys.take(mine)
-            rows = self._find_in(i, asked, limit if len(keys) == 1 else None)
-            parts.append(rows.for_probes(mine, len(keys)))
-            found += rows.num_rows
-            if limit is not None and len(keys) == 1 and found >= limit:
+        num_rows = 0
+        for i, positions in self._asked(keys):
+            file_keys = keys if positions is None else keys.take(positions)
+            rows = self._find_in(i, file_keys, limit if len(keys) == 1 else None)
+            parts.append(rows.for_probes(positions, len(keys)))
+            num_rows += rows.num_rows
+            if limit is not None and len(keys) == 1 and num_rows >= limit:
                 break
         if not parts:
             none = np.empty(0, dtype=np.int64)
@@ -523,14 +528,14 @@ class FilesSource(RowSource):
         return rows.slice(0, limit)
 
     def _in_order(self, request: Ordered, files: Sequence[int]) -> bool:
-        """Every key of one of the files comes before all of the next."""
+        """Whether all keys of each file precede those of the next file."""
         if len(files) <= 1:
             return True
         disjoint = self.bounds is not None and self.bounds.disjoint
         return disjoint and self._by_cluster(request.keys, ordered=True)
 
     def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
-        """The columns by which the answers of all files are ordered."""
+        """The sort keys that order the matches of all files."""
         if self._by_cluster(request.keys, ordered=True):
             return self.cluster_by
         common: tuple[SortKey, ...] | None = None
@@ -542,18 +547,18 @@ class FilesSource(RowSource):
         return common or request.keys
 
     def _within(self, where: Where) -> Iterator[tuple[int, RowSet]]:
-        """Files in which rows may pass, and the rows of each that are looked at."""
+        """Files that may have passing rows, each with the rows to scan."""
         if where.rows.file is None:
             return
-        wanted = set(self.candidates(where))
-        # Of all rows, which are made only when they are asked for, deleted ones have been left out.
-        there = where.rows is self.__dict__.get("_all_rows")
-        parts = self._all_by_file if there else where.rows.by_file()
-        mine = {i: rows for i, rows in parts if i in wanted}
-        for i in self.prepared(list(mine)):
-            rows = mine[i]
-            gone = None if there else self.deleted(i)
-            yield i, rows if gone is None else rows.minus(gone)
+        candidates = set(self.candidates(where))
+        # ``all_rows()`` leaves out deleted rows already.
+        only_live = where.rows is self.__dict__.get("_all_rows")
+        parts = self._all_by_file if only_live else where.rows.by_file()
+        rows_by_file = {i: rows for i, rows in parts if i in candidates}
+        for i in self.prepared(list(rows_by_file)):
+            rows = rows_by_file[i]
+            deleted_rows = None if only_live else self.deleted(i)
+            yield i, rows if deleted_rows is None else rows.minus(deleted_rows)
 
     # ------------------------------------------------------------------ reading
 
@@ -567,7 +572,7 @@ class FilesSource(RowSource):
             return self.child(int(file[0])).read(rows.without_file(), columns)
         runs = np.flatnonzero(np.diff(file)) + 1
         if len(runs) < self.num_files and len(runs) < len(np.unique(file)):
-            # The rows of each file are together.
+            # Rows of one file are adjacent.
             parts = np.split(np.arange(len(file)), runs)
             return pa.concat_tables([self._read_part(rows.entries(p), columns) for p in parts])
         single = rows.expand()
@@ -578,19 +583,19 @@ class FilesSource(RowSource):
         return pa.concat_tables([self._read_single(piece, columns) for piece in pieces])
 
     def _read_single(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Single rows of files in any order: by the core at once where it can, else gathered."""
+        """Reads single rows of several files, in one call of the core if it can read all files."""
         assert rows.file is not None
         used = np.flatnonzero(np.bincount(rows.file))
         if len(used) <= most_together():
             reader = ColumnReader(columns)
             projections = [self.child(i).compiled(reader) for i in used.tolist()]
-            known = [item for item in projections if item is not None]
-            if len(known) == len(projections):
+            readable = [item for item in projections if item is not None]
+            if len(readable) == len(projections):
                 place = np.zeros(int(used[-1]) + 1, dtype=np.int64)
                 place[used] = np.arange(len(used))
-                found = _core.take_files(known, place[rows.file], rows.begin, 0)
-                if found is not None:
-                    return batch_table(found)
+                batch = _core.take_files(readable, place[rows.file], rows.begin, 0)
+                if batch is not None:
+                    return batch_table(batch)
         return self._gathered(rows, columns)
 
     def _read_part(self, rows: RowSet, columns: Projected) -> pa.Table:
@@ -598,7 +603,7 @@ class FilesSource(RowSource):
         return self.child(int(rows.file[0])).read(rows.without_file(), columns)
 
     def _gathered(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Single rows of files in any order: read file by file, then put in place."""
+        """Reads single rows file by file, then puts them in the order of ``rows``."""
         assert rows.file is not None
         order = np.argsort(rows.file, kind="stable")
         parts = _grouped(rows.file[order], order)
@@ -620,8 +625,8 @@ class FilesSource(RowSource):
         def decode(child: RowSource, part: Where, threads: int) -> Iterable[pa.RecordBatch]:
             return child.scan_batches(part, columns, batch_rows=batch_rows, threads=threads)
 
-        found = self._scan(where, columns, scan, decode, threads)
-        yield from (batch for batch in found if batch.num_rows)
+        batches = self._scan(where, columns, scan, decode, threads)
+        yield from (batch for batch in batches if batch.num_rows)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
         def count(parts: list[_core.ScanPart]) -> Iterable[int]:
@@ -643,8 +648,8 @@ class FilesSource(RowSource):
         """Scans some files at a time.
 
         Args:
-            scan: reads files that the core reads itself, all together.
-            decode: reads another file with some threads: Parquet, or with converted columns.
+            scan: reads a group of files that the core reads by itself.
+            decode: reads one other file with a number of threads: Parquet, or converted columns.
         """
         width = max(1, len(self.projected(columns).names))
         for group in self._groups(where, columns):
@@ -653,8 +658,8 @@ class FilesSource(RowSource):
                 yield from scan(parts)
                 continue
             others = [
-                (self._values(i, width), partial(decode, self.child(i), wanted))
-                for i, wanted, _ in group
+                (self._values(i, width), partial(decode, self.child(i), file_where))
+                for i, file_where, _ in group
             ]
             if threads == 1 or len(others) == 1 or where.rows.num_rows * width < _WORTH_VALUES:
                 for _, other in others:
@@ -665,20 +670,20 @@ class FilesSource(RowSource):
     def _groups(
         self, where: Where, columns: Projected
     ) -> Iterator[list[tuple[int, Where, _core.ScanPart | None]]]:
-        """Files that are open at the same time. Either all or none of a group have a part."""
+        """Groups of files to open together. Either all files of a group have a part, or none."""
         group: list[tuple[int, Where, _core.ScanPart | None]] = []
         # The first group is smaller, since a scan that ends early should open few files.
         most = min(_PREPARED, most_together())
         try:
             for i, rows in self._within(where):
-                wanted = Where(where.filter, rows, where.limit)
-                part = self.child(i).compiled(FileScan(wanted, columns))
+                file_where = Where(where.filter, rows, where.limit)
+                part = self.child(i).compiled(FileScan(file_where, columns))
                 is_other = bool(group) and (part is None) != (group[-1][2] is None)
                 if is_other or len(group) == most:
                     yield group
                     group, most = [], min(_SCANNED_TOGETHER, most_together())
-                group.append((i, wanted, part))
-        except Exception:  # raised after the rows of the files before
+                group.append((i, file_where, part))
+        except Exception:  # yield the rows of the files before, then raise
             if group:
                 yield group
             raise
@@ -686,16 +691,16 @@ class FilesSource(RowSource):
             yield group
 
     def _values(self, file: int, width: int) -> int | None:
-        """The number of values in some columns of a file; ``None``: too many for one thread."""
+        """Number of values in ``width`` columns of a file; ``None`` if too many for one thread."""
         rows = self.stored_rows(file)
         small = rows <= _SMALL_ROWS and rows * width <= _SMALL_VALUES
         small = small and self.child(file).size_bytes <= _SMALL_BYTES
         return rows * width if small else None
 
-    # ------------------------------------------------------------------ one file alone
+    # ------------------------------------------------------------------ compiled readers
 
     def _only_child(self) -> RowSource | None:
-        """The source where there is one alone, and all of its rows are there."""
+        """The only source, if there is just one and it has no deleted rows."""
         return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
@@ -714,24 +719,25 @@ class FilesSource(RowSource):
         names, cluster, bounds = self.on_columns(on), tuple(self.cluster_by), self.bounds
         in_order = tuple(key.column for key in cluster)
         self.index_keys(names, ordered=False)
-        asked = in_order if names is None else names
-        if bounds is None or set(asked) != set(in_order) or not self.keeps_readers:
+        key_names = in_order if names is None else names
+        if bounds is None or set(key_names) != set(in_order) or not self.keeps_readers:
             return None
 
         types = key_columns(self.schema, cluster).types
         ends = [
-            (column, *known[1:])
+            (column, *column_ends[1:])
             for column, name in enumerate(in_order)
             if column
-            and not bounds.disjoint  # the bounds of files are of the first one
-            and (known := self.column_ends(name)) is not None
-            and known[0] == types[column]
+            and not bounds.disjoint  # disjoint bounds leave one file per key
+            and (column_ends := self.column_ends(name)) is not None
+            and column_ends[0] == types[column]
         ]
 
         def point_readers(files: list[int]) -> list[_core.PointReader | None]:
             self.prepare(files)
             return [
-                self.child(i).compiled(RowsOfFile(columns, asked, self.deleted(i))) for i in files
+                self.child(i).compiled(RowsOfFile(columns, key_names, self.deleted(i)))
+                for i in files
             ]
 
         return _core.FilesPointReader(
@@ -739,7 +745,7 @@ class FilesSource(RowSource):
                 [pa.array([], kind) for kind in types], [output_name(name) for name in in_order]
             ),
             [(key.descending, key.nulls_first) for key in cluster],
-            [asked.index(name) for name in in_order],
+            [key_names.index(name) for name in in_order],
             bounds.core,
             ends,
             point_readers,
@@ -765,36 +771,36 @@ class FilesSource(RowSource):
     def count_matches(self, keys: Keys) -> Positions:
         if keys.between is None and self._by_cluster(keys.names):
             return self._asked_at_once(keys).find().counts
-        # Of other keys there may be many rows, which an index counts without listing them.
+        # Other keys may have many rows; an index counts rows without listing them.
         counts = np.zeros(len(keys), dtype=np.int64)
-        for file, mine in self._asked(keys):
-            asked = keys if mine is None else keys.take(mine)
+        for file, positions in self._asked(keys):
+            file_keys = keys if positions is None else keys.take(positions)
             if self.deleted(file) is None:
-                found = self.child(file).count_matches(asked)
+                file_counts = self.child(file).count_matches(file_keys)
             else:
-                found = self._find_in(file, asked, None).counts
-            counts[slice(None) if mine is None else mine] += found
+                file_counts = self._find_in(file, file_keys, None).counts
+            counts[slice(None) if positions is None else positions] += file_counts
         return counts
 
     # ------------------------------------------------------------------ explaining
 
     def explain_request(self, request: Request, columns: Projected) -> Plan:
         text = "lookup"
-        asked: list[tuple[int, Request]] = []
+        requests: list[tuple[int, Request]] = []
         if isinstance(request, Keys):
-            for i, mine in self._asked(request):
-                asked.append((i, request if mine is None else request.take(mine)))
+            for i, positions in self._asked(request):
+                requests.append((i, request if positions is None else request.take(positions)))
         elif isinstance(request, Where):
             text = "scan"
             for i, rows in self._within(request):
-                asked.append((i, Where(request.filter, rows)))
+                requests.append((i, Where(request.filter, rows)))
         else:
             text = "prefix" if isinstance(request, Prefix) else "range"
-            asked += [(i, request) for i in self.candidates(request)]
-        plans = [self.child(i).explain_request(part, columns) for i, part in asked]
+            requests += [(i, request) for i in self.candidates(request)]
+        plans = [self.child(i).explain_request(part, columns) for i, part in requests]
         return Plan(
             text=f"{text} in a {self.kind}",
-            details=self.plan_details([i for i, _ in asked]),
+            details=self.plan_details([i for i, _ in requests]),
             children=_shown(plans),
             reads=sum(plan.reads for plan in plans),
             bytes=sum(plan.bytes for plan in plans),
@@ -803,7 +809,7 @@ class FilesSource(RowSource):
 
 
 class _RangesOfFiles:
-    """Reads ranges that are in one of many files, by the reader of that file."""
+    """Reads ranges that one file contains by the reader of that file."""
 
     def __init__(self, source: FilesSource, columns: Projected, on: On) -> None:
         self._source = source
@@ -828,13 +834,13 @@ class _RangesOfFiles:
 
 
 def _places(rows: RowSet) -> Positions:
-    """Numbers that are ordered as (file, row) is."""
+    """Integers in the order of (file, row)."""
     assert rows.file is not None
     return (rows.file << 40) + rows.begin.astype(np.int64)
 
 
 def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
-    """The first plans, and all others as one."""
+    """The first plans, and one plan that sums up the others."""
     rest = plans[_SHOWN:]
     if not rest:
         return tuple(plans)
@@ -847,13 +853,13 @@ def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
 
 
 def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positions:
-    """The order of rows by their keys; equal keys keep theirs, also where ``reverse`` is true."""
+    """The stable order of rows by their keys, in both directions."""
     orders = [(key.descending, key.nulls_first) for key in keys[: table.num_columns]]
     return _core.key_order(table.to_batches(), orders, reverse)
 
 
 def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:
-    """(file, its items) from pairs that are ordered by file."""
+    """(file, items of the file) of pairs that are ordered by file."""
     if not len(files):
         return []
     cuts = np.flatnonzero(np.diff(files)) + 1
