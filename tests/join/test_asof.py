@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from asof_oracle import check_join
@@ -265,6 +266,47 @@ def test_known_at_ignores_later_rows(tmp_path: Path) -> None:
                     known_at={"seen": "created"},
                     allow_exact_matches=r.random() < 0.5,
                 )
+
+
+@pytest.mark.parametrize("index", ["cluster", "descending", "sorted", "with ties"])
+def test_known_at_far_from_the_probe(tmp_path: Path, index: str) -> None:
+    # Rows of 64 blocks are not known to most probes, and a few rows are.
+    rng, count = np.random.default_rng(5), 64 * 4096 * 2 + 100
+    created = rng.integers(1000, 2000, count)
+    created[rng.integers(0, count, 40)] = rng.integers(0, 1000, 40)
+    nulls = rng.random(count) < 0.1
+    t = np.sort(rng.integers(0, 50 if index == "with ties" else count, count))
+    events = pa.table({"t": t, "created": pa.array(created, mask=nulls), "id": np.arange(count)})
+    how: dict[str, Any] = {"cluster_by": "t"}
+    if index == "descending":
+        how = {"cluster_by": nb.SortKey("t", descending=True)}
+    elif index == "sorted":
+        how = {"indexes": [nb.SortedIndex("t")]}
+    elif index == "with ties":
+        how = {"indexes": [nb.SortedIndex(["t", "created"])]}
+    nb.write(events, tmp_path / "e.nimble", **how)
+    at, seen = rng.choice(t, 60), rng.integers(0, 1010, 60)
+    probe = pa.table({"t": at, "seen": seen})
+    usable = np.where(nulls, 9999, created)
+    with nb.open(tmp_path / "e.nimble") as file:
+        order = file.to_table(["id"]).column("id").to_numpy()
+        place = np.empty(count, dtype=np.int64)
+        place[order] = np.arange(count)
+        for direction in ("backward", "forward"):
+            joined = file.asof_join(
+                probe, on="t", direction=direction, known_at={"seen": "created"}, columns=["id"]
+            )
+            for row, value, limit in zip(joined["id"].to_pylist(), at, seen, strict=True):
+                is_before = direction == "backward"
+                side = t <= value if is_before else t >= value
+                matching = np.flatnonzero(side & (usable <= limit))
+                if not len(matching):
+                    assert row is None
+                    continue
+                nearest = t[matching].max() if is_before else t[matching].min()
+                tied = matching[t[matching] == nearest]
+                in_file = tied[np.argsort(place[tied])]
+                assert row == in_file[-1 if is_before else 0]
 
 
 @pytest.mark.parametrize("cluster", ["t", "descending", "id"])

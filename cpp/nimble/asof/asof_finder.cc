@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nimble/asof/known_rows.h"
 #include "nimble/cursor/row_keys.h"
 #include "nimble/key/key_bounds.h"
 
@@ -11,9 +12,9 @@ namespace {
 // Rows that are tested together for whether they are known.
 constexpr uint64_t kTestedRows = 65536;
 // For each key, the number of rows that are tested grows by this factor until
-// one is known, up to a maximum.
+// one is known. After the largest window, whole blocks are tested.
 constexpr uint64_t kGrowth = 8;
-constexpr uint64_t kMaxWindow = 4096;
+constexpr uint64_t kMaxWindow = 64;
 // Places of a sorted index whose rows are read together.
 constexpr uint64_t kPlacesRead = 256;
 
@@ -82,7 +83,7 @@ class AsofFinder::LivePlaces {
  private:
   Result<bool> test(uint64_t place) {
     if (finder_.file_.deleted == nullptr) return false;
-    if (finder_.file_.is_cluster) return finder_.is_deleted(place);
+    if (finder_.file_.is_cluster) return finder_.file_.is_deleted(place);
     if (place < read_.begin || place >= read_.end) {
       const uint64_t begin = place - place % kPlacesRead;
       read_ = {begin,
@@ -90,7 +91,7 @@ class AsofFinder::LivePlaces {
       rows_.clear();
       NIMBLE_RETURN_IF_ERROR(finder_.rows_at({&read_, 1}, &rows_));
     }
-    return finder_.is_deleted(rows_[place - read_.begin]);
+    return finder_.file_.is_deleted(rows_[place - read_.begin]);
   }
   // Adds a run of deleted places, or replaces the remembered run.
   void remember(PlaceRange run) {
@@ -107,31 +108,6 @@ class AsofFinder::LivePlaces {
   PlaceRange deleted_;
   PlaceRange read_;  // the places of rows_
   std::vector<uint64_t> rows_;
-};
-
-// Reads the known column of rows, and compares it with limits.
-class AsofFinder::KnownRows {
- public:
-  static Result<KnownRows> open(const AsofFinder& finder) {
-    KnownRows out;
-    // Nulls are after every limit.
-    NIMBLE_ASSIGN_OR_RETURN(
-        out.values_,
-        RowKeys::create(*finder.file_.file, {{*finder.known_, SortOrder{}}}));
-    return out;
-  }
-
-  Status read(std::span<const uint64_t> rows) {
-    return values_->read(rows, &read_);
-  }
-  // Whether row i of the last read() is within a limit.
-  bool is_known(size_t i, ByteSpan limit) const {
-    return compare_bytes(read_.key(i), limit) <= 0;
-  }
-
- private:
-  std::unique_ptr<const RowKeys> values_;
-  KeyBuffer read_;
 };
 
 AsofFinder::AsofFinder(const AsofFile& file, size_t num_columns, bool backward,
@@ -241,13 +217,12 @@ Status AsofFinder::nearest(const std::vector<Candidates>& candidates,
 Status AsofFinder::nearest_known(std::vector<Candidates> candidates,
                                  bool from_end, const KeyBuffer& limits,
                                  std::vector<uint64_t>* places) const {
-  NIMBLE_ASSIGN_OR_RETURN(KnownRows known, KnownRows::open(*this));
+  NIMBLE_ASSIGN_OR_RETURN(KnownRows known, KnownRows::open(file_, *known_));
   LivePlaces live(*this);
   std::vector<PlaceRange> windows;
-  std::vector<uint64_t> rows;
   std::vector<Candidates> left;
-  for (uint64_t size = 1; !candidates.empty();
-       size = std::min(size * kGrowth, kMaxWindow)) {
+  for (uint64_t size = 1; !candidates.empty() && size <= kMaxWindow;
+       size *= kGrowth) {
     left.clear();
     for (size_t at = 0; at < candidates.size();) {
       windows.clear();
@@ -263,54 +238,30 @@ Status AsofFinder::nearest_known(std::vector<Candidates> candidates,
         windows.push_back(window_of(c, from_end, size));
         total += windows.back().size();
       }
-      rows.clear();
-      NIMBLE_RETURN_IF_ERROR(rows_at(windows, &rows));
-      NIMBLE_RETURN_IF_ERROR(known.read(rows));
-      size_t first = 0;  // of the window, in `rows`
+      NIMBLE_RETURN_IF_ERROR(known.read(windows));
+      size_t first = 0;  // of the window, among the rows that were read
       for (size_t i = at; i < end; ++i) {
         const Candidates& c = candidates[i];
         const PlaceRange window = windows[i - at];
         const uint64_t n = window.size();
-        uint64_t step = 0;
-        for (; step < n; ++step) {
-          const uint64_t j = from_end ? n - 1 - step : step;
-          if (is_deleted(rows[first + j]) ||
-              !known.is_known(first + j, limits.key(c.key))) {
-            continue;
-          }
-          (*places)[c.key] = window.begin + j;
-          break;
-        }
+        const uint64_t step =
+            known.steps_to_match(first, n, from_end, limits.key(c.key));
         first += n;
+        if (step < n) {
+          (*places)[c.key] =
+              from_end ? window.end - 1 - step : window.begin + step;
+          continue;
+        }
         const PlaceRange rest = without_window(c.places, window, from_end);
-        if (step == n && !rest.empty()) left.push_back({c.key, rest});
+        if (!rest.empty()) left.push_back({c.key, rest});
       }
       at = end;
     }
     candidates.swap(left);
   }
-  return Status::ok();
-}
-
-Status AsofFinder::scan_ties(const Candidates& ties, const KeyBuffer* limits,
-                             uint64_t* row) const {
-  std::optional<KnownRows> known;
-  if (limits != nullptr) {
-    NIMBLE_ASSIGN_OR_RETURN(known, KnownRows::open(*this));
-  }
-  std::vector<uint64_t> rows;
-  *row = kNoRow;
-  for (uint64_t at = ties.places.begin; at < ties.places.end;
-       at += kTestedRows) {
-    const PlaceRange part{at, std::min(ties.places.end, at + kTestedRows)};
-    rows.clear();
-    NIMBLE_RETURN_IF_ERROR(rows_at({&part, 1}, &rows));
-    if (known) NIMBLE_RETURN_IF_ERROR(known->read(rows));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (is_deleted(rows[i])) continue;
-      if (known && !known->is_known(i, limits->key(ties.key))) continue;
-      if (*row == kNoRow || (rows[i] > *row) == backward_) *row = rows[i];
-    }
+  for (const Candidates& c : candidates) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        (*places)[c.key], known.nearest(c.places, from_end, limits.key(c.key)));
   }
   return Status::ok();
 }
@@ -318,19 +269,26 @@ Status AsofFinder::scan_ties(const Candidates& ties, const KeyBuffer* limits,
 Status AsofFinder::settle_ties(std::span<const uint64_t> keys,
                                const KeyBuffer& equal, const KeyBuffer* limits,
                                std::vector<uint64_t>* rows) const {
-  std::vector<PlaceRange> ties;
-  NIMBLE_RETURN_IF_ERROR(file_.index->find_places(equal, &ties));
+  std::vector<PlaceRange> places;
+  NIMBLE_RETURN_IF_ERROR(file_.index->find_places(equal, &places));
+  std::vector<Candidates> ties;
+  ties.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) ties.push_back({keys[i], places[i]});
   if (rows_ascend()) {
-    std::vector<Candidates> candidates;
-    for (size_t i = 0; i < keys.size(); ++i) {
-      candidates.push_back({keys[i], ties[i]});
-    }
-    NIMBLE_RETURN_IF_ERROR(nearest(candidates, backward_, limits, rows));
+    NIMBLE_RETURN_IF_ERROR(nearest(ties, backward_, limits, rows));
     return to_rows(rows);
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    NIMBLE_RETURN_IF_ERROR(
-        scan_ties({keys[i], ties[i]}, limits, &(*rows)[keys[i]]));
+  // The rows of equal keys are read once.
+  std::sort(ties.begin(), ties.end(),
+            [](const Candidates& a, const Candidates& b) {
+              return a.places.begin < b.places.begin;
+            });
+  NIMBLE_ASSIGN_OR_RETURN(TiedRows tied,
+                          TiedRows::open(file_, known_, backward_));
+  for (const Candidates& tie : ties) {
+    NIMBLE_RETURN_IF_ERROR(tied.read(tie.places));
+    (*rows)[tie.key] =
+        limits == nullptr ? tied.row() : tied.row_within(limits->key(tie.key));
   }
   return Status::ok();
 }
@@ -373,11 +331,7 @@ Status AsofFinder::find(const AsofKeys& keys, std::vector<uint64_t>* rows,
     numbers.push_back(i);
     found.push_back((*rows)[i]);
   }
-  const std::vector<KeyColumnSpec> columns(
-      file_.columns->begin(),
-      file_.columns->begin() + static_cast<int64_t>(num_columns_));
-  NIMBLE_ASSIGN_OR_RETURN(const auto row_keys,
-                          RowKeys::create(*file_.file, columns));
+  NIMBLE_ASSIGN_OR_RETURN(const auto row_keys, open_row_keys());
   KeyBuffer all, equal;
   NIMBLE_RETURN_IF_ERROR(row_keys->read(found, &all));
   std::vector<uint64_t> matching;
@@ -399,17 +353,45 @@ Status AsofFinder::find(const AsofKeys& keys, std::vector<uint64_t>* rows,
   return settle_ties(matching, equal, keys.limits, rows);
 }
 
+Result<std::unique_ptr<const RowKeys>> AsofFinder::open_row_keys() const {
+  return RowKeys::create(*file_.file, {file_.columns->begin(),
+                                       file_.columns->begin() +
+                                           static_cast<int64_t>(num_columns_)});
+}
+
+Status AsofFinder::read_on(uint64_t row, ByteSpan group,
+                           std::string* on) const {
+  std::unique_ptr<const RowKeys> opened;
+  const RowKeys* row_keys = file_.row_keys;
+  if (row_keys == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(opened, open_row_keys());
+    row_keys = opened.get();
+  }
+  ByteBuffer key;
+  NIMBLE_RETURN_IF_ERROR(row_keys->read_one(row, &key));
+  if (key.size() <= group.size() ||
+      compare_bytes(key.span().first(group.size()), group) != 0) {
+    return Status::corrupt(file_.file->file().name() + ": row " +
+                           std::to_string(row) +
+                           " does not have the key that its index says");
+  }
+  const ByteSpan value = key.span().subspan(group.size() - 1);
+  on->assign(value.begin(), value.end());
+  return Status::ok();
+}
+
 Result<std::optional<uint64_t>> AsofFinder::find_one(ByteSpan key,
                                                      ByteSpan group,
                                                      bool exclusive,
                                                      std::string* on) const {
-  if (file_.is_cluster && takes_right_row() && on == nullptr) {
+  if (file_.is_cluster && takes_right_row()) {
     NIMBLE_ASSIGN_OR_RETURN(const PlaceRange places,
                             places_of_one(key, group, exclusive));
     LivePlaces live(*this);
     NIMBLE_ASSIGN_OR_RETURN(const uint64_t row,
                             live.nearest(places, is_nearest_last()));
     if (row == kNoRow) return std::optional<uint64_t>();
+    if (on != nullptr) NIMBLE_RETURN_IF_ERROR(read_on(row, group, on));
     return std::optional<uint64_t>(row);
   }
   KeyBuffer keys, groups;

@@ -9,26 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "nimble/base/row_bitmap.h"
+#include "nimble/asof/asof_file.h"
 #include "nimble/key/key_buffer.h"
-#include "nimble/lookup/index_lookup.h"
-#include "nimble/open/open_file.h"
 
 namespace nimble {
-
-// A row number for "no row".
-inline constexpr uint64_t kNoRow = UINT64_MAX;
-
-// A file with an ordered index. Borrows all.
-struct AsofFile {
-  const OpenFile* file = nullptr;
-  const IndexLookup* index = nullptr;
-  bool is_cluster = false;
-  // The columns of the index.
-  const std::vector<KeyColumnSpec>* columns = nullptr;
-  // Rows that are not found; null if no row is deleted.
-  const RowBitmap* deleted = nullptr;
-};
 
 // Keys to search. Borrows all.
 struct AsofKeys {
@@ -75,7 +59,6 @@ class AsofFinder {
     PlaceRange places;
   };
   class LivePlaces;
-  class KnownRows;
 
   // Whether the nearest of some places is the last one.
   bool is_nearest_last() const { return backward_ != descending_; }
@@ -105,15 +88,11 @@ class AsofFinder {
   // Replaces places that are not kNoRow by the rows at these places.
   Status to_rows(std::vector<uint64_t>* places) const;
   bool steps() const { return file_.deleted != nullptr || known_; }
-  // Sets *row to the first or last row of some places that matches, for an
-  // index whose ties are in another order.
-  Status scan_ties(const Candidates& ties, const KeyBuffer* limits,
-                   uint64_t* row) const;
+  Result<std::unique_ptr<const RowKeys>> open_row_keys() const;
+  // Sets *on to the encoded value of a row, which has `group`.
+  Status read_on(uint64_t row, ByteSpan group, std::string* on) const;
   Status rows_at(std::span<const PlaceRange> places,
                  std::vector<uint64_t>* out) const;
-  bool is_deleted(uint64_t row) const {
-    return file_.deleted != nullptr && file_.deleted->contains(row);
-  }
 
   const AsofFile file_;
   const size_t num_columns_;

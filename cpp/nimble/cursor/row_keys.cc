@@ -97,6 +97,22 @@ Status RowKeys::append_part(const RowLocation& at, size_t part,
       key);
 }
 
+Status RowKeys::read_one(uint64_t row, ByteBuffer* key) const {
+  key->clear();
+  if (parts_.empty()) {
+    KeyBuffer keys;
+    NIMBLE_RETURN_IF_ERROR(read({&row, 1}, &keys));
+    key->put_bytes(keys.key(0));
+    return Status::ok();
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
+                          RowLocation::find(rows_->file(), row));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    NIMBLE_RETURN_IF_ERROR(append_part(at, i, key));
+  }
+  return Status::ok();
+}
+
 Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target,
                                 Rest rest) const {
   target = target.subspan(rest.begin);
