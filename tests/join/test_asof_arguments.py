@@ -89,6 +89,9 @@ def test_errors_say_what_to_do(
         ((1, at(0)), {"known_at": "seen"}, nb.InvalidArgumentError, "known_at: expected"),
         ((1, at(0)), {"columns": ["no"]}, nb.InvalidArgumentError, "no"),
         ((1, at(0)), {"direction": "up"}, nb.InvalidArgumentError, "direction"),
+        # The nearest user at or before 2 is another user.
+        ((2,), {}, nb.InvalidArgumentError, r"cluster key \(user, ts\); .* name them in on="),
+        ({"user": 2}, {}, nb.InvalidArgumentError, r"cluster key \(user, ts\)"),
     ],
 )
 def test_errors_of_single_keys(

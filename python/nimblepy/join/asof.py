@@ -396,15 +396,20 @@ def asof_columns(source: RowSource, key: Any, on: Any) -> tuple[ColumnName, ...]
     """The columns that the values of a key belong to; the last one is the ordered one.
 
     Raises:
-        InvalidArgumentError: the key has no values, or too many.
+        InvalidArgumentError: the key has no values, or too few.
         IndexUnavailableError: ``on`` is ``None`` and there is no cluster key.
     """
     names: Names = source.on_columns(on)
+    is_default = names is None
     if names is None:
-        cluster = cluster_columns(source)
-        width = len(key) if isinstance(key, (tuple, list, Mapping)) else len(cluster)
-        names = cluster[:width] if 0 < width <= len(cluster) else cluster
-    check_one(key, [output_name(name) for name in names])
+        names = cluster_columns(source)
+    shown = [output_name(name) for name in names]
+    check_one(key, shown)
+    if is_default and isinstance(key, (tuple, list, Mapping)) and len(key) < len(names):
+        raise InvalidArgumentError(
+            f"key {key!r}: expected values for the cluster key ({', '.join(shown)}); to search by "
+            "fewer columns, name them in on="
+        )
     return names
 
 

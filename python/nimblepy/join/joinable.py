@@ -212,7 +212,7 @@ class Joinable(Rows):
             key: ``(by values..., time)``, or the time alone; a dict has the names of the columns.
             columns: columns of the row; the default is all.
             on: the columns of the key, of which the last is ordered. The default is the cluster
-                key, or its first columns if ``key`` is shorter.
+                key.
             direction, tolerance, allow_exact_matches: see :meth:`asof_join`.
             known_at: ``(column, value)``: ignores rows where the column is null or greater.
 
