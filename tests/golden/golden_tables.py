@@ -6,6 +6,7 @@ Nothing is random but for the sequence below, which is a formula: library genera
 from __future__ import annotations
 
 import decimal
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -396,6 +397,7 @@ def lines() -> pa.Table:
     return pa.table({"line": text})
 
 
+@functools.cache
 def golden_files() -> dict[str, tuple[pa.Table, dict[str, Any]]]:
     """name -> the table, and how it is written. Without a cluster key rows keep their order."""
     one = {"threads": 1}
