@@ -21,7 +21,7 @@ from nimblepy.errors import IndexUnavailableError
 from nimblepy.expr.filter import make_filter
 from nimblepy.expr.nodes import Node, all_of
 from nimblepy.file.candidates import candidate_rows
-from nimblepy.file.index_match import ENTRY, SCANNED_ROW
+from nimblepy.file.index_costs import SCANNED_ROW, search_cost
 from nimblepy.file.indexes import CLUSTER
 from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
 from nimblepy.file.scan import FilterColumns
@@ -244,7 +244,7 @@ class Costs:
         index_reads = probes if kind == "hash" else probes + 1
         tested, extra = self._columns(question)
         reads, size = self._reads(self._random_rows(rows), [*tested, *extra])
-        cost = rows * (1 + (ENTRY if kind == "sorted" else 1.0)) + probes
+        cost = rows + search_cost(rows, ordered=kind == "sorted") + probes
         return Cost(kind, rows, cost, index_reads + reads, index_reads * part + size)
 
     def _neighbours(self, question: Question, rows: float, path: str, cost: float) -> Cost:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.expr.nodes import And, Compare, In, IsNull, Node, Or, StartsWith
 from nimblepy.file.handle import FileHandle
+from nimblepy.file.index_costs import SCANNED_ROW, read_cost, search_cost
 from nimblepy.file.indexes import Index
 from nimblepy.file.key_ranges import ranges_of
 
@@ -30,10 +31,6 @@ MAX_KEYS = 100_000
 MAX_RANGES = 1_000
 # Maximum number of alternatives of an OR to search.
 MAX_ALTERNATIVES = 64
-# Costs, in units of one row read by its number, of one row in a scan and of one decoded index
-# entry. A filter that more than about 1.5 % of the rows pass is scanned.
-SCANNED_ROW = 0.015
-ENTRY = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class IndexMatch:
     @property
     def cost(self) -> float:
         """The cost of finding the rows, without reading them."""
-        return self.rows * (ENTRY if self.positions is not None else 1.0)
+        return search_cost(self.rows, ordered=self.positions is not None)
 
 
 def rows_by_indexes(
@@ -92,14 +89,8 @@ def rows_by_indexes(
 
 
 def _cost(matches: Sequence[IndexMatch], num_rows: int) -> float:
-    """The cost of finding the rows with these indexes and of reading the rows in all of them.
-
-    The conditions are assumed to be independent.
-    """
-    expected = float(max(num_rows, 1))
-    for match in matches:
-        expected *= min(1.0, match.rows / max(num_rows, 1))
-    return sum(match.cost for match in matches) + expected
+    """The cost of finding the rows with these indexes and of reading the rows in all of them."""
+    return sum(m.cost for m in matches) + read_cost([m.rows for m in matches], num_rows)
 
 
 def _rows_of(file: FileHandle, match: IndexMatch) -> Rows:

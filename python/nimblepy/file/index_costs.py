@@ -1,0 +1,33 @@
+"""The cost model that decides between a scan and secondary indexes.
+
+The unit is the cost of reading one row by its row number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# The cost of a row in a scan. If more than about 1.5 % of the rows pass a filter, a scan is chosen.
+SCANNED_ROW = 0.015
+# The cost of a decoded entry of a sorted index.
+ENTRY = 0.02
+
+
+def search_cost(rows: float, *, ordered: bool) -> float:
+    """The cost of finding ``rows`` matching rows in one index, without reading them."""
+    return rows * (ENTRY if ordered else 1.0)
+
+
+def read_cost(matches: Iterable[float], num_rows: int) -> float:
+    """The cost of reading the rows that several indexes find together.
+
+    The conditions of the indexes are assumed to be independent.
+
+    Args:
+        matches: number of matching rows in each index.
+        num_rows: number of rows in the file.
+    """
+    expected = float(max(num_rows, 1))
+    for rows in matches:
+        expected *= min(1.0, rows / max(num_rows, 1))
+    return expected
