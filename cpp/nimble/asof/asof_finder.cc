@@ -124,7 +124,8 @@ bool AsofFinder::rows_ascend() const {
 
 Result<PlaceRange> AsofFinder::places_of_one(ByteSpan key, ByteSpan group,
                                              bool exclusive) const {
-  KeyRange range = prefix_range(group);
+  KeyRange range;
+  if (steps()) range = prefix_range(group);
   const bool after_key = is_nearest_last() != exclusive;
   ByteBuffer bound;
   bound.put_bytes(key);
@@ -359,8 +360,8 @@ Result<std::unique_ptr<const RowKeys>> AsofFinder::open_row_keys() const {
                                            static_cast<int64_t>(num_columns_)});
 }
 
-Status AsofFinder::read_on(uint64_t row, ByteSpan group,
-                           std::string* on) const {
+Result<bool> AsofFinder::read_on(uint64_t row, ByteSpan group,
+                                 std::string* on) const {
   std::unique_ptr<const RowKeys> opened;
   const RowKeys* row_keys = file_.row_keys;
   if (row_keys == nullptr) {
@@ -371,13 +372,11 @@ Status AsofFinder::read_on(uint64_t row, ByteSpan group,
   NIMBLE_RETURN_IF_ERROR(row_keys->read_one(row, &key));
   if (key.size() <= group.size() ||
       compare_bytes(key.span().first(group.size()), group) != 0) {
-    return Status::corrupt(file_.file->file().name() + ": row " +
-                           std::to_string(row) +
-                           " does not have the key that its index says");
+    return false;
   }
   const ByteSpan value = key.span().subspan(group.size() - 1);
-  on->assign(value.begin(), value.end());
-  return Status::ok();
+  if (on != nullptr) on->assign(value.begin(), value.end());
+  return true;
 }
 
 Result<std::optional<uint64_t>> AsofFinder::find_one(ByteSpan key,
@@ -391,8 +390,9 @@ Result<std::optional<uint64_t>> AsofFinder::find_one(ByteSpan key,
     NIMBLE_ASSIGN_OR_RETURN(const uint64_t row,
                             live.nearest(places, is_nearest_last()));
     if (row == kNoRow) return std::optional<uint64_t>();
-    if (on != nullptr) NIMBLE_RETURN_IF_ERROR(read_on(row, group, on));
-    return std::optional<uint64_t>(row);
+    if (on == nullptr && steps()) return std::optional<uint64_t>(row);
+    NIMBLE_ASSIGN_OR_RETURN(const bool is_match, read_on(row, group, on));
+    return is_match ? std::optional<uint64_t>(row) : std::nullopt;
   }
   KeyBuffer keys, groups;
   keys.push_back(key);

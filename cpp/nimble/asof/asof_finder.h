@@ -68,10 +68,11 @@ class AsofFinder {
   bool takes_right_row() const {
     return is_nearest_last() == backward_ && rows_ascend();
   }
+  // Like all_places(), for one key. Searches only one end unless steps().
   Result<PlaceRange> places_of_one(ByteSpan key, ByteSpan group,
                                    bool exclusive) const;
-  // Finds the places that may match each key. They are all in the key's group,
-  // or, if no row is deleted or unknown, at most one that may not be.
+  // Finds the places that may match each key. They are all in the key's group
+  // if steps(). Otherwise only the nearest counts, which may be in another one.
   Status all_places(const AsofKeys& keys, std::vector<PlaceRange>* out) const;
   // Finds the matching place of each key that is nearest to the end of its
   // places, or to their beginning unless `from_end`; kNoRow without a match.
@@ -89,8 +90,9 @@ class AsofFinder {
   Status to_rows(std::vector<uint64_t>* places) const;
   bool steps() const { return file_.deleted != nullptr || known_; }
   Result<std::unique_ptr<const RowKeys>> open_row_keys() const;
-  // Sets *on to the encoded value of a row, which has `group`.
-  Status read_on(uint64_t row, ByteSpan group, std::string* on) const;
+  // Returns whether a row is in a group. If so, sets *on to its encoded value,
+  // unless `on` is null.
+  Result<bool> read_on(uint64_t row, ByteSpan group, std::string* on) const;
   Status rows_at(std::span<const PlaceRange> places,
                  std::vector<uint64_t>* out) const;
 

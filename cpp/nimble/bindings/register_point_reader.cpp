@@ -226,7 +226,7 @@ class PointReader final : public KeyedFile,
   // sets *on to the encoded value of the row.
   std::optional<uint64_t> find_asof(ByteSpan key, ByteSpan group, AsofRule rule,
                                     std::string* on) const {
-    if (on != nullptr && row_keys_ == nullptr) {
+    if (row_keys_ == nullptr) {
       row_keys_ = unwrap(RowKeys::create(index_->file(), index_->columns()));
     }
     const auto find = [&] {
@@ -432,7 +432,7 @@ class PointReader final : public KeyedFile,
   PointKey key_;
   std::vector<Getter> getters_;
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
-  // For as-of searches in several files. Null: not needed so far.
+  // For as-of searches. Null: not needed so far.
   mutable std::unique_ptr<const RowKeys> row_keys_;
   py::dict blank_;  // all names, with values for other names
   py::object import_array_;
