@@ -1,6 +1,6 @@
 """The compiled core; private. Arrow data crosses as PyCapsules or through the stream protocol."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -208,6 +208,53 @@ class KeyProbes:
             keys and the numbers of their files; ordered by key position, then by file.
         """
 
+class ParquetPages:
+    """Cache and counters of the pages that the files of one handle share."""
+
+    def __init__(self, cache_bytes: int) -> None: ...
+    @property
+    def used_bytes(self) -> int: ...
+    @property
+    def stats(self) -> tuple[int, int, int, int]:
+        """Reads, bytes, rounds, and pages that were decompressed."""
+
+    def reset_stats(self) -> None: ...
+
+class ParquetFile:
+    """Rows of a Parquet file by their numbers.
+
+    Args:
+        file: a local path, or an object with ``read_at``.
+        footer, page_table: what :func:`describe_parquet` returned.
+        schema: Arrow types of all top-level columns.
+        decompress: called as ``decompress(codec, bytes, size)``; returns a buffer, or ``None`` for
+            damaged bytes.
+    """
+
+    def __init__(
+        self,
+        file: object,
+        name: str,
+        coalesce_gap: int,
+        footer: bytes,
+        page_table: bytes,
+        schema: object,
+        pages: ParquetPages,
+        decompress: object,
+    ) -> None: ...
+    @property
+    def num_rows(self) -> int: ...
+    def unsupported(self, column: int) -> str:
+        """Why a column cannot be read; empty if it can, as far as metadata tells."""
+
+    def read(
+        self, columns: Sequence[int], rows: NDArray[np.uint64]
+    ) -> tuple[object, object] | None:
+        """Arrow capsules of a batch of ascending rows; ``None`` if it needs another reader."""
+
+def describe_parquet(file: object, name: str, coalesce_gap: int) -> tuple[bytes, bytes] | None:
+    """Footer and page table of a file; ``None`` if the footer is encrypted."""
+
 class AsofSearch:
     """A search for the nearest row at or before, or at or after, each of many keys.
 
@@ -375,6 +422,7 @@ def open_python(file: object, name: str, coalesce_gap: int, cache_bytes: int) ->
 def encode_keys(
     batch: object, orders: list[tuple[bool, bool]]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]: ...
+def hash_keys(batch: object, orders: list[tuple[bool, bool]]) -> NDArray[np.uint64]: ...
 def key_order(
     batches: list[Any], orders: list[tuple[bool, bool]], reverse: bool
 ) -> NDArray[np.int64]: ...

@@ -46,6 +46,7 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "key_chunk": {"key"},
     "index": {"format", "key_chunk"},
     "column": {"encoding/choose"},
+    "parquet": {"column", "io"},
     "open": {"index", "column"},
     "stripe": {"column", "open"},
     "cursor": {"stripe"},
@@ -57,7 +58,7 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "write": {"reader"},
     "maintain": {"write"},
     "bindings/values": {"maintain"},
-    "bindings": {"bindings/values", "locate"},
+    "bindings": {"bindings/values", "locate", "parquet"},
 }
 # Headers of other projects that some rooms keep to themselves.
 CPP_RESERVED = {
@@ -87,6 +88,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "join": {"input"},  # joins anything that has rows; its method is one of files and datasets
     "file": {"join"},
     "files": {"file"},
+    "foreign": {"files"},
     "advise": {"files"},
     "table/base": {"files"},
     "table/otree": {"table/base"},
@@ -100,7 +102,12 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "interop": {"files", "table"},
     "spark": {"table"},
     "telemetry": {"table"},
-    "nimblepy": {"advise", "interop", "table"},  # __init__.py, which gathers the public names
+    "nimblepy": {
+        "advise",
+        "foreign",
+        "interop",
+        "table",
+    },  # __init__.py, which gathers the public names
     "cli": {"nimblepy"},
     "__main__": {"cli"},
 }

@@ -53,6 +53,7 @@ void register_point_reader(pybind11::module_& m);
 void register_quick_get(pybind11::module_& m);
 void register_range_reader(pybind11::module_& m);
 void register_asof(pybind11::module_& m);
+void register_parquet(pybind11::module_& m);
 
 using FilePtr = std::shared_ptr<FileReader>;
 

@@ -21,6 +21,7 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_quick_get(m);
   nimble::register_range_reader(m);
   nimble::register_asof(m);
+  nimble::register_parquet(m);
   nimble::register_inspect(m);
   nimble::register_index_rewriter(m);
 }

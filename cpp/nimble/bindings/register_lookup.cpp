@@ -1,6 +1,7 @@
 // Row ranges from zone maps and Bloom filters, and encoded keys.
 #include <pybind11/stl.h>
 
+#include "nimble/base/hash.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
@@ -45,6 +46,23 @@ py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
   uint64_t* offset = offsets.mutable_data();
   for (size_t i = 0; i <= keys.size(); ++i) offset[i] = keys.offset(i);
   return py::make_tuple(bytes, offsets);
+}
+
+// The hashes of the keys of all rows of a batch.
+py::array_t<uint64_t> hash_keys(const py::object& batch,
+                                const KeyOrders& orders) {
+  const auto imported = ImportedArray::from_python(batch);
+  const KeyEncoder encoder = encoder_of(*imported, orders);
+  const ArrayView& view = imported->view();
+  py::array_t<uint64_t> out(static_cast<py::ssize_t>(view.length()));
+  uint64_t* to = out.mutable_data();
+  check(without_gil([&]() -> Status {
+    KeyBuffer keys;
+    NIMBLE_RETURN_IF_ERROR(encoder.encode(view, 0, view.length(), &keys));
+    for (size_t i = 0; i < keys.size(); ++i) to[i] = key_hash64(keys.key(i));
+    return Status::ok();
+  }));
+  return out;
 }
 
 // Reverses the order of keys. Rows with equal keys keep their order.
@@ -193,6 +211,7 @@ std::vector<KeyScalar> scalars_of(const ArrayView& row) {
 
 void register_lookup(py::module_& m) {
   m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
+  m.def("hash_keys", &hash_keys, py::arg("batch"), py::arg("orders"));
   m.def("key_order", &key_order, py::arg("batches"), py::arg("orders"),
         py::arg("reverse"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),

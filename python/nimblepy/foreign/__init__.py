@@ -1,0 +1,1 @@
+"""Parquet files that others wrote: their pages, and nimble indexes over them."""

@@ -1,0 +1,137 @@
+"""Rows of a Parquet file by their numbers, read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.io.location import Location
+from nimblepy.io.remote_file import REMOTE_GAP
+
+# Codecs that pyarrow decompresses, by their numbers in Parquet; the core has zstd.
+_CODECS = {1: "snappy", 2: "gzip", 7: "lz4_raw"}
+_made: dict[int, pa.Codec] = {}
+
+# Footer and page table of a file, as bytes; see cpp/nimble/parquet/parquet_file.h.
+Described = tuple[bytes, bytes]
+
+
+def decompress(codec: int, data: memoryview, size: int) -> Any:
+    """Decompresses a page to ``size`` bytes; ``None`` if it is damaged."""
+    made = _made.get(codec)
+    if made is None:
+        made = _made[codec] = pa.Codec(_CODECS[codec])
+    try:
+        return made.decompress(data, decompressed_size=size)
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+def _core_file(location: Location) -> Any:
+    return location.core_path if location.is_local else location.open()
+
+
+def describe(location: Location) -> Described | None:
+    """Footer and page table of a file; ``None`` if only pyarrow can read it.
+
+    Raises:
+        CorruptFileError: not a Parquet file, or damaged.
+
+    Cost: reads the footer and the offset indexes, or the header of each page.
+    """
+    described: Described | None = _core.describe_parquet(
+        _core_file(location), location.path, REMOTE_GAP
+    )
+    return described
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type that the core reads for a column: without extensions and dictionaries."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return stored_type(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return stored_type(type_.value_type)
+    return type_
+
+
+def _as_type(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_:
+        return array
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, _as_type(array, type_.storage_type))
+    encoded = array.dictionary_encode()
+    return encoded.cast(type_)
+
+
+class PageReader:
+    """Reads some rows of some columns. Thread-safe.
+
+    Attributes:
+        schema: top-level columns with pyarrow's types.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        described: Described,
+        schema: pa.Schema,
+        pages: _core.ParquetPages,
+    ) -> None:
+        self.schema = schema
+        footer, page_table = described
+        stored = pa.schema([pa.field(f.name, stored_type(f.type), f.nullable) for f in schema])
+        self._core = _core.ParquetFile(
+            _core_file(location),
+            location.path,
+            REMOTE_GAP,
+            footer,
+            page_table,
+            stored,
+            pages,
+            decompress,
+        )
+        self._is_stored = [f.type == stored.field(i).type for i, f in enumerate(schema)]
+
+    @property
+    def num_rows(self) -> int:
+        return self._core.num_rows
+
+    def unsupported(self, column: int) -> str:
+        """Why pages of a column cannot be read; empty if they can, as far as metadata tells."""
+        return self._core.unsupported(column)
+
+    def read(self, columns: Sequence[int], rows: np.ndarray[Any, Any]) -> pa.Table | None:
+        """Top-level columns of ascending, distinct rows; ``None`` if pyarrow must read them.
+
+        Raises:
+            CorruptFileError: a damaged page; the message has its offset.
+        """
+        batch = self._batch(columns, np.ascontiguousarray(rows, dtype=np.uint64))
+        if batch is None:
+            return None
+        fields = [self.schema.field(i) for i in columns]
+        arrays = [
+            _as_type(array, field.type) for array, field in zip(batch.columns, fields, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _batch(self, columns: Sequence[int], rows: Any) -> pa.RecordBatch | None:
+        found = self._core.read(columns, rows)
+        return None if found is None else pa.RecordBatch._import_from_c_capsule(*found)
+
+    def row(self, columns: Sequence[int], row: int) -> dict[str, Any] | None:
+        """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
+        batch = self._batch(columns, np.array((row,), dtype=np.uint64))
+        if batch is None:
+            return None
+        values = {}
+        for position, array in zip(columns, batch.columns, strict=True):
+            field = self.schema.field(position)
+            if not self._is_stored[position]:
+                array = _as_type(array, field.type)
+            values[field.name] = array[0].as_py()
+        return values
