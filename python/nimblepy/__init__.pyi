@@ -19,7 +19,6 @@ from nimblepy.file.add_index import add_index as add_index
 from nimblepy.file.add_index import drop_index as drop_index
 from nimblepy.file.convert import convert as convert
 from nimblepy.file.file import File as File
-from nimblepy.file.open import open as open
 from nimblepy.file.options import HashIndex as HashIndex
 from nimblepy.file.options import SortedIndex as SortedIndex
 from nimblepy.file.options import WriteOptions as WriteOptions
@@ -29,6 +28,9 @@ from nimblepy.files.dataset import Dataset as Dataset
 from nimblepy.files.dataset import open_dataset as open_dataset
 from nimblepy.files.resolve import asof_join as asof_join
 from nimblepy.files.resolve import index_join as index_join
+from nimblepy.foreign.handle import ParquetIndex as ParquetIndex
+from nimblepy.foreign.handle import index_files as index_files
+from nimblepy.foreign.open import open as open
 from nimblepy.interop.aio import aio as aio
 from nimblepy.interop.aio_rows import AioDataset as AioDataset
 from nimblepy.interop.aio_rows import AioFile as AioFile

@@ -30,34 +30,7 @@ def open(
     record: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
 ) -> File:
-    """Opens a file for scans and lookups.
-
-    Args:
-        source: a path, a URI (``s3://...``), bytes, memoryview, :class:`pyarrow.Buffer`, or a
-            seekable binary file object.
-        filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
-            ``source``.
-        mmap: map a local file into memory; otherwise it is read with ``pread``. Do not truncate a
-            mapped file in place while it is open (replacing it by renaming is safe).
-        cache_bytes: memory limit for cached index groups, and for cached blocks of files that are
-            not mapped.
-        verify: ``"lazy"`` checks the checksum of each part when it is first used; ``"full"``
-            checks the whole file now.
-        record: a local file to which the shape of every query is appended, for
-            :func:`nimblepy.advise_indexes`: columns, operators and number of rows, but no values.
-            It grows to at most 1 MiB; threads and processes may share it.
-        timeout: limit of one read call of a store in seconds, retries included. Local files have
-            no limit.
-
-    Raises:
-        CorruptFileError: the file is not a nimble file, or is damaged.
-        UnsupportedVersionError: a newer version wrote the file.
-        OSError: the file is missing or cannot be read.
-        StaleFileError: raised by later reads if a remote file was replaced.
-        TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
-
-    Cost: one read of the file's last 64 KiB; a second read if the footer is larger.
-    """
+    """Opens a nimble file with rows of its own; see :func:`nimblepy.open`."""
     if verify not in ("lazy", "full"):
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
     if record is not None and not isinstance(record, (str, os.PathLike)):

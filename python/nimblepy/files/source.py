@@ -306,7 +306,7 @@ class FilesSource(RowSource):
             return [(i, None) for i in range(self.num_files)]
         if self.num_files <= 1 or self.bounds is None:
             return [(i, None) for i in range(self.num_files)]
-        at = self._can_match(keys)
+        at = self.can_match(keys)
         usable_keys = keys if at is None else keys.take(at)
         cluster = self.cluster_by
         low, high = usable_keys.ends(cluster[: len(names)])
@@ -343,7 +343,7 @@ class FilesSource(RowSource):
 
     def _keep_possible(self, asked: AskedKeys, keys: Keys) -> None:
         """Removes files whose statistics exclude every key."""
-        at = self._can_match(keys)
+        at = self.can_match(keys)
         usable = keys if at is None else keys.take(at)
         count, files = len(usable), asked.files
         pairs = np.repeat(files, count)
@@ -352,7 +352,7 @@ class FilesSource(RowSource):
         if keep is not None:
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
 
-    def _can_match(self, keys: Keys) -> Positions | None:
+    def can_match(self, keys: Keys) -> Positions | None:
         """Positions of keys that can match; ``None`` if all can."""
         usable = keys.usable
         for column in () if keys.null_equals else keys.values:

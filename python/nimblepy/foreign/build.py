@@ -1,0 +1,145 @@
+"""Writes index files: the keys of Parquet files, sorted, with the numbers of their rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy.errors import CorruptFileError, StaleFileError
+from nimblepy.file.source import FileSource
+from nimblepy.file.write import Writer
+from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.records import (
+    HASH,
+    ROW,
+    FileRecord,
+    IndexRecord,
+    file_version,
+    key_hashes,
+    schema_of,
+)
+from nimblepy.io.location import FileSystem
+from nimblepy.io.progress import ProgressArg
+from nimblepy.rows.request import Where
+from nimblepy.rows.rowset import Positions
+
+_BATCH_ROWS = 1 << 17
+
+
+def first_rows_of(files: Sequence[FileRecord]) -> Positions:
+    """Rows before each file, and of all files."""
+    counts = [record.num_rows for record in files]
+    return np.cumsum(np.array([0, *counts], dtype=np.int64))
+
+
+def entry_schema(record: IndexRecord) -> pa.Schema:
+    """Columns of the index file itself."""
+    if record.kind == "hash":
+        return pa.schema([pa.field(HASH, pa.uint64()), pa.field(ROW, pa.uint64())])
+    fields = [record.schema.field(name) for name in record.keys]
+    return pa.schema([*fields, pa.field(ROW, pa.uint64())])
+
+
+def write_index(
+    target: str | os.PathLike[str],
+    record: IndexRecord,
+    paths: Paths,
+    old: tuple[FileSource, IndexRecord] | None = None,
+    *,
+    filesystem: FileSystem | None = None,
+    progress: ProgressArg = None,
+) -> None:
+    """Writes the index of ``record.files``.
+
+    Args:
+        old: an index of the same key. Files that it covers in the same version are not read.
+
+    Raises:
+        StaleFileError: a file changed while it was read.
+
+    Cost: reads the key columns of new files and all of the old index; sorts.
+    """
+    schema = entry_schema(record)
+    cluster = HASH if record.kind == "hash" else list(record.sort_keys)
+    with Writer(
+        target,
+        schema,
+        cluster_by=cluster,
+        metadata=record.to_metadata(),
+        filesystem=filesystem,
+        progress=progress,
+    ) as writer:
+        first_rows = first_rows_of(record.files)
+        known = {} if old is None else _unchanged(record, old[1])
+        if old is not None and known:
+            for batch in _kept(old[0], old[1], known, first_rows):
+                writer.write(batch)
+        for number, file in enumerate(record.files):
+            if number not in known.values():
+                for batch in _keys_of(file, record, paths, int(first_rows[number])):
+                    writer.write(batch)
+
+
+def _unchanged(record: IndexRecord, old: IndexRecord) -> dict[int, int]:
+    """Number of a file in the old index -> its number now, of files that did not change."""
+    now = {(f.path, f.version, f.footer): i for i, f in enumerate(record.files)}
+    pairs = ((i, now.get((f.path, f.version, f.footer))) for i, f in enumerate(old.files))
+    return {before: after for before, after in pairs if after is not None}
+
+
+def _kept(
+    index: FileSource, old: IndexRecord, known: Mapping[int, int], first_rows: Positions
+) -> Iterator[pa.RecordBatch]:
+    """The entries of unchanged files, with the numbers that their rows have now."""
+    before = first_rows_of(old.files)
+    moved = np.full(len(old.files), -1, dtype=np.int64)
+    for number, after in known.items():
+        moved[number] = first_rows[after] - before[number]
+    keeps = np.zeros(len(old.files), dtype=np.bool_)
+    keeps[list(known)] = True
+    everything = Where(None, index.everything)
+    for batch in index.scan_batches(everything, None, batch_rows=_BATCH_ROWS, threads=1):
+        rows = batch.column(batch.num_columns - 1).to_numpy().astype(np.int64)
+        file = np.searchsorted(before, rows, side="right") - 1
+        if not keeps.all():
+            mask = keeps[file]
+            batch = batch.filter(pa.array(mask))
+            rows, file = rows[mask], file[mask]
+        arrays = [*batch.columns[:-1], pa.array((rows + moved[file]).astype(np.uint64))]
+        yield pa.RecordBatch.from_arrays(arrays, schema=index.schema)
+
+
+def _keys_of(
+    file: FileRecord, record: IndexRecord, paths: Paths, first_row: int
+) -> Iterator[pa.RecordBatch]:
+    """The entries of a file that is read now."""
+    import pyarrow.parquet as pq
+
+    location = paths.location(file.path)
+    schema = entry_schema(record)
+    source = location.path if location.is_local else location.open()
+    row = first_row
+    try:
+        with pq.ParquetFile(source, metadata=file.metadata, memory_map=False) as opened:
+            if not schema_of(file).equals(record.schema):
+                raise StaleFileError(f"{file.path}: its columns changed")
+            for batch in opened.iter_batches(_BATCH_ROWS, columns=list(record.keys)):
+                keys = pa.RecordBatch.from_arrays(
+                    [batch.column(name) for name in record.keys],
+                    schema=pa.schema([record.schema.field(name) for name in record.keys]),
+                )
+                numbers = pa.array(np.arange(row, row + len(keys), dtype=np.uint64))
+                row += len(keys)
+                if record.kind == "hash":
+                    hashes = key_hashes(keys, record.sort_keys, record.hash_bits)
+                    columns = [pa.array(hashes), numbers]
+                else:
+                    columns = [*keys.columns, numbers]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise CorruptFileError(f"{file.path}: damaged Parquet file: {error}") from error
+    if row - first_row != file.num_rows or file_version(paths, file.path) != file.version:
+        raise StaleFileError(f"{file.path}: changed while it was indexed; try again")

@@ -1,0 +1,186 @@
+"""One indexed Parquet file as a source of rows."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.cached import cached_property
+from nimblepy.errors import CorruptFileError, StaleFileError
+from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.pages import PageReader
+from nimblepy.foreign.records import FileRecord, file_version
+from nimblepy.rows.arguments import Projected
+from nimblepy.rows.gather import gather_array, rows_without_columns
+from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.source import RowSource
+from nimblepy.schema.columns import Column, resolve_column
+
+# Reads of more than this part of a file's rows are left to pyarrow, which decodes whole row groups.
+_DENSE = 8
+
+
+class FileChangedError(StaleFileError):
+    """An indexed file is no longer the one that was indexed."""
+
+
+class IndexedParquet(ParquetRows):
+    """An indexed Parquet file, as it was when it was indexed. Reads pages where it can.
+
+    Raises:
+        FileChangedError: raised by reads after the file was changed or replaced.
+        StaleFileError: raised by reads after the file was removed.
+    """
+
+    def __init__(
+        self, record: FileRecord, schema: pa.Schema, paths: Paths, pages: _core.ParquetPages
+    ) -> None:
+        from pyarrow import parquet
+
+        RowSource.__init__(self)
+        self.record = record
+        self._paths = paths
+        self._location = paths.location(record.path)
+        self._path = record.path
+        self._parquet = parquet
+        self._schema = schema
+        self._pages = pages
+        self._columns_of: dict[Projected, tuple[list[Column], list[int]]] = {}
+
+    @cached_property
+    def _parquet_metadata(self) -> Any:
+        return self.record.metadata
+
+    @property
+    def num_rows(self) -> int:
+        return self.record.num_rows
+
+    @property
+    def size_bytes(self) -> int:
+        return self.record.size_bytes
+
+    # ------------------------------------------------------------------ changes
+
+    def check(self) -> None:
+        """Raises an error if the file is no longer the one that was indexed.
+
+        Cost: one ``stat``. In a store, one request for the first check; reads after that are
+            guarded by the version that they were opened with.
+        """
+        if self._location.is_local:
+            try:
+                status = os.stat(self._location.path)
+            except FileNotFoundError:
+                raise self._missing() from None
+            if repr((status.st_ino, status.st_size, status.st_mtime_ns)) != self.record.version:
+                raise self._changed()
+        elif not self._is_checked:
+            try:
+                if file_version(self._paths, self._path) != self.record.version:
+                    raise self._changed()
+            except FileNotFoundError:
+                raise self._missing() from None
+            self._is_checked = True
+
+    _is_checked = False
+
+    def _missing(self) -> StaleFileError:
+        return StaleFileError(
+            f"{self._path}: the file was removed after it was indexed; refresh() forgets it"
+        )
+
+    def _changed(self) -> FileChangedError:
+        return FileChangedError(
+            f"{self._path}: the file changed after it was indexed; refresh() indexes it again"
+        )
+
+    # ------------------------------------------------------------------ reading
+
+    @cached_property
+    def _reader(self) -> PageReader | None:
+        described = self.record.described
+        if described is None:
+            return None
+        self._check_footer()
+        return PageReader(self._location, described, self._schema, self._pages)
+
+    def _check_footer(self) -> None:
+        """Compares the footer with the indexed one, once, since times of change can be coarse."""
+        footer = self.record.footer
+        if not self._location.is_local:
+            remote = self._location.open()
+            size = remote.size()
+            found = bytes(remote.read_at(len(footer) + 8, max(0, size - len(footer) - 8)))
+        else:
+            with open(self._location.path, "rb") as file:
+                file.seek(0, os.SEEK_END)
+                size = file.tell()
+                file.seek(max(0, size - len(footer) - 8))
+                found = file.read(len(footer) + 8)
+        if found != footer + len(footer).to_bytes(4, "little") + b"PAR1":
+            raise self._changed()
+
+    def _resolved(self, columns: Projected) -> tuple[list[Column], list[int]]:
+        """Columns, and the positions of the top-level columns that contain them."""
+        known = self._columns_of.get(columns)
+        if known is None:
+            names = self._schema.names if columns is None else columns
+            resolved = [resolve_column(self._schema, name) for name in names]
+            tops = list(dict.fromkeys(column.steps[0] for column in resolved))
+            known = self._columns_of[columns] = resolved, tops
+        return known
+
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
+        schema = self.projected(columns)
+        wanted = rows.rows
+        if not len(schema):
+            return pa.Table.from_batches([rows_without_columns(len(wanted))])
+        if not len(wanted):
+            return schema.empty_table()
+        self.check()
+        try:
+            table = self._read(wanted, rows, columns, schema)
+        except (CorruptFileError, StaleFileError, OSError):
+            self.check()  # bytes of another file are not damage
+            raise
+        self.check()
+        return table
+
+    def _read(self, wanted: Any, rows: RowSet, columns: Projected, schema: pa.Schema) -> pa.Table:
+        if len(wanted) > 1 and len(wanted) * _DENSE > self.num_rows:
+            return super().read(rows, columns)
+        reader = self._reader
+        if reader is None:
+            return super().read(rows, columns)
+        resolved, tops = self._resolved(columns)
+        ascending, back = wanted, None
+        if len(wanted) > 1 and not (wanted[1:] > wanted[:-1]).all():
+            ascending, back = np.unique(wanted, return_inverse=True)
+        found = reader.read(tops, ascending)
+        if found is None:
+            return super().read(rows, columns)
+        arrays = []
+        for column in resolved:
+            array = found.column(tops.index(column.steps[0])).chunk(0)
+            for step in column.steps[1:]:
+                array = pc.struct_field(array, [step])
+            arrays.append(array if back is None else gather_array(array, pa.array(back)))
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def row(self, row: int, tops: list[int]) -> dict[str, Any] | None:
+        """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
+        self.check()
+        try:
+            reader = self._reader
+            values = None if reader is None else reader.row(tops, row)
+        except (CorruptFileError, StaleFileError, OSError):
+            self.check()
+            raise
+        self.check()
+        return values

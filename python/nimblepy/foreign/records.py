@@ -1,0 +1,225 @@
+"""What an index knows of each Parquet file, and how it stores that in its own metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.cached import cached_property
+from nimblepy.errors import CorruptFileError, InvalidArgumentError
+from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.marker import INDEX_KEY
+from nimblepy.foreign.pages import Described, describe
+from nimblepy.schema.types import SortKey
+
+_FORMAT = 1
+_FILES = "nimblepy.parquet-index.files"
+_SCHEMA = "nimblepy.parquet-index.schema"
+
+# The columns of an index file beside the key.
+ROW = "_nimble_row"
+HASH = "_nimble_hash"
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A Parquet file as it was when it was indexed.
+
+    Attributes:
+        path: absolute path or URI.
+        version: differs after the file was changed or replaced.
+        num_rows: its rows.
+        size_bytes: its size.
+        footer: thrift bytes of its footer.
+        page_table: where its pages are; empty if pyarrow must read it.
+    """
+
+    path: str
+    version: str
+    num_rows: int
+    size_bytes: int
+    footer: bytes
+    page_table: bytes
+
+    @property
+    def described(self) -> Described | None:
+        return (self.footer, self.page_table) if self.page_table else None
+
+    @cached_property
+    def metadata(self) -> Any:
+        """The footer as pyarrow's metadata."""
+        return parquet_metadata(self.footer, self.path)
+
+
+def parquet_metadata(footer: bytes, path: str) -> Any:
+    """pyarrow's metadata of the thrift bytes of a footer."""
+    import pyarrow.parquet as pq
+
+    size = len(footer).to_bytes(4, "little")
+    try:
+        return pq.read_metadata(pa.BufferReader(b"PAR1" + footer + size + b"PAR1"))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptFileError(f"{path}: damaged Parquet footer: {error}") from error
+
+
+def file_version(paths: Paths, path: str) -> str:
+    """A text that differs after the file was changed or replaced.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    return repr(paths.location(path).version())
+
+
+def record_of(paths: Paths, path: str) -> FileRecord:
+    """Describes a file as it is now.
+
+    Raises:
+        CorruptFileError: not a Parquet file, damaged, or changed meanwhile.
+        InvalidArgumentError: its footer is encrypted.
+
+    Cost: reads the footer and the offset indexes, or the header of each page.
+    """
+    location = paths.location(path)
+    version = file_version(paths, path)
+    described = describe(location)
+    if described is None:
+        raise InvalidArgumentError(f"{path}: the footer is encrypted; it cannot be indexed")
+    footer, page_table = described
+    metadata = parquet_metadata(footer, path)
+    size = sum(
+        metadata.row_group(g).column(c).total_compressed_size
+        for g in range(metadata.num_row_groups)
+        for c in range(metadata.num_columns)
+    )
+    if file_version(paths, path) != version:
+        raise CorruptFileError(f"{path}: changed while its footer was read; try again")
+    return FileRecord(path, version, metadata.num_rows, size + len(footer), footer, page_table)
+
+
+def schema_of(record: FileRecord) -> pa.Schema:
+    """Columns of a file with pyarrow's types, which the same file has everywhere."""
+    try:
+        schema = record.metadata.schema.to_arrow_schema().remove_metadata()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidArgumentError(f"{record.path}: {error}") from error
+    fields = []
+    for field in schema:
+        fields.append(pa.field(field.name, field.type).remove_metadata())
+    return pa.schema(fields)
+
+
+def check_same_schema(records: Sequence[FileRecord]) -> pa.Schema:
+    """The schema of all files.
+
+    Raises:
+        InvalidArgumentError: two files have other columns or types.
+    """
+    schema = schema_of(records[0])
+    for record in records[1:]:
+        other = schema_of(record)
+        if not other.equals(schema):
+            differs = [f"{f.name}: {f.type}" for f in other if f not in list(schema)]
+            differs += [f"without {f.name}: {f.type}" for f in schema if f not in list(other)]
+            raise InvalidArgumentError(
+                f"{record.path}: the columns differ from those of {records[0].path}: "
+                + (", ".join(differs) or "another order")
+            )
+    return schema
+
+
+@dataclass(frozen=True)
+class IndexRecord:
+    """Everything that an index file stores beside its rows.
+
+    Attributes:
+        keys: key columns in order.
+        kind: ``"sorted"`` or ``"hash"``.
+        hash_bits: bits of the hashes of kind ``"hash"``.
+        paths: where files are listed.
+        files: the indexed files in the order of their row numbers.
+        schema: columns of the files.
+    """
+
+    keys: tuple[str, ...]
+    kind: str
+    hash_bits: int
+    paths: tuple[str, ...]
+    files: tuple[FileRecord, ...]
+    schema: pa.Schema
+
+    @property
+    def sort_keys(self) -> tuple[SortKey, ...]:
+        return tuple(SortKey(name) for name in self.keys)
+
+    def with_files(self, files: Sequence[FileRecord]) -> IndexRecord:
+        return replace(self, files=tuple(files))
+
+    def to_metadata(self) -> dict[str, bytes]:
+        head = {
+            "format": _FORMAT,
+            "key": self.keys,
+            "kind": self.kind,
+            "hash_bits": self.hash_bits,
+            "paths": self.paths,
+        }
+        table = pa.table(
+            {
+                "path": pa.array([f.path for f in self.files], pa.string()),
+                "version": pa.array([f.version for f in self.files], pa.string()),
+                "num_rows": pa.array([f.num_rows for f in self.files], pa.int64()),
+                "size_bytes": pa.array([f.size_bytes for f in self.files], pa.int64()),
+                "footer": pa.array([f.footer for f in self.files], pa.binary()),
+                "page_table": pa.array([f.page_table for f in self.files], pa.binary()),
+            }
+        )
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        return {
+            INDEX_KEY: json.dumps(head).encode(),
+            _FILES: sink.getvalue().to_pybytes(),
+            _SCHEMA: self.schema.serialize().to_pybytes(),
+        }
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, bytes], path: str) -> IndexRecord | None:
+        """The record of an index file; ``None`` if the file is another nimble file.
+
+        Raises:
+            CorruptFileError: a newer version wrote it, or it is damaged.
+        """
+        if INDEX_KEY not in metadata:
+            return None
+        try:
+            head = json.loads(metadata[INDEX_KEY])
+            if head["format"] != _FORMAT:
+                raise CorruptFileError(
+                    f"{path}: index of Parquet files in format {head['format']}; "
+                    f"this version reads {_FORMAT}"
+                )
+            with pa.ipc.open_stream(metadata[_FILES]) as reader:
+                files = tuple(FileRecord(**row) for row in reader.read_all().to_pylist())
+            schema = pa.ipc.read_schema(pa.BufferReader(metadata[_SCHEMA]))
+            return cls(
+                tuple(head["key"]),
+                head["kind"],
+                head["hash_bits"],
+                tuple(head["paths"]),
+                files,
+                schema,
+            )
+        except (KeyError, TypeError, ValueError, pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(f"{path}: damaged index of Parquet files: {error}") from error
+
+
+def key_hashes(batch: pa.RecordBatch, keys: Sequence[SortKey], bits: int) -> Any:
+    """The hash of each key: the upper bits of the hash that nimble files use."""
+    orders = [(key.descending, key.nulls_first) for key in keys]
+    return _core.hash_keys(batch, orders) >> (64 - bits)

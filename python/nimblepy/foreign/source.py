@@ -1,0 +1,338 @@
+"""Many Parquet files and their index as one source."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nimblepy import _core
+from nimblepy.cached import cached_property
+from nimblepy.errors import IndexUnavailableError
+from nimblepy.file.source import FileSource
+from nimblepy.files.bounds import EncodedKeys
+from nimblepy.files.source import FilesSource
+from nimblepy.foreign.build import first_rows_of
+from nimblepy.foreign.child import IndexedParquet
+from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.records import HASH, ROW, IndexRecord, key_hashes
+from nimblepy.rows.arguments import On, Projected
+from nimblepy.rows.asof import AsofKeys
+from nimblepy.rows.compiled import Compiled, SingleRows
+from nimblepy.rows.plan import DetailValue, Plan
+from nimblepy.rows.request import Keys, Request, Where
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.source import OnKeys, Reader, RowSource
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.names import ColumnName, show_names
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of, format_bytes
+
+_ROW = (ROW,)
+_HASHES = (HASH,)
+
+
+class IndexedFiles(FilesSource):
+    """Parquet files as they were indexed. Does not change.
+
+    Attributes:
+        record: what the index file says of itself and of the files.
+        index: the open index file.
+    """
+
+    kind = "index of Parquet files"
+
+    def __init__(
+        self,
+        path: str,
+        index: FileSource,
+        record: IndexRecord,
+        paths: Paths,
+        pages: _core.ParquetPages,
+        pickled: tuple[Any, ...],
+    ) -> None:
+        super().__init__()
+        self.path = path
+        self.index = index
+        self.record = record
+        self.num_files = len(record.files)
+        self.bounds = None
+        self.pages = pages
+        self._first_rows = first_rows_of(record.files)
+        self._children = [
+            IndexedParquet(file, record.schema, paths, pages) for file in record.files
+        ]
+        self._pickled = pickled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._pickled
+
+    # ------------------------------------------------------------------ what it says of itself
+
+    @property
+    def schema(self) -> pa.Schema:
+        _ = self.index.schema  # raises if it is closed
+        return self.record.schema
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the Parquet files and of the index."""
+        return sum(file.size_bytes for file in self.record.files) + self.index.size_bytes
+
+    @property
+    def metadata(self) -> dict[str, bytes]:
+        return {}
+
+    @property
+    def cluster_by(self) -> list[SortKey]:
+        """Empty: the files are in any order. Calls without ``on`` use the key of the index."""
+        return []
+
+    @property
+    def unique(self) -> bool:
+        return False
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        return [
+            IndexInfo(
+                kind=self.record.kind,
+                columns=self.record.sort_keys,
+                size_bytes=self.index.size_bytes,
+                num_keys=self.index.num_rows,
+            )
+        ]
+
+    @property
+    def io_stats(self) -> IoStats:
+        """Reads of the index and of pages. What pyarrow reads is not counted."""
+        reads, size, rounds, _ = self.pages.stats
+        own = IoStats(reads=reads, bytes_read=size, data_reads=reads, rounds=rounds)
+        return self.index.io_stats + own
+
+    def reset_io_stats(self) -> None:
+        self.index.reset_io_stats()
+        self.pages.reset_stats()
+
+    @property
+    def first_rows(self) -> Positions:
+        return self._first_rows
+
+    def child(self, file: int) -> IndexedParquet:
+        return self._children[file]
+
+    def name_of(self, file: int) -> str:
+        return self.record.files[file].path
+
+    def check(self, files: Sequence[int] | None = None) -> None:
+        """Raises an error for files, or any file, that changed after it was indexed."""
+        for file in range(self.num_files) if files is None else files:
+            self._children[file].check()
+
+    def verify(self) -> None:
+        self.index.verify()
+        super().verify()
+
+    def compiled(self, reader: Compiled[Reader]) -> Reader | None:
+        made: Any = None
+        match reader:
+            case SingleRows(columns, on) if self.record.kind == "sorted":
+                made = _RowReader.of(self, columns, on)
+        return made  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self.index.close()
+
+    # ------------------------------------------------------------------ finding
+
+    def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
+        keys = self.record.sort_keys
+        if on is not None and self.record.kind == "sorted":
+            return self.index.index_keys(on, ordered=ordered)
+        if self.record.kind == "hash":
+            if ordered:
+                raise IndexUnavailableError(
+                    f"{self.path}: a hash index on ({', '.join(self.record.keys)}) has no order; "
+                    'nb.index_files(..., kind="sorted") makes an index for ranges'
+                )
+            if on is not None and {column_of(key) for key in on} != set(self.record.keys):
+                shown = show_names(map(column_of, on))
+                raise IndexUnavailableError(
+                    f"{self.path}: no index on ({shown}); it is a hash index on "
+                    f"({', '.join(self.record.keys)})"
+                )
+        return keys
+
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
+        if isinstance(request, Where):
+            return self.everything if request.rows is None else request.rows
+        if isinstance(request, Keys):
+            self.index_keys(request.columns, ordered=False)
+            if self.record.kind == "hash":
+                return self._find_hashed(request).slice(0, limit)
+        return self._located(self.index.find(request, limit=limit, reverse=reverse))
+
+    def count_matches(self, keys: Keys) -> Positions:
+        if self.record.kind == "hash":
+            return self.find(keys).counts
+        self.index_keys(keys.columns, ordered=False)
+        found = self.index.find(keys)
+        self._located(found)  # checks the files
+        return found.counts
+
+    def find_and_read(
+        self, keys: Keys, columns: Projected, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        if self.record.kind == "hash":
+            return super().find_and_read(keys, columns, first=first)
+        self.index_keys(keys.columns, ordered=False)
+        table, probe = self.index.find_and_read(keys, _ROW, first=first)
+        rows = self._place(_numbers(table), probe, len(keys))
+        return self.read(rows, columns), probe
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        if self.record.kind == "hash":
+            self.index_keys((*by, on), ordered=True)
+        return self.index.asof_keys(by, on)
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        self.asof_keys(keys.by, keys.on)
+        if keys.known is not None and keys.known not in self.record.keys:
+            raise IndexUnavailableError(
+                f"{self.path}: known_at: column {keys.known!r} is not in the index on "
+                f"({', '.join(self.record.keys)})"
+            )
+        return self._located(self.index.find_asof(keys))
+
+    def _located(self, found: RowSet) -> RowSet:
+        """Rows of the index as rows of the files, which are checked."""
+        single = found.expand()
+        numbers = _numbers(self.index.read(single, _ROW))
+        return self._place(numbers, single.probe, single.num_probes)
+
+    def _place(self, numbers: Positions, probe: Positions | None, num_probes: int) -> RowSet:
+        file = np.searchsorted(self._first_rows, numbers, side="right") - 1
+        begin = (numbers - self._first_rows[file]).astype(np.uint64)
+        self.check(np.unique(file).tolist() if len(file) > 1 else file.tolist())
+        return RowSet(begin, None, probe, num_probes, file)
+
+    def _find_hashed(self, keys: Keys) -> RowSet:
+        """Candidates by their hashes, of which rows with other keys are dropped."""
+        names = self.record.keys
+        usable = self.can_match(keys)
+        asked = keys if usable is None else keys.take(usable)
+        probes = np.arange(len(keys), dtype=np.int64) if usable is None else usable
+        batch = asked.batch(names)
+        hashes = pa.array(key_hashes(batch, self.record.sort_keys, self.record.hash_bits))
+        found = self.index.find_and_read(Keys(_HASHES, (hashes,)), _ROW)
+        rows = self._place(_numbers(found[0]), found[1], len(asked))
+        if not len(rows.begin):
+            return RowSet(rows.begin, None, rows.probe, len(keys), rows.file)
+        stored = self.read(rows, names).combine_chunks().to_batches()[0]
+        is_same = _equal_keys(stored, batch, found[1], self.record.sort_keys)
+        kept = rows.entries(np.flatnonzero(is_same))
+        return kept.for_probes(probes, len(keys))
+
+    # ------------------------------------------------------------------ explaining
+
+    def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
+        return ("files", self.num_files), ("files read", len(files))
+
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
+        if isinstance(request, Where):
+            return super().explain_request(request, columns)
+        rows = self.find(request)
+        used = [] if rows.file is None else np.unique(rows.file).tolist()
+        name = f"{self.record.kind} ({', '.join(self.record.keys)})"
+        child = Plan(
+            text=f"read {self.path}", details=(("entries", self.index.num_rows),), index=name
+        )
+        return Plan(
+            text=f"lookup in an {self.kind}"
+            if isinstance(request, Keys)
+            else f"range in an {self.kind}",
+            details=(*self.plan_details(used), ("rows", rows.num_rows)),
+            children=(child,),
+            index=name,
+        )
+
+    def children(self) -> Iterator[RowSource]:
+        return iter(self._children)
+
+    def __repr__(self) -> str:
+        return (
+            f"<nimblepy.ParquetIndex {self.path!r}: {self.record.kind} index on "
+            f"({', '.join(self.record.keys)}), {self.num_files:,} files, {self.num_rows:,} rows, "
+            f"{format_bytes(self.index.size_bytes)}>"
+        )
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Paths or URIs of the files, in the order of their rows."""
+        return [file.path for file in self.record.files]
+
+
+class _RowReader:
+    """Reads one row by key: a core reader finds it in the index, then its pages are read."""
+
+    def __init__(self, source: IndexedFiles, index: Any, tops: list[int]) -> None:
+        self._source = source
+        self._index = index
+        self._tops = tops
+        self._starts = source.first_rows.tolist()
+
+    @classmethod
+    def of(cls, source: IndexedFiles, columns: Projected, on: On) -> _RowReader | None:
+        """``None`` if some column is a field of a struct."""
+        schema = source.schema
+        names = schema.names if columns is None else columns
+        resolved = [resolve_column(schema, name) for name in names]
+        reader = source.index.compiled(SingleRows(_ROW, on))
+        if reader is None or any(len(column.steps) > 1 for column in resolved):
+            return None
+        tops = [column.steps[0] for column in resolved]
+        is_plain = tops and len({schema.field(i).name for i in tops}) == len(tops)
+        return cls(source, reader.getter(), tops) if is_plain else None
+
+    def getter(self) -> Any:
+        return self._get
+
+    def asof_getter(self, backward: bool, exclusive: bool) -> Any:
+        """As-of searches take the general path."""
+        return lambda key: NotImplemented
+
+    def _get(self, key: Any) -> Any:
+        found = self._index(key)
+        if found is None or found is NotImplemented:
+            return found
+        number = found[ROW]
+        file = bisect_right(self._starts, number) - 1
+        values = self._source.child(file).row(number - self._starts[file], self._tops)
+        return NotImplemented if values is None else values
+
+
+def _numbers(table: pa.Table) -> Positions:
+    column = table.column(ROW)
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    numbers: Positions = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
+
+
+def _equal_keys(
+    stored: pa.RecordBatch, asked: pa.RecordBatch, probe: Positions, keys: Sequence[SortKey]
+) -> Any:
+    """Whether each stored key equals the key of its probe."""
+    mine = EncodedKeys(stored, keys).to_array()
+    theirs = EncodedKeys(asked, keys).to_array().take(pa.array(probe))
+
+    return pc.equal(mine, theirs).to_numpy(zero_copy_only=False)
+
+
+def absolute(path: str | os.PathLike[str], is_local: bool) -> str:
+    """The path of an index file, for opening it again from another working directory."""
+    text = os.fspath(path)
+    return os.path.abspath(text) if is_local else text
