@@ -114,6 +114,7 @@ CONVERTED = {
     "anti": "SELECT * FROM facts LEFT ANTI JOIN dim ON fk = k",
     "in": "SELECT * FROM facts WHERE fk IN (SELECT k FROM dim WHERE v > 20)",
     "exists or": "SELECT a FROM facts WHERE EXISTS (SELECT 1 FROM dim WHERE k = fk) OR a = 3",
+    "cross join": "SELECT a, v FROM facts CROSS JOIN dim WHERE fk = k",
     "lateral": "SELECT a, v FROM facts, LATERAL (SELECT v FROM dim WHERE k = fk)",
     "null-safe": "SELECT * FROM facts LEFT JOIN dim ON fk <=> k",
     "both kinds of equality": "SELECT * FROM facts JOIN keyed ON fk <=> k AND fg = g",
@@ -206,10 +207,15 @@ def test_options_and_schemas_of_a_read(views: Any, check: Check, folder: Path) -
     reader = views.read.format("nimble").option("columns", "k, v, t").option("filter", "v > 9")
     dim = reader.load(path)
     check(facts.join(dim, facts.fk == dim.k, "left"), True)
-    for schema, converted in (("k bigint, t string", True), ("k bigint, v string", False)):
+    schemas = (
+        ("k bigint, t string", True),
+        ("k bigint, v string", False),
+        ("K bigint, t string", False),
+    )
+    for schema, converted in schemas:
         typed = views.read.format("nimble").schema(schema).load(path)
         views.conf.set(SETTING, "always")
-        joined = facts.join(typed, facts.fk == typed.k).select("a")
+        joined = facts.join(typed, facts.fk == typed[typed.columns[0]]).select("a")
         assert [d.converted for d in ns.explain_join(joined)] == [converted]
     scanned = ns.scan(views, path, columns=["k", "v"])
     check(facts.join(scanned, facts.fk == scanned.k), True)
@@ -338,6 +344,19 @@ def test_scans_read_what_the_query_needs(optimized: Any, events: Any, rows: Any)
     optimized.conf.set(SETTING, "off")
     assert got == rows(counted())
     assert installed_rule(optimized).failures() == 0, installed_rule(optimized).lastFailure()
+
+
+def test_errors_of_few_rows_are_raised_by_the_query(optimized: Any, events: Any) -> None:
+    optimized.conf.set(SETTING, "auto")
+    before = installed_rule(optimized).failures()
+    for frame in (
+        events.where("k = 8").selectExpr("1 / (v - 8) AS inverse"),
+        events.where("k = 8 AND 1 / (v - 8) > 1"),
+    ):
+        frame._jdf.queryExecution().executedPlan()
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            frame.collect()
+    assert installed_rule(optimized).failures() == before
 
 
 def test_scans_of_few_columns(optimized: Any, events: Any) -> None:

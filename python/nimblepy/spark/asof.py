@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from nimblepy.join.asof import AsofHow, Direction, OnePair, Pairs, plan_asof
+from nimblepy.join.asof import AsofHow, AsofKeywords, Direction, OnePair, Pairs, plan_asof
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import Distance
-from nimblepy.spark.inputs import InputPath, find_input
+from nimblepy.spark.inputs import InputPath, SparkInput, find_input
 from nimblepy.spark.join import PreparedJoin, join_by_arrow_udf
 from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.tasks import JoinSpec
@@ -45,28 +45,36 @@ def asof_join(
 
     Cost: reads the files' footers on the driver. Does not run a job.
     """
-    files = find_input(source)
-    schema = arrow_schema(df.schema)
-    plan = plan_asof(
-        schema,
-        files.dataset,
-        on=on,
-        by=by,
-        direction=direction,
-        tolerance=tolerance,
-        allow_exact_matches=allow_exact_matches,
-        how=how,
-        columns=columns,
-        suffix=suffix,
-        known_at=known_at,
+    join = prepare_asof(
+        df.schema,
+        find_input(source),
+        AsofKeywords(
+            on=on,
+            by=by,
+            direction=direction,
+            tolerance=tolerance,
+            allow_exact_matches=allow_exact_matches,
+            how=how,
+            columns=columns,
+            suffix=suffix,
+            known_at=known_at,
+        ),
     )
+    return join_by_arrow_udf(df, join)
+
+
+def prepare_asof(probe: StructType, files: SparkInput, keywords: AsofKeywords) -> PreparedJoin:
+    """Checks names and types of an as-of join and prepares the arguments of its tasks."""
+    schema = arrow_schema(probe)
+    plan = plan_asof(schema, files.dataset, **keywords)
     chosen = files.dataset.projected(tuple(name for name, _ in plan.join.output))
+    is_left = plan.join.how == "left"
     added = StructType(
         [
-            StructField(shown, field.dataType, field.nullable or how == "left")
+            StructField(shown, field.dataType, field.nullable or is_left)
             for (_, shown), field in zip(plan.join.output, spark_schema(chosen), strict=True)
         ]
     )
     reads = tuple(name for name in schema.names if name in plan.probe_columns)
     spec = JoinSpec(files, schema, plan.join, arrow_schema(added), plan)
-    return join_by_arrow_udf(df, PreparedJoin(spec, reads, df.schema, added))
+    return PreparedJoin(spec, reads, probe, added)

@@ -27,8 +27,8 @@ class JoinDecision:
         converted: whether the join looks its keys up in the index.
         reason: why.
         estimate: the costs; ``None`` if they did not matter.
-        how: ``"inner"``, ``"left"``, ``"semi"``, ``"anti"``, ``"exists"``, or Spark's name of a
-            join that no index can answer.
+        how: ``"inner"``, ``"left"``, ``"semi"``, ``"anti"``, ``"exists"``, ``"as-of inner"``,
+            ``"as-of left"``, or Spark's name of a join that no index can answer.
         files: the path or the table that the join reads.
     """
 

@@ -17,8 +17,10 @@ from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype
 
 from nimblepy.errors import IndexUnavailableError, NimbleError
 from nimblepy.files.source import FilesSource
+from nimblepy.join.asof import AsofKeywords
 from nimblepy.schema.names import show_names
 from nimblepy.spark.arguments import JoinArguments
+from nimblepy.spark.asof import prepare_asof
 from nimblepy.spark.estimate import UNKNOWN_BYTES, JoinEstimate, estimate_costs
 from nimblepy.spark.inputs import SparkInput
 from nimblepy.spark.join import PreparedJoin, prepare
@@ -71,7 +73,7 @@ def decide_join(question: Mapping[str, Any]) -> tuple[dict[str, Any], Lookup | N
         return {"action": "keep", "reason": str(keep)}, None
     shown = dataclasses.asdict(estimate)
     if question["setting"].lower() != "always":
-        if _prefers_broadcast(estimate):
+        if "asof" not in question and _prefers_broadcast(estimate):
             reason = f"the files are small: {estimate.build_rows:,} rows are broadcast"
             return {"action": "broadcast", "reason": reason, "estimate": shown}, None
         if estimate.strategy == "scan":
@@ -107,6 +109,8 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
     stored = spark_schema(dataset.projected(tuple(types)))
     if {field.name: field.dataType for field in stored} != types:
         raise KeepJoinError("the query reads the files with types of its own")
+    if "asof" in question:
+        return _planned_asof(question, given, types)
     equalities = question["equalities"]
     usable = _usable(equalities, types)
     null_equals = any(equalities[at]["null_safe"] for at in usable.values())
@@ -136,11 +140,67 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
         join = prepare(StructType(probe), files, arguments)
     except NimbleError as error:
         raise KeepJoinError(str(error)) from error
-    identity = (files.key, fetched, index, StructType(probe).json(), between, null_equals)
-    key = hashlib.sha256(repr((*identity, given.get("filter"), has_match)).encode()).hexdigest()
+    key = _digest(
+        (files.key, given.get("filter")),
+        (fetched, has_match, index, between, null_equals),
+        StructType(probe).json(),
+    )
     lookup = Lookup(key, join, has_match, tuple(used), at, tuple(fetched))
+    return lookup, _estimate(question, dataset, index, fetched)
+
+
+def _planned_asof(
+    question: Mapping[str, Any], given: Mapping[str, Any], types: Mapping[str, DataType]
+) -> tuple[Lookup, JoinEstimate]:
+    """As :func:`_planned`, for an as-of join: all equalities must hold before the search."""
+    if given.get("filter") is not None:
+        raise KeepJoinError("the filter must hold before the nearest row is chosen")
+    files: SparkInput = given["files"]
+    equalities, asof = question["equalities"], question["asof"]
+    # The rule has checked that no equality is null-safe.
+    usable = _usable(equalities, types) if equalities else {}
+    if len(usable) < len(equalities):
+        raise KeepJoinError("an index cannot check all of these equalities as Spark does")
+    on_type = _parse_datatype_json_string(asof["type"])
+    if not _same_values(types[asof["column"]], on_type):
+        raise KeepJoinError("an index cannot order these types as Spark does")
+    used = tuple(usable.values())
+    _, fetched = _fetched(question, used, (), list(types))
+    fetched = fetched or [asof["column"]]
+    probe = [
+        StructField(f"__probe_{i}", _parse_datatype_json_string(equalities[position]["type"]))
+        for i, position in enumerate(used)
+    ]
+    probe.append(StructField("__probe_on", on_type))
+    keywords = AsofKeywords(
+        on={"__probe_on": asof["column"]},
+        by={f"__probe_{i}": name for i, name in enumerate(usable)} or None,
+        direction="backward" if asof["backward"] else "forward",
+        allow_exact_matches=not asof["strict"],
+        how="inner",
+        columns=fetched,
+    )
+    try:
+        join = prepare_asof(StructType(probe), files, keywords)
+    except NimbleError as error:
+        raise KeepJoinError(str(error)) from error
+    key = _digest(files.key, StructType(probe).json(), tuple(keywords.items()))
+    lookup = Lookup(key, join, False, used, -1, tuple(fetched))
+    index = [*usable, asof["column"]]
+    return lookup, _estimate(question, files.dataset, index, fetched)
+
+
+def _digest(*identity: object) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()
+
+
+def _estimate(
+    question: Mapping[str, Any], dataset: FilesSource, index: Sequence[str], fetched: Sequence[str]
+) -> JoinEstimate:
     rows, size = _probe_size(question["probe"])
-    estimate = estimate_costs(
+    if "asof" in question:
+        size = None  # Spark sorts both sides of an as-of join
+    return estimate_costs(
         dataset,
         list(index),
         num_columns=max(1, len(fetched)),
@@ -148,7 +208,6 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
         probe_rows=rows,
         probe_bytes=size,
     )
-    return lookup, estimate
 
 
 def _scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
@@ -257,7 +316,7 @@ def _fetched(
     if how == "inner":  # the probe has the value of the key
         needed -= set(index)
     fetched = [name for name in columns if name in needed]
-    return False, fetched or [index[0]]
+    return False, fetched or list(index[:1])
 
 
 def _probe_size(size: Mapping[str, Any]) -> tuple[int | None, int | None]:

@@ -71,13 +71,7 @@ final class Condition {
     Expression right = (Expression) ((BinaryComparison) conjunct).right();
     boolean ofFiles = Trees.intersect(Trees.references(left), columns);
     if (ofFiles == Trees.intersect(Trees.references(right), columns)) return null;
-    Expression column = ofFiles ? left : right;
-    if (column instanceof Cast) {
-      // The index finds no row for integers that the narrower column cannot hold.
-      Expression narrow = (Expression) ((Cast) column).child();
-      int width = width(narrow.dataType());
-      if (width > 0 && width(column.dataType()) >= width) column = narrow;
-    }
+    Expression column = narrow(ofFiles ? left : right);
     if (!(column instanceof AttributeReference)) return null;
     Equality equality = new Equality();
     equality.probe = ofFiles ? right : left;
@@ -85,6 +79,17 @@ final class Condition {
     equality.nullSafe = conjunct instanceof EqualNullSafe;
     equality.conjunct = conjunct;
     return equality;
+  }
+
+  /**
+   * The integers below a cast to a wider type. The index finds no row for integers that the
+   * narrower column cannot hold.
+   */
+  static Expression narrow(Expression expression) {
+    if (!(expression instanceof Cast)) return expression;
+    Expression child = (Expression) ((Cast) expression).child();
+    int width = width(child.dataType());
+    return width > 0 && width(expression.dataType()) >= width ? child : expression;
   }
 
   private static int width(DataType type) {

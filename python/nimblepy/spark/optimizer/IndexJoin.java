@@ -44,7 +44,7 @@ import org.apache.spark.sql.types.StructType;
  * the scan stay as they are.
  */
 final class IndexJoin {
-  private final Join join;
+  private final LogicalPlan join;
   private final LogicalPlan probe;
   private final BuildSide side;
   private final Condition condition;
@@ -62,12 +62,17 @@ final class IndexJoin {
   private final List keys = new ArrayList();
   private final List arguments = new ArrayList();
 
+  /** The probe's value for the ordered column of an as-of join; null for other joins. */
+  private final Expression nearest;
+
   /** What a match must pass after the lookup. */
   private final List residual;
 
   IndexJoin(
-      Join join, LogicalPlan probe, BuildSide side, Condition condition, String how, Set needed) {
+      LogicalPlan join, LogicalPlan probe, BuildSide side, Condition condition, String how,
+      Expression nearest, Set needed) {
     this.join = join;
+    this.nearest = nearest;
     this.probe = probe;
     this.side = side;
     this.condition = condition;
@@ -86,6 +91,7 @@ final class IndexJoin {
       keys.add(key);
       arguments.add(key.probe);
     }
+    if (nearest != null) arguments.add(nearest);
     int range = ((Number) answer.get("range")).intValue();
     if (range >= 0) {
       Condition.Range bounds = (Condition.Range) condition.ranges.get(range);
@@ -214,7 +220,7 @@ final class IndexJoin {
     }
     List columns = Trees.list(probe.output());
     if (how.equals("exists")) {
-      Attribute column = ((ExistenceJoin) join.joinType()).exists();
+      Attribute column = ((ExistenceJoin) ((Join) join).joinType()).exists();
       Expression value = new Coalesce(Trees.seq(new Object[] {exists, Literal.FalseLiteral()}));
       columns.add(Trees.alias(value, column.name(), column.exprId()));
       return new Project(Trees.seq(columns), lookups);

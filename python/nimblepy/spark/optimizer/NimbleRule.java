@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation$;
+import org.apache.spark.sql.catalyst.plans.logical.AsOfJoin;
 import org.apache.spark.sql.catalyst.plans.logical.BROADCAST$;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.HintInfo;
@@ -133,10 +134,13 @@ public class NimbleRule extends Rule {
       children[i] = child;
     }
     if (changed) plan = (LogicalPlan) plan.withNewChildren(Trees.seq(children));
-    if (plan instanceof Join && plan.getTagValue(decided).isEmpty()) {
+    boolean isAsof = plan instanceof AsOfJoin;
+    if ((isAsof || plan instanceof Join) && plan.getTagValue(decided).isEmpty()) {
       LogicalPlan made = null;
       try {
-        made = join((Join) plan, needed, setting);
+        made =
+            isAsof ? asofJoin((AsOfJoin) plan, needed, setting)
+                : join((Join) plan, needed, setting);
       } catch (Throwable failure) {
         remember(failure);
         decide(new HashMap(), false, "the rule failed: " + failure, null);
@@ -150,7 +154,7 @@ public class NimbleRule extends Rule {
   /** The plan that replaces a join; null to keep it. */
   private LogicalPlan join(Join join, Set needed, String setting) throws Exception {
     String type = join.joinType().getClass().getSimpleName();
-    boolean inner = type.equals("Inner$");
+    boolean inner = type.equals("Inner$") || type.equals("Cross$");
     String how =
         inner ? "inner"
             : type.equals("LeftOuter$") || type.equals("RightOuter$") ? "left"
@@ -175,7 +179,7 @@ public class NimbleRule extends Rule {
       LogicalPlan other = swapped ? right : left;
       if (BuildSide.of(other) != null && BuildSide.of(other).obstacle == null) {
         question.put("options", BuildSide.of(other).options());
-        decide(question, false, "the join keeps unmatched rows of the files", null);
+        decide(question, false, unmatched(type), null);
       }
       return null;
     }
@@ -192,12 +196,19 @@ public class NimbleRule extends Rule {
     return made;
   }
 
+  /** Why no index answers joins of a type. */
+  private static String unmatched(String type) {
+    return type.startsWith("LeftSingle")
+        ? "the join must fail for two matches, which an index join does not check"
+        : "the join keeps unmatched rows of the files";
+  }
+
   private LogicalPlan convert(
       Join join, BuildSide side, boolean swapped, String how, Set needed, String setting,
       Map question) throws Exception {
     if (side.scan != null) question.put("options", side.options());
     String obstacle = side.obstacle;
-    if (obstacle == null && how == null) obstacle = "the join keeps unmatched rows of the files";
+    if (obstacle == null && how == null) obstacle = unmatched((String) question.get("how"));
     if (obstacle == null && hasHint(join)) obstacle = "a hint of the query chooses the join";
     if (obstacle == null && join.condition().isEmpty()) obstacle = "the join has no condition";
     List conjuncts = new ArrayList();
@@ -231,7 +242,40 @@ public class NimbleRule extends Rule {
     }
     if (!action.equals("index")) return null;
     UserDefinedPythonFunction lookup = (UserDefinedPythonFunction) offered(answer.get("lookup"));
-    return new IndexJoin(join, probe, side, condition, how, needed).plan(answer, lookup);
+    return new IndexJoin(join, probe, side, condition, how, null, needed).plan(answer, lookup);
+  }
+
+  /** The plan that replaces an as-of join; null to keep it. */
+  private LogicalPlan asofJoin(AsOfJoin join, Set needed, String setting) throws Exception {
+    String type = join.joinType().getClass().getSimpleName();
+    String how = type.equals("Inner$") ? "inner" : type.equals("LeftOuter$") ? "left" : null;
+    BuildSide side = BuildSide.of((LogicalPlan) join.right());
+    if (side == null) return null;
+    Map question = new HashMap();
+    question.put("how", how == null ? type : "as-of " + how);
+    if (side.scan != null) question.put("options", side.options());
+    String obstacle = side.obstacle;
+    if (obstacle == null && how == null) obstacle = "an index cannot answer this kind of join";
+    AsofCondition asof = obstacle == null ? new AsofCondition(join, side) : null;
+    if (asof != null) obstacle = asof.obstacle;
+    Condition condition = obstacle == null ? new Condition(asof.conjuncts, side) : null;
+    if (condition != null) obstacle = asof.check(condition, side);
+    if (obstacle != null) {
+      decide(question, false, obstacle, null);
+      return null;
+    }
+    LogicalPlan probe = (LogicalPlan) join.left();
+    Map asked = new HashMap(question);
+    asked.put("how", how);
+    describe(asked, probe, side, condition, how, needed, setting);
+    asof.describe(asked);
+    Map answer = ask(asked);
+    boolean converts = answer.get("action").equals("index");
+    decide(question, converts, (String) answer.get("reason"), answer);
+    if (!converts) return null;
+    UserDefinedPythonFunction lookup = (UserDefinedPythonFunction) offered(answer.get("lookup"));
+    return new IndexJoin(join, probe, side, condition, how, asof.probe, needed)
+        .plan(answer, lookup);
   }
 
   private Map ask(Map question) throws Exception {
@@ -318,8 +362,12 @@ public class NimbleRule extends Rule {
     if (!action.equals("rows")) return leaf;
     // Spark evaluates projections and filters of local rows now, so that they need no job. Its rule
     // converts one operator at a time.
-    for (int i = 0; i < filters.size() + 2; i++) {
-      leaf = (LogicalPlan) ConvertToLocalRelation$.MODULE$.apply(leaf);
+    try {
+      for (int i = 0; i < filters.size() + 2; i++) {
+        leaf = (LogicalPlan) ConvertToLocalRelation$.MODULE$.apply(leaf);
+      }
+    } catch (Exception failure) {
+      return plan;  // such as a division by zero, which the query raises when it runs
     }
     return leaf;
   }
