@@ -101,6 +101,13 @@ def test_errors_of_single_keys(
         file.asof(key, **arguments)
 
 
+def test_wrong_keywords_name_the_method(file: nb.File) -> None:
+    with pytest.raises(TypeError, match=r"asof_join\(\) needs the argument 'on'"):
+        file.asof_join(PROBE, by="user")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"asof_join\(\) has no argument 'know_at'.*'known_at'"):
+        file.asof_join(PROBE, on="ts", know_at={"ts": "ts"})  # type: ignore[call-arg]
+
+
 def test_columns_of_the_result(file: nb.File) -> None:
     joined = file.asof_join(PROBE, on="ts", by="user")
     assert joined.column_names == ["user", "ts", "ts_right", "name", "seen"]

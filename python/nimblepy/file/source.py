@@ -170,9 +170,9 @@ class FileSource(RowSource):
         return self.handle.choose_for_asof(by, on).keys[: len(by) + 1]
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
-        index, order, known = self._asof_index(AsofIndex(keys.by, keys.on, keys.known))
+        index, order, known_steps = self._asof_index(AsofIndex(keys.by, keys.on, keys.known))
         search = keys.search(order)
-        search.search(0, index, search.wanted(0), deleted, known, is_only=True)
+        search.search(0, index, search.wanted(0), deleted, known_steps, is_only=True)
         rows, probes, _ = search.matches()
         return RowSet(rows, None, probes, len(keys))
 
@@ -180,8 +180,10 @@ class FileSource(RowSource):
         self, asked: AsofIndex
     ) -> tuple[_core.Index, tuple[SortKey, ...], tuple[int, ...] | None]:
         index = self.handle.choose_for_asof(asked.by, asked.on)
-        known = None if asked.known is None else resolve_column(self.schema, asked.known).steps
-        return self.handle.opened(index).core, index.keys[: len(asked.by) + 1], known
+        known_steps = None
+        if asked.known is not None:
+            known_steps = resolve_column(self.schema, asked.known).steps
+        return self.handle.opened(index).core, index.keys[: len(asked.by) + 1], known_steps
 
     def _index_for(self, keys: Keys) -> Index:
         if keys.between is not None:

@@ -41,7 +41,7 @@ Pairs: TypeAlias = str | Sequence[str] | Mapping[str, ColumnName] | None
 
 
 class AsofKeywords(TypedDict, total=False):
-    """Arguments of ``asof_join``, which documents them."""
+    """Arguments of ``asof_join``, which documents them. The defaults are those of plan_asof."""
 
     on: Required[OnePair]
     by: Pairs
@@ -226,8 +226,10 @@ class AsofPlan:
     @property
     def probe_columns(self) -> tuple[str, ...]:
         """The probe columns that the search reads."""
-        known = () if self.probe_known is None else (self.probe_known,)
-        return tuple(dict.fromkeys((*self.probe_by, self.probe_on, *known)))
+        names = (*self.probe_by, self.probe_on)
+        if self.probe_known is not None:
+            names = (*names, self.probe_known)
+        return tuple(dict.fromkeys(names))
 
     def find(self, source: RowSource, batch: pa.RecordBatch) -> RowSet:
         """The row of each probe."""
@@ -424,16 +426,16 @@ def find_one(
     known_at: tuple[ColumnName, Any] | None,
 ) -> RowSet:
     """The row of one key, if any."""
-    known: ColumnName | None = None
+    known_column: ColumnName | None = None
     if known_at is not None:
         if not isinstance(known_at, (tuple, list)) or len(known_at) != 2:
             raise InvalidArgumentError(f"known_at: expected (column, value), got {known_at!r}")
-        known = key_name(source.schema, resolve_column(source.schema, known_at[0]))
+        known_column = key_name(source.schema, resolve_column(source.schema, known_at[0]))
     rule = asof_rule(
         source,
         names[:-1],
         names[-1],
-        known,
+        known_column,
         probe_type=None,
         direction=direction,
         tolerance=tolerance,
@@ -451,8 +453,8 @@ def find_one(
         typed.append(pa.array([scalar], columns.types[i]))
     at = _LiteralProbe(columns.names[-1], columns.types[-1], values[-1])
     limit = None
-    if known_at is not None and known is not None:
-        limit_columns = key_columns(source.schema, [SortKey(known)])
+    if known_at is not None and known_column is not None:
+        limit_columns = key_columns(source.schema, [SortKey(known_column)])
         value = limit_columns.read(0, known_at[1])
         if is_null(value):
             return NO_ROW

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,10 +11,8 @@ import pyarrow.compute as pc
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.input.tabular import as_reader
 from nimblepy.join.asof import (
-    AsofHow,
+    AsofKeywords,
     Direction,
-    OnePair,
-    Pairs,
     asof_columns,
     asof_getter,
     find_one,
@@ -22,7 +20,7 @@ from nimblepy.join.asof import (
 )
 from nimblepy.join.plan import How, Ranges, plan_join
 from nimblepy.join.run import join_batches
-from nimblepy.rows.arguments import Columns, On, column_names
+from nimblepy.rows.arguments import Columns, On, check_keywords, column_names, passes_on_to
 from nimblepy.rows.compiled import Getter
 from nimblepy.rows.rows import Position, Rows
 from nimblepy.rows.source import MAX_PREPARED, RowSource
@@ -115,19 +113,9 @@ class Joinable(Rows):
             return pa.RecordBatchReader.from_batches(plan.schema, joined)
         return pa.Table.from_batches(joined, schema=plan.schema)
 
+    @passes_on_to(plan_asof)
     def asof_join(
-        self,
-        probe: Tabular,
-        *,
-        on: OnePair,
-        by: Pairs = None,
-        direction: Direction = "backward",
-        tolerance: Distance | None = None,
-        allow_exact_matches: bool = True,
-        how: AsofHow = "left",
-        columns: Sequence[str] | None = None,
-        suffix: str = "_right",
-        known_at: Mapping[str, ColumnName] | None = None,
+        self, probe: Tabular, **join: Unpack[AsofKeywords]
     ) -> pa.Table | pa.RecordBatchReader:
         """Joins each row of ``probe`` with the nearest row at or before a time, through an index.
 
@@ -174,21 +162,10 @@ class Joinable(Rows):
             >>> labels = pa.table({"user": [7], "at": [datetime(2026, 5, 1)]})
             >>> events.asof_join(labels, on={"at": "ts"}, by="user")  # doctest: +SKIP
         """
+        check_keywords(Joinable.asof_join, join)
         reader, _ = as_reader(probe)
         source = self._current
-        plan = plan_asof(
-            reader.schema,
-            source,
-            on=on,
-            by=by,
-            direction=direction,
-            tolerance=tolerance,
-            allow_exact_matches=allow_exact_matches,
-            how=how,
-            columns=columns,
-            suffix=suffix,
-            known_at=known_at,
-        )
+        plan = plan_asof(reader.schema, source, **join)
         source = source.for_reading(plan.join.reads)
         joined = join_batches(plan.join, source, reader, find=plan.find)
         if isinstance(probe, pa.RecordBatchReader):
@@ -211,8 +188,7 @@ class Joinable(Rows):
         Args:
             key: ``(by values..., time)``, or the time alone; a dict has the names of the columns.
             columns: columns of the row; the default is all.
-            on: the columns of the key, of which the last is ordered. The default is the cluster
-                key.
+            on: the columns of the key. The last one is ordered. The default is the cluster key.
             direction, tolerance, allow_exact_matches: see :meth:`asof_join`.
             known_at: ``(column, value)``: ignores rows where the column is null or greater.
 
@@ -233,13 +209,12 @@ class Joinable(Rows):
                 getter = self._asof_getters[on, columns, direction, allow_exact_matches]
             except (KeyError, TypeError):
                 getter = self._prepare_asof(on, columns, direction, allow_exact_matches)
-            row = getter(key)
-            if row is not NotImplemented:
-                answer: dict[str, Any] | None = row
+            answer: dict[str, Any] | None = getter(key)
+            if answer is not NotImplemented:
                 return answer
         source, names = self._current, column_names(columns)
         source.projected(names)
-        found = find_one(
+        row = find_one(
             source,
             key,
             asof_columns(source, key, on),
@@ -248,7 +223,7 @@ class Joinable(Rows):
             allow_exact_matches=allow_exact_matches,
             known_at=known_at,
         )
-        return source.read(found, names).to_pylist()[0] if found.num_rows else None
+        return source.read(row, names).to_pylist()[0] if row.num_rows else None
 
     def _prepare_asof(
         self, on: On, columns: Columns, direction: Direction, allow_exact_matches: bool

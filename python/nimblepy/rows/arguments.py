@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -56,14 +56,21 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(item.name for item in parameters if item.kind is item.KEYWORD_ONLY)
 
 
-def check_keywords(function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises TypeError for a keyword that ``function`` does not accept. The error names it."""
+def check_keywords(function: Callable[..., Any], given: Collection[str]) -> None:
+    """Raises TypeError for a keyword that ``function`` does not accept, or that is missing.
+
+    The error names it.
+    """
     accepted = _keywords(function)
     for name in given:
         if name not in accepted:
             near = get_close_matches(name, accepted, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(accepted)}"
             raise TypeError(f"{function.__name__}() has no argument {name!r}; {hint}")
+    parameters = inspect.signature(function).parameters
+    for name in accepted:
+        if parameters[name].default is inspect.Parameter.empty and name not in given:
+            raise TypeError(f"{function.__name__}() needs the argument {name!r}")
 
 
 def column_names(

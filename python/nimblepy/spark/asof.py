@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from nimblepy.join.asof import AsofHow, AsofKeywords, Direction, OnePair, Pairs, plan_asof
-from nimblepy.schema.names import ColumnName
-from nimblepy.schema.protocols import Distance
+from nimblepy.join.asof import AsofKeywords, plan_asof
+from nimblepy.rows.arguments import check_keywords, passes_on_to
 from nimblepy.spark.inputs import InputPath, SparkInput, find_input
 from nimblepy.spark.join import PreparedJoin, join_by_arrow_udf
 from nimblepy.spark.schemas import arrow_schema, spark_schema
 from nimblepy.spark.tasks import JoinSpec
 
 
-def asof_join(
-    df: DataFrame,
-    source: InputPath,
-    *,
-    on: OnePair,
-    by: Pairs = None,
-    direction: Direction = "backward",
-    tolerance: Distance | None = None,
-    allow_exact_matches: bool = True,
-    how: AsofHow = "left",
-    columns: Sequence[str] | None = None,
-    suffix: str = "_right",
-    known_at: Mapping[str, ColumnName] | None = None,
-) -> DataFrame:
+@passes_on_to(plan_asof)
+def asof_join(df: DataFrame, source: InputPath, **join: Unpack[AsofKeywords]) -> DataFrame:
     """Joins each row with the nearest row at or before a time. Each task searches the index.
 
     Neither side is shuffled or sorted. The order of rows is not kept.
@@ -45,22 +32,8 @@ def asof_join(
 
     Cost: reads the files' footers on the driver. Does not run a job.
     """
-    join = prepare_asof(
-        df.schema,
-        find_input(source),
-        AsofKeywords(
-            on=on,
-            by=by,
-            direction=direction,
-            tolerance=tolerance,
-            allow_exact_matches=allow_exact_matches,
-            how=how,
-            columns=columns,
-            suffix=suffix,
-            known_at=known_at,
-        ),
-    )
-    return join_by_arrow_udf(df, join)
+    check_keywords(asof_join, join)
+    return join_by_arrow_udf(df, prepare_asof(df.schema, find_input(source), join))
 
 
 def prepare_asof(probe: StructType, files: SparkInput, keywords: AsofKeywords) -> PreparedJoin:

@@ -130,7 +130,7 @@ class Table(TableHandle):
 
     @property
     def comment(self) -> str | None:
-        """The description of the table, as other engines show it; ``None`` if there is none."""
+        """The description of the table, as other engines show it; ``None`` without a description."""
         return self._state.shown.metadata.comment
 
     @property
@@ -669,7 +669,7 @@ class Table(TableHandle):
         names = columns or (() if layout is None else layout.names)
         if not names:
             raise InvalidArgumentError(
-                f"{self.name} has no layout; say the columns of which a picture is drawn"
+                f"{self.name} has no layout; name the columns to plot in columns="
             )
         rows, cubes = self._rows_and_cubes()
         return plot(rows, names, cubes)
