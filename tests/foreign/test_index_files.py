@@ -306,3 +306,25 @@ def test_lookup_reads_pages_and_no_footer(tmp_path: Path) -> None:
     src.reset_io_stats()
     src.get(30_001)
     assert src.io_stats.reads == 0
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_files_that_stay_open_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nimblepy.foreign import source
+
+    monkeypatch.setattr(source, "most_together", lambda: 3)
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    for i in range(12):
+        pq.write_table(events([i]), folder / f"f{i:02}.parquet")
+    src = nb.index_files(folder, tmp_path / "e.nbx", key="id")
+
+    def open_parquet_files() -> int:
+        descriptors = Path("/proc/self/fd").iterdir()
+        links = [os.readlink(link) for link in descriptors if os.path.lexists(link)]
+        return sum(link.startswith(str(folder)) for link in links)
+
+    for _ in range(2):
+        assert src.lookup(list(range(12))).num_rows == 12
+        assert open_parquet_files() == 3
+    assert src.get(0) == events([0]).to_pylist()[0]

@@ -16,6 +16,7 @@ from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.foreign.listing import Paths
 from nimblepy.foreign.pages import PageReader
 from nimblepy.foreign.records import FileRecord, file_version
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.rowset import RowSet
@@ -39,8 +40,18 @@ class IndexedParquet(ParquetRows):
     """
 
     def __init__(
-        self, record: FileRecord, schema: pa.Schema, paths: Paths, pages: _core.ParquetPages
+        self,
+        record: FileRecord,
+        schema: pa.Schema,
+        paths: Paths,
+        pages: _core.ParquetPages,
+        readers: LruCache[PageReader],
     ) -> None:
+        """
+        Args:
+            pages: cache of pages, which all files share.
+            readers: open files, which all files share; each has a file descriptor.
+        """
         from pyarrow import parquet
 
         RowSource.__init__(self)
@@ -51,6 +62,7 @@ class IndexedParquet(ParquetRows):
         self._parquet = parquet
         self._schema = schema
         self._pages = pages
+        self._readers = readers
         self._columns_of: dict[Projected, tuple[list[Column], list[int]]] = {}
 
     @cached_property
@@ -102,13 +114,15 @@ class IndexedParquet(ParquetRows):
 
     # ------------------------------------------------------------------ reading
 
-    @cached_property
     def _reader(self) -> PageReader | None:
+        """Opens the file if it is not open; ``None`` if only pyarrow can read it."""
+        reader = self._readers.get(self._path)
         described = self.record.described
-        if described is None:
-            return None
-        self._check_footer()
-        return PageReader(self._location, described, self._schema, self._pages)
+        if reader is None and described is not None:
+            self._check_footer()
+            reader = PageReader(self._location, described, self._schema, self._pages)
+            self._readers.put(self._path, reader)
+        return reader
 
     def _check_footer(self) -> None:
         """Compares the footer with the indexed one, once, since times of change can be coarse."""
@@ -155,7 +169,7 @@ class IndexedParquet(ParquetRows):
     def _read(self, wanted: Any, rows: RowSet, columns: Projected, schema: pa.Schema) -> pa.Table:
         if len(wanted) > 1 and len(wanted) * _DENSE > self.num_rows:
             return super().read(rows, columns)
-        reader = self._reader
+        reader = self._reader()
         if reader is None:
             return super().read(rows, columns)
         resolved, tops = self._resolved(columns)
@@ -177,7 +191,7 @@ class IndexedParquet(ParquetRows):
         """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
         self.check()
         try:
-            reader = self._reader
+            reader = self._reader()
             values = None if reader is None else reader.row(tops, row)
         except (CorruptFileError, StaleFileError, OSError):
             self.check()

@@ -16,11 +16,14 @@ from nimblepy.cached import cached_property
 from nimblepy.errors import IndexUnavailableError
 from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import EncodedKeys
+from nimblepy.files.open_files import most_together
 from nimblepy.files.source import FilesSource
 from nimblepy.foreign.build import first_rows_of
 from nimblepy.foreign.child import IndexedParquet
 from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.pages import PageReader
 from nimblepy.foreign.records import HASH, ROW, IndexRecord, key_hashes
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.rows.arguments import On, Projected
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import Compiled, SingleRows
@@ -63,8 +66,9 @@ class IndexedFiles(FilesSource):
         self.bounds = None
         self.pages = pages
         self._first_rows = first_rows_of(record.files)
+        readers: LruCache[PageReader] = LruCache(most_together())
         self._children = [
-            IndexedParquet(file, record.schema, paths, pages) for file in record.files
+            IndexedParquet(file, record.schema, paths, pages, readers) for file in record.files
         ]
         self._pickled = pickled
 
