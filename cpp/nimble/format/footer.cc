@@ -3,6 +3,7 @@
 #include "file_generated.h"
 #include "nimble/format/constants.h"
 #include "nimble/format/flat_buffer.h"
+#include "nimble/format/schema_node.h"
 
 namespace nimble {
 namespace {
@@ -12,80 +13,6 @@ template <class T>
 using Vector = flatbuffers::Vector<T>;
 template <class T>
 using Offset = flatbuffers::Offset<T>;
-
-Offset<Vector<uint8_t>> put_text(Builder* b, const std::string& s) {
-  return b->CreateVector(reinterpret_cast<const uint8_t*>(s.data()), s.size());
-}
-
-using Metadata = std::vector<std::pair<std::string, std::string>>;
-
-Offset<Vector<Offset<fb::KeyValue>>> put_metadata(Builder* b,
-                                                  const Metadata& metadata) {
-  std::vector<Offset<fb::KeyValue>> out;
-  for (const auto& [key, value] : metadata) {
-    const auto k = put_text(b, key);
-    const auto v = put_text(b, value);
-    out.push_back(fb::CreateKeyValue(*b, k, v));
-  }
-  return b->CreateVector(out);
-}
-
-std::string get_text(const Vector<uint8_t>* v) {
-  return v == nullptr ? std::string()
-                      : std::string(as_string({v->data(), v->size()}));
-}
-
-Metadata get_metadata(const Vector<Offset<fb::KeyValue>>* v) {
-  Metadata out;
-  if (v == nullptr) return out;
-  for (const fb::KeyValue* kv : *v) {
-    out.emplace_back(get_text(kv->key()), get_text(kv->value()));
-  }
-  return out;
-}
-
-Offset<fb::SchemaNode> put_schema(Builder* b, const Field& f) {
-  std::vector<Offset<fb::SchemaNode>> children;
-  for (const Field& c : f.children) children.push_back(put_schema(b, c));
-  Offset<fb::SchemaNode> dictionary;
-  if (!f.dictionary.empty()) dictionary = put_schema(b, f.dictionary[0]);
-  const auto name = b->CreateString(f.name);
-  const auto format = b->CreateString(f.format);
-  const auto metadata = put_metadata(b, f.metadata);
-  const auto kids = b->CreateVector(children);
-  return fb::CreateSchemaNode(*b, name, format, f.flags, metadata, kids,
-                              dictionary);
-}
-
-Field get_schema(const fb::SchemaNode& n) {
-  Field f;
-  if (n.name() != nullptr) f.name = n.name()->str();
-  if (n.format() != nullptr) f.format = n.format()->str();
-  f.flags = n.flags();
-  f.metadata = get_metadata(n.metadata());
-  if (n.children() != nullptr) {
-    for (const fb::SchemaNode* c : *n.children()) {
-      f.children.push_back(get_schema(*c));
-    }
-  }
-  if (n.dictionary() != nullptr)
-    f.dictionary.push_back(get_schema(*n.dictionary()));
-  return f;
-}
-
-using KeyColumnVector = Vector<Offset<fb::KeyColumn>>;
-
-Offset<KeyColumnVector> put_key_columns(
-    Builder* b, const std::vector<KeyColumnSpec>& keys) {
-  std::vector<Offset<fb::KeyColumn>> columns;
-  for (const KeyColumnSpec& k : keys) {
-    std::vector<uint32_t> path(k.path.begin(), k.path.end());
-    const auto p = b->CreateVector(path);
-    columns.push_back(
-        fb::CreateKeyColumn(*b, p, k.order.descending, k.order.nulls_first));
-  }
-  return b->CreateVector(columns);
-}
 
 Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
   const auto cols = put_key_columns(b, c.columns);
@@ -97,37 +24,12 @@ Offset<fb::ClusterRoot> put_cluster(Builder* b, const ClusterRoot& c) {
                                c.num_keys);
 }
 
-// Reads the key columns of an index and checks them against the schema.
-Result<std::vector<KeyColumnSpec>> get_key_columns(
-    const KeyColumnVector* columns, const Field& schema) {
-  std::vector<KeyColumnSpec> out;
-  if (columns == nullptr || columns->size() == 0) {
-    return Status::corrupt("footer: an index without key columns");
-  }
-  for (const fb::KeyColumn* k : *columns) {
-    KeyColumnSpec ref;
-    const Field* at = &schema;
-    if (k->path() == nullptr || k->path()->size() == 0) {
-      return Status::corrupt("footer: a key column without a path");
-    }
-    for (uint32_t step : *k->path()) {
-      if (at->layout != Layout::kStruct || step >= at->children.size()) {
-        return Status::corrupt("footer: a key column that the schema lacks");
-      }
-      at = &at->children[step];
-      ref.path.push_back(static_cast<int>(step));
-    }
-    ref.order = {k->descending(), k->nulls_first()};
-    out.push_back(std::move(ref));
-  }
-  return out;
-}
-
 // Checks a ClusterRoot against the schema and the groups, then copies it.
 Result<ClusterRoot> get_cluster(const fb::ClusterRoot& c, const Field& schema,
                                 size_t num_groups) {
   ClusterRoot out;
-  NIMBLE_ASSIGN_OR_RETURN(out.columns, get_key_columns(c.columns(), schema));
+  NIMBLE_ASSIGN_OR_RETURN(out.columns,
+                          get_key_columns(c.columns(), schema, "footer"));
   out.unique = c.unique();
   if (c.key_bytes() != nullptr) {
     out.key_bytes.assign(c.key_bytes()->begin(), c.key_bytes()->end());
@@ -213,8 +115,8 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
     }
     SecondaryIndexRef ref;
     ref.kind = kind;
-    NIMBLE_ASSIGN_OR_RETURN(ref.columns,
-                            get_key_columns(i->columns(), out->schema));
+    NIMBLE_ASSIGN_OR_RETURN(
+        ref.columns, get_key_columns(i->columns(), out->schema, "footer"));
     ref.root = from_fb(*i->root());
     NIMBLE_RETURN_IF_ERROR(check_section(ref.root, limit, "index root"));
     ref.num_keys = i->num_keys();

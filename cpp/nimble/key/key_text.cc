@@ -3,6 +3,7 @@
 #include <charconv>
 #include <chrono>
 
+#include "nimble/key/decimal_text.h"
 #include "nimble/key/key_decoder.h"
 #include "nimble/key/value_bits.h"
 
@@ -36,53 +37,6 @@ std::string float_text(ByteSpan v) {
     return number_text(half_to_double(load<uint16_t>(v.data())));
   if (v.size() == 4) return number_text(load<float>(v.data()));
   return number_text(load<double>(v.data()));
-}
-
-// Formats two's complement bytes as decimal digits, by repeated division.
-std::string integer_text(ByteSpan v) {
-  std::vector<uint8_t> bytes(v.begin(), v.end());
-  const bool negative = (bytes.back() & 0x80) != 0;
-  if (negative) {
-    int carry = 1;
-    for (uint8_t& b : bytes) {
-      carry += static_cast<uint8_t>(~b);
-      b = static_cast<uint8_t>(carry);
-      carry >>= 8;
-    }
-  }
-  std::string digits;
-  while (std::any_of(bytes.begin(), bytes.end(),
-                     [](uint8_t b) { return b != 0; })) {
-    int rest = 0;
-    for (size_t i = bytes.size(); i-- > 0;) {
-      const int part = rest * 256 + bytes[i];
-      bytes[i] = static_cast<uint8_t>(part / 10);
-      rest = part % 10;
-    }
-    digits += static_cast<char>('0' + rest);
-  }
-  if (digits.empty()) digits += '0';
-  if (negative) digits += '-';
-  std::reverse(digits.begin(), digits.end());
-  return digits;
-}
-
-// The scale is the second number of "d:precision,scale[,bits]".
-std::string decimal_text(const KeyColumn& c, ByteSpan v) {
-  std::string text = integer_text(v);
-  int scale = 0;
-  const size_t comma = c.format.find(',');
-  if (comma != std::string::npos) {
-    std::from_chars(c.format.data() + comma + 1,
-                    c.format.data() + c.format.size(), scale);
-  }
-  if (scale <= 0 || scale > 256) return text;
-  const size_t sign = text[0] == '-' ? 1 : 0;
-  const auto digits = static_cast<size_t>(scale);
-  if (text.size() - sign <= digits) {
-    text.insert(sign, digits + 1 - (text.size() - sign), '0');
-  }
-  return text.insert(text.size() - digits, 1, '.');
 }
 
 std::string date_text(int64_t days) {
@@ -132,7 +86,7 @@ std::string value_text(const KeyColumn& c, ByteSpan v) {
     case Logical::kFloat:
       return float_text(v);
     case Logical::kDecimal:
-      return decimal_text(c, v);
+      return decimal_text(v, decimal_scale(c.format));
     case Logical::kDate:
       if (c.width == 4) return date_text(load_signed(v));
       return date_text(load_signed(v) / 86400000);
