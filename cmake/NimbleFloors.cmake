@@ -41,7 +41,7 @@ function(nimble_checked_floors target)
   if(NOT NIMBLEPY_SANITIZE OR APPLE)
     return()
   endif()
-  set(_floors base io types encoding key key_chunk format index reader)
+  set(_floors base io types encoding key key_chunk format index reader serve)
   list(TRANSFORM _floors REPLACE "(.+)" "$<TARGET_FILE:nimble_\\1>")
   list(JOIN _floors "," _floors)
   target_link_options(${target} PRIVATE

@@ -4,7 +4,7 @@ file(GLOB _fuzz CONFIGURE_DEPENDS tests/fuzz/*.cc)
 list(FILTER _fuzz EXCLUDE REGEX "(fuzzer|replay_test|damage_main)\\.cc$")
 add_library(nimble_fuzz_targets OBJECT ${_fuzz})
 target_include_directories(nimble_fuzz_targets PUBLIC tests tests/cpp)
-target_link_libraries(nimble_fuzz_targets PUBLIC nimble_reader)
+target_link_libraries(nimble_fuzz_targets PUBLIC nimble_serve)
 nimble_warnings(nimble_fuzz_targets)
 target_compile_options(nimble_fuzz_targets PRIVATE -Wno-conversion
                                                    -Wno-sign-conversion)

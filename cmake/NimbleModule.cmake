@@ -14,7 +14,7 @@ find_package(pybind11 3.0 CONFIG REQUIRED)
 
 file(GLOB_RECURSE _bindings CONFIGURE_DEPENDS cpp/nimble/bindings/*.cpp)
 pybind11_add_module(_core MODULE NO_EXTRAS ${_bindings})
-target_link_libraries(_core PRIVATE nimble_reader)
+target_link_libraries(_core PRIVATE nimble_serve)
 nimble_warnings(_core)
 nimble_precompile(_core pybind11/pybind11.h pybind11/numpy.h pybind11/stl.h)
 if(NIMBLEPY_PCH)

@@ -46,6 +46,8 @@ from nimblepy.schema.types import IndexInfo as IndexInfo
 from nimblepy.schema.types import IoStats as IoStats
 from nimblepy.schema.types import SortKey as SortKey
 from nimblepy.schema.types import starts_with as starts_with
+from nimblepy.serving.server import Server as Server
+from nimblepy.serving.server import serve as serve
 from nimblepy.table.catalog import Catalog as Catalog
 from nimblepy.table.catalog import connect as connect
 from nimblepy.table.claims.checks import Check as Check

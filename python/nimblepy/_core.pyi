@@ -457,3 +457,57 @@ def layout(file: File) -> list[Any]: ...
 def sections(file: File) -> list[tuple[str, int, int]]: ...
 def nodes(file: File) -> list[tuple[str, str, int]]: ...
 def verify(file: File) -> None: ...
+
+_ServedKey = tuple[list[tuple[list[int], bool, bool]], list[bytes], list[bytes]]
+_ServedConstants = tuple[list[int], Any]
+_ServedFile = tuple[str, int, int, _ServedConstants, RowBitmap | None]
+
+def serving_manifest(
+    *,
+    name: str,
+    uuid: str,
+    snapshot: int | None,
+    created_ms: int,
+    schema: Any,
+    defaults: _ServedConstants,
+    lookup_key: _ServedKey | None,
+    cluster_key: _ServedKey | None,
+    has_primary_key: bool,
+    files: list[_ServedFile],
+) -> bytes: ...
+
+class ServedFiles:
+    """Files that servers have open, by path."""
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+
+class ServedTable:
+    """A serving manifest with its files."""
+
+    def __init__(self, manifest: bytes, files: ServedFiles, open_ahead: int) -> None: ...
+    num_rows: int
+    snapshot: int | None
+
+class Server:
+    """Threads that answer clients of Redis."""
+
+    def __init__(
+        self,
+        *,
+        tables: dict[str, ServedTable],
+        unix: str,
+        host: str,
+        port: int,
+        token: str,
+        max_keys: int,
+        max_rows: int,
+        max_reply_bytes: int,
+        max_clients: int,
+        idle_seconds: int,
+        threads: int,
+    ) -> None: ...
+    port: int
+    def swap(self, tables: dict[str, ServedTable]) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    def stop(self, seconds: float) -> None: ...

@@ -57,8 +57,9 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "reader": {"asof", "scan"},
     "write": {"reader"},
     "maintain": {"write"},
+    "serve": {"locate", "reader"},
     "bindings/values": {"maintain"},
-    "bindings": {"bindings/values", "locate", "parquet"},
+    "bindings": {"bindings/values", "locate", "parquet", "serve"},
 }
 # Headers of other projects that some rooms keep to themselves.
 CPP_RESERVED = {
@@ -72,6 +73,7 @@ CPP_RESERVED = {
         "scan",
         "write",
         "maintain",
+        "serve",
     },
 }
 
@@ -100,12 +102,14 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table/claims": {"table/upkeep"},
     "table": {"table/claims"},
     "interop": {"files", "table"},
+    "serving": {"table"},
     "spark": {"table"},
     "telemetry": {"table"},
     "nimblepy": {
         "advise",
         "foreign",
         "interop",
+        "serving",
         "table",
     },  # __init__.py, which gathers the public names
     "cli": {"nimblepy"},

@@ -24,4 +24,5 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_parquet(m);
   nimble::register_inspect(m);
   nimble::register_index_rewriter(m);
+  nimble::register_serve(m);
 }

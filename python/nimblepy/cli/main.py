@@ -406,6 +406,80 @@ def drop_index(
 
 
 @app.command()
+def serve(
+    source: Annotated[
+        str, typer.Argument(metavar="LAKE|FILE|DIR", help="A catalog, a file or a directory.")
+    ],
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TABLE=NAME", help="A table of the catalog. Repeatable."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="The name of a file or directory.")
+    ] = None,
+    unix: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Listen on a Unix socket.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="TCP port; 6380 without --unix, 0 for any free port.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to bind.")] = "127.0.0.1",
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The token that clients must send.")
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics."),
+    ] = None,
+    poll: Annotated[float, typer.Option(help="Seconds between looks for a new snapshot.")] = 0.1,
+    max_keys: Annotated[int, typer.Option(help="Keys of one command.")] = 10_000,
+    max_rows: Annotated[int, typer.Option(help="Rows of one command.")] = 100_000,
+    max_reply_bytes: Annotated[int, typer.Option(help="Bytes of one reply.")] = 32 << 20,
+    max_clients: Annotated[int, typer.Option(help="Connections at once.")] = 10_000,
+    idle_seconds: Annotated[int, typer.Option(help="Close silent connections; 0: never.")] = 0,
+    threads: Annotated[int, typer.Option(help="Threads for connections.")] = 1,
+) -> None:
+    """Serve rows to clients of Redis until SIGTERM or SIGINT."""
+    from nimblepy.cli.serve import run_serve
+
+    run_serve(
+        source,
+        tables or [],
+        name,
+        token_file,
+        unix=unix,
+        port=6380 if port is None and unix is None else port,
+        host=host,
+        http=http,
+        poll=poll,
+        max_keys=max_keys,
+        max_rows=max_rows,
+        max_reply_bytes=max_reply_bytes,
+        max_clients=max_clients,
+        idle_seconds=idle_seconds,
+        threads=threads,
+    )
+
+
+@app.command()
+def follow(
+    lake: Annotated[str, typer.Argument(metavar="LAKE", help="A catalog.")],
+    tables: Annotated[
+        list[str], typer.Option("--table", metavar="TABLE=NAME", help="A table. Repeatable.")
+    ],
+    directory: Annotated[
+        str | None, typer.Option("--dir", help="Where to write; LAKE/serve by default.")
+    ] = None,
+    poll: Annotated[float, typer.Option(help="Seconds between looks for a new snapshot.")] = 0.1,
+    once: Annotated[bool, typer.Option("--once", help="Write the current state and exit.")] = False,
+) -> None:
+    """Write serving manifests of new snapshots until SIGTERM or SIGINT."""
+    from nimblepy.cli.serve import run_follow
+
+    run_follow(lake, tables, directory, poll=poll, once=once)
+
+
+@app.command()
 def describe(
     lake: Annotated[
         str, typer.Argument(metavar="CATALOG[#TABLE]", help="A catalog, or one of its tables.")

@@ -278,12 +278,19 @@ def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = Non
 _Fields = Sequence[tuple[SortKey, pa.DataType, int]]
 
 
-def key_ends(reading: Reading, members: Members) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """A lower and an upper bound for the encoded keys of each file."""
-    columns = [resolve_column(reading.schema, key.column) for key in reading.cluster_by]
+def key_ends(
+    reading: Reading, members: Members, keys: Sequence[SortKey] | None = None
+) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """A lower and an upper bound for the encoded keys of each file.
+
+    Args:
+        keys: the columns of the key; ``None`` means the cluster key.
+    """
+    keys = reading.cluster_by if keys is None else keys
+    columns = [resolve_column(reading.schema, key.column) for key in keys]
     fields = [
         (key, plain_type(column.type), field_id_at(reading.schema, column.path))
-        for key, column in zip(reading.cluster_by, columns, strict=True)
+        for key, column in zip(keys, columns, strict=True)
     ]
     ends = [_part_ends(part, fields) for part in members.files.parts]
     lower, upper = [lower for lower, _ in ends], [upper for _, upper in ends]

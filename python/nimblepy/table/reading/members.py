@@ -182,7 +182,7 @@ class Reading:
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
         # Must not refer to `self`, which keeps the file open: that would be a reference cycle.
-        constants, defaults = self._constants(file), self.defaults
+        constants, defaults = self.constants(file), self.defaults
 
         def missing(column: pa.Field, place: str) -> pa.Scalar:
             number = field_id_of(column)
@@ -205,7 +205,7 @@ class Reading:
             for info in opened.indexes
         )
 
-    def _constants(self, file: DataFile) -> dict[int, pa.Scalar]:
+    def constants(self, file: DataFile) -> dict[int, pa.Scalar]:
         """Partition values that hold for all rows of the file, by field id."""
         values = {}
         by_id = {field_id_of(item): item.type for item in self.schema}

@@ -1,0 +1,767 @@
+#include "nimble/serve/commands.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "nimble/serve/value_text.h"
+
+namespace nimble {
+namespace {
+
+using Arguments = std::span<const std::string_view>;
+
+// From this many keys on, a command does not run among the connections.
+constexpr size_t kLongKeys = 64;
+// Bytes of a reply besides the values, for each value.
+constexpr uint64_t kValueBytes = 16;
+
+// Commands that write a key in Redis.
+constexpr std::array kWrites = {
+    "APPEND",       "BITFIELD",  "BLMOVE",   "COPY",        "DECR",
+    "DECRBY",       "DEL",       "EXPIRE",   "EXPIREAT",    "GETDEL",
+    "GETEX",        "GETSET",    "HDEL",     "HEXPIRE",     "HINCRBY",
+    "HINCRBYFLOAT", "HMSET",     "HPERSIST", "HSET",        "HSETEX",
+    "HSETNX",       "INCR",      "INCRBY",   "INCRBYFLOAT", "LPUSH",
+    "MIGRATE",      "MOVE",      "MSET",     "MSETNX",      "PERSIST",
+    "PEXPIRE",      "PEXPIREAT", "PSETEX",   "RENAME",      "RENAMENX",
+    "RESTORE",      "RPUSH",     "SADD",     "SET",         "SETEX",
+    "SETNX",        "SETRANGE",  "UNLINK",   "XADD",        "ZADD"};
+
+bool equals(std::string_view a, std::string_view upper) {
+  return a.size() == upper.size() &&
+         std::equal(a.begin(), a.end(), upper.begin(), [](char c, char u) {
+           return (c >= 'a' && c <= 'z' ? c - 32 : c) == u;
+         });
+}
+
+bool parse_count(std::string_view text, uint64_t* out) {
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), *out);
+  return error == std::errc() && end == text.data() + text.size() &&
+         !text.empty();
+}
+
+// One command being answered.
+class Command {
+ public:
+  Command(const ServedTables& tables, const CommandLimits& limits,
+          Arguments arguments, CommandScratch* scratch, Reply* reply)
+      : tables_(tables),
+        limits_(limits),
+        arguments_(arguments),
+        scratch_(scratch),
+        reply_(reply) {}
+
+  // Returns whether the command was answered.
+  bool run() { return answer() || answered_; }
+
+ private:
+  bool answer() {
+    const std::string& name = scratch_->name;
+    const size_t n = arguments_.size();
+    if (name == "HGETALL") return exactly(2) && finish(hash_all());
+    if (name == "HMGET") return at_least(3) && finish(hash_many());
+    if (name == "HGET") return exactly(3) && finish(hash_one());
+    if (name == "EXISTS") return at_least(2) && finish(exists());
+    if (name == "HEXISTS") return exactly(3) && finish(hash_exists());
+    if (name == "HLEN") return exactly(2) && finish(hash_parts(Part::kCount));
+    if (name == "HKEYS") return exactly(2) && finish(hash_parts(Part::kNames));
+    if (name == "HVALS") return exactly(2) && finish(hash_parts(Part::kValues));
+    if (name == "TYPE") return exactly(2) && finish(type());
+    if (name == "TTL" || name == "PTTL") return exactly(2) && finish(ttl());
+    if (name == "NB.GET") return at_least(3) && finish(get());
+    if (name == "NB.MGET") return at_least(4) && finish(get_many());
+    if (name == "NB.HMGETALL") return at_least(2) && finish(hash_all_many());
+    if (name == "NB.EXISTS") return at_least(3) && finish(count(true));
+    if (name == "NB.COUNT") return at_least(3) && finish(count(false));
+    if (name == "NB.PREFIX") return at_least(3) && finish(ordered(true));
+    if (name == "NB.RANGE") return at_least(4) && finish(ordered(false));
+    if (name == "NB.SCHEMA") return exactly(2) && finish(describe_schema());
+    if (name == "NB.META") return exactly(2) && finish(describe_table());
+    if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
+    if (n >= 2 &&
+        std::binary_search(
+            kWrites.begin(), kWrites.end(), name,
+            [](std::string_view a, std::string_view b) { return a < b; })) {
+      reply_->error("READONLY " + name +
+                    ": tables are changed by commits, not by clients");
+      return true;
+    }
+    return false;
+  }
+
+  enum class Part : uint8_t { kCount, kNames, kValues };
+
+  // Options that follow the arguments of a command.
+  struct Options {
+    std::vector<uint32_t> columns;
+    bool has_columns = false;
+    bool skip_missing = false;
+    std::vector<std::string_view> keys;
+    uint64_t limit = UINT64_MAX;
+    bool reverse = false;
+    bool starts_with = false;
+    std::string_view inclusive = "[)";
+    std::optional<std::string_view> after;
+  };
+
+  bool finish(const Status& status) {
+    if (!status) reply_->error(error_of(status));
+    return true;
+  }
+  bool wrong_number() {
+    reply_->error("ERR wrong number of arguments for '" + scratch_->name +
+                  "' command");
+    answered_ = true;
+    return false;
+  }
+  // Answer the error and return false.
+  bool exactly(size_t n) { return arguments_.size() == n || wrong_number(); }
+  bool at_least(size_t n) { return arguments_.size() >= n || wrong_number(); }
+
+  // ---- tables and keys
+
+  const ServedTable* table_of(std::string_view name) const {
+    const auto at = tables_.find(name);
+    return at == tables_.end() ? nullptr : at->second.get();
+  }
+  Result<const ServedTable*> known_table(std::string_view name) const {
+    if (const ServedTable* table = table_of(name)) return table;
+    return Status::not_found("NOTABLE no table '" +
+                             std::string(name.substr(0, 100)) + "' is served");
+  }
+  // The table of a key NAME:KEY, and the key's text. Null: no table has it.
+  const ServedTable* split(std::string_view key, std::string_view* rest) const {
+    // Names of tables may contain ':'.
+    for (size_t at = key.find(':'); at != std::string_view::npos;
+         at = key.find(':', at + 1)) {
+      if (const ServedTable* table = table_of(key.substr(0, at))) {
+        *rest = key.substr(at + 1);
+        return table;
+      }
+    }
+    return nullptr;
+  }
+  // The row of a hash's key. A text that is not a key of the table is a key
+  // that does not exist, as for Redis.
+  Result<std::optional<RowAddress>> find_hash(std::string_view key,
+                                              const ServedTable** table) {
+    std::string_view text;
+    *table = split(key, &text);
+    if (*table == nullptr) return std::optional<RowAddress>();
+    const Result<bool> is_key = (*table)->read_key(text, &scratch_->key);
+    if (!is_key) {
+      if (is_key.error().code() == StatusCode::kInvalidArgument) {
+        return std::optional<RowAddress>();
+      }
+      return Status(is_key.error().code(),
+                    std::string(is_key.error().message()));
+    }
+    if (!*is_key) return std::optional<RowAddress>();
+    return (*table)->find_first(scratch_->key);
+  }
+  Result<uint32_t> column_of(const ServedTable& table,
+                             std::string_view name) const {
+    if (const auto column = table.find_column(name)) return *column;
+    return Status::invalid_argument("no column '" +
+                                    std::string(name.substr(0, 100)) + "' in " +
+                                    table.manifest().name);
+  }
+
+  // ---- hashes
+
+  void put_row(const ServedTable& table, const RowText& row,
+               std::span<const uint32_t> columns) {
+    size_t valid = 0;
+    for (const RowText::Value& v : row.values) valid += v.is_null ? 0 : 1;
+    reply_->map(valid);
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (row.values[i].is_null) continue;
+      reply_->text(table.schema().children[columns[i]].name);
+      reply_->text(row.text(i));
+    }
+  }
+  void put_values(const RowText& row) {
+    reply_->array(row.values.size());
+    for (size_t i = 0; i < row.values.size(); ++i) {
+      if (row.values[i].is_null) {
+        reply_->null();
+      } else {
+        reply_->text(row.text(i));
+      }
+    }
+  }
+
+  Status hash_all() {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    if (!row) {
+      reply_->map(0);
+      return Status::ok();
+    }
+    NIMBLE_RETURN_IF_ERROR(
+        table->read_text(*row, table->all_columns(), &scratch_->row));
+    put_row(*table, scratch_->row, table->all_columns());
+    return Status::ok();
+  }
+
+  // Columns that the table does not have are nil, as fields are for Redis.
+  Status read_fields(Arguments names, const ServedTable& table,
+                     RowAddress row) {
+    std::vector<uint32_t> columns;
+    std::vector<size_t> places;
+    for (const std::string_view name : names) {
+      const auto column = table.find_column(name);
+      places.push_back(column ? columns.size() : SIZE_MAX);
+      if (column) columns.push_back(*column);
+    }
+    NIMBLE_RETURN_IF_ERROR(table.read_text(row, columns, &scratch_->row));
+    if (columns.size() == names.size()) return Status::ok();
+    std::vector<RowText::Value> values;
+    for (const size_t at : places) {
+      values.push_back(at == SIZE_MAX ? RowText::Value{0, 0, true}
+                                      : scratch_->row.values[at]);
+    }
+    scratch_->row.values = std::move(values);
+    return Status::ok();
+  }
+
+  Status hash_many() {
+    const ServedTable* table = nullptr;
+    const Arguments names = arguments_.subspan(2);
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    if (!row) {
+      reply_->array(names.size());
+      for (size_t i = 0; i < names.size(); ++i) reply_->null();
+      return Status::ok();
+    }
+    NIMBLE_RETURN_IF_ERROR(read_fields(names, *table, *row));
+    put_values(scratch_->row);
+    return Status::ok();
+  }
+
+  Status hash_one() {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    if (row) {
+      NIMBLE_RETURN_IF_ERROR(read_fields(arguments_.subspan(2), *table, *row));
+    }
+    if (!row || scratch_->row.values[0].is_null) {
+      reply_->null();
+    } else {
+      reply_->text(scratch_->row.text(0));
+    }
+    return Status::ok();
+  }
+
+  Status hash_exists() {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    if (row) {
+      NIMBLE_RETURN_IF_ERROR(read_fields(arguments_.subspan(2), *table, *row));
+    }
+    reply_->integer(row && !scratch_->row.values[0].is_null ? 1 : 0);
+    return Status::ok();
+  }
+
+  Status hash_parts(Part part) {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    RowText& text = scratch_->row;
+    text.clear();
+    if (row) {
+      NIMBLE_RETURN_IF_ERROR(
+          table->read_text(*row, table->all_columns(), &text));
+    }
+    size_t valid = 0;
+    for (const RowText::Value& v : text.values) valid += v.is_null ? 0 : 1;
+    if (part == Part::kCount) {
+      reply_->integer(static_cast<int64_t>(valid));
+      return Status::ok();
+    }
+    reply_->array(valid);
+    for (size_t i = 0; i < text.values.size(); ++i) {
+      if (text.values[i].is_null) continue;
+      reply_->text(part == Part::kNames ? table->schema().children[i].name
+                                        : text.text(i));
+    }
+    return Status::ok();
+  }
+
+  Status exists() {
+    NIMBLE_RETURN_IF_ERROR(check_keys(arguments_.size() - 1));
+    int64_t n = 0;
+    for (const std::string_view key : arguments_.subspan(1)) {
+      const ServedTable* table = nullptr;
+      NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(key, &table));
+      n += row ? 1 : 0;
+    }
+    reply_->integer(n);
+    return Status::ok();
+  }
+
+  Status type() {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    reply_->simple(row ? "hash" : "none");
+    return Status::ok();
+  }
+
+  Status ttl() {
+    const ServedTable* table = nullptr;
+    NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(arguments_[1], &table));
+    reply_->integer(row ? -1 : -2);  // never expires, or does not exist
+    return Status::ok();
+  }
+
+  Status hash_all_many() {
+    NIMBLE_RETURN_IF_ERROR(check_keys(arguments_.size() - 1));
+    std::vector<std::pair<const ServedTable*, RowText>> rows;
+    uint64_t bytes = 0;
+    for (const std::string_view key : arguments_.subspan(1)) {
+      const ServedTable* table = nullptr;
+      NIMBLE_ASSIGN_OR_RETURN(const auto row, find_hash(key, &table));
+      auto& [of, text] = rows.emplace_back();
+      if (!row) continue;
+      of = table;
+      NIMBLE_RETURN_IF_ERROR(
+          table->read_text(*row, table->all_columns(), &text));
+      bytes += text.bytes.size() + 2 * kValueBytes * text.values.size();
+      NIMBLE_RETURN_IF_ERROR(check_bytes(bytes));
+    }
+    reply_->array(rows.size());
+    for (const auto& [table, text] : rows) {
+      if (table == nullptr) {
+        reply_->map(0);
+      } else {
+        put_row(*table, text, table->all_columns());
+      }
+    }
+    return Status::ok();
+  }
+
+  // ---- NB. commands
+
+  Status check_keys(uint64_t n) const {
+    if (n <= limits_.max_keys) return Status::ok();
+    return Status::too_large(std::to_string(n) + " keys; at most " +
+                             std::to_string(limits_.max_keys) + " are allowed");
+  }
+  Status check_rows(uint64_t n) const {
+    if (n <= limits_.max_rows) return Status::ok();
+    return Status::too_large("more than " + std::to_string(limits_.max_rows) +
+                             " rows; give LIMIT");
+  }
+  Status check_bytes(uint64_t n) const {
+    if (n <= limits_.max_reply_bytes) return Status::ok();
+    return Status::too_large("a reply of more than " +
+                             std::to_string(limits_.max_reply_bytes) +
+                             " bytes; ask for fewer rows or columns");
+  }
+
+  Status read_options(const ServedTable& table, size_t at, Options* out) const {
+    const auto missing = [&](std::string_view what) {
+      return Status::invalid_argument("after " + std::string(what) +
+                                      " arguments are missing");
+    };
+    while (at < arguments_.size()) {
+      const std::string_view option = arguments_[at++];
+      const size_t left = arguments_.size() - at;
+      uint64_t n = 0;
+      if (equals(option, "COLS")) {
+        if (left < 1 || !parse_count(arguments_[at], &n) || n > left - 1) {
+          return missing("COLS");
+        }
+        ++at;
+        out->has_columns = true;
+        for (uint64_t i = 0; i < n; ++i) {
+          NIMBLE_ASSIGN_OR_RETURN(const uint32_t column,
+                                  column_of(table, arguments_[at++]));
+          if (std::find(out->columns.begin(), out->columns.end(), column) !=
+              out->columns.end()) {
+            return Status::invalid_argument(
+                "COLS: a column is there twice: '" +
+                table.schema().children[column].name + "'");
+          }
+          out->columns.push_back(column);
+        }
+      } else if (equals(option, "KEYS")) {
+        if (left < 1 || !parse_count(arguments_[at], &n) || n > left - 1) {
+          return missing("KEYS");
+        }
+        ++at;
+        NIMBLE_RETURN_IF_ERROR(check_keys(n));
+        for (uint64_t i = 0; i < n; ++i) out->keys.push_back(arguments_[at++]);
+      } else if (equals(option, "AS")) {
+        if (left < 1) return missing("AS");
+        const std::string_view form = arguments_[at++];
+        if (!equals(form, "RESP")) {
+          return Status::invalid_argument("AS " +
+                                          std::string(form.substr(0, 20)) +
+                                          ": this server answers AS RESP");
+        }
+      } else if (equals(option, "MISSING")) {
+        if (left < 1) return missing("MISSING");
+        const std::string_view how = arguments_[at++];
+        out->skip_missing = equals(how, "SKIP");
+        if (!out->skip_missing && !equals(how, "NULL")) {
+          return Status::invalid_argument("MISSING: expected NULL or SKIP");
+        }
+      } else if (equals(option, "LIMIT")) {
+        if (left < 1 || !parse_count(arguments_[at], &out->limit)) {
+          return missing("LIMIT");
+        }
+        ++at;
+      } else if (equals(option, "AFTER")) {
+        if (left < 1) return missing("AFTER");
+        out->after = arguments_[at++];
+      } else if (equals(option, "INCLUSIVE")) {
+        if (left < 1) return missing("INCLUSIVE");
+        out->inclusive = arguments_[at++];
+        if (out->inclusive != "[)" && out->inclusive != "[]" &&
+            out->inclusive != "()" && out->inclusive != "(]") {
+          return Status::invalid_argument(
+              "INCLUSIVE: expected [), [], () or (]");
+        }
+      } else if (equals(option, "REVERSE")) {
+        out->reverse = true;
+      } else if (equals(option, "STARTS")) {
+        out->starts_with = true;
+      } else {
+        return Status::invalid_argument(
+            "unknown option '" + std::string(option.substr(0, 100)) + "'");
+      }
+    }
+    if (!out->has_columns) out->columns = table.all_columns();
+    return Status::ok();
+  }
+
+  Status get() {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    Options options;
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, 3, &options));
+    NIMBLE_ASSIGN_OR_RETURN(const bool possible,
+                            table->read_key(arguments_[2], &scratch_->key));
+    std::optional<RowAddress> row;
+    if (possible) {
+      NIMBLE_ASSIGN_OR_RETURN(row, table->find_first(scratch_->key));
+    }
+    if (!row) {
+      reply_->null();
+      return Status::ok();
+    }
+    NIMBLE_RETURN_IF_ERROR(
+        table->read_text(*row, options.columns, &scratch_->row));
+    if (options.has_columns) {
+      put_values(scratch_->row);
+    } else {
+      put_row(*table, scratch_->row, options.columns);
+    }
+    return Status::ok();
+  }
+
+  // Finds keys. `ranges[key]` are the rows of each key.
+  Status find_keys(const ServedTable& table,
+                   std::span<const std::string_view> texts, LocatedRows* out) {
+    std::vector<TypedKey> keys(texts.size());
+    std::vector<const TypedKey*> wanted(texts.size(), nullptr);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      NIMBLE_ASSIGN_OR_RETURN(const bool possible,
+                              table.read_key(texts[i], &keys[i]));
+      if (possible) wanted[i] = &keys[i];
+    }
+    NIMBLE_ASSIGN_OR_RETURN(*out, table.find(wanted));
+    return Status::ok();
+  }
+
+  // One row for each key: its first, or null.
+  Status get_many() {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    Options options;
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, 2, &options));
+    LocatedRows located;
+    NIMBLE_RETURN_IF_ERROR(find_keys(*table, options.keys, &located));
+    std::vector<size_t> place(options.keys.size(), SIZE_MAX);
+    std::vector<FileRange> rows;
+    for (size_t i = 0; i < located.keys.size(); ++i) {
+      size_t& at = place[located.keys[i]];
+      if (at != SIZE_MAX) continue;
+      at = rows.size();
+      const uint64_t row = located.ranges[i].begin;
+      rows.push_back({static_cast<uint32_t>(located.files[i]), {row, row + 1}});
+    }
+    NIMBLE_RETURN_IF_ERROR(check_rows(rows.size()));
+    NIMBLE_ASSIGN_OR_RETURN(std::string values,
+                            values_of(*table, rows, false, options.columns));
+    size_t found = 0;
+    for (const size_t at : place) found += at != SIZE_MAX ? 1 : 0;
+    reply_->array(options.skip_missing ? found : place.size());
+    for (const size_t at : place) {
+      if (at != SIZE_MAX) {
+        put_cells(at, options.columns.size());
+      } else if (!options.skip_missing) {
+        reply_->null();
+      }
+    }
+    return Status::ok();
+  }
+
+  // The texts of rows, row by row, in cells_ and *the result*.
+  Result<std::string> values_of(const ServedTable& table,
+                                std::span<const FileRange> rows, bool reverse,
+                                std::span<const uint32_t> columns) {
+    cells_.clear();
+    text_.clear();
+    if (rows.empty()) return std::string();
+    NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
+                            table.read(rows, reverse, columns));
+    const uint64_t n = read.columns.length();
+    if (columns.size() > 0 &&
+        n > limits_.max_reply_bytes / (kValueBytes / 2) / columns.size()) {
+      return check_bytes(UINT64_MAX);
+    }
+    for (uint64_t row = 0; row < n; ++row) {
+      for (const Column& column : read.columns.children) {
+        const size_t begin = text_.size();
+        const bool is_null = is_null_row(column, row);
+        if (!is_null) append_text(column, row, &text_);
+        cells_.push_back({begin, text_.size() - begin, is_null});
+      }
+      NIMBLE_RETURN_IF_ERROR(
+          check_bytes(text_.size() + kValueBytes / 2 * cells_.size()));
+    }
+    return std::string();
+  }
+  void put_cells(size_t row, size_t width) {
+    reply_->array(width);
+    for (size_t i = row * width; i < (row + 1) * width; ++i) {
+      if (cells_[i].is_null) {
+        reply_->null();
+      } else {
+        reply_->text(
+            std::string_view(text_).substr(cells_[i].begin, cells_[i].size));
+      }
+    }
+  }
+
+  Status count(bool only_exists) {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    const Arguments texts = arguments_.subspan(2);
+    NIMBLE_RETURN_IF_ERROR(check_keys(texts.size()));
+    LocatedRows located;
+    NIMBLE_RETURN_IF_ERROR(find_keys(*table, texts, &located));
+    std::vector<uint64_t> counts(texts.size());
+    for (size_t i = 0; i < located.keys.size(); ++i) {
+      counts[located.keys[i]] += located.ranges[i].size();
+    }
+    reply_->array(counts.size());
+    for (const uint64_t n : counts) {
+      reply_->integer(static_cast<int64_t>(only_exists && n > 0 ? 1 : n));
+    }
+    return Status::ok();
+  }
+
+  // Answers [next key or nil, rows].
+  Status ordered(bool is_prefix) {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    Options options;
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, is_prefix ? 3 : 4, &options));
+    OrderedRows wanted;
+    wanted.is_prefix = is_prefix;
+    wanted.reverse = options.reverse;
+    wanted.limit = std::min(options.limit, limits_.max_rows);
+    wanted.starts_with = is_prefix && options.starts_with;
+    bool possible = true;
+    const auto bound = [&](std::string_view text, std::string_view open,
+                           bool* has, TypedKey* key) -> Status {
+      *has = text != open;
+      if (!*has) return Status::ok();
+      if (text == "\\-" || text == "\\+") text.remove_prefix(1);
+      NIMBLE_ASSIGN_OR_RETURN(
+          const bool fits,
+          table->read_cluster_key(text, wanted.starts_with, key));
+      possible &= fits;
+      return Status::ok();
+    };
+    if (is_prefix) {
+      NIMBLE_RETURN_IF_ERROR(
+          bound(arguments_[2], "", &wanted.has_lower, &wanted.lower));
+      wanted.is_prefix = wanted.has_lower;
+    } else {
+      wanted.lower_inclusive = options.inclusive[0] == '[';
+      wanted.upper_inclusive = options.inclusive[1] == ']';
+      NIMBLE_RETURN_IF_ERROR(
+          bound(arguments_[2], "-", &wanted.has_lower, &wanted.lower));
+      NIMBLE_RETURN_IF_ERROR(
+          bound(arguments_[3], "+", &wanted.has_upper, &wanted.upper));
+    }
+    if (options.after) {
+      if (is_prefix) {
+        return Status::invalid_argument("AFTER is an option of NB.RANGE");
+      }
+      if (options.reverse) {
+        wanted.upper_inclusive = false;
+        NIMBLE_RETURN_IF_ERROR(
+            bound(*options.after, "+", &wanted.has_upper, &wanted.upper));
+      } else {
+        wanted.lower_inclusive = false;
+        NIMBLE_RETURN_IF_ERROR(
+            bound(*options.after, "-", &wanted.has_lower, &wanted.lower));
+      }
+    }
+    std::vector<FileRange> rows;
+    if (possible) {
+      NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
+    }
+    // One row more than the limit shows that there are more.
+    uint64_t total = 0;
+    for (const FileRange& r : rows) total += r.rows.size();
+    const bool has_more = total > wanted.limit;
+    if (has_more && options.limit > limits_.max_rows) {
+      return check_rows(total);
+    }
+    std::string next;
+    if (has_more) {
+      drop_last(options.reverse, &rows);
+      --total;
+      if (total > 0) {
+        const RowRange& last = rows.back().rows;
+        NIMBLE_RETURN_IF_ERROR(table->append_cluster_key(
+            {rows.back().file, options.reverse ? last.begin : last.end - 1},
+            &next));
+      }
+    }
+    NIMBLE_ASSIGN_OR_RETURN(
+        std::string values,
+        values_of(*table, rows, options.reverse, options.columns));
+    reply_->array(2);
+    if (has_more && total > 0) {
+      reply_->text(next);
+    } else {
+      reply_->null();
+    }
+    reply_->array(total);
+    for (uint64_t i = 0; i < total; ++i) put_cells(i, options.columns.size());
+    return Status::ok();
+  }
+
+  static void drop_last(bool reverse, std::vector<FileRange>* rows) {
+    RowRange& last = rows->back().rows;
+    if (reverse) {
+      ++last.begin;
+    } else {
+      --last.end;
+    }
+    if (last.empty()) rows->pop_back();
+  }
+
+  Status describe_schema() {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    const std::vector<Field>& fields = table->schema().children;
+    reply_->array(fields.size());
+    for (const Field& field : fields) {
+      reply_->array(3);
+      reply_->text(field.name);
+      reply_->text(field.type_name());
+      reply_->text(field.nullable() ? "null" : "not null");
+    }
+    return Status::ok();
+  }
+
+  void put_key(const ServedTable& table, const std::optional<ServedKey>& key) {
+    reply_->array(key ? key->columns.size() : 0);
+    if (!key) return;
+    for (const KeyColumnSpec& column : key->columns) {
+      reply_->text(path_name(table.schema(), column.path));
+    }
+  }
+
+  Status describe_table() {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    const ServingManifest& m = table->manifest();
+    reply_->map(8);
+    reply_->text("table");
+    reply_->text(m.name);
+    reply_->text("uuid");
+    reply_->text(m.uuid);
+    reply_->text("snapshot");  // as text: clients read big integers as floats
+    if (m.snapshot) {
+      reply_->text(std::to_string(*m.snapshot));
+    } else {
+      reply_->null();
+    }
+    reply_->text("rows");
+    reply_->integer(static_cast<int64_t>(table->num_rows()));
+    reply_->text("files");
+    reply_->integer(static_cast<int64_t>(m.files.size()));
+    reply_->text("key");
+    put_key(*table, m.lookup_key);
+    reply_->text("cluster_by");
+    put_key(*table, m.cluster_key);
+    reply_->text("created_ms");
+    reply_->integer(static_cast<int64_t>(m.created_ms));
+    return Status::ok();
+  }
+
+  Status list_tables() {
+    reply_->array(tables_.size());
+    for (const auto& [name, table] : tables_) reply_->text(name);
+    return Status::ok();
+  }
+
+  const ServedTables& tables_;
+  const CommandLimits& limits_;
+  const Arguments arguments_;
+  CommandScratch* const scratch_;
+  Reply* const reply_;
+  bool answered_ = false;
+  std::vector<RowText::Value> cells_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string error_of(const Status& status) {
+  const std::string message(status.message());
+  switch (status.code()) {
+    case StatusCode::kCorrupt:
+    case StatusCode::kUnsupportedVersion:
+      return "CORRUPT " + message;
+    case StatusCode::kNotFound:
+      if (message.starts_with("NOTABLE ")) return message;
+      return "GONE " + message +
+             ": the snapshot has expired; the server will move to a newer one";
+    case StatusCode::kTooLarge:
+      return "TOOBIG " + message;
+    default:
+      return "ERR " + message;
+  }
+}
+
+bool is_long_command(std::span<const std::string_view> arguments) {
+  if (arguments.size() > kLongKeys) return true;
+  return equals(arguments[0], "NB.PREFIX") || equals(arguments[0], "NB.RANGE");
+}
+
+bool run_command(const ServedTables& tables, const CommandLimits& limits,
+                 std::span<const std::string_view> arguments,
+                 CommandScratch* scratch, Reply* reply) {
+  const std::string_view given = arguments[0];
+  std::string& name = scratch->name;
+  name.assign(given.substr(0, 32));
+  for (char& c : name) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+  }
+  if (given.size() > 32) return false;
+  return Command(tables, limits, arguments, scratch, reply).run();
+}
+
+}  // namespace nimble

@@ -1,0 +1,274 @@
+#include "nimble/serve/opened_file.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "nimble/io/local_file.h"
+#include "nimble/key/decimal_text.h"
+#include "nimble/key/same_keys.h"
+#include "nimble/lookup/open_index.h"
+#include "nimble/stripe/file_rows.h"
+
+namespace nimble {
+namespace {
+
+constexpr std::string_view kFieldId = "PARQUET:field_id";
+
+std::optional<std::string_view> field_id(const Field& field) {
+  for (const auto& [key, value] : field.metadata) {
+    if (key == kFieldId) return value;
+  }
+  return std::nullopt;
+}
+
+bool has_field_ids(const Field& schema) {
+  return std::any_of(schema.children.begin(), schema.children.end(),
+                     [](const Field& c) { return field_id(c).has_value(); });
+}
+
+// Whether values of `have` are shown as values of `want` without conversion, or
+// widened: integers, floats, decimals of one scale, text of any offset width.
+bool can_serve_as(const Field& have, const Field& want) {
+  if (have_same_types(have, want)) return true;
+  const Field& h =
+      have.layout == Layout::kDictionary ? have.dictionary[0] : have;
+  const Field& w =
+      want.layout == Layout::kDictionary ? want.dictionary[0] : want;
+  if (h.layout != w.layout || h.logical != w.logical ||
+      h.children.size() != w.children.size() || h.width > w.width) {
+    return false;
+  }
+  for (size_t i = 0; i < h.children.size(); ++i) {
+    if (!have_same_types(h.children[i], w.children[i])) return false;
+  }
+  switch (h.logical) {
+    case Logical::kInt:
+      return h.is_signed == w.is_signed;
+    case Logical::kFloat:
+    case Logical::kText:
+    case Logical::kBinary:
+    case Logical::kBool:
+      return true;
+    case Logical::kDecimal:
+      return decimal_scale(h.format) == decimal_scale(w.format);
+    case Logical::kNested:
+      return h.is_map == w.is_map && h.list_size == w.list_size;
+    default:
+      return h.format == w.format;
+  }
+}
+
+}  // namespace
+
+std::optional<size_t> match_field(const Field& wanted,
+                                  const std::vector<Field>& fields,
+                                  bool by_id) {
+  const std::optional<std::string_view> id = field_id(wanted);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const bool matches =
+        by_id && id ? field_id(fields[i]) == id : fields[i].name == wanted.name;
+    if (matches) return i;
+  }
+  return std::nullopt;
+}
+
+Result<std::shared_ptr<const FileReader>> OpenFiles::open(
+    const ServedFile& file) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const FileReader>& known = files_[file.path];
+  if (auto reader = known.lock()) return reader;
+  auto local = LocalFile::open(file.path, true);
+  if (!local) {
+    const int os_error = local.error().os_error();
+    const std::string message(local.error().message());
+    files_.erase(file.path);
+    if (os_error == ENOENT) return Status::not_found(message);
+    return std::move(local).error();
+  }
+  std::shared_ptr<const ReadableFile> bytes = std::move(local).value();
+  auto reader = FileReader::open(std::move(bytes), {});
+  if (!reader) {
+    files_.erase(file.path);
+    return std::move(reader).error();
+  }
+  known = *reader;
+  // Forget files that no snapshot uses any more.
+  if (files_.size() % 64 == 0) {
+    std::erase_if(files_, [](const auto& f) { return f.second.expired(); });
+  }
+  return reader;
+}
+
+size_t OpenFiles::size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(files_.begin(), files_.end(),
+                    [](const auto& f) { return !f.second.expired(); }));
+}
+
+Result<std::unique_ptr<const OpenedFile>> OpenedFile::open(
+    const ServingManifest& manifest, const ServedFile& file,
+    const KeyEncoder* lookup, const KeyEncoder* cluster, OpenFiles* files) {
+  std::unique_ptr<OpenedFile> out(new OpenedFile());
+  NIMBLE_ASSIGN_OR_RETURN(out->reader_, files->open(file));
+  const FileReader& reader = *out->reader_;
+  if (reader.num_rows() != file.rows || reader.file().size() != file.size) {
+    return Status::corrupt(
+        file.path + ": " + std::to_string(reader.num_rows()) + " rows in " +
+        std::to_string(reader.file().size()) +
+        " bytes; the serving manifest says " + std::to_string(file.rows) +
+        " rows in " + std::to_string(file.size) + " bytes");
+  }
+  out->deleted_ = file.deleted.get();
+  NIMBLE_RETURN_IF_ERROR(
+      out->find_columns(manifest, file).with_context(file.path));
+  if (reader.footer().cluster) {
+    out->cluster_lookup_ = open_cluster_lookup(reader.cluster());
+  }
+  if (lookup != nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        out->lookup_,
+        out->find_index(manifest, *manifest.lookup_key, *lookup, false));
+  }
+  if (cluster != nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        out->cluster_,
+        out->find_index(manifest, *manifest.cluster_key, *cluster, true));
+  }
+  return std::unique_ptr<const OpenedFile>(std::move(out));
+}
+
+Status OpenedFile::find_columns(const ServingManifest& manifest,
+                                const ServedFile& file) {
+  const Field& schema = reader_->footer().schema;
+  const bool by_id = has_field_ids(schema);
+  const bool is_mapped = reader_->file().mapped() != nullptr;
+  for (uint32_t i = 0; i < manifest.schema.children.size(); ++i) {
+    const Field& wanted = manifest.schema.children[i];
+    ServedColumn& column = columns_.emplace_back();
+    column.field = &wanted;
+    column.top = match_field(wanted, schema.children, by_id);
+    if (!column.top) {
+      for (const auto* constants : {&file.constants, &manifest.defaults}) {
+        for (const ServedConstant& c : *constants) {
+          if (c.column == i && column.constant == nullptr) column.constant = &c;
+        }
+      }
+      continue;
+    }
+    const Field& have = schema.children[*column.top];
+    if (!can_serve_as(have, wanted)) {
+      return Status::unsupported("column '" + wanted.name + "' is " +
+                                 have.type_name() + " in the file and " +
+                                 wanted.type_name() +
+                                 " in the table; rewrite the file");
+    }
+    column.is_same = have_same_types(have, wanted);
+    const bool is_flat = have.layout == Layout::kFixed ||
+                         have.layout == Layout::kBool ||
+                         have.layout == Layout::kBytes;
+    // A widened float has another text.
+    const bool same_text =
+        have.logical != Logical::kFloat || have.width == wanted.width;
+    if (is_mapped && is_flat && same_text) {
+      const uint32_t node = reader_->plan().node(0).children[*column.top];
+      column.flat = FlatColumn::of(reader_->plan(), node);
+      column.field = &have;
+    }
+  }
+  return Status::ok();
+}
+
+std::vector<KeyColumnSpec> OpenedFile::key_here(const ServingManifest& manifest,
+                                                const ServedKey& key) const {
+  const Field& schema = reader_->footer().schema;
+  const bool by_id = has_field_ids(schema);
+  std::vector<KeyColumnSpec> out;
+  for (const KeyColumnSpec& column : key.columns) {
+    const Field* wanted = &manifest.schema;
+    const Field* here = &schema;
+    KeyColumnSpec& spec = out.emplace_back();
+    spec.order = column.order;
+    for (const int step : column.path) {
+      wanted = &wanted->children[static_cast<size_t>(step)];
+      const std::optional<size_t> at =
+          match_field(*wanted, here->children, by_id);
+      if (!at) return {};
+      spec.path.push_back(static_cast<int>(*at));
+      here = &here->children[*at];
+    }
+  }
+  return out;
+}
+
+Result<std::optional<ServedIndex>> OpenedFile::find_index(
+    const ServingManifest& manifest, const ServedKey& key,
+    const KeyEncoder& encoder, bool is_ordered) const {
+  const std::vector<KeyColumnSpec> wanted = key_here(manifest, key);
+  if (wanted.empty()) return std::optional<ServedIndex>();
+  const auto places_in =
+      [&](const std::vector<KeyColumnSpec>& columns) -> std::vector<size_t> {
+    std::vector<size_t> places;
+    if (columns.size() < wanted.size()) return {};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      size_t at = 0;
+      while (at < wanted.size() && wanted[at].path != columns[i].path) ++at;
+      if (at == wanted.size()) return {};
+      const bool is_right = at == i && columns[i].order == wanted[i].order;
+      if (is_ordered && !is_right) return {};
+      places.push_back(at);
+    }
+    return places;
+  };
+  const auto made = [&](const IndexLookup* lookup, std::vector<size_t> places,
+                        size_t width, bool is_cluster) {
+    ServedIndex out{lookup, std::move(places), width == wanted.size(), true,
+                    is_cluster};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      out.same_keys &=
+          out.places[i] == i &&
+          have_same_keys(lookup->encoder().columns()[i], encoder.columns()[i]);
+    }
+    return std::optional<ServedIndex>(std::move(out));
+  };
+  const FileFooter& footer = reader_->footer();
+  if (cluster_lookup_ != nullptr) {
+    std::vector<size_t> places = places_in(footer.cluster->columns);
+    if (!places.empty()) {
+      return made(cluster_lookup_.get(), std::move(places),
+                  footer.cluster->columns.size(), true);
+    }
+  }
+  if (is_ordered) return std::optional<ServedIndex>();
+  // A hash index of exactly these columns before a sorted one.
+  for (const IndexKind kind : {IndexKind::kHash, IndexKind::kSorted}) {
+    for (size_t i = 0; i < footer.indexes.size(); ++i) {
+      const SecondaryIndexRef& ref = footer.indexes[i];
+      if (ref.kind != kind) continue;
+      if (kind == IndexKind::kHash && ref.columns.size() != wanted.size()) {
+        continue;
+      }
+      std::vector<size_t> places = places_in(ref.columns);
+      if (places.empty()) continue;
+      NIMBLE_ASSIGN_OR_RETURN(const IndexLookup* lookup, reader_->index(i));
+      return made(lookup, std::move(places), ref.columns.size(), false);
+    }
+  }
+  return std::optional<ServedIndex>();
+}
+
+Result<const ServedIndex*> OpenedFile::lookup_index() const {
+  if (lookup_) return &*lookup_;
+  return Status::unsupported(reader_->file().name() +
+                             ": no index on the table's key; rewrite the file "
+                             "with optimize()");
+}
+
+Result<const ServedIndex*> OpenedFile::cluster_index() const {
+  if (cluster_) return &*cluster_;
+  return Status::unsupported(reader_->file().name() +
+                             ": the rows are not in the order of the table's "
+                             "cluster key; rewrite the file with optimize()");
+}
+
+}  // namespace nimble

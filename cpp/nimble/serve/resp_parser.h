@@ -1,0 +1,32 @@
+// RespParser: cuts the bytes of a client into commands. Bounded: it allocates
+// nothing that the client only announces. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nimble {
+
+struct RespLimits {
+  uint64_t max_arguments = 16384 + 64;
+  uint64_t max_argument_bytes = uint64_t{1} << 20;
+  uint64_t max_command_bytes = uint64_t{8} << 20;
+  uint64_t max_inline_bytes = 64 * 1024;
+};
+
+enum class RespState : uint8_t {
+  kCommand,     // *arguments has the next command
+  kIncomplete,  // more bytes are needed
+  kBroken,      // not RESP, or above a limit: close the connection
+};
+
+// Reads the next command from the front of `bytes`. Sets *used to its size,
+// also for an empty line, which is a command without arguments. The arguments
+// borrow `bytes`. kBroken: *problem says why.
+RespState parse_command(std::string_view bytes, const RespLimits& limits,
+                        std::vector<std::string_view>* arguments, size_t* used,
+                        std::string* problem);
+
+}  // namespace nimble

@@ -1,0 +1,851 @@
+#include "nimble/serve/served_table.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "nimble/key/key_decoder.h"
+#include "nimble/serve/convert_column.h"
+#include "nimble/serve/key_parts.h"
+#include "nimble/serve/value_text.h"
+#include "nimble/stripe/file_rows.h"
+
+namespace nimble {
+namespace {
+
+std::vector<const Field*> key_fields(const Field& schema,
+                                     const std::vector<KeyColumnSpec>& key) {
+  std::vector<const Field*> out;
+  for (const KeyColumnSpec& column : key) {
+    const Field* field = &schema;
+    for (const int step : column.path) {
+      field = &field->children[static_cast<size_t>(step)];
+    }
+    if (field->layout == Layout::kDictionary) field = &field->dictionary[0];
+    out.push_back(field);
+  }
+  return out;
+}
+
+uint64_t num_rows_of(std::span<const FileRange> ranges) {
+  uint64_t n = 0;
+  for (const FileRange& r : ranges) n += r.rows.size();
+  return n;
+}
+
+// Keeps the first rows.
+void keep_first(uint64_t limit, std::vector<RowRange>* ranges) {
+  for (size_t i = 0; i < ranges->size(); ++i) {
+    RowRange& r = (*ranges)[i];
+    if (r.size() >= limit) {
+      r.end = r.begin + limit;
+      ranges->resize(limit == 0 ? i : i + 1);
+      return;
+    }
+    limit -= r.size();
+  }
+}
+void keep_last(uint64_t limit, std::vector<RowRange>* ranges) {
+  for (size_t i = ranges->size(); i-- > 0;) {
+    RowRange& r = (*ranges)[i];
+    if (r.size() >= limit) {
+      r.begin = r.end - limit;
+      ranges->erase(
+          ranges->begin(),
+          ranges->begin() + static_cast<ptrdiff_t>(limit == 0 ? i + 1 : i));
+      return;
+    }
+    limit -= r.size();
+  }
+}
+
+void add_row(RowAddress at, bool reverse, std::vector<FileRange>* out) {
+  if (!out->empty() && out->back().file == at.file) {
+    RowRange& last = out->back().rows;
+    if (!reverse && last.end == at.row) {
+      ++last.end;
+      return;
+    }
+    if (reverse && last.begin == at.row + 1) {
+      --last.begin;
+      return;
+    }
+  }
+  out->push_back({at.file, {at.row, at.row + 1}});
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const ServedTable>> ServedTable::create(
+    ServingManifest manifest, std::shared_ptr<OpenFiles> files) {
+  std::shared_ptr<ServedTable> out(new ServedTable());
+  out->manifest_ = std::move(manifest);
+  out->open_files_ = std::move(files);
+  const ServingManifest& m = out->manifest_;
+  for (uint32_t i = 0; i < m.schema.children.size(); ++i) {
+    out->all_columns_.push_back(i);
+    out->names_.emplace_back(m.schema.children[i].name, i);
+  }
+  std::sort(out->names_.begin(), out->names_.end());
+  for (const ServedFile& file : m.files) {
+    const uint64_t deleted = file.deleted == nullptr ? 0 : file.deleted->size();
+    if (deleted > file.rows) {
+      return Status::corrupt(file.path + ": more deleted rows than rows");
+    }
+    out->num_rows_ += file.rows - deleted;
+  }
+  if (m.lookup_key) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        KeyEncoder encoder,
+        KeyEncoder::create(m.schema, m.lookup_key->columns));
+    out->lookup_encoder_.emplace(std::move(encoder));
+    out->lookup_fields_ = key_fields(m.schema, m.lookup_key->columns);
+    out->lookup_router_ = make_router(*m.lookup_key);
+  }
+  if (m.cluster_key) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        KeyEncoder encoder,
+        KeyEncoder::create(m.schema, m.cluster_key->columns));
+    out->cluster_encoder_.emplace(std::move(encoder));
+    out->cluster_fields_ = key_fields(m.schema, m.cluster_key->columns);
+    out->cluster_router_ = make_router(*m.cluster_key);
+  }
+  out->owners_.resize(m.files.size());
+  out->opened_ =
+      std::make_unique<std::atomic<const OpenedFile*>[]>(m.files.size());
+  return std::shared_ptr<const ServedTable>(std::move(out));
+}
+
+std::optional<uint32_t> ServedTable::find_column(std::string_view name) const {
+  const auto at = std::lower_bound(
+      names_.begin(), names_.end(), name,
+      [](const auto& known, std::string_view n) { return known.first < n; });
+  if (at == names_.end() || at->first != name) return std::nullopt;
+  return at->second;
+}
+
+void ServedTable::open_ahead(size_t most) const {
+  for (uint32_t i = 0; i < manifest_.files.size() && i < most; ++i) {
+    if (!file(i)) continue;  // the first request will name the problem
+  }
+}
+
+Result<const OpenedFile*> ServedTable::file(uint32_t i) const {
+  const OpenedFile* opened = opened_[i].load(std::memory_order_acquire);
+  if (opened != nullptr) [[likely]] {
+    return opened;
+  }
+  const std::lock_guard lock(mutex_);
+  if (owners_[i] == nullptr) {
+    NIMBLE_ASSIGN_OR_RETURN(
+        owners_[i],
+        OpenedFile::open(manifest_, manifest_.files[i],
+                         lookup_encoder_ ? &*lookup_encoder_ : nullptr,
+                         cluster_encoder_ ? &*cluster_encoder_ : nullptr,
+                         open_files_.get()));
+    opened_[i].store(owners_[i].get(), std::memory_order_release);
+  }
+  return owners_[i].get();
+}
+
+// ---- keys
+
+Result<bool> ServedTable::read_values(std::string_view text,
+                                      const KeyEncoder& encoder,
+                                      std::span<const Field* const> fields,
+                                      bool is_whole, bool starts_with,
+                                      TypedKey* out) const {
+  out->values.clear();
+  out->encoded.clear();
+  out->has_null = false;
+  const auto problem = [&](const std::string& what) {
+    return Status::invalid_argument("key '" + std::string(text.substr(0, 100)) +
+                                    "' " + what);
+  };
+  std::vector<std::optional<std::string>> parts;
+  const bool is_plain =
+      fields.size() == 1 && text.find_first_of(":\\") == std::string_view::npos;
+  if (!is_plain) {
+    if (!split_key(text, &parts)) {
+      return problem("has an escape other than \\:, \\\\ and \\N");
+    }
+    if (parts.size() > fields.size() ||
+        (is_whole && parts.size() < fields.size())) {
+      return problem("has " + std::to_string(parts.size()) +
+                     " values; the key has " + std::to_string(fields.size()));
+    }
+  }
+  const size_t count = is_plain ? 1 : parts.size();
+  out->bytes.resize(fields.size());
+  bool is_possible = true;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_plain && !parts[i]) {
+      out->has_null = true;
+      out->values.push_back(KeyScalar::null());
+      continue;
+    }
+    const std::string_view part = is_plain ? text : std::string_view(*parts[i]);
+    const KeyColumn& column = encoder.columns()[i];
+    if (starts_with && i + 1 == count) {
+      if (column.kind != KeyKind::kBytes &&
+          column.kind != KeyKind::kFixedBytes) {
+        return problem("begins a value of column '" + column.name + "' (" +
+                       fields[i]->type_name() + "), which is not text");
+      }
+      out->bytes[i] = part;
+      out->values.push_back(KeyScalar::from_bytes(as_bytes(out->bytes[i])));
+      continue;
+    }
+    const TextFit fit = parse_text(*fields[i], part, &out->bytes[i]);
+    if (fit == TextFit::kInvalid) {
+      return problem("cannot be converted to column '" + column.name + "' (" +
+                     fields[i]->type_name() + ")");
+    }
+    is_possible &= fit == TextFit::kExact;
+    if (fit == TextFit::kExact) {
+      out->values.push_back(
+          KeyScalar::from_value(*fields[i], as_bytes(out->bytes[i])));
+    }
+  }
+  if (!is_possible) return false;
+  if (!starts_with) {
+    NIMBLE_RETURN_IF_ERROR(encoder.encode_tuple(out->values, &out->encoded));
+  }
+  return true;
+}
+
+Result<bool> ServedTable::read_key(std::string_view text, TypedKey* out) const {
+  if (!lookup_encoder_) {
+    return Status::unsupported(manifest_.name +
+                               ": it has no primary key and no cluster key");
+  }
+  return read_values(text, *lookup_encoder_, lookup_fields_, true, false, out);
+}
+
+Result<bool> ServedTable::read_cluster_key(std::string_view text,
+                                           bool starts_with,
+                                           TypedKey* out) const {
+  if (!cluster_encoder_) {
+    return Status::unsupported(manifest_.name + ": it has no cluster key");
+  }
+  return read_values(text, *cluster_encoder_, cluster_fields_, false,
+                     starts_with, out);
+}
+
+Status ServedTable::append_cluster_key(RowAddress row, std::string* out) const {
+  KeyBuffer keys;
+  const FileRange range{row.file, {row.row, row.row + 1}};
+  NIMBLE_RETURN_IF_ERROR(encode_rows({&range, 1}, &keys));
+  std::vector<DecodedColumn> values;
+  const KeyDecoder decoder(*cluster_encoder_);
+  NIMBLE_RETURN_IF_ERROR(decoder.decode(keys.key(0), &values));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].validity[0] == 0) {
+      if (i > 0) out->push_back(':');
+      out->append("\\N");
+      continue;
+    }
+    std::string text;
+    append_text(*cluster_fields_[i], values[i].value(decoder.columns()[i], 0),
+                &text);
+    append_key_part(text, i == 0, out);
+  }
+  return Status::ok();
+}
+
+// ---- which files
+
+ServedTable::Router ServedTable::make_router(const ServedKey& key) {
+  Router out;
+  out.order.resize(key.lower.size());
+  std::iota(out.order.begin(), out.order.end(), 0u);
+  std::stable_sort(
+      out.order.begin(), out.order.end(), [&](uint32_t a, uint32_t b) {
+        return compare_bytes(as_bytes(key.lower[a]), as_bytes(key.lower[b])) <
+               0;
+      });
+  for (const uint32_t i : out.order) {
+    const std::string& upper = key.upper[i];
+    const bool is_above =
+        out.reach.empty() ||
+        compare_bytes(as_bytes(out.reach.back()), as_bytes(upper)) < 0;
+    out.reach.push_back(is_above ? upper : out.reach.back());
+  }
+  return out;
+}
+
+void ServedTable::route(const ServedKey& key, const Router& router,
+                        ByteSpan first, ByteSpan end,
+                        std::vector<uint32_t>* out) {
+  const auto begin = std::partition_point(
+      router.reach.begin(), router.reach.end(), [&](const std::string& reach) {
+        return compare_bytes(as_bytes(reach), first) < 0;
+      });
+  for (auto i = static_cast<size_t>(begin - router.reach.begin());
+       i < router.order.size(); ++i) {
+    const uint32_t file = router.order[i];
+    if (!end.empty() && compare_bytes(as_bytes(key.lower[file]), end) >= 0) {
+      break;
+    }
+    if (compare_bytes(as_bytes(key.upper[file]), first) >= 0) {
+      out->push_back(file);
+    }
+  }
+  std::sort(out->begin(), out->end());
+}
+
+// ---- rows by key
+
+Result<std::optional<uint64_t>> ServedTable::find_in(
+    const OpenedFile& file, const ServedIndex& index,
+    const TypedKey& key) const {
+  const IndexLookup& lookup = *index.lookup;
+  ByteBuffer own;
+  ByteSpan encoded = key.encoded.span();
+  if (!index.same_keys) {
+    std::vector<KeyScalar> values;
+    for (size_t i = 0; i < index.places.size(); ++i) {
+      const KeyScalar& value = key.values[index.places[i]];
+      if (fit_of(lookup.encoder().columns()[i], value) != ScalarFit::kExact) {
+        return std::optional<uint64_t>();  // not a value of this file
+      }
+      values.push_back(value);
+    }
+    NIMBLE_RETURN_IF_ERROR(lookup.encoder().encode_tuple(values, &own));
+    encoded = own.span();
+  }
+  if (index.is_whole) {
+    return file.deleted() == nullptr
+               ? lookup.find_first(encoded, nullptr)
+               : find_first_live(lookup, encoded, nullptr, *file.deleted());
+  }
+  KeyBuffer keys;
+  keys.push_back(encoded);
+  LookupAnswer answer;
+  NIMBLE_RETURN_IF_ERROR(lookup.find(keys, false, nullptr, &answer));
+  std::optional<uint64_t> first;
+  std::vector<RowRange> live;
+  for (const RowRange& r : answer.ranges) {
+    if (r.empty()) continue;
+    live.clear();
+    if (file.deleted() == nullptr) {
+      live.push_back(r);
+    } else {
+      file.deleted()->append_absent(r, &live);
+    }
+    if (!live.empty() && (!first || live[0].begin < *first)) {
+      first = live[0].begin;
+    }
+  }
+  return first;
+}
+
+Result<std::optional<RowAddress>> ServedTable::find_first(
+    const TypedKey& key) const {
+  if (key.has_null) return std::optional<RowAddress>();
+  const ByteSpan encoded = key.encoded.span();
+  const auto search =
+      [&](uint32_t number) -> Result<std::optional<RowAddress>> {
+    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
+    NIMBLE_ASSIGN_OR_RETURN(const ServedIndex* index, opened->lookup_index());
+    NIMBLE_ASSIGN_OR_RETURN(const std::optional<uint64_t> row,
+                            find_in(*opened, *index, key));
+    if (!row) return std::optional<RowAddress>();
+    return std::optional<RowAddress>(RowAddress{number, *row});
+  };
+  if (manifest_.files.size() == 1) return search(0);
+  const ServedKey& bounds = *manifest_.lookup_key;
+  std::vector<uint32_t> files;
+  ByteBuffer end;
+  end.put_bytes(encoded);
+  end.put_u8(0);  // the least key above this one
+  route(bounds, lookup_router_, encoded, end.span(), &files);
+  for (const uint32_t number : files) {
+    NIMBLE_ASSIGN_OR_RETURN(const std::optional<RowAddress> row,
+                            search(number));
+    if (row) return row;
+  }
+  return std::optional<RowAddress>();
+}
+
+Result<LocatedRows> ServedTable::find(
+    const std::vector<const TypedKey*>& keys) const {
+  // The number of each key that can match.
+  std::vector<uint64_t> numbers;
+  KeyBuffer encoded(lookup_encoder_ ? lookup_encoder_->fixed_width() : 0);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == nullptr || keys[i]->has_null) continue;
+    numbers.push_back(i);
+    encoded.push_back(keys[i]->encoded.span());
+  }
+  if (numbers.empty()) return LocatedRows();
+  const ServedKey& bounds = *manifest_.lookup_key;
+  const KeyProbes probes(encoded);
+  std::vector<FileProbes> asked;
+  LocatedRows others;  // of files whose keys are encoded differently
+  std::vector<std::pair<uint64_t, size_t>> by_rank;
+  for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
+    const ProbeSpan span =
+        probes.between(as_bytes(bounds.lower[i]), as_bytes(bounds.upper[i]));
+    if (span.numbers.empty()) continue;
+    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(i));
+    NIMBLE_ASSIGN_OR_RETURN(const ServedIndex* index, opened->lookup_index());
+    if (index->same_keys) {
+      asked.push_back(
+          {i, index->lookup, index->is_whole, span, opened->deleted()});
+      continue;
+    }
+    const KeyEncoder& encoder = index->lookup->encoder();
+    std::vector<uint64_t> of;
+    KeyBuffer own(index->is_whole ? encoder.fixed_width() : 0);
+    for (const uint64_t at : span.numbers) {
+      std::vector<KeyScalar> values;
+      bool fits = true;
+      for (size_t c = 0; c < index->places.size(); ++c) {
+        values.push_back(keys[numbers[at]]->values[index->places[c]]);
+        fits &=
+            fit_of(encoder.columns()[c], values.back()) == ScalarFit::kExact;
+      }
+      if (!fits) continue;
+      ByteBuffer key;
+      NIMBLE_RETURN_IF_ERROR(encoder.encode_tuple(values, &key));
+      own.push_back(key.span());
+      of.push_back(at);
+    }
+    const KeyProbes own_probes(own);
+    const FileProbes one{i, index->lookup, index->is_whole,
+                         own_probes.part(0, own_probes.num_distinct()),
+                         opened->deleted()};
+    NIMBLE_ASSIGN_OR_RETURN(const LocatedRows rows,
+                            locate(own_probes, {&one, 1}));
+    // `span` has distinct keys: equal ones get the same rows.
+    if (by_rank.empty()) {
+      for (size_t k = 0; k < encoded.size(); ++k) {
+        by_rank.emplace_back(probes.rank(k), k);
+      }
+      std::sort(by_rank.begin(), by_rank.end());
+    }
+    for (size_t r = 0; r < rows.keys.size(); ++r) {
+      const uint64_t rank = probes.rank(of[rows.keys[r]]);
+      for (auto k = std::lower_bound(by_rank.begin(), by_rank.end(),
+                                     std::pair(rank, size_t{0}));
+           k != by_rank.end() && k->first == rank; ++k) {
+        others.keys.push_back(k->second);
+        others.files.push_back(i);
+        others.ranges.push_back(rows.ranges[r]);
+      }
+    }
+  }
+  NIMBLE_ASSIGN_OR_RETURN(LocatedRows out, locate(probes, asked));
+  if (!others.keys.empty()) {
+    out.keys.insert(out.keys.end(), others.keys.begin(), others.keys.end());
+    out.files.insert(out.files.end(), others.files.begin(), others.files.end());
+    out.ranges.insert(out.ranges.end(), others.ranges.begin(),
+                      others.ranges.end());
+    std::vector<size_t> order(out.keys.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::pair(out.keys[a], out.files[a]) <
+             std::pair(out.keys[b], out.files[b]);
+    });
+    LocatedRows sorted;
+    for (const size_t i : order) {
+      sorted.keys.push_back(out.keys[i]);
+      sorted.files.push_back(out.files[i]);
+      sorted.ranges.push_back(out.ranges[i]);
+    }
+    out = std::move(sorted);
+  }
+  for (uint64_t& key : out.keys) key = numbers[key];
+  return out;
+}
+
+// ---- rows in order
+
+namespace {
+
+Result<KeyRange> range_with(const KeyEncoder& encoder,
+                            const OrderedRows& rows) {
+  if (rows.is_prefix) {
+    return equal_range(encoder, rows.lower.values, rows.starts_with);
+  }
+  KeyBound lower, upper;
+  if (rows.has_lower) lower = {rows.lower.values, rows.lower_inclusive};
+  if (rows.has_upper) upper = {rows.upper.values, rows.upper_inclusive};
+  return key_order_range(encoder, lower, upper);
+}
+
+}  // namespace
+
+Status ServedTable::ordered_in(uint32_t number, const OrderedRows& rows,
+                               uint64_t limit,
+                               std::vector<FileRange>* out) const {
+  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
+  NIMBLE_ASSIGN_OR_RETURN(const ServedIndex* index, opened->cluster_index());
+  NIMBLE_ASSIGN_OR_RETURN(const KeyRange range,
+                          range_with(index->lookup->encoder(), rows));
+  NIMBLE_ASSIGN_OR_RETURN(const RowRange places,
+                          index->lookup->find_range(range, nullptr));
+  if (places.empty()) return Status::ok();
+  std::vector<RowRange> live;
+  if (opened->deleted() == nullptr) {
+    live.push_back(places);
+  } else {
+    opened->deleted()->append_absent(places, &live);
+  }
+  if (rows.reverse) {
+    keep_last(limit, &live);
+    std::reverse(live.begin(), live.end());
+  } else {
+    keep_first(limit, &live);
+  }
+  for (const RowRange& r : live) out->push_back({number, r});
+  return Status::ok();
+}
+
+Result<std::vector<FileRange>> ServedTable::find_ordered(
+    const OrderedRows& rows) const {
+  const uint64_t limit = rows.limit == UINT64_MAX ? rows.limit : rows.limit + 1;
+  std::vector<FileRange> out;
+  if (rows.is_prefix && rows.lower.has_null) return out;
+  const ServedKey& bounds = *manifest_.cluster_key;
+  NIMBLE_ASSIGN_OR_RETURN(const KeyRange range,
+                          range_with(*cluster_encoder_, rows));
+  if (range.empty()) return out;
+  std::vector<uint32_t> files;
+  route(bounds, cluster_router_, range.lower ? range.lower->span() : ByteSpan(),
+        range.upper ? range.upper->span() : ByteSpan(), &files);
+  bool is_disjoint = true;
+  for (size_t i = 1; i < files.size(); ++i) {
+    is_disjoint &= compare_bytes(as_bytes(bounds.upper[files[i - 1]]),
+                                 as_bytes(bounds.lower[files[i]])) < 0;
+  }
+  if (rows.reverse) std::reverse(files.begin(), files.end());
+  if (is_disjoint) {
+    uint64_t left = limit;
+    for (const uint32_t number : files) {
+      if (left == 0) break;
+      const size_t before = out.size();
+      NIMBLE_RETURN_IF_ERROR(ordered_in(number, rows, left, &out));
+      left -= num_rows_of(std::span(out).subspan(before));
+    }
+    return out;
+  }
+  std::vector<std::vector<FileRange>> parts;
+  for (const uint32_t number : files) {
+    std::vector<FileRange> part;
+    NIMBLE_RETURN_IF_ERROR(ordered_in(number, rows, limit, &part));
+    if (!part.empty()) parts.push_back(std::move(part));
+  }
+  if (parts.size() < 2) return parts.empty() ? out : std::move(parts[0]);
+  return merge_ordered(parts, rows, limit);
+}
+
+Status ServedTable::encode_rows(std::span<const FileRange> rows,
+                                KeyBuffer* out) const {
+  out->reset(cluster_encoder_->fixed_width());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(rows[i].file));
+    NIMBLE_ASSIGN_OR_RETURN(const ServedIndex* index, opened->cluster_index());
+    if (!index->same_keys) {
+      return Status::unsupported(
+          opened->reader().file().name() +
+          ": its cluster key has other types than the table's; rewrite it with "
+          "optimize()");
+    }
+    // The top columns that have the key, and the key in them.
+    const std::vector<KeyColumnSpec>& specs =
+        opened->reader().footer().cluster->columns;
+    std::vector<OutputColumn> columns;
+    std::vector<KeyColumnSpec> here;
+    for (size_t c = 0; c < index->places.size(); ++c) {
+      KeyColumnSpec spec = specs[c];
+      const int top = spec.path[0];
+      size_t at = 0;
+      while (at < columns.size() && columns[at].path[0] != top) ++at;
+      if (at == columns.size()) {
+        columns.push_back({{top}, "key" + std::to_string(at)});
+      }
+      spec.path[0] = static_cast<int>(at);
+      here.push_back(std::move(spec));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const auto reader,
+                            RowReader::create(opened->owner(), columns));
+    NIMBLE_ASSIGN_OR_RETURN(const KeyEncoder encoder,
+                            KeyEncoder::create(reader->schema(), here));
+    Column column = reader->make_output();
+    for (const uint32_t of = rows[i].file;; ++i) {
+      NIMBLE_RETURN_IF_ERROR(
+          reader->read_ranges({&rows[i].rows, 1}, 1, &column));
+      if (i + 1 == rows.size() || rows[i + 1].file != of) break;
+    }
+    ArrowArray array{};
+    NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
+    const auto encode = [&]() -> Status {
+      NIMBLE_ASSIGN_OR_RETURN(const ArrayView view,
+                              ArrayView::open(reader->schema(), array, ""));
+      KeyBuffer part(out->fixed_width());
+      NIMBLE_RETURN_IF_ERROR(encoder.encode(view, 0, view.length(), &part));
+      out->append(part, 0, part.size());
+      return Status::ok();
+    };
+    Status status = encode();
+    array.release(&array);
+    NIMBLE_RETURN_IF_ERROR(std::move(status));
+  }
+  return Status::ok();
+}
+
+Result<std::vector<FileRange>> ServedTable::merge_ordered(
+    const std::vector<std::vector<FileRange>>& files, const OrderedRows& rows,
+    uint64_t limit) const {
+  struct Part {
+    KeyBuffer keys;
+    std::vector<RowAddress> rows;
+    size_t at = 0;
+  };
+  std::vector<Part> parts(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    NIMBLE_RETURN_IF_ERROR(encode_rows(files[i], &parts[i].keys));
+    for (const FileRange& r : files[i]) {
+      for (uint64_t row = r.rows.begin; row < r.rows.end; ++row) {
+        parts[i].rows.push_back({r.file, row});
+      }
+    }
+    // Ranges come in the wanted order, but the rows of each ascend.
+    if (!rows.reverse) continue;
+    std::vector<FileRange> ascending(files[i].rbegin(), files[i].rend());
+    NIMBLE_RETURN_IF_ERROR(encode_rows(ascending, &parts[i].keys));
+    std::sort(
+        parts[i].rows.begin(), parts[i].rows.end(),
+        [](const RowAddress& a, const RowAddress& b) { return a.row < b.row; });
+  }
+  std::vector<FileRange> out;
+  // A heap of parts by their next key; equal keys by file, in the wanted
+  // direction.
+  const auto next_key = [&](size_t i) {
+    const Part& p = parts[i];
+    return p.keys.key(rows.reverse ? p.rows.size() - 1 - p.at : p.at);
+  };
+  const auto is_later = [&](size_t a, size_t b) {
+    const int c = compare_bytes(next_key(a), next_key(b));
+    if (c != 0) return rows.reverse ? c < 0 : c > 0;
+    return a > b;  // parts are in the wanted order of their files
+  };
+  std::vector<size_t> heap(parts.size());
+  std::iota(heap.begin(), heap.end(), size_t{0});
+  std::make_heap(heap.begin(), heap.end(), is_later);
+  for (uint64_t n = 0; n < limit && !heap.empty(); ++n) {
+    std::pop_heap(heap.begin(), heap.end(), is_later);
+    const size_t i = heap.back();
+    Part& p = parts[i];
+    add_row(p.rows[rows.reverse ? p.rows.size() - 1 - p.at : p.at],
+            rows.reverse, &out);
+    if (++p.at == p.rows.size()) {
+      heap.pop_back();
+    } else {
+      std::push_heap(heap.begin(), heap.end(), is_later);
+    }
+  }
+  return out;
+}
+
+// ---- values
+
+Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
+                              RowText* out) const {
+  constexpr size_t kAhead = 16;
+  out->clear();
+  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(row.file));
+  NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
+                          RowLocation::find(opened->reader(), row.row));
+  const auto put = [&](auto&& append) {
+    const size_t begin = out->bytes.size();
+    append();
+    out->values.push_back({begin, out->bytes.size() - begin, false});
+  };
+  FlatPlace places[kAhead];
+  for (size_t i = 0; i < columns.size(); i += kAhead) {
+    const size_t end = std::min(columns.size(), i + kAhead);
+    for (size_t k = i; k < end; ++k) {
+      const ServedColumn& column = opened->column(columns[k]);
+      FlatPlace& place = places[k - i];
+      place = {};
+      if (!column.flat) continue;
+      NIMBLE_RETURN_IF_ERROR(FlatPlace::find(at, *column.flat, &place));
+      place.prefetch_decoders();
+    }
+    for (size_t k = i; k < end; ++k) {
+      if (places[k - i].values.decoder != nullptr) places[k - i].prefetch();
+    }
+    for (size_t k = i; k < end; ++k) {
+      const ServedColumn& column = opened->column(columns[k]);
+      if (column.flat) {
+        FlatValue value;
+        NIMBLE_RETURN_IF_ERROR(value.read(*column.flat, places[k - i]));
+        if (value.is_null()) {
+          out->values.push_back({0, 0, true});
+        } else {
+          put([&] {
+            append_text(*column.field, {value.data(), value.size()},
+                        &out->bytes);
+          });
+        }
+        continue;
+      }
+      if (!column.top) {
+        const ServedConstant* constant = column.constant;
+        if (constant == nullptr || !constant->value) {
+          out->values.push_back({0, 0, true});
+        } else {
+          put([&] {
+            append_text(schema().children[columns[k]],
+                        as_bytes(*constant->value), &out->bytes);
+          });
+        }
+        continue;
+      }
+      const FileRange one{row.file, {row.row, row.row + 1}};
+      NIMBLE_ASSIGN_OR_RETURN(const RowColumns read_row,
+                              read({&one, 1}, false, columns.subspan(k, 1)));
+      const Column& value = read_row.columns.children[0];
+      if (is_null_row(value, 0)) {
+        out->values.push_back({0, 0, true});
+      } else {
+        put([&] { append_text(value, 0, &out->bytes); });
+      }
+    }
+  }
+  return Status::ok();
+}
+
+Result<RowColumns> ServedTable::read(std::span<const FileRange> rows,
+                                     bool reverse,
+                                     std::span<const uint32_t> columns) const {
+  // Readers of the files, if all of them have these columns as they are.
+  std::vector<uint32_t> numbers;
+  for (const FileRange& r : rows) numbers.push_back(r.file);
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  std::vector<std::shared_ptr<const RowReader>> readers;
+  std::vector<const RowReader*> pointers;
+  bool is_same = !numbers.empty();
+  for (const uint32_t number : numbers) {
+    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
+    std::vector<OutputColumn> outputs;
+    for (const uint32_t c : columns) {
+      const ServedColumn& column = opened->column(c);
+      is_same &= column.is_same;
+      if (column.is_same) {
+        outputs.push_back(
+            {{static_cast<int>(*column.top)}, schema().children[c].name});
+      }
+    }
+    if (!is_same) break;
+    NIMBLE_ASSIGN_OR_RETURN(auto reader,
+                            RowReader::create(opened->owner(), outputs));
+    pointers.push_back(reader.get());
+    readers.push_back(std::move(reader));
+  }
+  is_same = is_same && (pointers.size() == 1 || have_one_form(pointers));
+  const uint64_t total = num_rows_of(rows);
+  const bool is_long = !reverse && total / 8 >= rows.size();
+  if (is_same && is_long) {
+    Column out = pointers[0]->make_output();
+    for (const FileRange& r : rows) {
+      const auto at = static_cast<size_t>(
+          std::lower_bound(numbers.begin(), numbers.end(), r.file) -
+          numbers.begin());
+      NIMBLE_RETURN_IF_ERROR(pointers[at]->read_ranges({&r.rows, 1}, 1, &out));
+    }
+    auto owner = std::make_shared<decltype(readers)>(std::move(readers));
+    return RowColumns{std::move(owner), std::move(out)};
+  }
+  std::vector<RowAddress> single;
+  single.reserve(total);
+  for (const FileRange& r : rows) {
+    for (uint64_t i = 0; i < r.rows.size(); ++i) {
+      single.push_back(
+          {r.file, reverse ? r.rows.end - 1 - i : r.rows.begin + i});
+    }
+  }
+  if (!is_same) return read_converted(single, columns);
+  std::vector<int64_t> files;
+  std::vector<uint64_t> places;
+  for (const RowAddress& r : single) {
+    files.push_back(std::lower_bound(numbers.begin(), numbers.end(), r.file) -
+                    numbers.begin());
+    places.push_back(r.row);
+  }
+  Column out = pointers[0]->make_output();
+  if (pointers.size() == 1) {
+    NIMBLE_RETURN_IF_ERROR(pointers[0]->take(places, 1, &out));
+  } else {
+    NIMBLE_RETURN_IF_ERROR(take_file_rows(pointers, {files, places}, 1, &out));
+  }
+  auto owner = std::make_shared<decltype(readers)>(std::move(readers));
+  return RowColumns{std::move(owner), std::move(out)};
+}
+
+Result<RowColumns> ServedTable::read_converted(
+    std::span<const RowAddress> rows, std::span<const uint32_t> columns) const {
+  auto form = std::make_shared<Field>();
+  form->format = "+s";
+  form->flags = 0;
+  for (const uint32_t c : columns) {
+    form->children.push_back(plain_field(schema().children[c]));
+  }
+  NIMBLE_RETURN_IF_ERROR(form->resolve(""));
+  // The rows of each file together, then in the wanted order.
+  std::vector<uint64_t> order(rows.size()), places(rows.size());
+  std::iota(order.begin(), order.end(), uint64_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
+    return rows[a].file < rows[b].file;
+  });
+  Column together(*form, false);
+  for (size_t begin = 0; begin < order.size();) {
+    const uint32_t number = rows[order[begin]].file;
+    size_t end = begin;
+    std::vector<uint64_t> wanted;
+    for (; end < order.size() && rows[order[end]].file == number; ++end) {
+      wanted.push_back(rows[order[end]].row);
+      places[order[end]] = end;
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
+    std::vector<OutputColumn> outputs;
+    for (const uint32_t c : columns) {
+      const std::optional<size_t> top = opened->column(c).top;
+      if (top) {
+        outputs.push_back(
+            {{static_cast<int>(*top)}, schema().children[c].name});
+      }
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const auto reader,
+                            RowReader::create(opened->owner(), outputs));
+    Column part = reader->make_output();
+    NIMBLE_RETURN_IF_ERROR(reader->take(wanted, 1, &part));
+    for (size_t i = 0, at = 0; i < columns.size(); ++i) {
+      const ServedColumn& column = opened->column(columns[i]);
+      Column& to = together.children[i];
+      if (column.top) {
+        NIMBLE_RETURN_IF_ERROR(append_converted(part.children[at++], &to));
+      } else {
+        const auto* value = column.constant;
+        append_constant(value == nullptr ? nullptr
+                        : value->value   ? &*value->value
+                                         : nullptr,
+                        wanted.size(), &to);
+      }
+    }
+    together.add_rows(wanted.size());
+    begin = end;
+  }
+  Column out(*form, false);
+  for (size_t i = 0; i < columns.size(); ++i) {
+    out.children[i].append_rows(together.children[i], places.data(),
+                                places.size());
+  }
+  out.add_rows(rows.size());
+  return RowColumns{std::move(form), std::move(out)};
+}
+
+}  // namespace nimble

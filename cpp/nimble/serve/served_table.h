@@ -1,0 +1,161 @@
+// ServedTable: one snapshot of a table, read without Python. Finds rows by key,
+// by prefix and by bounds in many files, and reads them. Deleted rows are not
+// found. Immutable and thread-safe: a server swaps whole tables.
+//
+// Files are opened when they are first needed, and stay open as long as the
+// table. Functions may block on reads.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nimble/locate/locate.h"
+#include "nimble/serve/opened_file.h"
+
+namespace nimble {
+
+struct RowAddress {
+  uint32_t file = 0;
+  uint64_t row = 0;
+};
+
+struct FileRange {
+  uint32_t file = 0;
+  RowRange rows;
+};
+
+// A key, or its first values. Reuse an object: it keeps its memory.
+struct TypedKey {
+  std::vector<std::string> bytes;  // what `values` borrow
+  std::vector<KeyScalar> values;
+  ByteBuffer encoded;  // with the manifest's encoder
+  bool has_null = false;
+};
+
+// Rows between two bounds, or with a prefix, in the order of the cluster key.
+struct OrderedRows {
+  TypedKey lower, upper;  // a prefix is in `lower`
+  bool is_prefix = false;
+  bool starts_with = false;  // the last value of the prefix is its beginning
+  bool has_lower = false, has_upper = false;
+  bool lower_inclusive = true, upper_inclusive = false;
+  uint64_t limit = UINT64_MAX;
+  bool reverse = false;
+};
+
+// The text of some columns of one row.
+struct RowText {
+  struct Value {
+    size_t begin = 0;
+    size_t size = 0;
+    bool is_null = false;
+  };
+  std::string bytes;
+  std::vector<Value> values;
+
+  std::string_view text(size_t i) const {
+    return std::string_view(bytes).substr(values[i].begin, values[i].size);
+  }
+  void clear() {
+    bytes.clear();
+    values.clear();
+  }
+};
+
+// Rows as columns, and what the columns borrow.
+struct RowColumns {
+  std::shared_ptr<const void> owner;
+  Column columns;
+};
+
+class ServedTable {
+ public:
+  static Result<std::shared_ptr<const ServedTable>> create(
+      ServingManifest manifest, std::shared_ptr<OpenFiles> files);
+
+  const ServingManifest& manifest() const { return manifest_; }
+  const Field& schema() const { return manifest_.schema; }
+  uint64_t num_rows() const { return num_rows_; }  // deleted rows excluded
+  std::optional<uint32_t> find_column(std::string_view name) const;
+  // 0, 1, 2, ...: all columns.
+  const std::vector<uint32_t>& all_columns() const { return all_columns_; }
+  // Opens files of local disks ahead, at most `most`. Missing files are left to
+  // the first request.
+  void open_ahead(size_t most) const;
+
+  // Reads the text of a whole key. Returns false if no row can have it. Fails
+  // with kInvalidArgument if the text is not a key of this table.
+  Result<bool> read_key(std::string_view text, TypedKey* out) const;
+  // Reads the first values of the cluster key. `starts_with`: the last value is
+  // the beginning of a text.
+  Result<bool> read_cluster_key(std::string_view text, bool starts_with,
+                                TypedKey* out) const;
+  // Appends the cluster key of a row, as read_cluster_key() reads it.
+  Status append_cluster_key(RowAddress row, std::string* out) const;
+
+  // The first row with the key.
+  Result<std::optional<RowAddress>> find_first(const TypedKey& key) const;
+  // All rows of the keys. Null keys match nothing.
+  Result<LocatedRows> find(const std::vector<const TypedKey*>& keys) const;
+  // Rows in key order, disjoint ranges of up to limit + 1 rows in all: one more
+  // row shows that there are more.
+  Result<std::vector<FileRange>> find_ordered(const OrderedRows& rows) const;
+
+  // Replaces *out by the text of some columns of a row.
+  Status read_text(RowAddress row, std::span<const uint32_t> columns,
+                   RowText* out) const;
+  // Reads rows in the given order as columns.
+  Result<RowColumns> read(std::span<const FileRange> rows, bool reverse,
+                          std::span<const uint32_t> columns) const;
+
+ private:
+  // Bounds of a key in the order of the lower bounds, to find files quickly.
+  struct Router {
+    std::vector<uint32_t> order;
+    std::vector<std::string> reach;  // running maximum of the upper bounds
+  };
+
+  ServedTable() = default;
+  Result<bool> read_values(std::string_view text, const KeyEncoder& encoder,
+                           std::span<const Field* const> fields, bool is_whole,
+                           bool starts_with, TypedKey* out) const;
+  static Router make_router(const ServedKey& key);
+  // Appends the files, ascending, that may have keys from `first` up to, and
+  // excluding, `end`; an empty `end` is no limit.
+  static void route(const ServedKey& key, const Router& router, ByteSpan first,
+                    ByteSpan end, std::vector<uint32_t>* out);
+  Result<const OpenedFile*> file(uint32_t i) const;
+  Result<std::optional<uint64_t>> find_in(const OpenedFile& file,
+                                          const ServedIndex& index,
+                                          const TypedKey& key) const;
+  // The live rows of one file, in key order; `limit` from the wanted end.
+  Status ordered_in(uint32_t number, const OrderedRows& rows, uint64_t limit,
+                    std::vector<FileRange>* out) const;
+  Result<std::vector<FileRange>> merge_ordered(
+      const std::vector<std::vector<FileRange>>& files, const OrderedRows& rows,
+      uint64_t limit) const;
+  // Encoded cluster keys of rows.
+  Status encode_rows(std::span<const FileRange> rows, KeyBuffer* out) const;
+  Result<RowColumns> read_converted(std::span<const RowAddress> rows,
+                                    std::span<const uint32_t> columns) const;
+
+  ServingManifest manifest_;
+  std::shared_ptr<OpenFiles> open_files_;
+  uint64_t num_rows_ = 0;
+  std::vector<uint32_t> all_columns_;
+  std::vector<std::pair<std::string, uint32_t>> names_;  // sorted
+  std::optional<KeyEncoder> lookup_encoder_, cluster_encoder_;
+  std::vector<const Field*> lookup_fields_, cluster_fields_;
+  Router lookup_router_, cluster_router_;
+  mutable std::mutex mutex_;
+  // Set once each, under the mutex.
+  mutable std::vector<std::unique_ptr<const OpenedFile>> owners_;
+  mutable std::unique_ptr<std::atomic<const OpenedFile*>[]> opened_;
+};
+
+}  // namespace nimble

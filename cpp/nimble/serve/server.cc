@@ -1,0 +1,1037 @@
+#include "nimble/serve/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <unordered_map>
+
+namespace nimble {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kBuckets = 24;
+constexpr int kTickMillis = 200;
+// A pipeline longer than this lets other clients in between.
+constexpr size_t kCommandsAtOnce = 1024;
+constexpr size_t kMaxQueuedInMulti = 1024;
+// Buffers above this are freed when they are empty.
+constexpr size_t kKeptBytes = 256 * 1024;
+
+constexpr std::array kNames = {
+    "HGETALL",   "HMGET",    "HGET",        "EXISTS",    "HEXISTS",
+    "HLEN",      "HKEYS",    "HVALS",       "TYPE",      "TTL",
+    "NB.GET",    "NB.MGET",  "NB.HMGETALL", "NB.EXISTS", "NB.COUNT",
+    "NB.PREFIX", "NB.RANGE", "NB.SCHEMA",   "NB.META",   "NB.TABLES",
+    "other"};
+
+size_t number_of(std::string_view name) {
+  for (size_t i = 0; i + 1 < kNames.size(); ++i) {
+    if (name == kNames[i]) return i;
+  }
+  return kNames.size() - 1;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor() { reset(); }
+  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  void reset() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+Status failed(const std::string& what) {
+  const int error = errno;
+  return Status::io_error(what + ": " + std::strerror(error), error);
+}
+
+// Compares in a time that does not depend on where the texts differ.
+bool same_secret(std::string_view a, std::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const char other = b.empty() ? '\0' : b[i % b.size()];
+    difference |= static_cast<unsigned>(static_cast<uint8_t>(a[i] ^ other));
+  }
+  return difference == 0;
+}
+
+using Words = std::vector<std::string>;
+
+struct Client {
+  int fd = -1;
+  uint64_t id = 0;
+  std::string in, out;
+  size_t sent = 0;     // bytes of `out`
+  size_t read_at = 0;  // bytes of `in` that were answered
+  bool is_authentic = false;
+  bool resp3 = false;
+  bool is_closing = false;  // after `out` is sent
+  bool is_waiting = false;  // for a worker
+  bool is_ended = false;    // the peer sends no more
+  bool is_gone = false;     // nobody reads replies
+  bool wants_write = false;
+  bool in_multi = false;
+  bool multi_failed = false;
+  std::vector<Words> queued;  // of MULTI
+  std::string name;
+  Clock::time_point active;
+  uint32_t events = EPOLLIN;
+
+  size_t unsent() const { return out.size() - sent; }
+};
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  struct Counters {
+    std::atomic<uint64_t> clients{0}, accepted{0}, rejected{0}, commands{0},
+        errors{0}, busy{0}, bytes_in{0}, bytes_out{0}, swaps{0}, nanos{0};
+    std::array<std::atomic<uint64_t>, kBuckets> latency{};
+    std::array<std::atomic<uint64_t>, kNames.size()> by_command{};
+  };
+
+  Impl(ServerOptions o, std::shared_ptr<const ServedTables> tables)
+      : options(std::move(o)),
+        tables_(std::move(tables)),
+        process_(::getpid()) {}
+
+  Status listen();
+  Status start_threads();
+  void stop(double seconds);
+  bool is_parent() const { return ::getpid() == process_; }
+
+  std::shared_ptr<const ServedTables> tables() const {
+    const std::lock_guard lock(tables_mutex_);
+    return tables_;
+  }
+  void swap(std::shared_ptr<const ServedTables> next) {
+    {
+      const std::lock_guard lock(tables_mutex_);
+      tables_.swap(next);
+    }
+    version.fetch_add(1, std::memory_order_release);
+    counters.swaps.fetch_add(1, std::memory_order_relaxed);
+    // `next`, the old tables, may close files here.
+  }
+
+  // A command, or those of a MULTI block, answered by a worker.
+  struct Job {
+    class Loop* loop = nullptr;
+    uint64_t client = 0;
+    bool resp3 = false;
+    bool is_block = false;
+    std::vector<Words> commands;
+    std::shared_ptr<const ServedTables> tables;
+  };
+  // False: the queue is full.
+  bool submit(Job job);
+  // Answers commands; appends to *out.
+  void answer(const ServedTables& tables,
+              std::span<const std::string_view> arguments,
+              CommandScratch* scratch, RespReply* reply, std::string* out);
+  void answer_block(const Job& job, CommandScratch* scratch, std::string* out);
+
+  const ServerOptions options;
+  std::atomic<uint64_t> version{0};
+  std::atomic<bool> stopping{false}, ending{false};
+  Counters counters;
+  std::vector<Descriptor> listeners;
+  uint16_t port = 0;
+
+ private:
+  void work();
+
+  mutable std::mutex tables_mutex_;
+  std::shared_ptr<const ServedTables> tables_;
+  const pid_t process_;
+  std::mutex jobs_mutex_;
+  std::condition_variable jobs_ready_;
+  std::deque<Job> jobs_;
+  std::vector<std::unique_ptr<class Loop>> loops_;
+  std::vector<std::thread> threads_, workers_;
+  std::atomic<size_t> running_loops_{0};
+  dev_t unix_device_ = 0;
+  ino_t unix_inode_ = 0;
+  friend class Loop;
+};
+
+// One thread with the connections that it accepted.
+class Loop {
+ public:
+  explicit Loop(Server::Impl* server) : server_(*server) {}
+  Status open();
+  void run();
+  void complete(uint64_t client, std::string reply) {
+    {
+      const std::lock_guard lock(mutex_);
+      completed_.emplace_back(client, std::move(reply));
+    }
+    wake();
+  }
+  void wake() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(event_.get(), &one, sizeof one);
+  }
+
+ private:
+  void accept_from(int listener);
+  void read_from(Client* c);
+  // Answers what was received, as far as replies may be added.
+  void answer(Client* c);
+  // Handles one command of a connection: handshakes, MULTI, and all others.
+  void handle(Client* c, std::span<const std::string_view> arguments);
+  bool handle_session(Client* c, std::span<const std::string_view> arguments,
+                      RespReply* reply);
+  void hello(Client* c, std::span<const std::string_view> arguments,
+             RespReply* reply);
+  void submit(Client* c, std::vector<Words> commands, bool is_block,
+              RespReply* reply);
+  // Sends, and waits for what is possible next. Returns false if the client is
+  // gone.
+  bool flush(Client* c);
+  void update(Client* c);
+  void close(uint64_t id);
+  void take_completed();
+  void tick();
+  void refresh_tables() {
+    const uint64_t now = server_.version.load(std::memory_order_acquire);
+    if (tables_ == nullptr || now != version_) {
+      tables_ = server_.tables();
+      version_ = now;
+    }
+  }
+
+  Server::Impl& server_;
+  Descriptor epoll_, event_;
+  std::mutex mutex_;
+  std::vector<std::pair<uint64_t, std::string>> completed_;
+  std::unordered_map<uint64_t, std::unique_ptr<Client>> clients_;
+  std::shared_ptr<const ServedTables> tables_;
+  uint64_t version_ = 0;
+  CommandScratch scratch_;
+  std::vector<std::string_view> arguments_;
+  std::vector<char> buffer_ = std::vector<char>(kReadBytes);
+  Clock::time_point resume_accept_{};
+  bool is_accepting_ = false;
+  std::vector<uint64_t> again_;  // clients with commands left to answer
+
+  static std::atomic<uint64_t> next_id_;
+  static constexpr uint64_t kEvent = 0;  // ids of listeners and clients follow
+  static constexpr uint64_t kFirstClient = 1024;
+};
+
+std::atomic<uint64_t> Loop::next_id_{Loop::kFirstClient};
+
+// ---- the loop
+
+Status Loop::open() {
+  epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  event_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (epoll_.get() < 0 || event_.get() < 0) return failed("epoll");
+  epoll_event e{};
+  e.events = EPOLLIN;
+  e.data.u64 = kEvent;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, event_.get(), &e) != 0) {
+    return failed("epoll");
+  }
+  return Status::ok();
+}
+
+void Loop::run() {
+  std::array<epoll_event, 64> events;
+  Clock::time_point last_tick = Clock::now();
+  tick();
+  for (;;) {
+    const int timeout = again_.empty() ? kTickMillis : 0;
+    const int n = ::epoll_wait(epoll_.get(), events.data(),
+                               static_cast<int>(events.size()), timeout);
+    refresh_tables();
+    for (int i = 0; i < n; ++i) {
+      const uint64_t id = events[static_cast<size_t>(i)].data.u64;
+      const uint32_t what = events[static_cast<size_t>(i)].events;
+      if (id == kEvent) {
+        uint64_t count = 0;
+        [[maybe_unused]] const ssize_t got =
+            ::read(event_.get(), &count, sizeof count);
+        take_completed();
+      } else if (id < kFirstClient) {
+        accept_from(server_.listeners[id - 1].get());
+      } else {
+        const auto at = clients_.find(id);
+        if (at == clients_.end()) continue;
+        Client* const c = at->second.get();
+        if ((what & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_from(c);
+        answer(c);
+        if (!flush(c)) close(id);
+      }
+    }
+    std::vector<uint64_t> again;
+    again.swap(again_);
+    for (const uint64_t id : again) {
+      const auto at = clients_.find(id);
+      if (at == clients_.end()) continue;
+      answer(at->second.get());
+      if (!flush(at->second.get())) close(id);
+    }
+    const Clock::time_point now = Clock::now();
+    if (now - last_tick >= std::chrono::milliseconds(kTickMillis) ||
+        server_.stopping.load()) {
+      last_tick = now;
+      tick();
+      if (server_.ending.load()) break;
+      if (server_.stopping.load() && clients_.empty()) break;
+    }
+  }
+  for (auto& [id, client] : clients_) ::close(client->fd);
+  server_.counters.clients.fetch_sub(clients_.size());
+  clients_.clear();
+  tables_.reset();
+}
+
+void Loop::tick() {
+  const Clock::time_point now = Clock::now();
+  const bool accepts = !server_.stopping.load() && now >= resume_accept_;
+  if (accepts != is_accepting_) {
+    for (size_t i = 0; i < server_.listeners.size(); ++i) {
+      epoll_event e{};
+      e.events = EPOLLIN | EPOLLEXCLUSIVE;
+      e.data.u64 = i + 1;
+      ::epoll_ctl(epoll_.get(), accepts ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+                  server_.listeners[i].get(), &e);
+    }
+    is_accepting_ = accepts;
+  }
+  std::vector<uint64_t> ended;
+  const auto idle = std::chrono::seconds(server_.options.idle_seconds);
+  for (const auto& [id, c] : clients_) {
+    const bool is_idle = server_.options.idle_seconds > 0 && !c->is_waiting &&
+                         now - c->active > idle;
+    const bool is_done =
+        server_.stopping.load() && !c->is_waiting && c->unsent() == 0;
+    if (is_idle || is_done) ended.push_back(id);
+  }
+  for (const uint64_t id : ended) close(id);
+}
+
+void Loop::accept_from(int listener) {
+  // A few at a time: other loops and clients wait.
+  for (int i = 0; i < 16; ++i) {
+    const int fd =
+        ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+          errno == ENOBUFS) {
+        resume_accept_ = Clock::now() + std::chrono::milliseconds(500);
+        tick();
+      }
+      return;
+    }
+    server_.counters.accepted.fetch_add(1, std::memory_order_relaxed);
+    if (server_.counters.clients.load() >= server_.options.max_clients) {
+      server_.counters.rejected.fetch_add(1, std::memory_order_relaxed);
+      constexpr std::string_view kFull =
+          "-ERR max number of clients reached\r\n";
+      [[maybe_unused]] const ssize_t n =
+          ::send(fd, kFull.data(), kFull.size(), MSG_NOSIGNAL);
+      ::close(fd);
+      continue;
+    }
+    const int one = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    auto client = std::make_unique<Client>();
+    client->fd = fd;
+    client->id = next_id_.fetch_add(1);
+    client->is_authentic = server_.options.token.empty();
+    client->active = Clock::now();
+    epoll_event e{};
+    e.events = client->events;
+    e.data.u64 = client->id;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
+      ::close(fd);
+      continue;
+    }
+    server_.counters.clients.fetch_add(1);
+    clients_.emplace(client->id, std::move(client));
+  }
+}
+
+void Loop::read_from(Client* c) {
+  if (c->is_ended || c->is_closing || (c->events & EPOLLIN) == 0) {
+    // Only an error or a hang-up.
+    char byte = 0;
+    const ssize_t n = ::recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      c->is_gone = true;  // also if a worker still answers it
+    }
+    return;
+  }
+  const ssize_t n = ::read(c->fd, buffer_.data(), buffer_.size());
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n <= 0) {
+    c->is_ended = true;
+    return;
+  }
+  c->active = Clock::now();
+  c->in.append(buffer_.data(), static_cast<size_t>(n));
+  server_.counters.bytes_in.fetch_add(static_cast<uint64_t>(n),
+                                      std::memory_order_relaxed);
+}
+
+void Loop::answer(Client* c) {
+  const ServerOptions& options = server_.options;
+  // A client that has not shown its token may not make us keep much.
+  RespLimits limits = options.resp;
+  if (!c->is_authentic) {
+    limits.max_arguments = 16;
+    limits.max_argument_bytes = 4096;
+    limits.max_inline_bytes = 4096;
+  }
+  size_t answered = 0;
+  while (!c->is_waiting && !c->is_closing &&
+         c->unsent() < options.max_unsent_bytes) {
+    const std::string_view left = std::string_view(c->in).substr(c->read_at);
+    size_t used = 0;
+    std::string problem;
+    const RespState state =
+        parse_command(left, limits, &arguments_, &used, &problem);
+    if (state == RespState::kIncomplete) break;
+    if (state == RespState::kBroken) {
+      RespReply(&c->out).error("ERR Protocol error: " + problem);
+      c->is_closing = true;
+      break;
+    }
+    c->read_at += used;
+    if (!arguments_.empty()) handle(c, arguments_);
+    if (!c->is_authentic) continue;
+    limits = options.resp;
+    if (++answered == kCommandsAtOnce) {
+      again_.push_back(c->id);
+      break;
+    }
+  }
+  if (c->read_at == c->in.size()) {
+    c->in.clear();
+    c->read_at = 0;
+    if (c->in.capacity() > kKeptBytes) c->in.shrink_to_fit();
+  } else if (c->read_at > kReadBytes) {
+    c->in.erase(0, c->read_at);
+    c->read_at = 0;
+  }
+}
+
+void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
+  RespReply reply(&c->out);
+  reply.resp3 = c->resp3;
+  if (handle_session(c, arguments, &reply)) return;
+  if (!c->is_authentic) {
+    server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
+    reply.error("NOAUTH Authentication required.");
+    return;
+  }
+  if (c->in_multi) {
+    if (c->queued.size() >= kMaxQueuedInMulti) {
+      c->multi_failed = true;
+      reply.error("ERR too many commands in MULTI");
+      return;
+    }
+    c->queued.emplace_back(arguments.begin(), arguments.end());
+    reply.simple("QUEUED");
+    return;
+  }
+  if (is_long_command(arguments)) {
+    std::vector<Words> commands;
+    commands.emplace_back(arguments.begin(), arguments.end());
+    submit(c, std::move(commands), false, &reply);
+    return;
+  }
+  server_.answer(*tables_, arguments, &scratch_, &reply, &c->out);
+}
+
+void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
+                  RespReply* reply) {
+  Server::Impl::Job job{this,   c->id, c->resp3, is_block, std::move(commands),
+                        tables_};
+  if (server_.submit(std::move(job))) {
+    c->is_waiting = true;
+    return;
+  }
+  server_.counters.busy.fetch_add(1, std::memory_order_relaxed);
+  server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
+  reply->error("BUSY " + std::to_string(server_.options.max_queued) +
+               " long commands are waiting already; try again later");
+}
+
+namespace {
+
+std::string upper_of(std::string_view text) {
+  std::string out(text.substr(0, 32));
+  for (char& ch : out) {
+    if (ch >= 'a' && ch <= 'z') ch = static_cast<char>(ch - 32);
+  }
+  return out;
+}
+
+}  // namespace
+
+void Loop::hello(Client* c, std::span<const std::string_view> arguments,
+                 RespReply* reply) {
+  bool resp3 = c->resp3, is_authentic = c->is_authentic;
+  std::string name = c->name;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string word = upper_of(arguments[i]);
+    const size_t left = arguments.size() - i - 1;
+    if (i == 1) {
+      if (word != "2" && word != "3") {
+        reply->error("NOPROTO unsupported protocol version");
+        return;
+      }
+      resp3 = word == "3";
+    } else if (word == "AUTH" && left >= 2) {
+      if (!server_.options.token.empty() &&
+          !same_secret(arguments[i + 2], server_.options.token)) {
+        reply->error("WRONGPASS invalid username-password pair");
+        return;
+      }
+      is_authentic = true;
+      i += 2;
+    } else if (word == "SETNAME" && left >= 1) {
+      name = arguments[++i];
+    } else {
+      reply->error("ERR Syntax error in HELLO");
+      return;
+    }
+  }
+  if (!is_authentic) {
+    reply->error(
+        "NOAUTH HELLO must be called with the client already authenticated, "
+        "otherwise the HELLO <proto> AUTH <user> <pass> option can be used");
+    return;
+  }
+  c->resp3 = reply->resp3 = resp3;
+  c->is_authentic = is_authentic;
+  c->name = name.substr(0, 256);
+  reply->map(7);
+  reply->text("server");
+  reply->text("nimble");
+  reply->text("version");
+  reply->text("7.0.0");  // of the commands; clients look for features by it
+  reply->text("proto");
+  reply->integer(resp3 ? 3 : 2);
+  reply->text("id");
+  reply->integer(static_cast<int64_t>(c->id));
+  reply->text("mode");
+  reply->text("standalone");
+  reply->text("role");
+  reply->text("master");
+  reply->text("modules");
+  reply->array(0);
+}
+
+bool Loop::handle_session(Client* c,
+                          std::span<const std::string_view> arguments,
+                          RespReply* reply) {
+  const std::string name = upper_of(arguments[0]);
+  const size_t n = arguments.size();
+  if (name == "HELLO") {
+    hello(c, arguments, reply);
+    return true;
+  }
+  if (name == "AUTH" && (n == 2 || n == 3)) {
+    if (server_.options.token.empty()) {
+      reply->error("ERR AUTH called without any password configured");
+    } else if (same_secret(arguments[n - 1], server_.options.token)) {
+      c->is_authentic = true;
+      reply->simple("OK");
+    } else {
+      reply->error("WRONGPASS invalid username-password pair");
+    }
+    return true;
+  }
+  if (name == "QUIT") {
+    reply->simple("OK");
+    c->is_closing = true;
+    return true;
+  }
+  if (!c->is_authentic) return false;
+  if (name == "MULTI") {
+    if (c->in_multi) {
+      reply->error("ERR MULTI calls can not be nested");
+    } else {
+      c->in_multi = true;
+      reply->simple("OK");
+    }
+    return true;
+  }
+  if (name == "EXEC" || name == "DISCARD") {
+    if (!c->in_multi) {
+      reply->error("ERR " + name + " without MULTI");
+      return true;
+    }
+    std::vector<Words> commands = std::move(c->queued);
+    const bool has_failed = c->multi_failed;
+    c->queued.clear();
+    c->in_multi = c->multi_failed = false;
+    if (name == "DISCARD") {
+      reply->simple("OK");
+    } else if (has_failed) {
+      reply->error(
+          "EXECABORT Transaction discarded because of previous errors.");
+    } else {
+      submit(c, std::move(commands), true, reply);
+    }
+    return true;
+  }
+  if (c->in_multi) return false;
+  if (name == "PING") {
+    if (n > 1) {
+      reply->text(arguments[1]);
+    } else {
+      reply->simple("PONG");
+    }
+    return true;
+  }
+  if (name == "ECHO" && n == 2) {
+    reply->text(arguments[1]);
+    return true;
+  }
+  if (name == "SELECT" && n == 2) {
+    if (arguments[1] == "0") {
+      reply->simple("OK");
+    } else {
+      reply->error("ERR DB index is out of range");
+    }
+    return true;
+  }
+  if (name == "RESET") {
+    c->resp3 = reply->resp3 = false;
+    c->is_authentic = server_.options.token.empty();
+    c->name.clear();
+    reply->simple("RESET");
+    return true;
+  }
+  if (name == "WATCH" || name == "UNWATCH" || name == "READONLY" ||
+      name == "READWRITE") {
+    reply->simple("OK");  // nothing that is watched ever changes in a block
+    return true;
+  }
+  if (name == "COMMAND") {
+    if (n > 1 && upper_of(arguments[1]) == "COUNT") {
+      reply->integer(static_cast<int64_t>(kNames.size() - 1));
+    } else {
+      reply->array(0);
+    }
+    return true;
+  }
+  if (name == "DBSIZE") {
+    uint64_t rows = 0;
+    for (const auto& [key, table] : *tables_) rows += table->num_rows();
+    reply->integer(static_cast<int64_t>(rows));
+    return true;
+  }
+  if (name == "INFO") {
+    reply->text(
+        "# Server\r\nredis_version:7.0.0\r\nserver_name:nimble\r\n"
+        "redis_mode:standalone\r\n# Replication\r\nrole:master\r\n"
+        "# Keyspace\r\n");
+    return true;
+  }
+  if (name == "CLIENT" && n >= 2) {
+    const std::string what = upper_of(arguments[1]);
+    if (what == "SETNAME" && n == 3) {
+      c->name = arguments[2].substr(0, 256);
+      reply->simple("OK");
+    } else if (what == "GETNAME") {
+      reply->text(c->name);
+    } else if (what == "ID") {
+      reply->integer(static_cast<int64_t>(c->id));
+    } else if (what == "SETINFO" || what == "NO-EVICT" || what == "NO-TOUCH") {
+      reply->simple("OK");
+    } else {
+      reply->error("ERR unknown subcommand of CLIENT");
+    }
+    return true;
+  }
+  return false;
+}
+
+bool Loop::flush(Client* c) {
+  if (c->is_gone) return false;
+  while (c->unsent() > 0) {
+    const ssize_t n =
+        ::send(c->fd, c->out.data() + c->sent, c->unsent(), MSG_NOSIGNAL);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN) return false;
+      break;
+    }
+    c->sent += static_cast<size_t>(n);
+    c->active = Clock::now();
+    server_.counters.bytes_out.fetch_add(static_cast<uint64_t>(n),
+                                         std::memory_order_relaxed);
+  }
+  if (c->unsent() == 0) {
+    c->out.clear();
+    c->sent = 0;
+    if (c->out.capacity() > kKeptBytes) c->out.shrink_to_fit();
+    if (!c->is_waiting) {
+      if (c->is_closing) return false;
+      // All complete commands are answered, or `again_` has the client.
+      if (c->is_ended &&
+          std::find(again_.begin(), again_.end(), c->id) == again_.end()) {
+        return false;
+      }
+    }
+    // Commands that waited for the replies before them.
+    if (!c->is_waiting && c->read_at < c->in.size() && c->wants_write) {
+      again_.push_back(c->id);
+    }
+  }
+  update(c);
+  return true;
+}
+
+void Loop::update(Client* c) {
+  c->wants_write = c->unsent() > 0;
+  // A client that does not read its replies, or waits for one, is not read.
+  const bool reads = !c->is_closing && !c->is_ended && !c->is_waiting &&
+                     c->unsent() < server_.options.max_unsent_bytes;
+  const uint32_t events =
+      (reads ? EPOLLIN : 0u) | (c->wants_write ? EPOLLOUT : 0u);
+  if (events == c->events) return;
+  c->events = events;
+  epoll_event e{};
+  e.events = events;
+  e.data.u64 = c->id;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c->fd, &e);
+}
+
+void Loop::close(uint64_t id) {
+  const auto at = clients_.find(id);
+  if (at == clients_.end()) return;
+  ::close(at->second->fd);
+  clients_.erase(at);
+  server_.counters.clients.fetch_sub(1);
+}
+
+void Loop::take_completed() {
+  std::vector<std::pair<uint64_t, std::string>> completed;
+  {
+    const std::lock_guard lock(mutex_);
+    completed.swap(completed_);
+  }
+  for (auto& [id, text] : completed) {
+    const auto at = clients_.find(id);
+    if (at == clients_.end()) continue;  // it left
+    Client* const c = at->second.get();
+    c->is_waiting = false;
+    if (c->out.empty()) {
+      c->out = std::move(text);
+    } else {
+      c->out += text;
+    }
+    answer(c);
+    if (!flush(c)) close(id);
+  }
+}
+
+// ---- the server
+
+bool Server::Impl::submit(Job job) {
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    if (jobs_.size() >= options.max_queued) return false;
+    jobs_.push_back(std::move(job));
+  }
+  jobs_ready_.notify_one();
+  return true;
+}
+
+void Server::Impl::answer(const ServedTables& tables,
+                          std::span<const std::string_view> arguments,
+                          CommandScratch* scratch, RespReply* reply,
+                          std::string* out) {
+  const Clock::time_point begin = Clock::now();
+  const size_t before = out->size();
+  try {
+    if (!run_command(tables, options.limits, arguments, scratch, reply)) {
+      reply->error("ERR unknown command '" +
+                   std::string(arguments[0].substr(0, 128)) + "'");
+    }
+  } catch (const std::bad_alloc&) {
+    out->resize(before);
+    reply->error("TOOBIG the server is out of memory");
+  }
+  const auto nanos = static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin)
+          .count());
+  const auto relaxed = std::memory_order_relaxed;
+  counters.commands.fetch_add(1, relaxed);
+  counters.nanos.fetch_add(nanos, relaxed);
+  const size_t bucket = std::min<size_t>(
+      kBuckets - 1, static_cast<size_t>(std::bit_width(nanos / 1000)));
+  counters.latency[bucket].fetch_add(1, relaxed);
+  counters.by_command[number_of(scratch->name)].fetch_add(1, relaxed);
+  if (out->size() > before && (*out)[before] == '-') {
+    counters.errors.fetch_add(1, relaxed);
+  }
+}
+
+void Server::Impl::answer_block(const Job& job, CommandScratch* scratch,
+                                std::string* out) {
+  RespReply reply(out);
+  reply.resp3 = job.resp3;
+  if (job.is_block) reply.array(job.commands.size());
+  for (const Words& words : job.commands) {
+    const std::vector<std::string_view> arguments(words.begin(), words.end());
+    if (out->size() > options.limits.max_reply_bytes) {
+      reply.error("TOOBIG the replies of MULTI have more than " +
+                  std::to_string(options.limits.max_reply_bytes) + " bytes");
+    } else {
+      answer(*job.tables, arguments, scratch, &reply, out);
+    }
+  }
+}
+
+void Server::Impl::work() {
+  CommandScratch scratch;
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(jobs_mutex_);
+      jobs_ready_.wait(lock, [&] { return !jobs_.empty() || ending.load(); });
+      if (jobs_.empty()) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    std::string out;
+    try {
+      answer_block(job, &scratch, &out);
+    } catch (const std::bad_alloc&) {
+      out = "-TOOBIG the server is out of memory\r\n";
+    }
+    job.loop->complete(job.client, std::move(out));
+  }
+}
+
+namespace {
+
+// Removes a socket that no server listens on any more.
+Status remove_dead_socket(const sockaddr_un& address) {
+  struct stat st{};
+  if (::lstat(address.sun_path, &st) != 0) return Status::ok();
+  if (!S_ISSOCK(st.st_mode)) {
+    return Status::io_error(
+        std::string(address.sun_path) + ": exists and is not a socket",
+        EADDRINUSE);
+  }
+  const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address),
+                sizeof address) == 0) {
+    return Status::io_error(
+        std::string(address.sun_path) + ": another server listens there",
+        EADDRINUSE);
+  }
+  if (errno != ECONNREFUSED) return failed(address.sun_path);
+  ::unlink(address.sun_path);
+  return Status::ok();
+}
+
+}  // namespace
+
+Status Server::Impl::listen() {
+  if (!options.unix_path.empty()) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (options.unix_path.size() >= sizeof address.sun_path) {
+      return Status::invalid_argument(
+          options.unix_path + ": the path of a Unix socket has at most " +
+          std::to_string(sizeof address.sun_path - 1) + " bytes");
+    }
+    std::memcpy(address.sun_path, options.unix_path.data(),
+                options.unix_path.size());
+    NIMBLE_RETURN_IF_ERROR(remove_dead_socket(address));
+    Descriptor fd(
+        ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (fd.get() < 0 ||
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address),
+               sizeof address) != 0 ||
+        ::listen(fd.get(), 511) != 0) {
+      return failed(options.unix_path);
+    }
+    struct stat st{};
+    if (::lstat(address.sun_path, &st) == 0) {
+      unix_device_ = st.st_dev;
+      unix_inode_ = st.st_ino;
+    }
+    listeners.push_back(std::move(fd));
+  }
+  if (!options.host.empty()) {
+    const std::string shown = options.host + ":" + std::to_string(options.port);
+    sockaddr_storage address{};
+    socklen_t size = 0;
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&address);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&address);
+    if (::inet_pton(AF_INET, options.host.c_str(), &v4->sin_addr) == 1) {
+      v4->sin_family = AF_INET;
+      v4->sin_port = htons(options.port);
+      size = sizeof *v4;
+    } else if (::inet_pton(AF_INET6, options.host.c_str(), &v6->sin6_addr) ==
+               1) {
+      v6->sin6_family = AF_INET6;
+      v6->sin6_port = htons(options.port);
+      size = sizeof *v6;
+    } else {
+      return Status::invalid_argument("host '" + options.host +
+                                      "': expected an IPv4 or IPv6 address");
+    }
+    Descriptor fd(::socket(address.ss_family,
+                           SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int one = 1;
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd.get() < 0 ||
+        ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) !=
+            0 ||
+        ::listen(fd.get(), 511) != 0 ||
+        ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) !=
+            0) {
+      return failed(shown);
+    }
+    port = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
+    listeners.push_back(std::move(fd));
+  }
+  if (listeners.empty()) {
+    return Status::invalid_argument("a server needs a Unix socket or a host");
+  }
+  return Status::ok();
+}
+
+Status Server::Impl::start_threads() {
+  for (uint32_t i = 0; i < std::max(1u, options.loop_threads); ++i) {
+    auto loop = std::make_unique<Loop>(this);
+    NIMBLE_RETURN_IF_ERROR(loop->open());
+    loops_.push_back(std::move(loop));
+  }
+  for (uint32_t i = 0; i < std::max(1u, options.workers); ++i) {
+    workers_.emplace_back([this] { work(); });
+  }
+  for (const auto& loop : loops_) {
+    running_loops_.fetch_add(1);
+    threads_.emplace_back([this, at = loop.get()] {
+      at->run();
+      running_loops_.fetch_sub(1);
+    });
+  }
+  return Status::ok();
+}
+
+void Server::Impl::stop(double seconds) {
+  if (ending.load() || !is_parent()) return;
+  stopping.store(true);
+  const auto until =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(std::max(0.0, seconds)));
+  for (const auto& loop : loops_) loop->wake();
+  while (running_loops_.load() > 0 && Clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    ending.store(true);
+    jobs_.clear();
+  }
+  jobs_ready_.notify_all();
+  for (const auto& loop : loops_) loop->wake();
+  for (std::thread& t : threads_) t.join();
+  for (std::thread& t : workers_) t.join();
+  listeners.clear();
+  // Only our own socket: another server may have replaced it.
+  struct stat st{};
+  if (!options.unix_path.empty() &&
+      ::lstat(options.unix_path.c_str(), &st) == 0 &&
+      st.st_dev == unix_device_ && st.st_ino == unix_inode_) {
+    ::unlink(options.unix_path.c_str());
+  }
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Server::~Server() {
+  if (!impl_->is_parent()) {
+    // The threads do not exist here, and joining them would not return.
+    [[maybe_unused]] Impl* const leaked = impl_.release();
+    return;
+  }
+  impl_->stop(0);
+}
+
+Result<std::unique_ptr<Server>> Server::start(
+    ServerOptions options, std::shared_ptr<const ServedTables> tables) {
+  std::unique_ptr<Server> out(new Server(
+      std::make_unique<Impl>(std::move(options), std::move(tables))));
+  NIMBLE_RETURN_IF_ERROR(out->impl_->listen());
+  NIMBLE_RETURN_IF_ERROR(out->impl_->start_threads());
+  return out;
+}
+
+uint16_t Server::port() const { return impl_->port; }
+
+void Server::swap(std::shared_ptr<const ServedTables> tables) {
+  impl_->swap(std::move(tables));
+}
+
+ServerStats Server::stats() const {
+  const Impl::Counters& c = impl_->counters;
+  ServerStats out;
+  out.clients = c.clients.load();
+  out.accepted = c.accepted.load();
+  out.rejected = c.rejected.load();
+  out.commands = c.commands.load();
+  out.errors = c.errors.load();
+  out.busy = c.busy.load();
+  out.bytes_in = c.bytes_in.load();
+  out.bytes_out = c.bytes_out.load();
+  out.swaps = c.swaps.load();
+  out.seconds = static_cast<double>(c.nanos.load()) * 1e-9;
+  for (const auto& bucket : c.latency) out.latency.push_back(bucket.load());
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    out.by_command.emplace_back(kNames[i], c.by_command[i].load());
+  }
+  return out;
+}
+
+void Server::stop(double seconds) { impl_->stop(seconds); }
+
+}  // namespace nimble

@@ -1,0 +1,78 @@
+// Server: answers Redis clients (RESP2 and RESP3) from tables, on a Unix socket
+// or TCP, with threads of its own. Does not use Python. Thread-safe.
+//
+//   loop threads   accept, parse, answer short commands, write
+//   workers        answer long commands; a full queue answers -BUSY
+//
+// A command is answered wholly from the tables at its beginning, and so is a
+// MULTI ... EXEC block.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nimble/base/result.h"
+#include "nimble/serve/commands.h"
+#include "nimble/serve/resp_parser.h"
+
+namespace nimble {
+
+struct ServerOptions {
+  std::string unix_path;  // empty: no Unix socket
+  std::string host;       // empty: no TCP; an IPv4 or IPv6 address
+  uint16_t port = 0;      // 0: any free port
+  std::string token;      // empty: clients need not authenticate
+  uint32_t loop_threads = 1;
+  uint32_t workers = 2;
+  uint32_t max_clients = 10000;
+  uint32_t max_queued = 256;  // long commands that wait for a worker
+  uint32_t idle_seconds = 0;  // 0: idle clients stay connected
+  uint64_t max_unsent_bytes = uint64_t{1} << 20;  // then a client waits
+  CommandLimits limits;
+  RespLimits resp;
+};
+
+struct ServerStats {
+  uint64_t clients = 0;  // connected now
+  uint64_t accepted = 0;
+  uint64_t rejected = 0;  // above max_clients
+  uint64_t commands = 0;
+  uint64_t errors = 0;
+  uint64_t busy = 0;
+  uint64_t bytes_in = 0;
+  uint64_t bytes_out = 0;
+  uint64_t swaps = 0;
+  // Commands by the time that they took: bucket i has those below 2^i us.
+  std::vector<uint64_t> latency;
+  double seconds = 0;  // sum of these times
+  std::vector<std::pair<std::string, uint64_t>> by_command;
+};
+
+class Server {
+ public:
+  // Starts to serve. Fails if an address cannot be bound.
+  static Result<std::unique_ptr<Server>> start(
+      ServerOptions options, std::shared_ptr<const ServedTables> tables);
+  // Stops at once, unless stop() was called. In a child of fork() does nothing:
+  // the threads are the parent's.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  uint16_t port() const;  // 0 without TCP
+  // Later commands are answered from these tables.
+  void swap(std::shared_ptr<const ServedTables> tables);
+  ServerStats stats() const;
+  // Accepts no more clients, finishes the commands that were received and sends
+  // their replies for at most `seconds`, then closes everything. Waits.
+  void stop(double seconds);
+
+  class Impl;  // of server.cc
+
+ private:
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nimble

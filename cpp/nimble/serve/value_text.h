@@ -1,0 +1,35 @@
+// Values as text, in replies and in keys. docs/reference/serving.md has the
+// forms.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "nimble/column/column.h"
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+// Appends the text of a value that is not null. `value` is as a FlatColumn has
+// it: little-endian, one byte for a bool, the bytes of a text.
+// REQUIRES: the layout is kFixed, kBool or kBytes.
+void append_text(const Field& field, ByteSpan value, std::string* out);
+
+// Appends the text of a row of any column. Lists, structs and maps are JSON.
+// REQUIRES: the row is not null.
+void append_text(const Column& column, uint64_t row, std::string* out);
+
+// Whether the row is null, also in runs and unions.
+bool is_null_row(const Column& column, uint64_t row);
+
+enum class TextFit : uint8_t {
+  kExact,    // the text is a value of the column
+  kOutside,  // a value that the column cannot have: 300 for an int8
+  kInvalid,  // another kind of text
+};
+// Converts text to a stored value, the reverse of append_text(). Integers are
+// accepted in the form that append_text() writes and in no other.
+// REQUIRES: as for append_text().
+TextFit parse_text(const Field& field, std::string_view text, std::string* out);
+
+}  // namespace nimble

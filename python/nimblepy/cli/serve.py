@@ -1,0 +1,97 @@
+"""``nimble serve`` and ``nimble follow``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from nimblepy.cli.sources import existing_catalog, is_catalog
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.serving.follow import Follower, open_served, write_manifests
+from nimblepy.serving.server import serve
+from nimblepy.table.catalog import connect
+
+
+def run_serve(
+    source: str, tables: Sequence[str], name: str | None, token_file: str | None, **options: Any
+) -> None:
+    """Serves until a signal says to stop."""
+    token = None if token_file is None else _read_token(token_file)
+    if tables:
+        if name is not None:
+            raise InvalidArgumentError("--as is for a file or directory; tables have TABLE=NAME")
+        lake = connect(existing_catalog(source), create=False)
+        given: tuple[Any, Any] = lake, _names(tables)
+    elif is_catalog(source):
+        raise InvalidArgumentError(f"{source}: a catalog; give --table NAMESPACE.TABLE=NAME")
+    else:
+        given = source, name
+    with _until_signal() as stopped, serve(*given, token=token, **options) as server:
+        places = [server.address]
+        if server.unix is not None and server.port is not None:
+            places.append(f"nimble+unix://{server.unix}")
+        typer.echo(f"serving {', '.join(server.stats()['tables'])} at {' and '.join(places)}")
+        if server.http_port is not None:
+            typer.echo(f"status pages at port {server.http_port}")
+        stopped.wait()
+
+
+def run_follow(
+    lake: str, tables: Sequence[str], directory: str | None, *, poll: float, once: bool
+) -> None:
+    """Writes serving manifests until a signal says to stop."""
+    if directory is None:
+        if ":" in lake:
+            raise InvalidArgumentError(f"{lake}: give --dir, a directory of this machine")
+        directory = os.path.join(lake, "serve")
+    handles = open_served(connect(existing_catalog(lake), create=False), _names(tables))
+    follower = Follower(handles, lambda manifests: write_manifests(directory, manifests))
+    follower.poll()
+    if follower.last_error is not None:
+        raise InvalidArgumentError(follower.last_error)
+    if once:
+        return
+    with _until_signal() as stopped:
+        typer.echo(f"serving manifests are in {directory}")
+        follower.run(poll, stopped)
+
+
+def _names(tables: Sequence[str]) -> dict[str, str]:
+    """``TABLE=NAME`` as table by name. Without ``=NAME`` the last part of the table's name."""
+    names: dict[str, str] = {}
+    for text in tables:
+        table, mark, name = text.partition("=")
+        name = name if mark else table.rpartition(".")[2]
+        if name in names:
+            raise InvalidArgumentError(f"--table {text}: the name {name!r} is given twice")
+        names[name] = table
+    return names
+
+
+def _read_token(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        token = file.readline().strip()
+    if not token:
+        raise InvalidArgumentError(f"{path}: the first line is empty; it must be the token")
+    return token
+
+
+@contextmanager
+def _until_signal() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set."""
+    stopped = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stopped.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

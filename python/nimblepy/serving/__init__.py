@@ -1,0 +1,1 @@
+"""Serves files and tables to clients of Redis."""

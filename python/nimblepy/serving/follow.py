@@ -1,0 +1,188 @@
+"""Follows the sources of a server: finds new snapshots and makes their serving manifests."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.file import File
+from nimblepy.files.dataset import Dataset
+from nimblepy.files.resolve import as_rows
+from nimblepy.io.log import logger
+from nimblepy.serving.manifest import Served, serving_manifest
+from nimblepy.table.catalog import Catalog, connect
+from nimblepy.table.table import Table
+
+# Names in the directory of serving manifests.
+CURRENT = "CURRENT"
+_SUFFIX = ".nsm"
+# Manifests that are kept of each table: readers may still open the one before.
+_KEPT = 2
+
+
+def open_served(
+    source: Catalog | Served | str | os.PathLike[str], tables: Mapping[str, str] | str | None
+) -> dict[str, Served]:
+    """Handles of its own for all that is served, by the names in keys.
+
+    Args:
+        source: a lake, a file, a dataset or a table; or a path.
+        tables: names in keys, with the tables of the lake; for one file, dataset or table its name.
+    """
+    if isinstance(source, (str, os.PathLike)) and isinstance(tables, Mapping):
+        source = connect(source, create=False)
+    if isinstance(source, Catalog):
+        if not isinstance(tables, Mapping) or not tables:
+            raise InvalidArgumentError(
+                'serve: a lake needs the tables to serve, as in {"users": "shop.users"}'
+            )
+        return {_checked(name): source.table(table) for name, table in tables.items()}
+    if isinstance(tables, Mapping):
+        raise InvalidArgumentError(
+            "serve: a file, a dataset or a table takes one name, as in serve(source, 'users')"
+        )
+    if isinstance(source, Table):
+        name = tables or source.name.rpartition(".")[2]
+        lake = source.catalog
+        assert isinstance(lake, Catalog)
+        return {_checked(name): lake.table(source.name)}
+    if isinstance(source, Dataset):
+        paths = source.paths
+        source = os.path.dirname(paths[0]) if paths else ""
+    elif not isinstance(source, (str, os.PathLike)):
+        if source.source is None:
+            raise InvalidArgumentError("serve: a file that was opened from bytes is not served")
+        source = source.source
+    rows = as_rows(source)
+    assert isinstance(rows, (File, Dataset))
+    default = os.path.basename(os.fspath(source).rstrip("/")).removesuffix(".nimble")
+    return {_checked(tables or default): rows}
+
+
+def _checked(name: str) -> str:
+    if not name or any(ord(c) <= 32 for c in name) or "\\" in name or "/" in name:
+        raise InvalidArgumentError(
+            f"serve: the name {name!r} is empty, or has a space, a slash or a backslash"
+        )
+    return name
+
+
+class Follower:
+    """Polls the sources, and publishes a manifest of each new state. Not thread-safe.
+
+    Args:
+        handles: handles that only the follower moves and closes.
+        publish: receives the manifests of all names that changed.
+
+    Attributes:
+        checked_at: when the newest state was last known, in seconds of the monotonic clock.
+        failures: how often a source or a manifest could not be read.
+        last_error: what the last failure was; ``None`` after a success.
+    """
+
+    def __init__(
+        self, handles: dict[str, Served], publish: Callable[[dict[str, bytes]], None]
+    ) -> None:
+        self._handles = handles
+        self._publish = publish
+        self._published: set[str] = set()
+        self.checked_at = time.monotonic()
+        self.failures = 0
+        self.last_error: str | None = None
+
+    def poll(self) -> None:
+        """Looks for new states once. What cannot be read stays as it is."""
+        changed: dict[str, bytes] = {}
+        problem = None
+        for name, handle in self._handles.items():
+            try:
+                if self._moved(handle) or name not in self._published:
+                    changed[name] = serving_manifest(handle)
+            except Exception as error:  # a source may fail in any way; the server goes on
+                problem = f"{name}: {error}"
+                self._published.discard(name)
+        if changed:
+            try:
+                self._publish(changed)
+                self._published |= changed.keys()
+            except Exception as error:
+                problem = str(error)
+                self._published -= changed.keys()
+        if problem is None:
+            self.checked_at = time.monotonic()
+        else:
+            self.failures += 1
+            if problem != self.last_error:
+                logger("nimblepy.serving").warning("serve: the state before is kept: %s", problem)
+        self.last_error = problem
+
+    @staticmethod
+    def _moved(handle: Served) -> bool:
+        if isinstance(handle, Table):
+            before = handle._position
+            handle.refresh()
+            return handle._position is not before
+        if isinstance(handle, Dataset):
+            return bool(handle.stale) and handle.refresh() is handle
+        return handle.is_stale and handle.refresh() is handle
+
+    def run(self, poll: float, stop: threading.Event) -> None:
+        """Polls until ``stop`` is set."""
+        while not stop.wait(poll):
+            self.poll()
+
+    def close(self) -> None:
+        """Closes the handles."""
+        for handle in self._handles.values():
+            handle.close()
+
+
+def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
+    """Writes serving manifests, then makes ``CURRENT`` name them.
+
+    ``CURRENT`` has a line ``NAME FILE`` for each name. Files are renamed into place, so that a
+    reader never sees a part of one. Older manifests of these names are removed, except the last.
+    """
+    os.makedirs(directory, exist_ok=True)
+    current = read_current(directory)
+    for name, manifest in names.items():
+        file = f"{name}-{time.time_ns():020d}{_SUFFIX}"
+        _write(os.path.join(directory, file), manifest)
+        current[name] = file
+    lines = "".join(f"{name} {file}\n" for name, file in sorted(current.items()))
+    _write(os.path.join(directory, CURRENT), lines.encode())
+    for name in names:
+        of_name = [
+            file
+            for file in os.listdir(directory)
+            if file.endswith(_SUFFIX) and file[: -len(_SUFFIX)].rpartition("-")[0] == name
+        ]
+        for file in sorted(of_name)[:-_KEPT]:
+            os.unlink(os.path.join(directory, file))
+
+
+def read_current(directory: str) -> dict[str, str]:
+    """The current manifest of each name; empty without ``CURRENT``."""
+    try:
+        with open(os.path.join(directory, CURRENT), encoding="utf-8") as file:
+            return dict(line.split() for line in file if len(line.split()) == 2)
+    except FileNotFoundError:
+        return {}
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".tmp-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,237 @@
+"""Serves files and tables to clients of Redis, from this process."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.rows.arguments import at_least
+from nimblepy.serving.follow import Follower, open_served
+from nimblepy.serving.http import StatusPages
+from nimblepy.serving.manifest import Served
+from nimblepy.table.catalog import Catalog
+
+# Files that are opened before a snapshot is served. Others are opened by the first request.
+_OPENED_AHEAD = 512
+
+
+def serve(
+    source: Catalog | Served | str | os.PathLike[str],
+    tables: Mapping[str, str] | str | None = None,
+    *,
+    unix: str | os.PathLike[str] | None = None,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    http: str | None = None,
+    poll: float = 0.1,
+    max_keys: int = 10_000,
+    max_rows: int = 100_000,
+    max_reply_bytes: int = 32 << 20,
+    max_clients: int = 10_000,
+    idle_seconds: int = 0,
+    threads: int = 1,
+) -> Server:
+    """Starts to serve rows to any client of Redis, with threads of its own.
+
+    The keys of rows are ``NAME:KEY``: ``HGETALL users:4711``. docs/reference/serving.md has the
+    commands. New snapshots are served as soon as they are found.
+
+    Args:
+        source: a lake, a file, a dataset or a table; or a path.
+        tables: names in keys, with the tables of the lake: ``{"users": "shop.users"}``. For one
+            file, dataset or table its name; the default is the name of the file.
+        unix: path of a Unix socket. Then there is no TCP port, unless ``port`` is given.
+        port: TCP port; 0 is any free port. The default is 0 without ``unix``.
+        host: address to bind. Other addresses than those of this machine need a token.
+        token: what clients must send with AUTH.
+        http: ``"HOST:PORT"`` for ``/healthz``, ``/readyz`` and ``/metrics``.
+        poll: seconds between two looks for a new snapshot.
+        max_keys, max_rows, max_reply_bytes: limits of one command. Above them it is answered with
+            ``-TOOBIG``.
+        max_clients: connections at once.
+        idle_seconds: how long a silent client stays connected; 0 means for ever.
+        threads: threads for connections.
+
+    Raises:
+        InvalidArgumentError: an address that needs a token, files that cannot be served, or a
+            table that does not exist.
+        OSError: the address is in use.
+
+    Example:
+        >>> with nb.serve("lake/", {"users": "shop.users"}) as server:  # doctest: +SKIP
+        ...     redis.Redis(port=server.port).hgetall("users:4711")
+    """
+    limits = {
+        "max_keys": at_least("max_keys", max_keys, 1),
+        "max_rows": at_least("max_rows", max_rows, 1),
+        "max_reply_bytes": at_least("max_reply_bytes", max_reply_bytes, 1024),
+        "max_clients": at_least("max_clients", max_clients, 1),
+        "idle_seconds": at_least("idle_seconds", idle_seconds, 0),
+        "threads": at_least("threads", threads, 1),
+    }
+    if token is not None and not token:
+        raise InvalidArgumentError("token: it is empty")
+    if not isinstance(poll, (int, float)) or not poll > 0:
+        raise InvalidArgumentError(f"poll: expected seconds above 0, got {poll!r}")
+    if port is None and unix is None:
+        port = 0
+    address = _address(host, token) if port is not None else ""
+    handles = open_served(source, tables)
+    try:
+        return Server(
+            handles,
+            {
+                "unix": "" if unix is None else os.path.abspath(unix),
+                "host": address,
+                "port": _port(port),
+                "token": token or "",
+                **limits,
+            },
+            http,
+            poll,
+        )
+    except BaseException:
+        for handle in handles.values():
+            handle.close()
+        raise
+
+
+def _port(port: int | None) -> int:
+    number = at_least("port", 0 if port is None else port, 0)
+    if number > 65535:
+        raise InvalidArgumentError(f"port: expected at most 65535, got {number}")
+    return number
+
+
+def _address(host: str, token: str | None) -> str:
+    """The address to bind.
+
+    Raises:
+        InvalidArgumentError: others could reach it without a token.
+    """
+    text = "127.0.0.1" if host == "localhost" else host
+    try:
+        is_loopback = ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        raise InvalidArgumentError(
+            f"host {host!r}: expected an IPv4 or IPv6 address, or localhost"
+        ) from None
+    if not is_loopback and token is None:
+        raise InvalidArgumentError(
+            f"host {host}: other machines could read every row; give a token, or bind 127.0.0.1"
+        )
+    return text
+
+
+class Server:
+    """A running server, of :func:`serve`. A context manager that stops it.
+
+    Attributes:
+        host, port: the TCP address; ``None`` without one.
+        unix: the path of the Unix socket; ``None`` without one.
+    """
+
+    def __init__(
+        self, handles: dict[str, Served], options: dict[str, Any], http: str | None, poll: float
+    ) -> None:
+        self._files = _core.ServedFiles()
+        self._tables: dict[str, _core.ServedTable] = {}
+        self._core: _core.Server | None = None
+        self._swapped_at = time.monotonic()
+        self._process = os.getpid()
+        self._poll = poll
+        self._follower = Follower(handles, self._publish)
+        self._follower.poll()
+        if self._follower.last_error is not None:
+            raise InvalidArgumentError(f"serve: {self._follower.last_error}")
+        self._core = _core.Server(tables=self._tables, **options)
+        self.unix: str | None = options["unix"] or None
+        self.host: str | None = options["host"] or None
+        self.port: int | None = self._core.port or None
+        self._pages = None
+        try:
+            if http is not None:
+                self._pages = StatusPages(http, self)
+        except BaseException:
+            self._core.stop(0.0)
+            raise
+        self._stop = threading.Event()
+        self._thread = threading.Thread(
+            target=self._follower.run, args=(poll, self._stop), name="nimble-follow", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """``nimble://HOST:PORT``, or ``nimble+unix://PATH`` without TCP."""
+        if self.port is None:
+            return f"nimble+unix://{self.unix}"
+        host = f"[{self.host}]" if ":" in str(self.host) else self.host
+        return f"nimble://{host}:{self.port}"
+
+    @property
+    def http_port(self) -> int | None:
+        """The port of the status pages; ``None`` without them."""
+        return None if self._pages is None else self._pages.port
+
+    def _publish(self, manifests: dict[str, bytes]) -> None:
+        made = {
+            name: _core.ServedTable(manifest, self._files, _OPENED_AHEAD)
+            for name, manifest in manifests.items()
+        }
+        self._tables = {**self._tables, **made}
+        self._swapped_at = time.monotonic()
+        if self._core is not None:
+            self._core.swap(self._tables)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the start: clients, commands, errors, bytes, times, and what is served."""
+        assert self._core is not None
+        follower = self._follower
+        return {
+            **self._core.stats(),
+            "seconds_behind": time.monotonic() - follower.checked_at,
+            "follow_failures": follower.failures,
+            "last_error": follower.last_error,
+            "files_open": len(self._files),
+            "tables": {
+                name: {"snapshot": table.snapshot, "rows": table.num_rows}
+                for name, table in self._tables.items()
+            },
+        }
+
+    def is_ready(self) -> bool:
+        """Whether the newest state of all sources was known a moment ago."""
+        behind = time.monotonic() - self._follower.checked_at
+        return behind < max(5.0, 20 * self._poll)
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stops: accepts no more clients, and sends the replies of received commands.
+
+        Args:
+            timeout: seconds to wait for these before connections are closed.
+        """
+        if self._core is None or os.getpid() != self._process:
+            return
+        self._stop.set()
+        self._thread.join()
+        if self._pages is not None:
+            self._pages.close()
+        self._core.stop(float(timeout))
+        self._follower.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<nimblepy.Server {self.address}: {', '.join(self._tables)}>"

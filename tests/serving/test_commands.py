@@ -1,0 +1,413 @@
+"""Commands of a server, asked by an unmodified client of Redis, compared with the tables."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import random
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+import nimblepy as nb
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("name", pa.string()),
+        ("score", pa.float64()),
+        ("small", pa.float32()),
+        ("ok", pa.bool_()),
+        ("born", pa.date32()),
+        ("seen", pa.timestamp("us", tz="UTC")),
+        ("at", pa.timestamp("us")),
+        ("cents", pa.decimal128(12, 2)),
+        ("blob", pa.binary()),
+        ("tags", pa.list_(pa.string())),
+        ("key", pa.uuid()),
+    ]
+)
+
+
+def rows_of(ids: range, seed: int = 0) -> pa.Table:
+    rng = random.Random(seed)
+
+    def some(value: Any) -> Any:
+        return None if rng.random() < 0.2 else value
+
+    texts = ["", "a:b", "x\\y", "é\r\n\0", "plain"]
+    numbers = [0.1, -0.0, 1e16, 1e-5, float("inf"), float("nan"), 123456.789]
+    start = datetime.datetime(2024, 5, 1, 12)
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": i,
+                "name": some(rng.choice(texts)),
+                "score": some(rng.choice(numbers)),
+                "small": some(0.1),
+                "ok": some(i % 2 == 0),
+                "born": some(datetime.date(1, 1, 1) + datetime.timedelta(days=i * 997 % 700000)),
+                "seen": some(
+                    (start + datetime.timedelta(microseconds=i)).replace(tzinfo=datetime.UTC)
+                ),
+                "at": some(start - datetime.timedelta(seconds=i)),
+                "cents": some(decimal.Decimal(i * 7 - 50) / 100),
+                "blob": some(bytes([i % 256, 0, 13, 10])),
+                "tags": some(["a", 'q"', None][: i % 4]),
+                "key": some(uuid.UUID(int=i * 2**70).bytes),
+            }
+            for i in ids
+        ],
+        schema=SCHEMA,
+    )
+
+
+def text_of(value: Any, name: str) -> bytes | None:
+    """The documented text of a value of Python."""
+    import json
+
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    if name == "small":
+        return b"0.1"
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, datetime.datetime):
+        shown = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        return (shown + ("Z" if value.tzinfo else "")).encode()
+    if isinstance(value, list):
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return str(value).encode()
+
+
+def texts_of(row: dict[str, Any]) -> dict[bytes, bytes]:
+    texts = {name.encode(): text_of(value, name) for name, value in row.items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> nb.Catalog:
+    """Users in several files with deleted rows, events by user and number, and texts as keys."""
+    lake = nb.connect(tmp_path_factory.mktemp("lake"), create=True)
+    users = lake.create_table("shop.users", SCHEMA, primary_key=["id"], cluster_by=["id"])
+    users.append(rows_of(range(0, 100)))
+    users.append(rows_of(range(200, 300), 1))
+    users.append(rows_of(range(50, 250, 1), 2).slice(50, 100))
+    users.delete("id % 10 = 3")
+    events = lake.create_table(
+        "shop.events",
+        pa.schema([("user", pa.string()), ("n", pa.int32()), ("v", pa.float64())]),
+        cluster_by=["user", nb.SortKey("n", descending=True)],
+    )
+    rng = random.Random(3)
+    for part in range(3):
+        rows = [
+            {"user": user, "n": n, "v": part + n / 10}
+            for user in ("a:b", "", "c\\d", "zz")
+            for n in rng.sample(range(40), 12)
+        ]
+        events.append(pa.Table.from_pylist(rows, schema=events.schema))
+    events.delete("n = 7")
+    return lake
+
+
+@pytest.fixture(scope="module")
+def server(lake: nb.Catalog) -> Iterator[nb.Server]:
+    with nb.serve(lake, {"users": "shop.users", "events": "shop.events"}) as server:
+        yield server
+
+
+@pytest.fixture(params=[2, 3])
+def client(server: nb.Server, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    with redis.Redis(port=server.port, protocol=request.param) as client:
+        yield client
+
+
+def test_hashes_equal_get(lake: nb.Catalog, client: redis.Redis) -> None:
+    users = lake.table("shop.users")
+    for i in range(-2, 302):
+        row = users.get(i)
+        key = f"users:{i}"
+        expected = {} if row is None else texts_of(row)
+        assert client.hgetall(key) == expected, key
+        names = ["small", "name", "nothing", "id", "tags"]
+        assert client.hmget(key, names) == [expected.get(name.encode()) for name in names]
+        assert client.hget(key, "born") == expected.get(b"born")
+        assert client.exists(key, key, "users:999") == 2 * (row is not None)
+        assert client.hexists(key, "score") == (b"score" in expected)
+        assert client.hlen(key) == len(expected)
+        assert set(client.hkeys(key)) == set(expected)
+        assert sorted(client.hvals(key)) == sorted(expected.values())
+        assert client.type(key) == (b"none" if row is None else b"hash")
+        assert client.ttl(key) == (-2 if row is None else -1)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["users:+1", "users:01", "users: 1", "users:1 ", "users:", "users:x", "users:1:2",
+     "users:99999999999999999999", "users:\\q", "nothing:1", "users", ":1", "users:1\0"],
+)  # fmt: skip
+def test_other_texts_are_keys_that_do_not_exist(client: redis.Redis, key: str) -> None:
+    assert client.hgetall(key) == {}
+    assert client.exists(key) == 0
+
+
+def test_many_keys_keep_their_order(lake: nb.Catalog, client: redis.Redis) -> None:
+    users = lake.table("shop.users")
+    rng = random.Random(5)
+    for count in (0, 1, 5, 200):
+        ids = [rng.randrange(-5, 310) for _ in range(count)]
+        got = client.execute_command(
+            "NB.MGET", "users", "COLS", 2, "id", "name", "KEYS", count, *ids
+        )
+        rows = [users.get(i, ["id", "name"]) for i in ids]
+        expected = [
+            None if row is None else [text_of(value, "") for value in row.values()] for row in rows
+        ]
+        assert got == expected
+        skipped = client.execute_command(
+            "NB.MGET", "users", "MISSING", "SKIP", "COLS", 1, "id", "KEYS", count, *ids
+        )
+        assert skipped == [[str(row["id"]).encode()] for row in rows if row is not None]
+        if count:
+            assert client.execute_command("NB.COUNT", "users", *ids) == [
+                int(row is not None) for row in rows
+            ]
+    hashes = client.execute_command("NB.HMGETALL", "users:1", "users:-1", "users:201")
+    if isinstance(hashes[0], list):  # RESP2
+        hashes = [dict(zip(h[::2], h[1::2], strict=True)) for h in hashes]
+    assert hashes == [texts_of(users.get(1) or {}), {}, texts_of(users.get(201) or {})]
+
+
+def shown(table: pa.Table) -> list[list[bytes | None]]:
+    return [[text_of(value, "") for value in row.values()] for row in table.to_pylist()]
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def test_prefixes_and_ranges_equal_the_table(lake: nb.Catalog, client: redis.Redis) -> None:
+    events = lake.table("shop.events")
+    for user in ("a:b", "", "c\\d", "zz", "none"):
+        for reverse in (False, True):
+            back = ["REVERSE"] if reverse else []
+            for limit in (None, 0, 1, 5, 100):
+                most = [] if limit is None else ["LIMIT", limit]
+                prefix = escaped(user) + ":10"
+                table = events.prefix((user, 10), limit=limit, reverse=reverse)
+                _, got = client.execute_command("NB.PREFIX", "events", prefix, *back, *most)
+                assert got == shown(table)
+                for inclusive in ("[)", "[]", "()", "(]"):
+                    table = events.range(
+                        (user, 30), (user, 4), inclusive=inclusive, limit=limit, reverse=reverse
+                    )
+                    _, got = client.execute_command(
+                        "NB.RANGE", "events", escaped(user) + ":30", escaped(user) + ":4",
+                        "INCLUSIVE", inclusive, *back, *most,
+                    )  # fmt: skip
+                    assert got == shown(table), (user, reverse, limit, inclusive)
+    assert client.execute_command("NB.RANGE", "events", "-", "+")[1] == shown(events.range())
+    assert client.execute_command("NB.PREFIX", "events", "z", "STARTS")[1] == shown(
+        events.prefix(nb.starts_with("z"))
+    )
+
+
+def test_pages_together_are_the_range(lake: nb.Catalog, client: redis.Redis) -> None:
+    users = lake.table("shop.users")
+    pages: list[Any] = []
+    after: list[Any] = []
+    while True:
+        token, rows = client.execute_command(
+            "NB.RANGE", "users", "-", "+", "LIMIT", 7, "COLS", 1, "id", *after
+        )
+        pages += rows
+        if token is None:
+            break
+        after = ["AFTER", token]
+    assert pages == shown(users.range(columns=["id"]))
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("NB.GET nothing 1", "NOTABLE"),
+        ("NB.GET users x", "cannot be converted to column 'id'"),
+        ("NB.GET users 1 COLS 1 nothing", "no column 'nothing'"),
+        ("NB.GET users 1 COLS 2 id", "arguments are missing"),
+        ("NB.GET users 1 COLS 2 id id", "twice"),
+        ("NB.MGET users KEYS 3 1 2", "arguments are missing"),
+        ("NB.MGET users WHAT 3 1 2", "unknown option"),
+        ("NB.RANGE users - + INCLUSIVE x", "INCLUSIVE"),
+        ("HGETALL", "wrong number"),
+        ("HSET users:1 a 1", "READONLY"),
+        ("DEL users:1", "READONLY"),
+        ("FLUSHALL", "unknown command"),
+        ("SELECT 1", "out of range"),
+    ],
+)
+def test_errors_name_the_problem(client: redis.Redis, command: str, message: str) -> None:
+    with pytest.raises(redis.ResponseError) as caught:
+        client.execute_command(*command.split())
+    assert message in f"{type(caught.value).__name__} {caught.value}" or (
+        message == "READONLY" and isinstance(caught.value, redis.exceptions.ReadOnlyError)
+    )
+    assert client.ping()
+
+
+def test_blocks_and_pipelines(client: redis.Redis) -> None:
+    with client.pipeline(transaction=True) as block:
+        for i in range(100):
+            block.hget(f"users:{i % 5}", "id")
+        got = block.execute()
+    assert got == [None if i % 5 == 3 else str(i % 5).encode() for i in range(100)]
+    with client.pipeline(transaction=False) as block:
+        for i in range(5000):
+            block.exists(f"users:{i % 4}")
+        assert sum(block.execute()) == 3750
+
+
+def test_limits_are_errors_before_any_byte(lake: nb.Catalog) -> None:
+    with (
+        nb.serve(lake, {"u": "shop.users"}, max_keys=10, max_rows=20, max_reply_bytes=4096) as s,
+        redis.Redis(port=s.port) as client,
+    ):
+        for command in (
+            ["NB.MGET", "u", "KEYS", 11, *range(11)],
+            ["NB.RANGE", "u", "-", "+"],
+            ["NB.HMGETALL", *(f"u:{i}" for i in range(11))],
+        ):
+            with pytest.raises(redis.ResponseError, match="TOOBIG"):
+                client.execute_command(*command)
+        assert len(client.execute_command("NB.RANGE", "u", "-", "+", "LIMIT", 5)[1]) == 5
+        assert client.hget("u:1", "id") == b"1"
+
+
+def test_tokens(lake: nb.Catalog, tmp_path: Path) -> None:
+    tables = {"users": "shop.users"}
+    with pytest.raises(nb.InvalidArgumentError, match="token"):
+        nb.serve(lake, tables, host="0.0.0.0")
+    path = tmp_path / "s.sock"
+    with nb.serve(lake, tables, unix=path, token="secret") as server:
+        assert server.address == f"nimble+unix://{path}"
+        for protocol in (2, 3):
+            with redis.Redis(unix_socket_path=str(path), password="secret", protocol=protocol) as c:
+                assert c.hget("users:1", "id") == b"1"
+        once = Retry(NoBackoff(), 0)
+        c = redis.Redis(unix_socket_path=str(path), protocol=2, retry=once)
+        with c, pytest.raises(redis.AuthenticationError):
+            c.hget("users:1", "id")
+        c = redis.Redis(unix_socket_path=str(path), password="secreT", retry=once)
+        with c, pytest.raises(redis.AuthenticationError):
+            c.ping()
+        with pytest.raises(OSError, match="another server"):
+            nb.serve(lake, tables, unix=path)
+    assert not path.exists()
+
+
+@pytest.mark.sanitizer
+def test_bytes_that_are_no_commands(server: nb.Server) -> None:
+    """The connection gets an error or is closed, and the server goes on."""
+    rng = random.Random(1)
+    likely = [b"*2\r\n$7\r\nHGETALL\r\n$7\r\nusers:1\r\n", b"*", b"$-5\r\n", b"*1000000000\r\n",
+              b"\r\n", b"*1\r\n", b"$4\r\nPING\r\n", b"PING\r\n", b"\0\xff", b"MULTI\r\n",
+              b"EXEC\r\n", b"HELLO 3\r\n", b"NB.RANGE users - + LIMIT 3\r\n"]  # fmt: skip
+    for _ in range(60):
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.settimeout(10)
+            peer.sendall(b"".join(rng.choices(likely, k=rng.randrange(1, 12))))
+            peer.shutdown(socket.SHUT_WR)
+            try:
+                while peer.recv(65536):
+                    pass
+            except ConnectionResetError:
+                pass
+    with redis.Redis(port=server.port) as client:
+        assert client.ping()
+
+
+def test_command_cut_at_every_byte(server: nb.Server) -> None:
+    text = b"*2\r\n$7\r\nHGETALL\r\n$7\r\nusers:1\r\n*1\r\n$4\r\nPING\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(len(text)):
+            peer.sendall(text[i : i + 1])
+        got = b""
+        while not got.endswith(b"+PONG\r\n"):
+            got += peer.recv(65536)
+        assert got.startswith(b"*")
+
+
+def test_new_snapshots_are_served(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    table = lake.create_table("a.t", schema, primary_key=["id"], cluster_by=["id"])
+    ids = list(range(50))
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=0.02) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        assert client.hgetall("t:1") == {}
+        for version in range(5):
+            table.upsert(pa.table({"id": ids, "v": [version] * 50}, schema=schema))
+            until = time.monotonic() + 20
+            while client.hget("t:7", "v") != str(version).encode():
+                assert time.monotonic() < until
+            got = client.execute_command("NB.MGET", "t", "COLS", 1, "v", "KEYS", 50, *ids)
+            assert len({row[0] for row in got}) == 1  # of one snapshot
+        with table.alter() as change:
+            change.add_column("w", pa.string())
+        until = time.monotonic() + 20
+        while len(client.execute_command("NB.SCHEMA", "t")) != 3:
+            assert time.monotonic() < until
+        assert client.hgetall("t:7") == {b"id": b"7", b"v": b"4"}
+        assert server.stats()["follow_failures"] == 0
+
+
+def test_files_and_datasets(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    data = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]})
+    nb.write(data, tmp_path / "d" / "one.nimble", cluster_by=["a"])
+    nb.write(pa.table({"a": [4], "b": ["w"]}), tmp_path / "d" / "two.nimble", cluster_by=["a"])
+    with (
+        nb.serve(tmp_path / "d" / "one.nimble") as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        assert client.hgetall("one:3") == {b"a": b"3", b"b": b"z"}
+        assert client.hgetall("one:2") == {b"a": b"2"}
+    with nb.serve(tmp_path / "d", "both") as server, redis.Redis(port=server.port) as client:
+        assert client.hgetall("both:4") == {b"a": b"4", b"b": b"w"}
+        assert client.execute_command("NB.RANGE", "both", "2", "+", "COLS", 1, "a")[1] == [
+            [b"2"], [b"3"], [b"4"],
+        ]  # fmt: skip
+
+
+def test_status_pages(lake: nb.Catalog) -> None:
+    from urllib.error import HTTPError
+    from urllib.request import urlopen
+
+    with (
+        nb.serve(lake, {"users": "shop.users"}, http="127.0.0.1:0") as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        for i in range(7):
+            client.hgetall(f"users:{i}")
+        base = f"http://127.0.0.1:{server.http_port}"
+        assert urlopen(base + "/healthz").read() == b"ok\n"
+        assert urlopen(base + "/readyz").read() == b"ready\n"
+        lines = urlopen(base + "/metrics").read().decode().splitlines()
+        assert 'nimble_commands_total{command="HGETALL"} 7' in lines
+        assert "nimble_command_seconds_count 7" in lines
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(base + "/other")
