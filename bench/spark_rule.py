@@ -3,6 +3,7 @@
 python -m bench.spark_rule                     5M rows; 1,000, 100,000 and 1M probes
 python -m bench.spark_rule --scale 0.1         a tenth of all rows
 python -m bench.spark_rule --cells             16 cells of files and probes, by processor time
+python -m bench.spark_rule --asof              10,000 and 200,000 as-of probes into 2M events
 
 Each join counts its rows and sums columns. The ways take turns, A B C A B C, after one turn that
 warms up. All ways must return the same answer. It also measures the start of a session, and what
@@ -122,6 +123,69 @@ def scan_ways(spark: Any, folder: Path, rows: int) -> dict[str, Way]:
     }
 
 
+def events(folder: Path, rows: int) -> tuple[str, str]:
+    """Paths of the same events as a nimble file and as Parquet: 20,000 users, random times."""
+    paths = folder / f"events{rows}.nimble", folder / f"events{rows}.parquet"
+    if not paths[1].exists():
+        rng = np.random.default_rng(rows)
+        times = rng.permutation(rows * 4)[:rows]  # without ties
+        table = pa.table(
+            {
+                "user": rng.integers(0, 20_000, rows),
+                "t": pa.array(times.astype(np.int64) * 1_000_000, pa.timestamp("us", "UTC")),
+                "a": rng.integers(0, 1000, rows),
+                "b": rng.random(rows),
+                "c": rng.integers(0, 10**9, rows),
+            }
+        )
+        nb.write(table, paths[0], cluster_by=["user", "t"])
+        pq.write_table(table, paths[1])
+    return str(paths[0]), str(paths[1])
+
+
+def asof_ways(spark: Any, folder: Path, rows: int, count: int) -> dict[str, Way]:
+    from pyspark.sql import functions as F
+
+    nimble, parquet = events(folder, rows)
+    path = folder / f"asof{count}of{rows}.parquet"
+    if not path.exists():
+        rng = np.random.default_rng(count)
+        times = rng.integers(0, rows * 4, count) * 1_000_000
+        table = pa.table(
+            {
+                "p_user": rng.integers(0, 20_000, count),
+                "p_t": pa.array(times, pa.timestamp("us", "UTC")),
+            }
+        )
+        pq.write_table(table, path)
+    spark.read.parquet(str(path)).createOrReplaceTempView("labels")
+    for switch in ("asofJoin", "sortMergeAsOfJoin"):
+        spark.conf.set(f"spark.sql.join.{switch}.enabled", "true")
+
+    def sums(joined: Any) -> Any:
+        return tuple(joined.agg(F.count("a"), F.sum("a"), F.sum("c")).first())
+
+    def plain(setting: str, format: str, at: str) -> Way:
+        def run() -> Any:
+            spark.conf.set(SETTING, setting)
+            spark.read.format(format).load(at).createOrReplaceTempView("events")
+            text = "SELECT a, b, c FROM labels LEFT ASOF JOIN events MATCH_CONDITION (p_t >= t)"
+            return sums(spark.sql(f"{text} ON p_user = user"))
+
+        return run
+
+    def explicit() -> Any:
+        keys: dict[str, Any] = {"on": {"p_t": "t"}, "by": {"p_user": "user"}}
+        return sums(ns.asof_join(spark.table("labels"), nimble, columns=["a", "c"], **keys))
+
+    return {
+        "Spark, Parquet": plain("off", "parquet", parquet),
+        "ns.asof_join": explicit,
+        "rule, always": plain("always", "nimble", nimble),
+        "rule, auto": plain("auto", "nimble", nimble),
+    }
+
+
 def measured(ways: dict[str, Way], turns: int) -> dict[str, tuple[float, float]]:
     """The least wall and processor seconds of each way."""
     best: dict[str, tuple[float, float]] = {}
@@ -173,6 +237,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all numbers of rows")
     parser.add_argument("--turns", type=int, default=3, help="turns of each way (3)")
     parser.add_argument("--cells", action="store_true", help="the 16 cells")
+    parser.add_argument("--asof", action="store_true", help="as-of joins")
     parser.add_argument("--data", type=Path, default=data, help="where data are kept")
     arguments = parser.parse_args()
     arguments.data.mkdir(parents=True, exist_ok=True)
@@ -182,6 +247,15 @@ def main() -> None:
     begin = time.perf_counter()
     ns.register(spark)
     print(f"session {session:.2f} s, ns.register {time.perf_counter() - begin:.2f} s")
+    if arguments.asof:
+        number = int(2_000_000 * arguments.scale)
+        for count in (10_000, 200_000):
+            count = int(count * arguments.scale)
+            ways = asof_ways(spark, arguments.data, number, count)
+            title = f"as-of, {number:,} events, {count:,} probes"
+            report(title, measured(ways, arguments.turns))
+        spark.stop()
+        return
     rows = CELL_ROWS if arguments.cells else (ROWS,)
     for number in rows:
         scaled = int(number * arguments.scale)
