@@ -26,10 +26,10 @@ _OPTIONS = {"path", "catalog", "table", "snapshot", "tag", "branch", "time"}
 def optimize(df: DataFrame) -> DataFrame:
     """Replaces plain joins with nimble files by index joins, on Spark Connect.
 
-    A join is replaced if its right side is ``spark.read.format("nimble").load(...)`` without
-    further options, if ``on`` is a column name or a list of names, and if it is inner, left, semi
-    or anti. It may be below selections, filters, aggregates and limits, and on the left side of
-    other joins. Costs are not estimated. A DataFrame with other joins is returned unchanged.
+    A join is replaced if it is inner, left, semi or anti, if ``on`` is a column name or a list of
+    names, and if its right side is ``spark.read.format("nimble").load(...)`` without options that
+    change rows or columns. It may be below selections, filters, aggregates and limits, and on the
+    left side of other joins. Costs are not estimated. Other joins stay as they are.
 
     In a classic session the DataFrame is returned unchanged too: the optimizer rule does this and
     more (see :func:`register`).

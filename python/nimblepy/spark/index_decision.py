@@ -66,7 +66,7 @@ class Lookup:
 
 
 def decide_join(question: Mapping[str, Any]) -> tuple[dict[str, Any], Lookup | None]:
-    """The answer to the rule, and the lookup that it names."""
+    """Returns the answer to the rule, and the lookup that the answer names."""
     try:
         lookup, estimate = _planned(question)
     except KeepJoinError as keep:

@@ -31,8 +31,8 @@ _LOG = logger(__name__)
 _SOURCES = Path(__file__).parent / "optimizer"
 # py4j caches methods by the name of their class, so every process has a package of its own.
 _PACKAGE = f"nimblepy.optimizer{secrets.token_hex(4)}"
-# By id of a JVM's gateway client: the compiled class, or why it could not be compiled.
-_compiled: dict[int, Any] = {}
+# By id of a JVM's gateway: the gateway, so that its id is not used again, and the compiled class.
+_compiled: dict[int, tuple[Any, Any]] = {}
 _warned = False
 
 
@@ -88,14 +88,16 @@ def _install(spark: SparkSession) -> None:
 
 def _rule_class(spark: SparkSession) -> Any:
     """The compiled rule; compiled once per JVM."""
-    key = id(spark.sparkContext._gateway)
+    gateway = spark.sparkContext._gateway
+    key = id(gateway)
     if key not in _compiled:
         jvm: Any = spark._jvm
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
         compiler.cook(_source_text())
-        _compiled[key] = compiler.getClassLoader().loadClass(f"{_PACKAGE}.NimbleRule")
-    return _compiled[key]
+        made = compiler.getClassLoader().loadClass(f"{_PACKAGE}.NimbleRule")
+        _compiled[key] = gateway, made
+    return _compiled[key][1]
 
 
 def _source_text() -> str:
