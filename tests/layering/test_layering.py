@@ -103,6 +103,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table": {"table/claims"},
     "interop": {"files", "table"},
     "serving": {"table"},
+    "mcp": {"interop", "table"},
     "spark": {"table"},
     "telemetry": {"table"},
     "nimblepy": {
@@ -112,10 +113,15 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
         "serving",
         "table",
     },  # __init__.py, which gathers the public names
-    "cli": {"nimblepy"},
+    "cli": {"mcp", "nimblepy"},
     "__main__": {"cli"},
 }
-PYTHON_RESERVED = {"pyiceberg": {"table/iceberg"}, "pyspark": {"spark"}, "typer": {"cli"}}
+PYTHON_RESERVED = {
+    "pyiceberg": {"table/iceberg"},
+    "pyspark": {"spark"},
+    "typer": {"cli"},
+    "mcp": {"mcp"},
+}
 # Underscore names that are public all the same.
 NOT_PRIVATE = {"_core", "_asdict", "_fields", "_make", "_replace"}
 # What the classes of handles share: names without an underscore are for users.

@@ -526,6 +526,37 @@ def describe(
 
 
 @app.command()
+def mcp(
+    lake: Annotated[str, typer.Argument(metavar="CATALOG", help="A catalog of tables.")],
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="Serve HTTP at http://127.0.0.1:PORT/mcp; ADDRESS:PORT for another address. "
+            "Default: standard input and output.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMESPACE", help="Show only its tables. Repeatable."),
+    ] = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Clients must send its text as a bearer token. Required for other addresses "
+            "than loopback.",
+        ),
+    ] = None,
+) -> None:
+    """Serve the tables to agents, read only, by the Model Context Protocol."""
+    from nimblepy.cli.mcp import run_mcp
+
+    run_mcp(lake, http, allow or [], token_file)
+
+
+@app.command()
 @reads_version
 def advise(
     file: RowsArgument,

@@ -1,0 +1,418 @@
+"""The answers of the tools: plain values of limited size, with a cursor to what was left out."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.mcp.budget import (
+    Cursor,
+    Cuts,
+    checked_tokens,
+    fitting,
+    read_cursor,
+    tokens,
+)
+from nimblepy.mcp.joins import join_answer
+from nimblepy.mcp.lake import SharedLake
+from nimblepy.mcp.sql import checked_query
+from nimblepy.mcp.workers import Workers, checked_limit
+from nimblepy.table.claims.checks import Check
+from nimblepy.table.table import Table
+
+_TOKENS = 1_500
+_MOST_ROWS, _MOST_SAMPLE, _MOST_KEYS, _MOST_MS = 1_000, 50, 100, 60_000
+# Tools other than query stop reading after so many rows or seconds, and say so.
+_MOST_READ, _READ_SECONDS = 100_000, 5.0
+_SEED = 7
+
+
+class Answers:
+    """What the tools answer. Threads may share it."""
+
+    def __init__(self, lake: SharedLake) -> None:
+        self.lake = lake
+        self.workers = Workers(lake.target)
+
+    # ------------------------------------------------------------------ catalog
+
+    def find_tables(
+        self, text: str, k: int = 5, max_tokens: int = _TOKENS, cursor: str | None = None
+    ) -> dict[str, Any]:
+        checked_limit("k", k, 100)
+        start = read_cursor(cursor).offset
+        found = self.lake.catalog.find(text, limit=1 << 30)
+        hidden = self.lake.hidden()
+        names = [name for name in found["table"].to_pylist() if name not in hidden]
+        why = dict(zip(found["table"].to_pylist(), found["why"].to_pylist(), strict=True))
+        items = []
+        for name in names[start : start + k]:
+            item = {**self._head(self.lake.table(name)), "why": why[name]}
+            if any(other in why[name] for other in hidden):
+                del item["why"]
+            items.append(item)
+        head = {"found": len(names), "of": len(self.lake.tables())}
+        count = fitting(items, head, checked_tokens(max_tokens))
+        answer = {**head, "tables": items[:count]}
+        if start + count < len(names):
+            answer["more"] = names[start + count : start + count + 20]
+            answer["cursor"] = str(Cursor(start + count))
+        return answer
+
+    def describe(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        max_tokens: int = _TOKENS,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        checked_tokens(max_tokens)
+        place = read_cursor(cursor)
+        handle = self.lake.at(table, *(place.snapshots or (None,)))
+        checks = self.lake.checks(handle)
+        by_column: dict[str | None, list[Check]] = {}
+        for check in checks:
+            by_column.setdefault(check.claim.column, []).append(check)
+        names = self._columns(handle, columns, by_column)
+        head: dict[str, Any] = self._head(handle, checks)
+        if place.offset == 0:
+            head["primary_key"] = handle.primary_key
+            head["claims"] = _shown_claims(by_column.get(None, ()))
+        described = [(name, self._column(handle, name, by_column.get(name, ()))) for name in names]
+        left = described[place.offset :]
+        # Names of columns without room are listed, so that an agent sees that they exist.
+        names_left = [name for name, _ in left]
+        listed = tokens(names_left) <= max_tokens // 2
+        costs = [tokens(name) + 1 for name in names_left] if listed else None
+        count = fitting([{name: item} for name, item in left], head, max_tokens, costs)
+        answer = {**head, "columns": dict(left[:count])}
+        if count < len(left):
+            following = Cursor(place.offset + count, _ids(handle.snapshot))
+            answer["not_shown"] = {"columns": len(left) - count, "cursor": str(following)}
+            if listed:
+                answer["not_shown"]["names"] = names_left[count:]
+        return answer
+
+    def _columns(
+        self,
+        handle: Table,
+        asked: Sequence[str] | None,
+        by_column: Mapping[str | None, Sequence[Check]],
+    ) -> list[str]:
+        names = list(dict.fromkeys([*handle.schema.names, *handle.facts().columns]))
+        if asked is not None:
+            unknown = [name for name in asked if name not in names]
+            if unknown:
+                raise InvalidArgumentError(
+                    f"{handle.name} has no column {unknown[0][:100]!r}; it has "
+                    f"{', '.join(names[:100])}"
+                )
+            return list(dict.fromkeys(asked))
+        key = set(handle.primary_key)
+        return sorted(names, key=lambda n: (n not in key, not by_column.get(n)))
+
+    def _column(self, handle: Table, name: str, checks: Sequence[Check]) -> dict[str, Any]:
+        plain = Cuts().plain
+        facts = handle.facts().columns.get(name)
+        if facts is None:
+            item: dict[str, Any] = {"type": str(handle.schema.field(name).type)}
+        else:
+            item = {"type": str(facts.type)}
+            if facts.nulls:
+                item["nulls"] = facts.nulls
+            if facts.distinct is not None:
+                item["distinct"] = facts.distinct
+            if facts.lower is not None:
+                item["min"], item["max"] = plain(facts.lower), plain(facts.upper)
+        return item | _shown_claims(checks)
+
+    def join_path(self, a: str, b: str) -> dict[str, Any]:
+        self.lake.table(a)
+        self.lake.table(b)
+        return join_answer(self.lake, a, b)
+
+    def check(
+        self,
+        table: str,
+        deep: bool = False,
+        max_tokens: int = _TOKENS,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        place = read_cursor(cursor)
+        handle = self.lake.at(table, *(place.snapshots or (None,)))
+        checks = self.lake.checks(handle, deep=deep)
+        order = ("contradicted", "overdue", "suspect", "unchecked", "verified", "unverifiable")
+        checks.sort(key=lambda check: order.index(check.status))
+        counts = Counter(str(check.status) for check in checks)
+        head = {"table": table, "snapshot": _text(handle.snapshot), "counts": dict(counts)}
+        items = [_shown_check(check) for check in checks[place.offset :]]
+        count = fitting(items, head, checked_tokens(max_tokens))
+        return self._page(head, "claims", items, count, place.offset, handle.snapshot)
+
+    # ------------------------------------------------------------------ rows
+
+    def sample(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        n: int = 5,
+        filter: str | None = None,
+        max_tokens: int = _TOKENS,
+    ) -> dict[str, Any]:
+        checked_limit("n", n, _MOST_SAMPLE)
+        handle = self.lake.table(table)
+        head: dict[str, Any] = self._rows_head(handle)
+        if filter is None:
+            rows = handle.sample(n=n, seed=_SEED, columns=columns).to_pylist()
+        else:
+            rows, read, complete = _some_rows(handle, columns, filter, n)
+            head["matching"] = read if complete else f"at least {read}"
+        cuts = Cuts()
+        items = [cuts.plain(_as_text(row)) for row in rows]
+        count = fitting(items, head, checked_tokens(max_tokens))
+        answer = {**head, "shown": count, "rows": items[:count], **cuts.note()}
+        if count < len(items):
+            answer["cut"] = f"{len(items) - count} rows do not fit; ask for fewer columns"
+        return answer
+
+    def get(
+        self,
+        table: str,
+        keys: Sequence[Any],
+        columns: Sequence[str] | None = None,
+        max_tokens: int = _TOKENS,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        if len(keys) > _MOST_KEYS:
+            raise InvalidArgumentError(f"keys: expected at most {_MOST_KEYS}, got {len(keys)}")
+        place = read_cursor(cursor)
+        handle = self.lake.at(table, *(place.snapshots or (None,)))
+        wanted = [tuple(key) if isinstance(key, list) else key for key in keys]
+        rows = handle.lookup(wanted, columns=columns).to_pylist()
+        head = {**self._rows_head(handle), "asked": len(keys), "found": len(rows)}
+        cuts = Cuts()
+        items = [cuts.plain(_as_text(row)) for row in rows[place.offset :]]
+        count = fitting(items, head, checked_tokens(max_tokens))
+        answer = self._page(head, "rows", items, count, place.offset, handle.snapshot)
+        return answer | cuts.note()
+
+    def changes(
+        self,
+        table: str,
+        since: int | str | None = None,
+        max_rows: int = 20,
+        max_tokens: int = _TOKENS,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        checked_limit("max_rows", max_rows, _MOST_ROWS)
+        place = read_cursor(cursor)
+        handle = self.lake.at(table, *(place.snapshots or (None,)))
+        if isinstance(since, str) and since.isdecimal():
+            since = int(since)
+        counts: Counter[str] = Counter()
+        rows: list[dict[str, Any]] = []
+        until = time.monotonic() + _READ_SECONDS
+        complete = True
+        reader = handle.changes(since)
+        for batch in reader:
+            begin = place.offset + len(rows) - counts.total()
+            counts.update(batch.column("_change").to_pylist())
+            if len(rows) < max_rows and begin < batch.num_rows:
+                rows += batch.slice(max(begin, 0), max_rows - len(rows)).to_pylist()
+            if counts.total() >= _MOST_READ or time.monotonic() > until:
+                complete = False
+                break
+        head = {
+            "table": table,
+            "since": None if since is None else str(since),
+            "until": _text(handle.snapshot),
+            "counts": dict(counts),
+        }
+        if not complete:
+            head["counts_are"] = "of the first rows; there may be more"
+        cuts = Cuts()
+        items = [cuts.plain(_as_text(row)) for row in rows]
+        count = fitting(items, head, checked_tokens(max_tokens))
+        answer = {**head, "shown": count, "rows": items[:count], **cuts.note()}
+        left = counts.total() - place.offset - count
+        if left > 0 or not complete:
+            answer["more_rows"] = left if complete else f"at least {left}"
+            answer["cursor"] = str(Cursor(place.offset + count, _ids(handle.snapshot)))
+        return answer
+
+    def query(
+        self,
+        sql: str,
+        max_rows: int = 50,
+        max_ms: int = 5000,
+        max_tokens: int = 4000,
+        cursor: str | None = None,
+    ) -> dict[str, Any]:
+        checked_limit("max_rows", max_rows, _MOST_ROWS)
+        checked_limit("max_ms", max_ms, _MOST_MS)
+        checked_tokens(max_tokens)
+        query = checked_query(sql, self.lake.tables())
+        place = read_cursor(cursor)
+        if place.snapshots and len(place.snapshots) != len(query.tables):
+            raise InvalidArgumentError("cursor: it is of another query")
+        pinned = place.snapshots or (None,) * len(query.tables)
+        answer = self.workers.run(
+            query,
+            snapshots={
+                name: number or None for name, number in zip(query.tables, pinned, strict=True)
+            },
+            offset=place.offset,
+            rows=max_rows,
+            milliseconds=max_ms,
+        )
+        notes = {name: self._note(name, answer["snapshots"][name]) for name in query.tables}
+        head = {"columns": answer["columns"], "types": answer["types"], "tables": notes}
+        rows = answer["rows"]
+        count = fitting(rows, head, max_tokens)
+        result = {"columns": answer["columns"], "types": answer["types"], "rows": rows[:count]}
+        result["tables"] = notes
+        if answer["cut_texts"]:
+            result["cut_texts"] = f"{answer['cut_texts']} texts are longer than shown"
+        if answer["more"] or count < len(rows):
+            snapshots = tuple(int(answer["snapshots"][name] or 0) for name in query.tables)
+            limit = f"max_rows {max_rows}" if count == len(rows) else f"max_tokens {max_tokens}"
+            result["cut"] = f"more rows than {limit} allows; aggregate, or go on with the cursor"
+            result["cursor"] = str(Cursor(place.offset + count, snapshots))
+        return result
+
+    # ------------------------------------------------------------------ parts
+
+    def _head(self, handle: Table, checks: Sequence[Check] | None = None) -> dict[str, Any]:
+        """What an agent must know of a table before it uses it."""
+        facts = handle.facts()
+        head: dict[str, Any] = {
+            "table": handle.name,
+            "rows": facts.rows,
+            "snapshot": _text(facts.snapshot),
+        }
+        if facts.last_changed is not None:
+            head["data_as_of"] = facts.last_changed.isoformat(timespec="seconds")
+        for check in self.lake.checks(handle) if checks is None else checks:
+            claim = check.claim
+            if claim.column is None and claim.kind in ("description", "deprecated", "fresh"):
+                head["about" if claim.kind == "description" else claim.kind] = _shown(check)
+        return head
+
+    def _note(self, name: str, snapshot: str | None) -> dict[str, Any]:
+        """What the answer of a query says of a table that it read."""
+        handle = self.lake.table(name)
+        note: dict[str, Any] = {"snapshot": snapshot}
+        changed = handle.facts().last_changed
+        if changed is not None:
+            note["data_as_of"] = changed.isoformat(timespec="seconds")
+        for check in self.lake.checks(handle):
+            claim = check.claim
+            if check.status == "overdue":
+                note["overdue"] = check.observed
+            elif claim.kind == "deprecated" and isinstance(claim.value, str):
+                note["deprecated_by"] = claim.value
+            elif check.status == "contradicted":
+                about = f"{claim.column or 'table'}: {claim.kind}"
+                note.setdefault("contradicted", []).append(about)
+        return note
+
+    def _rows_head(self, handle: Table) -> dict[str, Any]:
+        return {
+            "table": handle.name,
+            "snapshot": _text(handle.snapshot),
+            "rows_of_table": handle.num_rows,
+        }
+
+    def _page(
+        self,
+        head: dict[str, Any],
+        name: str,
+        items: Sequence[Any],
+        count: int,
+        offset: int,
+        snapshot: int | None,
+    ) -> dict[str, Any]:
+        answer = {**head, name: list(items[:count])}
+        if count < len(items):
+            answer["more"] = len(items) - count
+            answer["cursor"] = str(Cursor(offset + count, _ids(snapshot)))
+        return answer
+
+
+def _text(snapshot: int | None) -> str | None:
+    """The id of a snapshot as text: numbers of JSON have 53 bits in many languages."""
+    return None if snapshot is None else str(snapshot)
+
+
+def _ids(snapshot: int | None) -> tuple[int, ...]:
+    return () if snapshot is None else (snapshot,)
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    if "_snapshot" in row:
+        row["_snapshot"] = str(row["_snapshot"])
+    return row
+
+
+def _shown(check: Check) -> list[Any]:
+    """What is claimed, its status, and what is observed if it does not hold."""
+    plain = Cuts().plain
+    value = check.claim.value
+    if check.claim.kind == "references" and isinstance(value, dict):
+        value = {key: item for key, item in value.items() if item is not None}
+    shown = [plain(value), check.status]
+    if check.status not in ("verified", "unverifiable") and (check.observed or check.reason):
+        shown.append(plain(check.observed or check.reason))
+    return shown
+
+
+def _shown_claims(checks: Sequence[Check]) -> dict[str, Any]:
+    """Claims by kind, without those that the head of an answer has."""
+    shown: dict[str, Any] = {}
+    for check in checks:
+        claim = check.claim
+        if claim.column is None and claim.kind in ("description", "deprecated", "fresh"):
+            continue
+        kind = "about" if claim.kind == "description" else claim.kind
+        if kind in ("rule", "reconcile"):
+            shown.setdefault(kind, []).append(_shown(check))
+        else:
+            shown[kind] = _shown(check)
+    return shown
+
+
+def _shown_check(check: Check) -> dict[str, Any]:
+    plain = Cuts().plain
+    claim = check.claim
+    item: dict[str, Any] = {"kind": claim.kind}
+    if claim.column is not None:
+        item["column"] = claim.column
+    item |= {"claimed": plain(claim.value), "status": check.status}
+    if check.observed is not None:
+        item["observed"] = plain(check.observed)
+    if check.reason is not None and check.status != "verified":
+        item["reason"] = plain(check.reason)
+    return item
+
+
+def _some_rows(
+    handle: Table, columns: Sequence[str] | None, filter: str, n: int
+) -> tuple[list[dict[str, Any]], int, bool]:
+    """The first rows that pass a filter, how many were read, and whether these are all."""
+    until = time.monotonic() + _READ_SECONDS
+    rows: list[dict[str, Any]] = []
+    read, complete = 0, True
+    reader = handle.scan(columns, filter=filter).to_reader()
+    try:
+        for batch in reader:
+            rows += batch.slice(0, max(n - len(rows), 0)).to_pylist()
+            read += batch.num_rows
+            if read >= _MOST_READ or time.monotonic() > until:
+                complete = False
+                break
+    finally:
+        reader.close()
+    return rows, read, complete

@@ -1,0 +1,127 @@
+"""The tables of a catalog that a server shows, and what is said of them now."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+from collections.abc import Collection, Sequence
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.table.catalog import Catalog, connect
+from nimblepy.table.claims.checks import Check, Checks
+from nimblepy.table.claims.kinds import age_seconds
+from nimblepy.table.table import Table
+
+# How long a client may keep a resource without a promise of freshness, and at most.
+_TTL_MS, _MOST_TTL_MS = 60_000, 7 * 86_400_000
+
+
+class SharedLake:
+    """The part of a catalog that agents may see. Threads may share it.
+
+    Args:
+        target: the catalog, as for :func:`nimblepy.connect`.
+        namespaces: those that are shown, with the namespaces below them; empty: all.
+    """
+
+    def __init__(self, target: str, namespaces: Sequence[str] = ()) -> None:
+        self.target = target
+        self.place = target if ":" in target else os.path.abspath(target)
+        self.catalog: Catalog = connect(target, create=False)
+        self._namespaces = tuple(namespaces)
+        self._open: dict[str, Table] = {}
+        self._lock = threading.Lock()
+        unknown = [
+            name for name in namespaces if not any(map(self.allows, self.catalog.tables(name)))
+        ]
+        if unknown:
+            shown = ", ".join(self.catalog.namespaces()) or "none"
+            raise InvalidArgumentError(
+                f"--allow {unknown[0]}: the namespace has no tables; there are {shown}"
+            )
+
+    def allows(self, name: str) -> bool:
+        """Whether a table is shown."""
+        return not self._namespaces or any(name.startswith(f"{n}.") for n in self._namespaces)
+
+    def tables(self) -> list[str]:
+        """The names of the tables that are shown."""
+        return [name for name in self.catalog.tables() if self.allows(name)]
+
+    def hidden(self) -> set[str]:
+        """The names of the tables that are not shown."""
+        if not self._namespaces:
+            return set()
+        return {name for name in self.catalog.tables() if not self.allows(name)}
+
+    def table(self, name: str) -> Table:
+        """A table at its newest snapshot.
+
+        Raises:
+            InvalidArgumentError: it does not exist, or it is not shown.
+        """
+        with self._lock:
+            table = self._open.get(name)
+        try:
+            if table is not None:
+                table.refresh()
+                return table
+            if self.allows(name):
+                table = self.catalog.table(name)
+                with self._lock:
+                    self._open[name] = table
+                return table
+        except InvalidArgumentError:
+            with self._lock:
+                self._open.pop(name, None)
+        raise InvalidArgumentError(self._no_table(name))
+
+    def _no_table(self, name: str) -> str:
+        tables = self.tables()
+        short = name.rpartition(".")[2].lower()
+        near = [table for table in tables if table.rpartition(".")[2].lower() == short]
+        if near:
+            return f"there is no table {name[:100]!r}; did you mean {near[0]}?"
+        return f"there is no table {name[:100]!r}; find_tables finds some of the {len(tables)}"
+
+    def at(self, name: str, snapshot: int | None) -> Table:
+        """A table at a snapshot; ``None``: the newest."""
+        table = self.table(name)
+        if snapshot is None or snapshot == table.snapshot:
+            return table
+        return table.at(snapshot=snapshot)
+
+    # ------------------------------------------------------------------ what is said
+
+    def checks(self, table: Table, *, deep: bool = False) -> list[Check]:
+        """The checks of a table's claims, except for claims that name tables that are hidden."""
+        checks: Checks = table.check(deep=deep)
+        hidden = self.hidden()
+        return [check for check in checks if not hidden or not _named(check, hidden)]
+
+    def promise(self, table: Table) -> tuple[float | None, float | None]:
+        """Seconds since rows changed, and the seconds that are promised; ``None`` if unknown."""
+        changed = table.facts().last_changed
+        age = None if changed is None else (dt.datetime.now(dt.UTC) - changed).total_seconds()
+        claims = [c for c in table.claims if c.kind == "fresh" and isinstance(c.value, str)]
+        return age, age_seconds(claims[0].value) if claims else None
+
+    def ttl_ms(self, table: Table) -> int:
+        """Milliseconds until new rows are promised; 0 if they are overdue."""
+        age, promised = self.promise(table)
+        if promised is None:
+            return _TTL_MS
+        left = 0.0 if age is None else (promised - age) * 1000
+        return max(0, min(int(left), _MOST_TTL_MS))
+
+
+def _named(check: Check, hidden: Collection[str]) -> bool:
+    """Whether a claim or what was observed names a hidden table."""
+    value = check.claim.value
+    if isinstance(value, dict) and value.get("table") in hidden:
+        return True
+    texts = [check.observed or "", check.reason or ""]
+    if isinstance(value, str) and check.claim.kind != "description":
+        texts.append(value)
+    return any(name in text for name in hidden for text in texts)

@@ -1,0 +1,146 @@
+"""The process that runs queries of agents: ``python -m nimblepy.mcp.worker CATALOG``.
+
+It reads jobs from standard input and writes results to standard output, one line of JSON each. A
+job has SQL that ``nimblepy.mcp.sql`` has checked, and the tables that it reads. Each job gets a
+DuckDB of its own, in memory. The process cannot write files, and its memory is limited.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import Any, TextIO
+
+import duckdb
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.interop.arrow_dataset import arrow_dataset
+from nimblepy.mcp.budget import Cuts
+from nimblepy.table.catalog import connect
+from nimblepy.table.table import Table
+
+# Memory of DuckDB, and how much more the process may have than when it began.
+_DUCKDB_BYTES = 512 << 20
+_PROCESS_BYTES = 1536 << 20
+_SETTINGS = {
+    "threads": 2,
+    "memory_limit": f"{_DUCKDB_BYTES >> 20}MiB",
+    "temp_directory": "",
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "python_enable_replacements": False,
+    "TimeZone": "UTC",
+}
+
+
+def main() -> None:
+    """Answers jobs until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print is no answer
+    tables = _Tables(sys.argv[1])
+    duckdb.connect().execute("SELECT 1").fetchall()
+    _limit_process()
+    _send(answers, {"ready": True})
+    for line in sys.stdin:
+        _send(answers, _answered(tables, json.loads(line)))
+
+
+def _send(answers: TextIO, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+
+
+def _limit_process() -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            lines = [line for line in status if line.startswith("VmData:")]
+        used = int(lines[0].split()[1]) << 10
+    except (OSError, IndexError):
+        return  # not Linux
+    most = used + _PROCESS_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+class _Tables:
+    """The tables of a catalog, each opened once."""
+
+    def __init__(self, catalog: str) -> None:
+        self._catalog = connect(catalog, create=False)
+        self._open: dict[str, Table] = {}
+
+    def table(self, name: str, snapshot: int | None) -> Table:
+        """A table at a snapshot; ``None``: the newest."""
+        if name not in self._open:
+            self._open[name] = self._catalog.table(name)
+        newest = self._open[name]
+        newest.refresh()
+        return newest if snapshot is None else newest.at(snapshot=snapshot)
+
+
+def _answered(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return _run(tables, job)
+    except duckdb.InterruptException:
+        return {"error": f"stopped after {job['milliseconds']:,} ms", "kind": "time"}
+    except (MemoryError, duckdb.OutOfMemoryException):
+        return {"error": "it needs too much memory", "kind": "memory"}
+    except (InvalidArgumentError, duckdb.Error) as error:
+        return {"error": str(error).split("\n\nLINE")[0].strip(), "kind": "query"}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}", "kind": "other"}
+
+
+def _run(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
+    connection = duckdb.connect(":memory:")
+    snapshots = {}
+    timer = threading.Timer(job["milliseconds"] / 1000, connection.interrupt)
+    try:
+        for name, value in _SETTINGS.items():
+            connection.execute(f"SET GLOBAL {name} = '{value}'")
+        for number, (name, snapshot) in enumerate(job["tables"].items()):
+            table = tables.table(name, None if snapshot is None else int(snapshot))
+            snapshots[name] = None if table.snapshot is None else str(table.snapshot)
+            connection.register(f"_table{number}", arrow_dataset(table))
+            namespace, _, short = (part.replace('"', '""') for part in name.rpartition("."))
+            connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')
+            view = f'CREATE VIEW "{namespace}"."{short}" AS SELECT * FROM _table{number}'
+            connection.execute(view)
+        connection.execute("SET lock_configuration = true")
+        timer.start()
+        cursor = connection.execute(job["sql"])
+        names = [column[0] for column in cursor.description or ()]
+        types = [str(column[1]) for column in cursor.description or ()]
+        skipped = 0
+        while skipped < job["offset"]:
+            rows = cursor.fetchmany(min(2_000, job["offset"] - skipped))
+            if not rows:
+                break
+            skipped += len(rows)
+        rows = cursor.fetchmany(job["rows"] + 1)
+        cuts = Cuts()
+        more = len(rows) > job["rows"]
+        plain = [cuts.plain(row) for row in rows[: job["rows"]]]
+    finally:
+        timer.cancel()
+        connection.close()
+    return {
+        "columns": names,
+        "types": types,
+        "rows": plain,
+        "more": more,
+        "cut_texts": cuts.texts,
+        "snapshots": snapshots,
+    }
+
+
+if __name__ == "__main__":
+    main()
