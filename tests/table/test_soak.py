@@ -61,7 +61,7 @@ def write(table: nb.Table, number: int) -> None:
 
 
 def follow(table: nb.Table, number: int) -> None:
-    time.sleep(0.005)
+    time.sleep(0.02)
     table.refresh()
     row = table.get(number % KEYS)
     assert row is not None
@@ -107,24 +107,27 @@ def run(lake: str, name: str, steps: int, stop: Any, samples: Any) -> None:
             stop.set()
 
 
-def check_level(name: str, seen: list[tuple[float, Held]], commits: int) -> None:
-    """The medians of the middle and of the last third differ by chance only.
+# What a process may hold more of at the end than after its first tenth. Of memory: some objects of
+# 4096 manifests (2 MB, see snapshot_commit.py), and what allocators keep of freed memory.
+ALLOWED = {"descriptors": 8, "mappings": 40, "memory": 6_000}
 
-    Memory also has the cache of manifests, which is full after some thousand commits.
+
+def check_level(name: str, seen: list[tuple[float, Held]]) -> None:
+    """After the first tenth of the time, the medians of the first and last third are the same.
+
+    Compactions and scans come and go, hence medians.
     """
-    third = len(seen) // 3
-    for field, slack in (
-        ("descriptors", 8),
-        ("mappings", 40),
-        ("memory", 24_000 + 100 * min(commits, 4000)),
-    ):
-        middle, last = (
-            sorted(getattr(what, field) for _, what in part)
-            for part in (seen[third : 2 * third], seen[2 * third :])
+    begin, end = seen[0][0], seen[-1][0]
+    later = [what for when, what in seen if when >= begin + (end - begin) / 10]
+    third = len(later) // 3
+    for field, allowed in ALLOWED.items():
+        first, last = (
+            sorted(getattr(what, field) for what in part)
+            for part in (later[:third], later[-third:])
         )
-        if middle:
-            growth = last[len(last) // 2] - middle[len(middle) // 2]
-            assert growth <= slack, f"{name}: {field} grew by {growth}: {seen}"
+        assert first, f"{name} has only {len(seen)} samples"
+        growth = last[len(last) // 2] - first[len(first) // 2]
+        assert growth <= allowed, f"{name}: {field} grew by {growth}: {seen}"
 
 
 def soak(tmp_path: Path, commits: int) -> dict[str, int]:
@@ -152,11 +155,15 @@ def soak(tmp_path: Path, commits: int) -> dict[str, int]:
             assert any(child.is_alive() for child in children), done
             continue
         done[name] = steps
+        if os.environ.get("NIMBLEPY_SOAK"):
+            for when, what in seen[:: max(1, len(seen) // 12)]:
+                print(name, round(when - seen[0][0]), what)
+            print(name, round(seen[-1][0] - seen[0][0]), seen[-1][1], steps)
         if error:
             errors[name] = error
             stop.set()
             continue
-        check_level(name, seen, commits)
+        check_level(name, seen)
         assert removed == 0, f"{name} holds {removed} removed files"
     for child in children:
         child.join()
@@ -174,8 +181,8 @@ def soak(tmp_path: Path, commits: int) -> dict[str, int]:
 
 
 def test_a_day_in_seconds(tmp_path: Path) -> None:
-    done = soak(tmp_path, 150)
-    assert done["write"] == 150
+    done = soak(tmp_path, 500)
+    assert done["write"] == 500
     assert done["follow"] > 10
 
 

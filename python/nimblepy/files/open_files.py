@@ -194,15 +194,13 @@ class OpenFiles(Generic[Opened]):
 
         The object is held weakly.
         """
-        self._holders.add(weakref.WeakMethod(release))
+        self._holders.add(weakref.WeakMethod(release, self._holders.discard))
 
     def relieve(self) -> None:
         """Makes the registered objects release their files."""
         for holder in list(self._holders):
             release = holder()
-            if release is None:
-                self._holders.discard(holder)
-            else:
+            if release is not None:
                 release()
 
     def check_open(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -9,19 +10,24 @@ T = TypeVar("T")
 
 
 class MadeOf(Generic[T]):
-    """Caches what ``make`` returns for immutable objects, by their identity. Thread-safe."""
+    """Caches what ``make`` returns for immutable objects, by their identity. Thread-safe.
 
-    def __init__(self, most: int, make: Callable[[Any], T]) -> None:
-        self._most = most
+    Objects are held weakly. A value is removed with its object, so it must not refer to it.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
-        # Keeps the object alive, so that its identity is not reused.
-        self._made: dict[int, tuple[Any, T]] = {}
+        self._made: dict[int, tuple[weakref.ref[Any], T]] = {}
 
     def __call__(self, item: Any) -> T:
-        cached = self._made.get(id(item))
-        if cached is None:
-            cached = item, self._make(item)
-            if len(self._made) >= self._most:
-                self._made.clear()
-            self._made[id(item)] = cached
-        return cached[1]
+        key = id(item)
+        cached = self._made.get(key)
+        if cached is not None and cached[0]() is item:
+            return cached[1]
+        value = self._make(item)
+        # A callback runs before the identity of its object is used again.
+        self._made[key] = weakref.ref(item, lambda _: self._made.pop(key, None)), value
+        return value
+
+    def __len__(self) -> int:
+        return len(self._made)

@@ -80,7 +80,7 @@ from nimblepy.table.iceberg.metadata import (
     parsing,
     to_places,
 )
-from nimblepy.table.iceberg.metadata_json import SnapshotObjects, SnapshotTexts, with_snapshots
+from nimblepy.table.iceberg.metadata_json import MetadataObjects, SnapshotTexts, with_snapshots
 from nimblepy.table.iceberg.private import iceberg_schema, updated_metadata
 from nimblepy.table.iceberg.schemas import (
     details_of,
@@ -121,7 +121,7 @@ class SqliteCatalog(MetastoreCatalog):
         self._rows = rows
         self.known_metadata: LruCache[Any] = LruCache(KEPT_METADATA)
         self._texts = SnapshotTexts(KEPT_METADATA)
-        self._objects = SnapshotObjects(KEPT_METADATA)
+        self._objects = MetadataObjects(KEPT_METADATA)
 
     @property
     def database(self) -> str | None:

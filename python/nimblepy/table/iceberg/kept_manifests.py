@@ -15,13 +15,20 @@ from nimblepy.table.iceberg.metadata import Metadata, forget_lists
 _MOST_BYTES = 128 << 20
 # Bytes of the Python objects of a manifest, besides its values: most have few files.
 _OVERHEAD = 40 << 10
+# Manifests of a table that are kept besides twice as many as a snapshot has. Each commit writes
+# two and a compaction replaces all, so most manifests of a year are in no recent snapshot.
+_PAST = 64
 
 
 class _Manifests:
-    """Decoded manifests by path: a manifest never changes. Thread-safe."""
+    """Decoded manifests by table and path: a manifest never changes. Thread-safe.
+
+    Of each table, the most recently used manifests are kept, about as many as a snapshot has. If
+    all take too many bytes, those of the least recently used tables are removed.
+    """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, ManifestFiles] = OrderedDict()
+        self._tables: OrderedDict[str, OrderedDict[str, ManifestFiles]] = OrderedDict()
         self._bytes = 0
         renew_after_fork(self)
         self.renew_after_fork()
@@ -29,20 +36,37 @@ class _Manifests:
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, path: str) -> ManifestFiles | None:
+    def get(self, table: str, path: str) -> ManifestFiles | None:
         with self._lock:
-            kept = self._kept.get(path)
-            if kept is not None:
-                self._kept.move_to_end(path)
-            return kept
+            kept = self._tables.get(table)
+            if kept is None or path not in kept:
+                return None
+            self._tables.move_to_end(table)
+            kept.move_to_end(path)
+            return kept[path]
 
-    def put(self, path: str, files: ManifestFiles) -> None:
+    def put(self, table: str, files: ManifestFiles, wanted: int) -> None:
+        """Keeps a manifest.
+
+        Args:
+            wanted: number of manifests of a snapshot of the table.
+        """
         with self._lock:
-            if path not in self._kept:
-                self._kept[path] = files
+            kept = self._tables.setdefault(table, OrderedDict())
+            self._tables.move_to_end(table)
+            if files.path not in kept:
+                kept[files.path] = files
                 self._bytes += files.num_bytes + _OVERHEAD
-            while self._bytes > _MOST_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].num_bytes + _OVERHEAD
+            while len(kept) > 2 * wanted + _PAST:
+                self._remove_oldest(kept)
+            while self._bytes > _MOST_BYTES and len(self._tables) + len(kept) > 2:
+                oldest = next(iter(self._tables))
+                self._remove_oldest(self._tables[oldest])
+                if not self._tables[oldest]:
+                    del self._tables[oldest]
+
+    def _remove_oldest(self, kept: OrderedDict[str, ManifestFiles]) -> None:
+        self._bytes -= kept.popitem(last=False)[1].num_bytes + _OVERHEAD
 
 
 _manifests = _Manifests()
@@ -54,13 +78,11 @@ def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[Manif
     Cost: one read of each that this process neither read nor wrote just before; they are asked for
         before this returns.
     """
-    kept = [_manifests.get(item.path) for item in manifests]
+    kept = [_manifests.get(metadata.uuid, item.path) for item in manifests]
     missing = [item for item, there in zip(manifests, kept, strict=True) if there is None]
+    wanted = max(len(manifests), metadata.known_manifests)
     read = metadata.columns(missing)
-    return (
-        _kept(item.path, next(read)) if there is None else there
-        for item, there in zip(manifests, kept, strict=True)
-    )
+    return (_kept(metadata, next(read), wanted) if there is None else there for there in kept)
 
 
 def live_files(metadata: Metadata, manifest: Manifest) -> ManifestFiles:
@@ -68,9 +90,9 @@ def live_files(metadata: Metadata, manifest: Manifest) -> ManifestFiles:
     return next(decoded(metadata, [manifest]))
 
 
-def keep_manifest(files: ManifestFiles) -> None:
-    """Keeps what a manifest that was written says, so that it is not read."""
-    _kept(files.path, files)
+def keep_manifest(metadata: Metadata, files: ManifestFiles) -> None:
+    """Keeps the contents of a manifest that was written, so that it is not read."""
+    _kept(metadata, files, metadata.known_manifests)
 
 
 def forget_manifests() -> None:
@@ -80,6 +102,6 @@ def forget_manifests() -> None:
     forget_lists()
 
 
-def _kept(path: str, files: ManifestFiles) -> ManifestFiles:
-    _manifests.put(path, files)
+def _kept(metadata: Metadata, files: ManifestFiles, wanted: int) -> ManifestFiles:
+    _manifests.put(metadata.uuid, files, wanted)
     return files

@@ -131,10 +131,6 @@ _LONGEST_WAIT = 0.2
 KEPT_METADATA = 16
 
 
-# Snapshots and schemas that are kept in memory as plain values.
-_KEPT_SNAPSHOTS, _KEPT_SCHEMAS = 2048, 256
-
-
 def to_places(ids: Sequence[int]) -> str:
     """The order of field ids in the form of :data:`PRIMARY_KEY_ORDER`."""
     return ",".join(str(sorted(ids).index(number)) for number in ids)
@@ -560,6 +556,12 @@ class Metadata:
             manifests = [plain_manifest(item) for item in listed]
         kept_lists.put(snapshot.manifest_list, manifests)
         return list(manifests)
+
+    @property
+    def known_manifests(self) -> int:
+        """Number of manifests of the newest snapshot; 0 if their list is not in memory."""
+        head = self.head()
+        return 0 if head is None else len(kept_lists.get(head.manifest_list) or ())
 
     def entries(self, manifest: Manifest) -> list[Entry]:
         """The live files of a manifest. Cost: one read."""
@@ -1003,14 +1005,14 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
 
 
 # Objects that later metadata shares with earlier metadata are converted once.
-_plain = MadeOf(_KEPT_SNAPSHOTS, _plain_snapshot)
-_arrow_schema = MadeOf(_KEPT_SCHEMAS, to_arrow)
-_docs = MadeOf(_KEPT_SCHEMAS, docs_of)
+_plain = MadeOf(_plain_snapshot)
+_arrow_schema = MadeOf(to_arrow)
+_docs = MadeOf(docs_of)
 # By Iceberg schema: its Arrow schema for each value of the property COLUMN_TYPES.
-_detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(_KEPT_SCHEMAS, lambda _: {})
+_detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(lambda _: {})
 # Of the metadata of a table: its snapshots by number.
 _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
-    KEPT_METADATA, lambda metadata: {item.snapshot_id: _plain(item) for item in metadata.snapshots}
+    lambda metadata: {item.snapshot_id: _plain(item) for item in metadata.snapshots}
 )
 
 

@@ -1,5 +1,6 @@
-"""The JSON of metadata files with a long history. Old snapshots are
-not serialized or parsed again.
+"""The JSON of metadata files with a long history.
+
+Old snapshots are not serialized again. Old snapshots and schemas are not parsed again.
 """
 
 from __future__ import annotations
@@ -36,22 +37,29 @@ class SnapshotTexts:
         return [text for _, text in texts.values()]
 
 
-class SnapshotObjects:
-    """Caches the snapshots of tables as objects, from the previously read metadata file.
+# The lists of a metadata file whose items are kept as objects, and the identity of an item.
+_LISTS = {"snapshots": "snapshot-id", "schemas": "schema-id"}
+# Items by list and identity: the JSON of each and its object.
+_Objects = dict[tuple[str, str], tuple[dict[str, Any], Any]]
+
+
+class MetadataObjects:
+    """Caches the snapshots and schemas of tables as objects, from the previous metadata file.
 
     The objects stay the same after other commits, so values that were computed from them are kept.
     """
 
     def __init__(self, most_tables: int) -> None:
-        self._tables: LruCache[dict[str, tuple[dict[str, Any], Any]]] = LruCache(most_tables)
+        self._tables: LruCache[_Objects] = LruCache(most_tables)
 
     def metadata(self, text: str, parse: Callable[[dict[str, Any]], Any]) -> Any:
-        """Parses the metadata in a file; ``None`` if the snapshots cannot be separated.
+        """Parses the metadata in a file; ``None`` if its lists are not as expected.
 
         Args:
-            parse: makes the metadata from the members of the file. A snapshot may be an object.
+            parse: makes the metadata from the members of the file. A snapshot or a schema may be an
+                object.
 
-        Cost: parses the JSON, and makes only the snapshots that the previous file did not have.
+        Cost: parses the JSON, and makes only the objects that the previous file did not have.
         """
         try:
             members = json.loads(text)
@@ -59,19 +67,24 @@ class SnapshotObjects:
             return None
         if not isinstance(members, dict) or members.get("format-version") != 2:
             return None
-        table, snapshots = members.get("table-uuid"), members.get("snapshots")
-        if not isinstance(table, str) or not isinstance(snapshots, list):
-            return None
-        if not all(isinstance(item, dict) for item in snapshots):
+        table = members.get("table-uuid")
+        if not isinstance(table, str):
             return None
         cached = self._tables.get(table) or {}
-        with_objects: list[Any] = []
-        for item in snapshots:
-            before, made = cached.get(str(item.get("snapshot-id")), (None, None))
-            with_objects.append(made if before == item else copy.deepcopy(item))
-        metadata = parse({**members, "snapshots": with_objects})
-        both = zip(snapshots, metadata.snapshots, strict=True)
-        kept = {str(item.get("snapshot-id")): (item, made) for item, made in both}
+        with_objects = dict(members)
+        for name, identity in _LISTS.items():
+            items = members.get(name)
+            if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+                return None
+            with_objects[name] = objects = []
+            for item in items:
+                before, made = cached.get((name, str(item.get(identity))), (None, None))
+                objects.append(made if before == item else copy.deepcopy(item))
+        metadata = parse(with_objects)
+        kept: _Objects = {}
+        for name, identity in _LISTS.items():
+            for item, made in zip(members[name], getattr(metadata, name), strict=True):
+                kept[name, str(item.get(identity))] = item, made
         self._tables.put(table, kept)
         return metadata
 

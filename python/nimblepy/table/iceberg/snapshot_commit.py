@@ -83,7 +83,7 @@ from nimblepy.table.otree.blocks import (
 _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 
 
-_KEPT_RECORDS = 20_000
+_KEPT_RECORDS = 4096
 
 
 # If files are removed from a manifest with at most this many files, such manifests are merged into
@@ -258,7 +258,7 @@ class SnapshotCommit:
         for item in numbered:
             files = self._files.get(item.path, ())
             if 0 < len(files) <= _SHORT_MANIFEST:
-                keep_manifest(new_files(files, item.spec_id, item.path, sequence))
+                keep_manifest(done, new_files(files, item.spec_id, item.path, sequence))
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
