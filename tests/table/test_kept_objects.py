@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pytest
 
 import nimblepy as nb
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.table.base.made_of import MadeOf
 from nimblepy.table.iceberg import kept_manifests, metadata
+from nimblepy.table.reading import deletes
 
 
 class Made:
@@ -80,3 +83,12 @@ def test_all_manifests_of_a_snapshot_are_kept(tmp_path: Path) -> None:
         other = nb.connect(tmp_path / "lake").table("a.b")
         assert other.lookup([1003, 1140]).num_rows == 2
     assert other.explain([1003])["metadata_reads"] <= 2
+
+
+def test_few_delete_files_of_the_past_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletes, "_KEPT_DELETES", 3)
+    cache = deletes._Cache()
+    for number in range(10):
+        cache.put(f"deletes-{number}", {"data": np.array([number], dtype=np.uint64)})
+    assert list(cache._files) == ["deletes-7", "deletes-8", "deletes-9"]
+    assert cache._bytes == 24

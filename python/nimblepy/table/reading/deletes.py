@@ -41,8 +41,10 @@ SCHEMA = pa.schema(
 _NONE: RowNumbers = np.empty(0, dtype=np.uint64)
 # Number of data files whose deleted rows a process caches.
 _KEPT_FILES = 256
-# Bytes of positions from delete files that a process caches.
+# Bytes of positions from delete files that a process caches, and the number of these files. Most
+# delete files of a year are in no recent snapshot, and have few positions.
 _KEPT_BYTES = 256 << 20
+_KEPT_DELETES = 1024
 
 
 def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
@@ -86,7 +88,9 @@ class _Cache:
             if path not in self._files:
                 self._files[path] = positions
                 self._bytes += _size(positions)
-            while self._bytes > _KEPT_BYTES and len(self._files) > 1:
+            while (self._bytes > _KEPT_BYTES or len(self._files) > _KEPT_DELETES) and (
+                len(self._files) > 1
+            ):
                 self._bytes -= _size(self._files.popitem(last=False)[1])
 
     def clear(self) -> None:
