@@ -246,6 +246,9 @@ class CatalogRows:
 
     def _noted(self, name: str, value: str) -> str:
         """The value stored under a name. Stores ``value`` first if it is unset."""
+        stored = self._asked(_NOTE, _MARK, "", name)
+        if stored:  # without the write lock, which others may hold
+            return stored[0][0]
         self._prepare(make=True)
         self._changed(
             "INSERT OR IGNORE INTO iceberg_namespace_properties VALUES (?, ?, ?, ?)",
