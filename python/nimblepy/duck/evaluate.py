@@ -251,11 +251,31 @@ def locked_session(zone: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = '{value}'")
-    quoted = zone.replace("'", "''")
-    # GLOBAL: cursors do not inherit the setting of one connection
-    connection.execute(f"SET GLOBAL TimeZone = '{quoted}'")
+    quoted = _duckdb_zone(zone).replace("'", "''")
+    try:
+        # GLOBAL: cursors do not inherit the setting of one connection
+        connection.execute(f"SET GLOBAL TimeZone = '{quoted}'")
+    except duckdb.Error as error:
+        connection.close()
+        raise InvalidArgumentError(
+            f"a column has the time zone {zone!r}, in which DuckDB cannot evaluate SQL functions; "
+            "compare the column with times, or give it a named zone such as Asia/Kolkata"
+        ) from error
     connection.execute("SET lock_configuration = true")
     return connection
+
+
+def _duckdb_zone(zone: str) -> str:
+    """DuckDB's name of a zone. It has names for offsets of whole hours only.
+
+    It takes UTC+05:30 for +05:00, so that other offsets must not be passed as such.
+    """
+    offset = re.fullmatch(r"([+-])(\d\d):?00", zone)
+    if offset is None:
+        return zone
+    hours = int(offset[2])
+    # POSIX signs: Etc/GMT-5 is five hours east of Greenwich.
+    return f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}" if hours else "UTC"
 
 
 @contextmanager
