@@ -62,7 +62,7 @@ def test_one_of_many_threads_reads_the_metadata(
         return plain(*arguments)
 
     monkeypatch.setattr(ice, "load_table", load)
-    reader._looked -= 60
+    reader._looks._last -= 60
     answers: list[bool] = []
 
     def refresh() -> None:

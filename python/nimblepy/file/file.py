@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from nimblepy.errors import CorruptFileError
 from nimblepy.file.record import RecordedSource, WorkloadLog
 from nimblepy.file.source import FileSource
 from nimblepy.file.versions import VersionedRows
 from nimblepy.io.location import locate
+from nimblepy.rows.arguments import seconds_of
 from nimblepy.rows.html import html_rows
 from nimblepy.rows.plan import LayoutNode
 from nimblepy.rows.rows import Position
@@ -109,24 +110,44 @@ class File(VersionedRows[RowSource]):
         self._version = version
         return False
 
-    def refresh(self) -> File:
+    @overload
+    def refresh(self) -> File: ...
+    @overload
+    def refresh(self, *, if_older_than: float) -> bool: ...
+    def refresh(self, *, if_older_than: float | None = None) -> File | bool:
         """Opens the file that its path has now, if it was replaced, and returns this handle.
+
+        With ``if_older_than``, a service may call this before each request. Of several threads that
+        share the handle, one looks at the path, and the others do not wait for it.
 
         Other threads may use the handle meanwhile: each of their calls is answered from one file.
         Scans continue with the file that they were made with.
+
+        Args:
+            if_older_than: Does nothing if a thread has refreshed the handle less than this many
+                seconds ago. Returns whether the handle moved to another file.
 
         Raises:
             OSError, CorruptFileError: as :func:`nimblepy.open`; the handle is unchanged.
 
         Cost: as :attr:`is_stale`. If the file was replaced, that of :func:`nimblepy.open`.
         """
-        if self.is_stale:
-            open_again, source, arguments = self._file.reopen
-            position = self._position_of(open_again(source, **arguments))
-            self._version = None
-            # Files close when the last call that reads them ends.
-            self._replace_position(lambda _: position)
+        if if_older_than is not None:
+            seconds = seconds_of("if_older_than", if_older_than, least=0.0)
+            return self._looks.if_older(seconds, self._refresh)
+        self._looks.now()
+        self._refresh()
         return self
+
+    def _refresh(self) -> bool:
+        if not self.is_stale:
+            return False
+        open_again, source, arguments = self._file.reopen
+        position = self._position_of(open_again(source, **arguments))
+        self._version = None
+        # Files close when the last call that reads them ends.
+        self._replace_position(lambda _: position)
+        return True
 
     def close(self) -> None:
         """Closes the file. Existing results remain valid."""

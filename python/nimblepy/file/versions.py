@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,6 +17,38 @@ Version = TypeVar("Version", bound=RowSource)
 Moved = TypeVar("Moved", bound=Position)  # type: ignore[type-arg]
 
 
+class Looks:
+    """When a handle last looked for a new version. Thread-safe."""
+
+    def __init__(self) -> None:
+        # In seconds of the monotonic clock.
+        self._last = time.monotonic()
+        self._lock = ForkLock()
+
+    def now(self) -> None:
+        """Records a look."""
+        self._last = time.monotonic()
+
+    def if_older(self, seconds: float, refresh: Callable[[], bool]) -> bool:
+        """Calls ``refresh``, unless the last look was less than ``seconds`` ago.
+
+        Of several threads one calls it, and the others do not wait for it.
+        """
+        now = time.monotonic()
+        if now - self._last < seconds:
+            return False
+        with self._lock:
+            before = self._last
+            if now - before < seconds:
+                return False
+            self._last = now
+        try:
+            return refresh()
+        except BaseException:
+            self._last = before
+            raise
+
+
 class VersionedRows(Joinable, Generic[Version]):
     """A handle on the current version of some rows, which :meth:`_replace_position` replaces.
 
@@ -27,6 +60,7 @@ class VersionedRows(Joinable, Generic[Version]):
         super().__init__()
         self._position = position
         self._moving = ForkLock()
+        self._looks = Looks()
 
     if TYPE_CHECKING:
 

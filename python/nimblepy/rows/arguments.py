@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -108,6 +109,16 @@ def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tup
     if len({output_name(column_of(name)) for name in unique}) != len(unique):
         raise InvalidArgumentError(f"{argument}: a name is given twice: {list(unique)}")
     return unique
+
+
+def seconds_of(name: str, value: object, *, least: float) -> float:
+    """Checks that ``value`` is a number of seconds."""
+    seconds = math.nan
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    if not least <= seconds < math.inf:
+        raise InvalidArgumentError(f"{name}: expected seconds, at least {least:g}, got {value!r}")
+    return seconds
 
 
 def at_least(name: str, value: Any, least: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -17,7 +16,6 @@ from nimblepy.errors import (
     UnsupportedVersionError,
 )
 from nimblepy.file.versions import VersionedRows
-from nimblepy.io.fork import ForkLock
 from nimblepy.rows.rows import Getters, Position, getters_for
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
@@ -98,9 +96,6 @@ class TableHandle(VersionedRows[FileSet]):
         self.catalog = catalog
         self._closed = False
         self._pinned = pinned
-        # When the newest metadata was last looked for, in seconds of the monotonic clock.
-        self._looked = time.monotonic()
-        self._looking = ForkLock()
         self._readings: dict[Any, Reading] = {}
         self._specs = Specs(metadata)
         snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
@@ -312,7 +307,7 @@ class TableState:
         """Moves the handle to the newest snapshot and schema. Returns whether it moved."""
         self.check_follows()
         before = self.shown.rows
-        self.handle._looked = time.monotonic()
+        self.handle._looks.now()
         newest = self.reload()
         check_branch(newest)
         if newest.metadata_file != self.shown.metadata.metadata_file:
@@ -333,19 +328,8 @@ class TableState:
 
         Of several threads one reads the metadata, and the others do not wait for it.
         """
-        handle, now = self.handle, time.monotonic()
-        if now - handle._looked < seconds and not handle._closed:
-            return False
-        with handle._looking:
-            before = handle._looked
-            if now - before < seconds:
-                return False
-            handle._looked = now
-        try:
-            return self.refresh()
-        except BaseException:
-            handle._looked = before
-            raise
+        self.handle._check_open()
+        return self.handle._looks.if_older(seconds, self.refresh)
 
     def show(self, newest: ice.Metadata, *, prepare: bool = False) -> None:
         """Moves the handle to the newest snapshot and schema of some metadata.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,16 +14,6 @@ def text_of(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgumentError(f"{what}: expected text, got {value!r}")
     return value
-
-
-def seconds_of(name: str, value: object, *, least: float) -> float:
-    """Checks that ``value`` is a number of seconds."""
-    seconds = math.nan
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
-    if not least <= seconds < math.inf:
-        raise InvalidArgumentError(f"{name}: expected seconds, at least {least:g}, got {value!r}")
-    return seconds
 
 
 def texts_of(value: str | Sequence[str] | None, what: str) -> list[str]:
