@@ -55,8 +55,10 @@ def open_lake(text: str, *, create: bool = False) -> tuple[Catalog, str]:
 
 
 def snapshot_of(table: Table, text: str) -> int | str:
-    """A snapshot by its id or a tag."""
-    return int(text) if text.isdecimal() and text not in table.tags else text
+    """A snapshot by its id, a tag or a branch."""
+    if text in table.tags:
+        return text
+    return int(text) if text.isdecimal() else table.branches.get(text, text)
 
 
 def parse_age(text: str) -> datetime.timedelta:

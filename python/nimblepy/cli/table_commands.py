@@ -115,9 +115,9 @@ def table_files(
 @app.command("diff", cls=TakesNumbers)
 def table_diff(
     table: TableArgument,
-    since: Annotated[str, typer.Argument(help="A snapshot's id, a tag, or: none.")],
+    since: Annotated[str, typer.Argument(help="A snapshot's id, a tag, a branch, or: none.")],
     until: Annotated[
-        str | None, typer.Argument(help="A snapshot's id or a tag. Default: the newest.")
+        str | None, typer.Argument(help="A snapshot's id, a tag or a branch. Default: the newest.")
     ] = None,
     columns: ColumnsOption = None,
     json: JsonOption = False,

@@ -15,7 +15,7 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Reference, Snapshot
 from nimblepy.table.handle import TableState, id_of
 from nimblepy.table.upkeep.maintain import instant_ms
-from nimblepy.table.writing.commit import swapped
+from nimblepy.table.writing.commit import run, swapped
 
 
 def refer(
@@ -53,6 +53,35 @@ def refer(
     table.learn(
         swapped(table.newest(), table.reload, change, is_made, operation=f"{kind} {name!r}")
     )
+
+
+class _FirstSnapshot:
+    """Commits a snapshot without rows to a table that has none, for tags and branches to name."""
+
+    def __init__(self) -> None:
+        self.commit = ice.SnapshotCommit("append")
+        self.commit.summary = {"engine-name": "nimblepy", "nimblepy.user": ice.who()}
+
+    def is_done(self, metadata: ice.Metadata) -> bool:
+        return metadata.head() is not None
+
+    def plan(self, metadata: ice.Metadata) -> bool:
+        return True
+
+    def discard(self) -> None:
+        pass
+
+
+def first_snapshot(table: TableState) -> int:
+    """The newest snapshot of the branch. A table without snapshots gets one without rows."""
+    metadata = table.newest()
+    if metadata.head() is None:
+        done = run(_FirstSnapshot(), metadata, table.reload)
+        metadata = table.reload() if done is None else done[0]
+        table.show(metadata)
+    head = metadata.head()
+    assert head is not None
+    return head.id
 
 
 def drop_reference(table: TableState, name: str) -> None:
@@ -128,13 +157,16 @@ def fast_forward(table: TableState, branch: str, to: str) -> None:
         table.learn(newest)
 
 
-def rollback(table: TableState, snapshot: int, shown: int | None) -> None:
+def rollback(table: TableState, snapshot: int | str, shown: int | None) -> None:
     """Makes an earlier snapshot the newest of the handle's branch again.
 
     Args:
+        snapshot: its id, or the name of a tag.
         shown: the snapshot that the handle shows, which must be the newest.
     """
     metadata = table.newest()
+    if isinstance(snapshot, str):
+        snapshot = snapshot_of(metadata, "tag", snapshot).id
     snapshot = known(metadata, snapshot).id
 
     def change(newest: ice.Metadata) -> ice.Metadata:

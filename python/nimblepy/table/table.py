@@ -13,12 +13,12 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.file.options import HashIndex, SortedIndex
 from nimblepy.io.progress import ProgressArg
-from nimblepy.rows.arguments import Columns, at_least, checked_fraction
+from nimblepy.rows.arguments import Columns, at_least, checked_fraction, seconds_of
 from nimblepy.rows.html import html_rows
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.protocols import ManyKeys, Tabular
-from nimblepy.table.base.arguments import paths_of, seconds_of
+from nimblepy.table.base.arguments import paths_of
 from nimblepy.table.base.model import MAIN, DataFormat
 from nimblepy.table.base.transforms import partition_text
 from nimblepy.table.changing.append import add_files, append
@@ -45,6 +45,7 @@ from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.references import (
     drop_reference,
     fast_forward,
+    first_snapshot,
     history,
     refer,
     rollback,
@@ -830,6 +831,8 @@ class Table(TableHandle):
     def branch(self, name: str, snapshot: int | None = None) -> Table:
         """Begins a branch at a snapshot. ``at(branch=name)`` reads it and writes to it.
 
+        A table that has never had rows first gets a snapshot without rows, in a commit of its own.
+
         Raises:
             InvalidArgumentError: as :meth:`tag`.
         """
@@ -861,7 +864,7 @@ class Table(TableHandle):
             raise InvalidArgumentError(f"{kind}: expected a name, got {name!r}")
         snapshot_id = self.snapshot if snapshot is None else snapshot
         if snapshot_id is None:
-            raise InvalidArgumentError(f"{kind} {name!r}: {self.name} has no snapshot yet")
+            snapshot_id = first_snapshot(self._state)
         refer(self._state, name, kind, snapshot_id, replace=replace)
         return self
 
@@ -870,14 +873,14 @@ class Table(TableHandle):
         drop_reference(self._state, name)
         return self
 
-    def rollback(self, snapshot: int) -> Table:
+    def rollback(self, snapshot: int | str) -> Table:
         """Makes an earlier snapshot the newest of the branch again. The schema does not change.
 
         Args:
-            snapshot: its id; that of a tag is ``table.at(tag=...).snapshot``.
+            snapshot: its id, or the name of a tag.
 
         Raises:
-            InvalidArgumentError: there is no such snapshot.
+            InvalidArgumentError: there is no such snapshot or tag.
             ConflictError: another writer committed a snapshot that this handle does not show.
                 Call :meth:`refresh` to see it, and roll back again.
         """

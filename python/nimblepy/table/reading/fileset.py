@@ -94,6 +94,9 @@ class FileSet(MemberRows):
     def __reduce__(self) -> tuple[Any, ...]:
         return pickled(self)
 
+    def __repr__(self) -> str:
+        return f"<nimblepy.Table {self.reading.name!r}: snapshot {self.plan.snapshot_id}>"
+
     @property
     def is_past(self) -> bool:
         return self.plan.is_past

@@ -116,7 +116,8 @@ def explains_missing_files(method: Method) -> Method:
 class SnapshotPlan:
     """The files of one snapshot, read on demand.
 
-    If a file is missing because the snapshot has expired, methods raise StaleFileError.
+    If a file is missing because the snapshot has expired, or because the table was dropped, methods
+    raise StaleFileError.
 
     Attributes:
         is_past: whether the handle has moved to another snapshot.
@@ -146,6 +147,11 @@ class SnapshotPlan:
         self.is_past = False
 
     @property
+    def snapshot_id(self) -> int | None:
+        """The id of the snapshot; ``None`` before the first commit."""
+        return None if self._snapshot is None else self._snapshot.id
+
+    @property
     def manifests(self) -> list[Manifest]:
         """Manifests with live files."""
         if self._manifests is None:
@@ -158,16 +164,18 @@ class SnapshotPlan:
         return self._metadata.manifests(snapshot)
 
     def missing(self, error: FileNotFoundError) -> OSError:
-        """Explains a missing file: the snapshot has expired, or the file is lost."""
+        """Explains a missing file: its snapshot expired, the table was dropped, or it is lost."""
         if self._reload is None or self._snapshot is None:
             return error
         name, number = ".".join(self._metadata.name), self._snapshot.id
         try:
             newest = self._reload()
-        except (InvalidArgumentError, OSError):
-            return error  # The table was dropped, or the catalog cannot be reached.
-        if newest.uuid != self._metadata.uuid:
-            return error
+        except OSError:
+            return error  # The catalog cannot be reached.
+        except InvalidArgumentError:
+            newest = None
+        if newest is None or newest.uuid != self._metadata.uuid:
+            return StaleFileError(f"{name}: the table was dropped, and its files were removed")
         if newest.snapshot(number) is None:
             return StaleFileError(
                 f"{name}: snapshot {number} has expired, and its files were removed; refresh() "

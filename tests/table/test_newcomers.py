@@ -1,0 +1,120 @@
+"""What new users tried first: tables without rows, dropped tables, tags, zones and short keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import nimblepy as nb
+from nimblepy.cli.main import app
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> nb.Catalog:
+    return nb.connect(tmp_path / "lake")
+
+
+def test_a_branch_of_a_table_without_rows(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.schema([("id", pa.int64())]), primary_key="id")
+    table.branch("audit").tag("start")
+    assert table.snapshot == table.tags["start"] == table.branches["audit"]
+    audit = table.at(branch="audit")
+    audit.append([{"id": 1}])
+    assert lake.table("a.b").count_rows() == 0
+    assert lake.table("a.b").to_table().num_rows == 0
+    table.fast_forward("main", to="audit")
+    assert table.get(1) == {"id": 1}
+    assert table.rollback("start").count_rows() == 0
+
+
+def test_a_first_snapshot_is_not_made_twice(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.schema([("id", pa.int64())]), primary_key="id")
+    lake.table("a.b").append([{"id": 1}])
+    table.tag("first")  # the handle does not know of the row yet
+    assert table.at(tag="first").count_rows() == 1
+    assert table.snapshots().num_rows == 1
+
+
+def test_a_rollback_to_a_tag(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    table.tag("v1").branch("side")
+    table.append([{"id": 2}])
+    table.rollback("v1")
+    assert table.count_rows() == 1
+    for name in ("side", "nothing"):
+        with pytest.raises(nb.InvalidArgumentError, match=f"no tag '{name}'"):
+            table.rollback(name)
+
+
+def test_a_handle_of_a_dropped_table_says_so(lake: nb.Catalog) -> None:
+    lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    old = lake.table("a.b")
+    lake.drop_table("a.b", purge=True)
+    for read in (lambda: old.get(1), old.to_table, lambda: old.lookup([1])):
+        with pytest.raises(nb.StaleFileError, match=r"a\.b: the table was dropped"):
+            read()
+
+
+def test_a_scan_names_its_table(lake: nb.Catalog) -> None:
+    scan = lake.create_table("a.b", pa.table({"id": [1]})).scan()
+    assert "<nimblepy.Table 'a.b': snapshot" in repr(scan)
+    assert "FileSet" not in scan._repr_html_()
+
+
+@pytest.mark.parametrize("offset", ["+05:00", "-03:00", "+00:00", "+14:00"])
+def test_filters_in_a_zone_of_fixed_offset(lake: nb.Catalog, offset: str) -> None:
+    minutes = range(0, 48 * 60, 30)
+    times = pa.array([60_000_000 * m for m in minutes], pa.timestamp("us", offset))
+    table = lake.create_table("a.b", pa.table({"id": list(minutes), "ts": times}))
+    sign = -1 if offset[0] == "-" else 1
+    shift = sign * (int(offset[1:3]) * 60 + int(offset[4:6]))
+    found = table.to_table(filter="hour(ts) = 6 AND minute(ts) = 30")["id"].to_pylist()
+    assert found == [m for m in minutes if (m + shift) % 1440 == 6 * 60 + 30]
+
+
+def test_an_offset_that_duckdb_does_not_know(lake: nb.Catalog) -> None:
+    times = pa.array([0, 3_600_000_000], pa.timestamp("us", "+05:30"))
+    table = lake.create_table("a.b", pa.table({"id": [1, 2], "ts": times}))
+    with pytest.raises(nb.InvalidArgumentError, match=r"'\+05:30', in which DuckDB cannot"):
+        table.to_table(filter="hour(ts) = 6")
+    assert table.to_table(filter="ts > '1970-01-01 05:30:00'")["id"].to_pylist() == [2]
+
+
+def test_asof_refuses_a_key_without_its_time(lake: nb.Catalog) -> None:
+    start = dt.datetime(2026, 1, 1)
+    rows = pa.table({"user": [1, 1, 2], "ts": [start] * 3, "seq": [1, 2, 1], "v": [1, 2, 3]})
+    table = lake.create_table("a.b", rows, primary_key=["user", "ts", "seq"])
+    assert table.asof((2, start), ["v"]) == {"v": 3}  # the rest of the key is not given
+    assert table.asof((2, start, 5), ["v"]) == {"v": 3}
+    for key in ((2,), 2, {"user": 2}):
+        with pytest.raises(nb.InvalidArgumentError, match="'user' is not a time"):
+            table.asof(key)
+    assert table.asof((7,), ["v"], on=["user"]) == {"v": 3}
+
+
+def test_a_file_is_refreshed_if_older(tmp_path: Path) -> None:
+    path = tmp_path / "a.nimble"
+    nb.write(pa.table({"id": [1]}), path)
+    with nb.open(path) as file:
+        nb.write(pa.table({"id": [1, 2]}), path)
+        assert file.refresh(if_older_than=600) is False
+        assert file.num_rows == 1
+        assert file.refresh(if_older_than=0) is True
+        assert file.num_rows == 2
+        assert file.refresh(if_older_than=0) is False
+        assert file.refresh() is file
+        with pytest.raises(nb.InvalidArgumentError, match="if_older_than"):
+            file.refresh(if_older_than=-1)
+
+
+def test_diff_takes_branches(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    table.tag("v1").branch("audit").at(branch="audit").append([{"id": 77}])
+    place = f"{Path(table.location.removeprefix('file://')).parent.parent}#a.b"
+    done = CliRunner().invoke(app, ["table", "diff", place, "v1", "audit", "--csv"])
+    assert done.exit_code == 0, done.output
+    assert "77" in done.output
