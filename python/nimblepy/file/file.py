@@ -10,7 +10,7 @@ from typing import Any, overload
 from nimblepy.errors import CorruptFileError
 from nimblepy.file.record import RecordedSource, WorkloadLog
 from nimblepy.file.source import FileSource
-from nimblepy.file.versions import VersionedRows
+from nimblepy.file.versions import Looks, VersionedRows
 from nimblepy.io.location import locate
 from nimblepy.rows.arguments import seconds_of
 from nimblepy.rows.html import html_rows
@@ -45,6 +45,7 @@ class File(VersionedRows[RowSource]):
         self._log = log
         # A version of the path that is known to be the open file.
         self._version: Hashable = None
+        self._looks = Looks()
         super().__init__(self._position_of(source))
 
     def _position_of(self, source: FileSource) -> FilePosition:

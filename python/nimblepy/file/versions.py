@@ -60,7 +60,6 @@ class VersionedRows(Joinable, Generic[Version]):
         super().__init__()
         self._position = position
         self._moving = ForkLock()
-        self._looks = Looks()
 
     if TYPE_CHECKING:
 

@@ -15,7 +15,7 @@ from nimblepy.errors import (
     NimbleError,
     UnsupportedVersionError,
 )
-from nimblepy.file.versions import VersionedRows
+from nimblepy.file.versions import Looks, VersionedRows
 from nimblepy.rows.rows import Getters, Position, getters_for
 from nimblepy.schema.field_ids import without_field_ids
 from nimblepy.table import iceberg as ice
@@ -96,6 +96,7 @@ class TableHandle(VersionedRows[FileSet]):
         self.catalog = catalog
         self._closed = False
         self._pinned = pinned
+        self._looks = Looks()
         self._readings: dict[Any, Reading] = {}
         self._specs = Specs(metadata)
         snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
