@@ -1,8 +1,7 @@
-"""What new users tried first: tables without rows, dropped tables, tags, zones and short keys."""
+"""What new users tried first: tables without rows, dropped tables, tags and zones."""
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,18 +81,6 @@ def test_an_offset_that_duckdb_does_not_know(lake: nb.Catalog) -> None:
     with pytest.raises(nb.InvalidArgumentError, match=r"'\+05:30', in which DuckDB cannot"):
         table.to_table(filter="hour(ts) = 6")
     assert table.to_table(filter="ts > '1970-01-01 05:30:00'")["id"].to_pylist() == [2]
-
-
-def test_asof_refuses_a_key_without_its_time(lake: nb.Catalog) -> None:
-    start = dt.datetime(2026, 1, 1)
-    rows = pa.table({"user": [1, 1, 2], "ts": [start] * 3, "seq": [1, 2, 1], "v": [1, 2, 3]})
-    table = lake.create_table("a.b", rows, primary_key=["user", "ts", "seq"])
-    assert table.asof((2, start), ["v"]) == {"v": 3}  # the rest of the key is not given
-    assert table.asof((2, start, 5), ["v"]) == {"v": 3}
-    for key in ((2,), 2, {"user": 2}):
-        with pytest.raises(nb.InvalidArgumentError, match="'user' is not a time"):
-            table.asof(key)
-    assert table.asof((7,), ["v"], on=["user"]) == {"v": 3}
 
 
 def test_a_file_is_refreshed_if_older(tmp_path: Path) -> None:

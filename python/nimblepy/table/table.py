@@ -131,7 +131,7 @@ class Table(TableHandle):
 
     @property
     def comment(self) -> str | None:
-        """The description of the table, as other engines show it; ``None`` without a description."""
+        """The description of the table, as other engines show it; ``None`` without one."""
         return self._state.shown.metadata.comment
 
     @property
