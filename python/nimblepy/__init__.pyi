@@ -21,6 +21,7 @@ from nimblepy.file.convert import convert as convert
 from nimblepy.file.file import File as File
 from nimblepy.file.options import HashIndex as HashIndex
 from nimblepy.file.options import SortedIndex as SortedIndex
+from nimblepy.file.options import VectorIndex as VectorIndex
 from nimblepy.file.options import WriteOptions as WriteOptions
 from nimblepy.file.write import Writer as Writer
 from nimblepy.file.write import write as write

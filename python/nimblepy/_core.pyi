@@ -331,6 +331,34 @@ class ScanPart:
         test: Callable[[pa.RecordBatch], pa.BooleanArray] | None = None,
     ) -> None: ...
 
+class VectorIndex:
+    def __init__(self, file: Any, number: int) -> None: ...
+    @property
+    def metric(self) -> str: ...
+    @property
+    def num_lists(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def left_out(self) -> int: ...
+    def rows_needed(self, recall: float, k: int) -> float: ...
+
+def vector_indexes(file: Any) -> list[tuple[list[int], int, int]]: ...
+def nearest(
+    parts: list[tuple[ScanPart, VectorIndex | None, RowBitmap | None]],
+    queries: np.ndarray[Any, np.dtype[np.float64]],
+    metric: str,
+    k: int,
+    recall: float,
+    exact: bool,
+    threads: int,
+) -> tuple[
+    np.ndarray[Any, np.dtype[np.uint64]],
+    np.ndarray[Any, np.dtype[np.int64]],
+    np.ndarray[Any, np.dtype[np.int64]],
+    np.ndarray[Any, np.dtype[np.float32]],
+    dict[str, int],
+]: ...
 def scan(
     parts: list[ScanPart],
     schema: pa.Schema,

@@ -173,7 +173,7 @@ def test_a_directory_is_refused_with_the_way_out(tmp_path: Path) -> None:
 
 
 def test_the_name_of_a_column_is_no_index(tmp_path: Path) -> None:
-    with pytest.raises(nb.InvalidArgumentError, match=r"nb\.SortedIndex, got 'dest'"):
+    with pytest.raises(nb.InvalidArgumentError, match=r"nb\.VectorIndex, got 'dest'"):
         nb.write({"dest": [1]}, tmp_path / "t.nimble", indexes="dest")  # type: ignore[arg-type]
 
 

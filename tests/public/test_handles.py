@@ -12,7 +12,7 @@ import nimblepy as nb
 _READING = """
     schema num_rows cluster_by indexes unique io_stats reset_io_stats size_bytes verify close
     get lookup contains count count_rows row_ranges take range prefix head sample scan
-    to_table to_pandas explain index_join asof asof_join
+    to_table to_pandas explain index_join asof asof_join nearest
 """
 PUBLIC = {
     "File": _READING + "source metadata format_version layout is_stale refresh",
@@ -27,7 +27,7 @@ PUBLIC = {
         confirm fast_forward watch add_index drop_index files partitions
     """,
 }
-_SOON = "nearest page "
+_SOON = "page "
 # Names of the contract that do not exist yet. Move a name to PUBLIC when it does.
 TO_COME = {
     "File": _SOON,

@@ -1,4 +1,5 @@
 #include "nimble/bindings/core_file.h"
+#include "nimble/bindings/register_nearest.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/threads/blocking.h"
 
@@ -22,6 +23,7 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_range_reader(m);
   nimble::register_asof(m);
   nimble::register_parquet(m);
+  nimble::register_nearest(m);
   nimble::register_inspect(m);
   nimble::register_index_rewriter(m);
   nimble::register_serve(m);

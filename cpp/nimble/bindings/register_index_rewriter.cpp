@@ -30,6 +30,7 @@ class CoreIndexRewriter {
     change.options.restart_interval =
         options["restart_interval"].cast<uint32_t>();
     WriteTarget to = open_write_target(target);
+    change.options.threads = options["threads"].cast<uint32_t>();
     change.options.poll = std::move(to.poll);
     rewriter_ = unwrap(
         IndexRewriter::create(file, std::move(change), std::move(to.file)));

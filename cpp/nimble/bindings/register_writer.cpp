@@ -132,10 +132,17 @@ std::vector<IndexSpec> index_specs(const py::handle& indexes) {
   std::vector<IndexSpec> out;
   for (const py::handle index : indexes) {
     IndexSpec spec;
-    spec.kind = index["kind"].cast<std::string>() == "hash"
-                    ? IndexKind::kHash
-                    : IndexKind::kSorted;
+    const auto kind = index["kind"].cast<std::string>();
     spec.columns = key_columns(index["columns"]);
+    if (kind == "vector") {
+      spec.kind = IndexKind::kVector;
+      spec.metric = unwrap(metric_of(index["metric"].cast<std::string>()));
+      spec.lists = index["lists"].cast<uint32_t>();
+      spec.queries = index["queries"].cast<std::vector<float>>();
+      out.push_back(std::move(spec));
+      continue;
+    }
+    spec.kind = kind == "hash" ? IndexKind::kHash : IndexKind::kSorted;
     spec.load_factor = index["load_factor"].cast<double>();
     spec.bloom_bits = index["bloom_bits"].cast<double>();
     out.push_back(std::move(spec));

@@ -91,16 +91,21 @@ Status get_groups(const fb::Footer& footer, uint64_t limit, FileFooter* out) {
 using IndexVector = Vector<Offset<fb::SecondaryIndex>>;
 
 Offset<IndexVector> put_indexes(Builder* b,
-                                const std::vector<SecondaryIndexRef>& indexes) {
-  if (indexes.empty()) return 0;  // as in files of earlier writers
+                                const std::vector<SecondaryIndexRef>& indexes,
+                                const std::vector<SecondaryIndexRef>& vectors) {
+  if (indexes.empty() && vectors.empty()) {
+    return 0;  // as in files of earlier writers
+  }
   std::vector<Offset<fb::SecondaryIndex>> refs;
-  for (const SecondaryIndexRef& i : indexes) {
+  const auto put = [&](const SecondaryIndexRef& i) {
     const auto columns = put_key_columns(b, i.columns);
     const fb::Section root = to_fb(i.root);
     refs.push_back(fb::CreateSecondaryIndex(*b, static_cast<uint8_t>(i.kind),
                                             columns, &root, i.num_keys,
                                             i.size_bytes, i.has_bloom));
-  }
+  };
+  for (const SecondaryIndexRef& i : indexes) put(i);
+  for (const SecondaryIndexRef& i : vectors) put(i);
   return b->CreateVector(refs);
 }
 
@@ -109,7 +114,10 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
   if (indexes == nullptr) return Status::ok();
   for (const fb::SecondaryIndex* i : *indexes) {
     const auto kind = static_cast<IndexKind>(i->kind());
-    if (kind != IndexKind::kHash && kind != IndexKind::kSorted) continue;
+    const bool is_vector = kind == IndexKind::kVector;
+    if (kind != IndexKind::kHash && kind != IndexKind::kSorted && !is_vector) {
+      continue;
+    }
     if (i->root() == nullptr) {
       return Status::corrupt("footer: an index without a root");
     }
@@ -122,7 +130,10 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
     ref.num_keys = i->num_keys();
     ref.size_bytes = i->size_bytes();
     ref.has_bloom = i->has_bloom();
-    out->indexes.push_back(std::move(ref));
+    if (is_vector && ref.columns.size() != 1) {
+      return Status::corrupt("footer: a vector index on several columns");
+    }
+    (is_vector ? out->vectors : out->indexes).push_back(std::move(ref));
   }
   return Status::ok();
 }
@@ -193,7 +204,7 @@ std::vector<uint8_t> FileFooter::serialize() const {
   const auto optional_v = b.CreateVector(optional_refs);
   const auto bytes_v = b.CreateVector(node_bytes);
   const auto writer_v = b.CreateString(writer);
-  const auto indexes_v = put_indexes(&b, indexes);
+  const auto indexes_v = put_indexes(&b, indexes, vectors);
   fb::FinishFooterBuffer(
       b, fb::CreateFooter(b, num_rows, schema_node, groups_v, cluster_root,
                           zones_v, dictionaries_v, metadata_v, optional_v,

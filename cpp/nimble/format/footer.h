@@ -56,6 +56,7 @@ struct OptionalSection {
 enum class IndexKind : uint8_t {  // stored: never renumber
   kHash = 1,
   kSorted = 2,
+  kVector = 3,
 };
 
 // One secondary index, as listed in the footer.
@@ -84,7 +85,8 @@ struct FileFooter {
   uint64_t index_bytes = 0;
   uint64_t num_stripes = 0;
   std::string writer;
-  std::vector<SecondaryIndexRef> indexes;  // of known kinds only
+  std::vector<SecondaryIndexRef> indexes;  // hash and sorted
+  std::vector<SecondaryIndexRef> vectors;  // vector indexes
 
   std::vector<uint8_t> serialize() const;
   // Parses and validates a footer.

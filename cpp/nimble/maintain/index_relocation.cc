@@ -1,8 +1,11 @@
 #include "nimble/maintain/index_relocation.h"
 
+#include <algorithm>
+
 #include "hash_index_generated.h"
 #include "nimble/format/flat_buffer.h"
 #include "nimble/format/group.h"
+#include "nimble/index/vector/vector_layout.h"
 #include "sorted_index_generated.h"
 
 namespace nimble {
@@ -102,6 +105,33 @@ Result<std::vector<uint8_t>> move_sorted(const FileReader& file, ByteSpan bytes,
   return std::vector<uint8_t>(root.bytes().begin(), root.bytes().end());
 }
 
+// Copies the lists of a vector index, then their directory, which has no
+// offsets.
+Result<std::vector<uint8_t>> move_vector(const FileReader& file, ByteSpan bytes,
+                                         const SectionSink& sink) {
+  NIMBLE_ASSIGN_OR_RETURN(
+      VectorRoot root, VectorRoot::parse(bytes, file.postscript().footer_offset,
+                                         file.num_rows()));
+  if (root.num_lists == 0) return root.serialize();
+  constexpr uint64_t kCopyBytes = uint64_t{16} << 20;
+  uint64_t begin = 0;
+  for (uint64_t at = 0; at < root.lists_bytes; at += kCopyBytes) {
+    std::vector<uint8_t> part(std::min(kCopyBytes, root.lists_bytes - at));
+    NIMBLE_RETURN_IF_ERROR(file.file().read_at(
+        {root.lists_offset + at, part.size(), part.data()}));
+    NIMBLE_ASSIGN_OR_RETURN(const SectionRef moved, sink(part));
+    if (at == 0) begin = moved.offset;
+    if (moved.offset != begin + at) {
+      return Status::corrupt("lists of a size that is not a multiple of 8");
+    }
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> directory,
+                          read_part(file, root.directory));
+  root.lists_offset = begin;
+  NIMBLE_ASSIGN_OR_RETURN(root.directory, sink(directory));
+  return root.serialize();
+}
+
 }  // namespace
 
 Result<std::vector<uint8_t>> relocate_index(const FileReader& file,
@@ -110,7 +140,9 @@ Result<std::vector<uint8_t>> relocate_index(const FileReader& file,
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> root,
                           read_part(file, index.root));
   auto moved = index.kind == IndexKind::kHash ? move_hash(file, root, sink)
-                                              : move_sorted(file, root, sink);
+               : index.kind == IndexKind::kVector
+                   ? move_vector(file, root, sink)
+                   : move_sorted(file, root, sink);
   if (!moved) {
     return std::move(moved).error().with_context(file.file().name() +
                                                  ": index");

@@ -46,7 +46,8 @@ Result<std::unique_ptr<IndexRewriter>> IndexRewriter::create(
     std::shared_ptr<const FileReader> source, IndexChange change,
     std::unique_ptr<WritableFile> target) {
   for (const size_t i : change.drop) {
-    if (i >= source->footer().indexes.size()) {
+    const FileFooter& footer = source->footer();
+    if (i >= footer.indexes.size() + footer.vectors.size()) {
       return Status::invalid_argument("no index " + std::to_string(i));
     }
   }
@@ -166,7 +167,11 @@ Status IndexRewriter::write_indexes() {
   const auto sink = [this](ByteSpan bytes) { return write_section(bytes); };
   std::vector<std::vector<uint8_t>> roots;
   footer_.indexes.clear();
-  const auto& indexes = source_->footer().indexes;
+  footer_.vectors.clear();
+  std::vector<SecondaryIndexRef> indexes = source_->footer().indexes;
+  const auto& vectors = source_->footer().vectors;
+  indexes.insert(indexes.end(), vectors.begin(), vectors.end());
+  std::vector<SecondaryIndexRef> kept;
   for (size_t i = 0; i < indexes.size(); ++i) {
     const auto& drop = change_.drop;
     if (std::find(drop.begin(), drop.end(), i) != drop.end()) {
@@ -177,7 +182,7 @@ Status IndexRewriter::write_indexes() {
     NIMBLE_ASSIGN_OR_RETURN(std::vector<uint8_t> root,
                             relocate_index(*source_, indexes[i], sink));
     roots.push_back(std::move(root));
-    footer_.indexes.push_back(indexes[i]);
+    kept.push_back(indexes[i]);
   }
   NIMBLE_RETURN_IF_ERROR(writer_.finish(sink));
   for (NodeSection& z : footer_.zones) {
@@ -213,12 +218,18 @@ Status IndexRewriter::write_indexes() {
     NIMBLE_ASSIGN_OR_RETURN(p.section, copy_section(p.section));
   }
   for (size_t i = 0; i < roots.size(); ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(footer_.indexes[i].root, write_section(roots[i]));
+    NIMBLE_ASSIGN_OR_RETURN(kept[i].root, write_section(roots[i]));
+    const bool is_vector = kept[i].kind == IndexKind::kVector;
+    (is_vector ? footer_.vectors : footer_.indexes).push_back(kept[i]);
   }
-  const size_t kept = footer_.indexes.size();
+  size_t next_index = footer_.indexes.size();
+  size_t next_vector = footer_.vectors.size();
   NIMBLE_RETURN_IF_ERROR(writer_.write_roots(sink, &footer_));
-  for (size_t i = kept; i < footer_.indexes.size(); ++i) {
-    footer_.indexes[i].columns = change_.add[i - kept].columns;
+  for (const IndexSpec& spec : change_.add) {
+    SecondaryIndexRef& ref = spec.kind == IndexKind::kVector
+                                 ? footer_.vectors[next_vector++]
+                                 : footer_.indexes[next_index++];
+    ref.columns = spec.columns;
   }
   return Status::ok();
 }

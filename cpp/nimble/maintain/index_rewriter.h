@@ -19,7 +19,8 @@ namespace nimble {
 
 // Indexes to drop and to add.
 struct IndexChange {
-  std::vector<size_t> drop;  // indexes in the footer's list
+  // Positions among the footer's indexes, followed by its vector indexes.
+  std::vector<size_t> drop;
   std::vector<IndexSpec> add;
   WriterOptions options;  // only those for indexes
 };

@@ -5,6 +5,7 @@
 #include "nimble/cursor/cluster_cursor.h"
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/scan/column_bloom.h"
+#include "nimble/scan/nearest/vector_index.h"
 #include "nimble/scan/zone_map.h"
 #include "nimble/stripe/row_reader.h"
 
@@ -198,6 +199,10 @@ Status verify_file(const FileReader& file) {
     NIMBLE_RETURN_IF_ERROR(status.is_ok() ? Status() : std::move(status));
   }
   NIMBLE_RETURN_IF_ERROR(indexes.finish());
+  for (size_t i = 0; i < file.footer().vectors.size(); ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(const auto index, VectorIndex::open(file, i));
+    NIMBLE_RETURN_IF_ERROR(index->verify());
+  }
   for (const NodeSection& z : file.footer().zones) {
     NIMBLE_RETURN_IF_ERROR(prune_rows(file, z.node, {}).has_value()
                                ? Status()

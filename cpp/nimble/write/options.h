@@ -9,6 +9,7 @@
 
 #include "nimble/encoding/core/encoding.h"
 #include "nimble/format/footer.h"
+#include "nimble/index/vector/vector_layout.h"
 
 namespace nimble {
 
@@ -19,6 +20,10 @@ struct IndexSpec {
   // For hash indexes only.
   double load_factor = 0.7;  // fill of the buckets, in (0, 1]
   double bloom_bits = 10.0;  // per key, 0 to 64; 0: no filter
+  // For vector indexes only, which have one column.
+  VectorMetric metric = VectorMetric::kL2;
+  uint32_t lists = 0;          // 0: chosen from the number of rows
+  std::vector<float> queries;  // to calibrate on; empty: a sample of the rows
 };
 
 struct WriterOptions {

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "nimble/index/hash_index_writer.h"
 #include "nimble/index/sorted_index_writer.h"
+#include "nimble/index/vector/vector_index_writer.h"
 #include "nimble/write/options.h"
 #include "nimble/write/stripe_key_encoder.h"
 
@@ -34,13 +36,16 @@ class SecondaryIndexWriter {
 
  private:
   struct Part {
-    StripeKeyEncoder columns;
+    std::optional<StripeKeyEncoder> columns;  // not of a vector index
     SecondaryIndexRef ref;
-    std::unique_ptr<SortedIndexWriter> sorted;  // one of the two is set
+    std::unique_ptr<SortedIndexWriter> sorted;  // one of the three is set
     std::unique_ptr<HashIndexWriter> hash;
+    std::unique_ptr<VectorIndexWriter> vector;
     std::vector<uint8_t> root;
   };
 
+  static Status open_vector_writer(const Field& schema, const IndexSpec& spec,
+                                   const WriterOptions& options, Part* part);
   static Status open_writer(const IndexSpec& spec, const WriterOptions& options,
                             Part* part);
 

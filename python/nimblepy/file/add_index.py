@@ -15,7 +15,7 @@ from nimblepy import _core
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.file.indexes import CLUSTER, Index, names_of
 from nimblepy.file.open import open_source
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
 from nimblepy.file.source import FileSource
 from nimblepy.file.write import index_specs
 from nimblepy.io.location import FileSystem, locate
@@ -28,11 +28,12 @@ from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 _log = logger(__name__)
 
 Path = str | os.PathLike[str]
+AnyIndex = HashIndex | SortedIndex | VectorIndex
 
 
 def add_index(
     path: Path,
-    index: HashIndex | SortedIndex | Sequence[HashIndex | SortedIndex],
+    index: AnyIndex | Sequence[AnyIndex],
     *,
     output: Path | None = None,
     options: WriteOptions | None = None,
@@ -50,7 +51,7 @@ def add_index(
         output: path of the new file; ``None`` replaces the old one. Open handles continue to read
             the old file.
         options: only the options for indexes are used: ``index_memory_bytes``,
-            ``key_chunk_rows``, ``restart_interval``.
+            ``key_chunk_rows``, ``restart_interval``, ``threads``.
         progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
@@ -69,8 +70,14 @@ def add_index(
         specs = index_specs(file.schema, index)  # type: ignore[arg-type]
         if not specs:
             raise InvalidArgumentError("index: expected at least one")
-        new_indexes = [index] if isinstance(index, (HashIndex, SortedIndex)) else list(index)
+        new_indexes = [index] if isinstance(index, AnyIndex) else list(index)
         for new in new_indexes:
+            if isinstance(new, VectorIndex):
+                if file.handle.vector_number(new.column) is not None:
+                    raise InvalidArgumentError(
+                        f"{os.fspath(path)} has a vector index on {new.column!r} already"
+                    )
+                continue
             for old in file.handle.indexes:
                 if _is(file, old, new):
                     raise InvalidArgumentError(
@@ -82,7 +89,7 @@ def add_index(
 
 def drop_index(
     path: Path,
-    index: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
+    index: str | Sequence[ColumnName] | AnyIndex | IndexInfo,
     *,
     output: Path | None = None,
     filesystem: FileSystem | None = None,
@@ -92,7 +99,8 @@ def drop_index(
     Args:
         path: an existing file; a URI, or a path in ``filesystem``.
         index: the columns in order (this drops all secondary indexes on exactly these columns), or
-            a :class:`HashIndex` or :class:`SortedIndex`, or an entry of :attr:`File.indexes`.
+            a :class:`HashIndex`, :class:`SortedIndex` or :class:`VectorIndex`, or an entry of
+            :attr:`File.indexes`.
         output: path of the new file; ``None`` replaces the old one.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
@@ -107,8 +115,15 @@ def drop_index(
     Cost: copies the file.
     """
     with closing(open_source(path, filesystem=filesystem)) as file:
-        matching = [old for old in file.handle.indexes if _is(file, old, index)]
+        vector = _vector_number(file, index)
+        matching = (
+            []
+            if isinstance(index, VectorIndex)
+            else [old for old in file.handle.indexes if _is(file, old, index)]
+        )
         drop = [old.number for old in matching if old.number != CLUSTER]
+        if vector is not None:
+            drop.append(vector)
         if not drop and matching:
             raise InvalidArgumentError(
                 f"{matching[0]} cannot be dropped: it is the order of the rows; rewrite the file"
@@ -119,6 +134,23 @@ def drop_index(
                 f"{names_of(file.handle.indexes)}"
             )
         return rewrite_indexes(file, path, output, drop, [], None, None, filesystem)
+
+
+def _vector_number(file: FileSource, index: Any) -> int | None:
+    """The vector index that is meant, counted after all other secondary indexes."""
+    name = index
+    if isinstance(index, (VectorIndex, IndexInfo)):
+        if getattr(index, "kind", "vector") != "vector":
+            return None
+        key = index.columns[0]
+        name = key.column if isinstance(key, SortKey) else key
+    elif isinstance(index, (HashIndex, SortedIndex)):
+        return None
+    elif not isinstance(index, str):
+        names = list(index)
+        name = names[0] if len(names) == 1 else None
+    number = file.handle.vector_number(name) if isinstance(name, str) else None
+    return None if number is None else len(file.handle.core.indexes) + number
 
 
 def _is(
@@ -163,6 +195,7 @@ def rewrite_indexes(
         "key_chunk_rows": chosen.key_chunk_rows,
         "restart_interval": min(chosen.restart_interval, 2**31 - 1),
         "spill_directory": location.spill_folder,
+        "threads": chosen.threads or 0,
     }
     rewriter = _core.IndexRewriter(file.handle.core, location.sink(), drop, core_options)
     bar = Progress(progress, file.num_rows)

@@ -42,6 +42,13 @@ class FileHandle:
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
+        # Vector indexes by name of the column: number, rows in lists, bytes.
+        self.vectors: dict[str, tuple[int, int, int]] = {
+            self.schema.names[path[0]]: (number, num_rows, size)
+            for number, (path, num_rows, size) in enumerate(_core.vector_indexes(core))
+            if len(path) == 1
+        }
+        self._opened_vectors: dict[str, _core.VectorIndex] = {}
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
         # Prepared filters (file/scan.py).
         self.filters: dict[Any, Any] = {}
@@ -64,6 +71,7 @@ class FileHandle:
         vars(self).pop("core", None)
         self._projections.clear()
         self._opened.clear()
+        self._opened_vectors.clear()
         self.filters.clear()
 
     def opened(self, index: Index) -> OpenIndex:
@@ -72,6 +80,19 @@ class FileHandle:
         if open_index is None:
             open_index = self._opened[index.number] = OpenIndex(index, self.core)
         return open_index
+
+    def vector_number(self, column: str) -> int | None:
+        """The number of the vector index on a column."""
+        entry = self.vectors.get(column)
+        return None if entry is None else entry[0]
+
+    def vector_index(self, column: str) -> _core.VectorIndex | None:
+        """The vector index on a column, opened. Cached."""
+        index = self._opened_vectors.get(column)
+        number = self.vector_number(column)
+        if index is None and number is not None:
+            index = self._opened_vectors[column] = _core.VectorIndex(self.core, number)
+        return index
 
     def choose(self, on: OnKeys, *, ordered: bool = False) -> Index:
         """The best index on some columns; see :func:`nimblepy.file.indexes.choose`. Cached."""

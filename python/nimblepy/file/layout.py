@@ -28,6 +28,10 @@ def file_layout(file: FileHandle) -> LayoutNode:
         for kind, node, size in _core.sections(core)
         if size
     ]
+    sections += [
+        LayoutNode(name=f"vector ({name})", kind="index", size_bytes=size)
+        for name, (_, _, size) in file.vectors.items()
+    ]
     return LayoutNode(
         name=str(core.name),
         kind="file",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.names import ColumnName
@@ -96,6 +96,80 @@ class SortedIndex:
         if not keys:
             raise InvalidArgumentError("SortedIndex: needs at least one column, got none")
         object.__setattr__(self, "columns", keys)
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class VectorIndex:
+    """A secondary index for the nearest rows of a column of vectors.
+
+    The column has fixed-size lists of float16, float32, float64, int8 or uint8. The index groups
+    near rows into lists, and stores one bit per dimension of each row. Files of fewer than 2^20
+    numbers (rows times dimensions) only store the metric, because comparing all rows is as fast.
+
+    Args:
+        column: the name of the column.
+        metric: ``"l2"`` (squared Euclidean distance), ``"cosine"`` (1 - cosine) or ``"dot"`` (minus
+            the dot product).
+        lists: number of lists; ``None`` is twice the square root of the number of rows.
+        queries: vectors like those that will be searched for: a matrix. The index uses them to
+            learn how many lists a search must probe for a recall. ``None`` uses rows of the file.
+
+    Raises:
+        InvalidArgumentError: an argument is out of range.
+    """
+
+    column: str
+    metric: str
+    lists: int | None
+    queries: tuple[tuple[float, ...], ...] | None
+
+    def __init__(
+        self,
+        column: str,
+        *,
+        metric: Literal["l2", "cosine", "dot"] = "l2",
+        lists: int | None = None,
+        queries: Any = None,
+    ) -> None:
+        if not isinstance(column, str):
+            raise InvalidArgumentError(
+                f"VectorIndex: expected the name of a column, got {column!r}"
+            )
+        if metric not in ("l2", "cosine", "dot"):
+            raise InvalidArgumentError(
+                f"VectorIndex: metric must be 'l2', 'cosine' or 'dot', got {metric!r}"
+            )
+        if lists is not None:
+            _check_count("VectorIndex", "lists", lists, 1)
+            if lists > 1 << 24:
+                raise InvalidArgumentError(f"VectorIndex: lists must be at most {1 << 24:,}")
+        rows = None
+        if queries is not None:
+            import numpy as np
+
+            try:
+                matrix = np.asarray(
+                    queries.to_pylist() if hasattr(queries, "to_pylist") else queries,
+                    dtype=np.float64,
+                )
+            except (TypeError, ValueError) as e:
+                raise InvalidArgumentError(
+                    f"VectorIndex: queries must be vectors of one length: {e}"
+                ) from e
+            if matrix.ndim != 2 or not np.isfinite(matrix).all():
+                raise InvalidArgumentError(
+                    "VectorIndex: queries must be a matrix of finite numbers, one row per query"
+                )
+            rows = tuple(map(tuple, matrix.tolist()))
+        object.__setattr__(self, "column", column)
+        object.__setattr__(self, "metric", metric)
+        object.__setattr__(self, "lists", lists)
+        object.__setattr__(self, "queries", rows)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column, as other indexes name theirs."""
+        return (self.column,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ from nimblepy.rows.compiled import (
     RowsOfFile,
     SingleRows,
 )
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
@@ -99,6 +100,12 @@ class FileSource(RowSource):
             for index, (_, _, num_keys, size_bytes, has_bloom) in zip(
                 stored, core.indexes, strict=True
             )
+        ]
+        infos += [
+            IndexInfo(
+                kind="vector", columns=(SortKey(name),), size_bytes=size_bytes, num_keys=num_rows
+            )
+            for name, (_, num_rows, size_bytes) in self.handle.vectors.items()
         ]
         if self.handle.cluster_by:
             cluster_bytes = int(core.index_bytes) - sum(info.size_bytes for info in infos)
@@ -184,6 +191,18 @@ class FileSource(RowSource):
         if asked.known is not None:
             known_steps = resolve_column(self.schema, asked.known).steps
         return self.handle.opened(index).core, index.keys[: len(asked.by) + 1], known_steps
+
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        return tuple(self.handle.vectors)
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        if rows is None:
+            rows = self.everything if request.within is None else self.find(request.within)
+        part = scan_part(self.handle, Where(request.filter, rows), (request.column,))
+        assert isinstance(request.column, str)
+        yield NearestPart(0, part, self.handle.vector_index(request.column), None)
 
     def _index_for(self, keys: Keys) -> Index:
         if keys.between is not None:

@@ -14,12 +14,13 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import DuplicateKeyError, InvalidArgumentError, KeyOrderError
 from nimblepy.file.key_errors import readable
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
 from nimblepy.input.tabular import as_reader, check_column, slices
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.log import logger
 from nimblepy.io.progress import Progress, ProgressArg
 from nimblepy.rows.arguments import check_keywords, passes_on_to
+from nimblepy.rows.nearest import vector_type
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.protocols import Tabular
@@ -37,7 +38,7 @@ class WriteKeywords(TypedDict, total=False):
     cluster_by: ClusterBy
     unique: bool
     presorted: bool
-    indexes: Sequence[HashIndex | SortedIndex]
+    indexes: Sequence[HashIndex | SortedIndex | VectorIndex]
     options: WriteOptions | None
     metadata: Mapping[str, str | bytes] | None
     filesystem: FileSystem | None
@@ -85,7 +86,7 @@ class Writer:
         cluster_by: ClusterBy = None,
         unique: bool = False,
         presorted: bool = False,
-        indexes: Sequence[HashIndex | SortedIndex] = (),
+        indexes: Sequence[HashIndex | SortedIndex | VectorIndex] = (),
         options: WriteOptions | None = None,
         metadata: Mapping[str, str | bytes] | None = None,
         progress: ProgressArg = None,
@@ -361,17 +362,25 @@ def _columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[Column]:
 
 
 def index_specs(
-    schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex]
+    schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex | VectorIndex]
 ) -> list[dict[str, Any]]:
     """The index specifications for the core. Raises an error for duplicate indexes."""
-    if isinstance(indexes, (HashIndex, SortedIndex, str)):  # the loop below rejects a str
+    if isinstance(
+        indexes, (HashIndex, SortedIndex, VectorIndex, str)
+    ):  # the loop below rejects a str
         indexes = (indexes,)
     seen: set[Any] = set()
     specs = []
     for index in indexes:
+        if isinstance(index, VectorIndex):
+            if index.column in seen:
+                raise InvalidArgumentError(f"indexes: {index!r} is given twice")
+            seen.add(index.column)
+            specs.append(_vector_spec(schema, index))
+            continue
         if not isinstance(index, (HashIndex, SortedIndex)):
             raise InvalidArgumentError(
-                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+                f"indexes: expected nb.HashIndex, nb.SortedIndex or nb.VectorIndex, got {index!r}"
             )
         is_hash = isinstance(index, HashIndex)
         keys = as_sort_keys(index.columns)
@@ -389,6 +398,29 @@ def index_specs(
             }
         )
     return specs
+
+
+def _vector_spec(schema: pa.Schema, index: VectorIndex) -> dict[str, Any]:
+    column = resolve_column(schema, index.column)
+    width = vector_type(column.type)
+    if width is None or len(column.steps) != 1:
+        raise InvalidArgumentError(
+            f"VectorIndex: column {index.column!r} is {column.type}; expected a top-level column "
+            "of fixed-size lists of float16, float32, float64, int8 or uint8"
+        )
+    queries = index.queries or ()
+    if queries and len(queries[0]) != width:
+        raise InvalidArgumentError(
+            f"VectorIndex: queries have {len(queries[0])} numbers; the vectors of "
+            f"{index.column!r} have {width}"
+        )
+    return {
+        "kind": "vector",
+        "columns": [(list(column.steps), False, False)],
+        "metric": index.metric,
+        "lists": index.lists or 0,
+        "queries": [x for query in queries for x in query],
+    }
 
 
 def _metadata_item(name: object, value: object) -> tuple[str, bytes]:

@@ -38,6 +38,8 @@ from nimblepy.rows.asof import AsofKeys, nearest_values
 from nimblepy.rows.compiled import AsofIndex, Compiled, KeyIndex, RowForm, RowsOfFile, SingleRows
 from nimblepy.rows.key_bounds import typed_bound
 from nimblepy.rows.keys import key_columns
+from nimblepy.rows.nearest import NearestPart, NearestRows, vector_type
+from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import (
     KeyRange,
@@ -456,6 +458,35 @@ class MappedRows(RowSource):
         raise IndexUnavailableError(
             f"no index begins with ({shown}) in a file of another schema; indexes: {listed}"
         )
+
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        inner = self.child.vector_columns()
+        names: list[ColumnName] = []
+        for field in self.schema:
+            if vector_type(field.type) is not None:
+                mapped = self._names_in_child((field.name,))
+                if mapped is not None and mapped[0] in inner:
+                    names.append(field.name)
+        return tuple(names)
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        output = self._output((request.column,))[0][0]
+        if output.path is None:
+            return iter(())  # the rows have no vectors
+        mapped = self._names_in_child((request.column,))
+        if mapped is None:
+            raise InvalidArgumentError(
+                f"nearest: column {request.column!r} had another type when a file was written; "
+                "compact the table, which writes it again"
+            )
+        if rows is None:
+            rows = self.all_rows() if request.within is None else self.find(request.within)
+        if request.filter is not None:
+            rows = passing_rows(self, Where(request.filter, rows))
+        asked = replace(request, column=mapped[0], filter=None, within=None)
+        return self.child.nearest_parts(asked, rows)
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
         mapped = self._mapped_asof(keys)

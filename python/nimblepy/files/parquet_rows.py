@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.errors import CorruptFileError, IndexUnavailableError
+from nimblepy.errors import CorruptFileError, IndexUnavailableError, InvalidArgumentError
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.gather import gather_array, rows_without_columns
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import RowSet
@@ -124,6 +125,17 @@ class ParquetRows(RowSource):
 
     def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
         return self.index_keys((*by, on), ordered=True)
+
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        return ()
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        raise InvalidArgumentError(
+            f"{self._path}: nearest() searches nimble files, and this is a Parquet file; compact "
+            "the table, which writes nimble files"
+        )
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
         self.asof_keys(keys.by, keys.on)

@@ -39,6 +39,7 @@ from nimblepy.rows.compiled import (
 )
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads, leads_to
 from nimblepy.rows.rowset import Positions, RowSet
@@ -479,6 +480,23 @@ class FilesSource(RowSource):
                 (*by, on), lambda child: child.asof_keys(by, on)
             )
         return cached
+
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        names: dict[ColumnName, None] = {}
+        for child in self.children():
+            names.update(dict.fromkeys(child.vector_columns()))
+        return tuple(names)
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        files = self.candidates(Where(request.filter, RowSet.of_range(0, 0)))
+        if request.within is not None:
+            within = set(self.candidates(request.within))
+            files = [file for file in files if file in within]
+        for file in self.prepared([file for file in files if self.stored_rows(file)]):
+            for part in self.child(file).nearest_parts(request):
+                yield part._replace(file=file, deleted=self.deleted(file))
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
         order = self.asof_keys(keys.by, keys.on)

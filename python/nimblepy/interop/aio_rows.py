@@ -95,6 +95,7 @@ class AioRows(Generic[_Handle]):
     prefix = Awaited(Rows.prefix)
     row_ranges = Awaited(Rows.row_ranges)
     take = Awaited(Rows.take)
+    nearest = Awaited(Rows.nearest)
     asof = Awaited(Joinable.asof)
     asof_join = Awaited(Joinable.asof_join)
     sample = Awaited(Rows.sample)

@@ -37,8 +37,18 @@ from nimblepy.rows.arguments import (
 from nimblepy.rows.as_numpy import numpy_columns, numpy_row
 from nimblepy.rows.compiled import Getter, RangeReader, Ranges, SingleRows
 from nimblepy.rows.gather import keep, lowest_weights, with_missing
+from nimblepy.rows.nearest import (
+    Metric,
+    NearestRows,
+    check_nearest,
+    find_nearest,
+    nearest_plan,
+    read_queries,
+    vector_column,
+    with_distances,
+)
 from nimblepy.rows.plan import Plan
-from nimblepy.rows.request import Request
+from nimblepy.rows.request import Ordered, Request
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.scan import Scan
 from nimblepy.rows.source import MAX_PREPARED, Filter, RowSource
@@ -427,6 +437,99 @@ class Rows(_core.PointBase, ABC):
             request = source.range_request(lower, upper, on, inclusive)
         return _range_table(source.numbered(source.find(request)))
 
+    # ------------------------------------------------------------------ nearest rows
+
+    def nearest(
+        self,
+        query: Any,
+        k: int = 10,
+        *,
+        on: str | None = None,
+        metric: Metric | None = None,
+        columns: Columns = None,
+        filter: Filter = None,
+        params: Parameters = None,
+        prefix: Key = None,
+        lower: Key = None,
+        upper: Key = None,
+        recall: float = 0.95,
+        exact: bool = False,
+    ) -> pa.Table:
+        """The rows with the vectors nearest to ``query``, nearest first, ties by row.
+
+        With a :class:`~nimblepy.VectorIndex` and many rows, some lists of the index are searched.
+        Otherwise all rows are compared: of a small file, of a part of the cluster key, or those
+        that a filter leaves. Null vectors, vectors with a null, NaN or infinity, and zero vectors
+        under cosine are never returned.
+
+        Args:
+            query: a vector: a list, a numpy array or an Arrow array. Several vectors (a matrix, or
+                an Arrow column of lists) return the rows of all, with the position of the query as
+                the first column ``_query``.
+            k: number of rows per query, 1 to 10,000. If fewer are allowed, all are returned.
+            on: the column of vectors. It may be omitted if only one column has vectors, or only one
+                has an index.
+            metric: ``"l2"``, ``"cosine"`` or ``"dot"``; ``None`` is that of the index, else
+                ``"l2"``. Another metric than that of the index needs ``exact=True``.
+            columns: columns of the result; ``None`` is all.
+            filter: only rows that pass, as for :meth:`scan`.
+            params: values of the filter's parameters.
+            prefix, lower, upper: only rows of this part of the cluster key, as for :meth:`prefix`
+                and :meth:`range`.
+            recall: the share of the true nearest rows to find, for queries like the rows of the
+                file, or like the ``queries`` that the index was built with. 1 compares all rows.
+            exact: compare all rows. Needs no index.
+
+        Returns:
+            The columns and ``_distance`` (float32): the squared Euclidean distance, 1 - cosine, or
+            minus the dot product.
+
+        Raises:
+            InvalidArgumentError: the query has another length than the vectors, or numbers that are
+                not finite, or only zeros under cosine; or the metric is not that of the index.
+
+        Cost: of a file that is not mapped, one round of reads each for the index's lists, for the
+            vectors of some candidates, and for the columns of the result.
+        """
+        names = column_names(columns)
+        source, request, many = self._nearest_request(
+            query, k, on, metric, filter, params, prefix, lower, upper, recall, exact
+        )
+        source.projected(names)
+        found = find_nearest(request, source.nearest_parts(request))
+        rows = found.rows if source.is_many else found.rows.without_file()
+        return with_distances(source.read(rows, names), found, many)
+
+    def _nearest_request(
+        self,
+        query: Any,
+        k: int,
+        on: str | None,
+        metric: Metric | None,
+        filter: Filter,
+        params: Parameters,
+        prefix: Key,
+        lower: Key,
+        upper: Key,
+        recall: float,
+        exact: bool,
+    ) -> tuple[RowSource, NearestRows, bool]:
+        check_nearest(k, recall, metric)
+        source = self._current
+        column, width = vector_column(source, on)
+        queries, many = read_queries(query, width)
+        within: Ordered | None = None
+        if _only_one(prefix=prefix, bounds=_both(lower, upper)) == "prefix":
+            within = source.prefix_request(prefix)
+        elif lower is not None or upper is not None:
+            within = source.range_request(lower, upper)
+        bound = with_params(filter, params)
+        node = None
+        if bound is not None:
+            node = source.where_request(bound, None).filter
+        request = NearestRows(column, metric, queries, k, recall, exact, node, within)
+        return source, request, many
+
     # ------------------------------------------------------------------ rows by number, or all
 
     def take(self, rows: RowIndices, columns: Columns = None) -> pa.Table:
@@ -582,14 +685,38 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
         row_range: tuple[int, int] | None = None,
+        nearest: Any = None,
+        k: int = 10,
+        metric: Metric | None = None,
+        recall: float = 0.95,
+        exact: bool = False,
     ) -> Plan:
-        """The plan of a lookup (``keys``), range, prefix or scan. Prints as a tree.
+        """The plan of a lookup (``keys``), range, prefix, scan or search. Prints as a tree.
 
         Give the arguments of one of them. ``keys`` may be a single key.
 
-        Cost: searches the index, so that row ranges are exact. Does not read data. Of many files,
-            opens every file that may have an answer.
+        Args:
+            nearest: a query of :meth:`nearest`, with its other arguments. The search is made, and
+                the plan says what it did: lists probed, rows scored from codes, rows compared with
+                their vectors, and why.
+
+        Cost: searches the index, so that row ranges are exact. Does not read data, except for
+            ``nearest``. Of many files, opens every file that may have an answer.
         """
+        if nearest is not None:
+            if keys is not None or row_range is not None or not (on is None or isinstance(on, str)):
+                raise InvalidArgumentError(
+                    "explain: nearest takes the arguments of nearest(), without keys and row_range"
+                )
+            searched, asked, _ = self._nearest_request(
+                nearest, k, on, metric, filter, params, prefix, lower, upper, recall, exact
+            )
+            before = searched.io_stats
+            found = find_nearest(asked, searched.nearest_parts(asked))
+            after = searched.io_stats
+            return nearest_plan(
+                asked, found, after.reads - before.reads, after.bytes_read - before.bytes_read
+            )
         given = _only_one(
             keys=keys, bounds=_both(lower, upper), prefix=prefix, filter=_both(filter, row_range)
         )

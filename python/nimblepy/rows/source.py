@@ -30,6 +30,7 @@ from nimblepy.rows.arguments import (
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import Compiled
 from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import (
     KeyRange,
@@ -180,6 +181,25 @@ class RowSource(ABC):
 
         Raises:
             IndexUnavailableError: no index fits.
+        """
+
+    @property
+    def is_many(self) -> bool:
+        """Whether its rows are addressed by file and row."""
+        return self.everything.file is not None
+
+    @abstractmethod
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        """Columns with a vector index in one of the files."""
+
+    @abstractmethod
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        """What the core searches for the nearest rows, file by file.
+
+        Args:
+            rows: only these rows of a source that is one file, in place of ``request.within``.
         """
 
     @abstractmethod

@@ -10,6 +10,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Request, Where
 from nimblepy.rows.rowset import RowSet
@@ -39,6 +40,14 @@ class SourceWrapper(RowSource, Generic[Wrapped]):
 
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
         return self.wrapped.find_asof(keys, deleted)
+
+    def vector_columns(self) -> tuple[ColumnName, ...]:
+        return self.wrapped.vector_columns()
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        return self.wrapped.nearest_parts(request, rows)
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
         return self.wrapped.read(rows, columns)

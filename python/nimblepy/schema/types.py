@@ -262,10 +262,11 @@ class IndexInfo:
     """One index of a file.
 
     Attributes:
-        kind: ``"cluster"``, ``"hash"`` or ``"sorted"``.
+        kind: ``"cluster"``, ``"hash"``, ``"sorted"`` or ``"vector"``.
         columns: indexed columns in key order, with their sort order.
         size_bytes: bytes of the index with its Bloom filter.
-        num_keys: entries in the index (rows; for a hash index, distinct keys).
+        num_keys: entries in the index (rows; for a hash index, distinct keys; for a vector index,
+            rows in lists).
         has_bloom: whether a Bloom filter answers most misses without reading the index.
     """
 

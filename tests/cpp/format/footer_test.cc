@@ -112,7 +112,7 @@ TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
     ref.num_keys = keys;
     return ref;
   };
-  f.indexes = {index(0, 1), index(2, 2), index(3, 3), index(255, 4),
+  f.indexes = {index(0, 1), index(2, 2), index(4, 3), index(255, 4),
                index(1, 5)};
   // Not validated: known kinds with these values would be rejected.
   f.indexes[2].columns = {{{77}, {}}};
@@ -124,7 +124,7 @@ TEST(Footer, IndexesOfUnknownKindsAreLeftOut) {
   CHECK_EQ(b->indexes[0].num_keys, 2);
   CHECK(b->indexes[1].kind == IndexKind::kHash);
   CHECK_EQ(b->indexes[1].num_keys, 5);
-  for (const int kind : {1, 2}) {
+  for (const int kind : {1, 2, 3}) {
     f.indexes = {index(kind, 1)};
     f.indexes[0].columns = {{{77}, {}}};
     CHECK(!reparse(f).has_value());

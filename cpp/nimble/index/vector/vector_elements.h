@@ -1,0 +1,40 @@
+// The numbers of stored vectors, converted to floats.
+#pragma once
+
+#include <cstdint>
+
+#include "nimble/base/result.h"
+#include "nimble/index/vector/vector_layout.h"
+#include "nimble/types/field.h"
+
+namespace nimble {
+
+enum class VectorElement : uint8_t { kHalf, kFloat, kDouble, kInt8, kUint8 };
+
+// A column of vectors: fixed-size lists of numbers.
+struct VectorType {
+  VectorElement element = VectorElement::kFloat;
+  uint32_t dimensions = 0;
+
+  // Fails for other types.
+  static Result<VectorType> of(const Field& field);
+  uint32_t element_bytes() const;
+  uint64_t row_bytes() const { return uint64_t{dimensions} * element_bytes(); }
+};
+
+void to_floats(VectorElement element, const uint8_t* values, uint64_t count,
+               float* out);
+void to_doubles(VectorElement element, const uint8_t* values, uint64_t count,
+                double* out);
+
+enum class VectorFitness : uint8_t {
+  kFine,
+  // A number that is not finite, or only zeros under cosine. Never returned.
+  kLeftOut,
+  // Finite, but its squared length is not a normal float. Not for lists.
+  kTooLong,
+};
+VectorFitness fitness_of(VectorMetric metric, const VectorType& type,
+                         const uint8_t* row);
+
+}  // namespace nimble

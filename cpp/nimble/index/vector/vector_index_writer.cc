@@ -1,0 +1,434 @@
+#include "nimble/index/vector/vector_index_writer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "nimble/base/hash.h"
+#include "nimble/index/vector/clusters.h"
+#include "nimble/index/vector/vector_codes.h"
+#include "nimble/index/vector/vector_math.h"
+#include "nimble/threads/parallel.h"
+
+namespace nimble {
+namespace {
+
+constexpr uint64_t kBlockRows = 10 * VectorPanels::kRows;
+constexpr uint64_t kSampleRowsPerList = 32;
+constexpr uint64_t kCalibrationQueries = 256;
+constexpr uint32_t kNeighbours[] = {10, 100};
+// The recalls for which the curve stores how many rows are needed.
+constexpr double kRecalls[] = {.5,  .6,  .7,  .75,  .8,  .85,  .9,   .925, .95,
+                               .96, .97, .98, .985, .99, .995, .999, 1};
+
+// Makes `count` vectors in rows of `padded` numbers ready to be coded.
+// `values` has rows of `dimensions` numbers.
+void rotate_rows(VectorMetric metric, const Rotation& rotation,
+                 const float* values, uint64_t dimensions, uint64_t count,
+                 float* out) {
+  const uint64_t padded = rotation.padded();
+  for (uint64_t i = 0; i < count; ++i) {
+    float* const to = out + i * padded;
+    std::memcpy(to, values + i * dimensions, dimensions * sizeof(float));
+    std::fill(to + dimensions, to + padded, 0.0f);
+    if (metric == VectorMetric::kCosine) {
+      const float norm = dot_product(to, to, dimensions);
+      const float by = norm > 0 ? 1 / std::sqrt(norm) : 0;
+      for (uint64_t j = 0; j < dimensions; ++j) to[j] *= by;
+    }
+    rotation.apply(to);
+  }
+}
+
+}  // namespace
+
+// The nearest rows of the calibration queries, and the curve that follows from
+// the lists that these rows are in.
+class VectorIndexWriter::Truth {
+ public:
+  struct Neighbour {
+    float distance;
+    uint64_t row;
+    bool operator<(const Neighbour& o) const {
+      return distance != o.distance ? distance < o.distance : row < o.row;
+    }
+  };
+  // A row that may be one of a query's neighbours.
+  struct Candidate {
+    uint32_t query;
+    Neighbour neighbour;
+  };
+
+  // `own_rows`: the row that each query is, or empty.
+  Truth(VectorMetric metric, std::vector<float> queries, uint32_t padded,
+        std::vector<uint64_t> own_rows)
+      : metric_(metric),
+        padded_(padded),
+        count_(static_cast<uint32_t>(queries.size() / padded)),
+        queries_(std::move(queries)),
+        panels_(queries_.data(), count_, padded),
+        own_rows_(std::move(own_rows)),
+        nearest_(count_) {}
+
+  // Appends the rows of a block that may be neighbours. Thread-safe while
+  // offer() is not called.
+  void compare(const float* rows, uint64_t first, uint64_t count,
+               std::vector<Candidate>* out) const {
+    std::vector<float> norms(count);
+    if (metric_ != VectorMetric::kDot) {
+      for (uint64_t i = 0; i < count; ++i) {
+        const float* const row = rows + i * padded_;
+        norms[i] = dot_product(row, row, padded_);
+      }
+    }
+    const float by = metric_ == VectorMetric::kDot ? 1 : 2;
+    panels_.products(
+        rows, count, [&](uint64_t i, uint32_t query, const float* products) {
+          const uint32_t end = std::min(query + VectorPanels::kPanel, count_);
+          for (uint32_t q = query; q < end; ++q) {
+            const float d = norms[i] - by * products[q - query];
+            if (d <= limit(q)) out->push_back({q, {d, first + i}});
+          }
+        });
+  }
+  void offer(const std::vector<Candidate>& candidates) {
+    for (const Candidate& c : candidates) {
+      if (!own_rows_.empty() && own_rows_[c.query] == c.neighbour.row) continue;
+      std::vector<Neighbour>& heap = nearest_[c.query];
+      if (heap.size() == kMost) {
+        if (!(c.neighbour < heap.front())) continue;
+        std::pop_heap(heap.begin(), heap.end());
+        heap.pop_back();
+      }
+      heap.push_back(c.neighbour);
+      std::push_heap(heap.begin(), heap.end());
+    }
+  }
+
+  // How many rows a search must look at to find some of the `k` neighbours.
+  std::vector<CurvePoint> curve(uint32_t k, const std::vector<float>& centroids,
+                                const std::vector<uint32_t>& list_of) const {
+    const auto num_lists = static_cast<uint32_t>(centroids.size() / padded_);
+    std::vector<uint64_t> sizes(num_lists);
+    for (const uint32_t list : list_of) ++sizes[list];
+    std::vector<float> needed;
+    std::vector<std::pair<float, uint32_t>> order(num_lists);
+    std::vector<float> reached(num_lists);
+    for (uint32_t q = 0; q < count_; ++q) {
+      const float* const query = &queries_[uint64_t{q} * padded_];
+      for (uint32_t i = 0; i < num_lists; ++i) {
+        const float* const c = &centroids[uint64_t{i} * padded_];
+        order[i] = {metric_ == VectorMetric::kDot
+                        ? -dot_product(query, c, padded_)
+                        : squared_distance(query, c, padded_),
+                    i};
+      }
+      std::sort(order.begin(), order.end());
+      uint64_t rows = 0;
+      for (const auto& [distance, list] : order) {
+        rows += sizes[list];
+        reached[list] = static_cast<float>(static_cast<double>(rows) /
+                                           static_cast<double>(list_of.size()));
+      }
+      std::vector<Neighbour> sorted = nearest_[q];
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t i = 0; i < std::min<size_t>(k, sorted.size()); ++i) {
+        needed.push_back(std::min(1.0f, reached[list_of[sorted[i].row]]));
+      }
+    }
+    std::vector<CurvePoint> out;
+    if (needed.empty()) return out;
+    std::sort(needed.begin(), needed.end());
+    for (const double recall : kRecalls) {
+      const auto n = static_cast<size_t>(
+          std::ceil(recall * static_cast<double>(needed.size())));
+      out.push_back(
+          {needed[std::max<size_t>(n, 1) - 1], static_cast<float>(recall)});
+    }
+    return out;
+  }
+
+ private:
+  static constexpr size_t kMost = kNeighbours[1];
+
+  float limit(uint32_t query) const {
+    const std::vector<Neighbour>& heap = nearest_[query];
+    return heap.size() < kMost ? std::numeric_limits<float>::infinity()
+                               : heap.front().distance;
+  }
+
+  const VectorMetric metric_;
+  const uint32_t padded_;
+  const uint32_t count_;
+  const std::vector<float> queries_;
+  const VectorPanels panels_;
+  const std::vector<uint64_t> own_rows_;
+  std::vector<std::vector<Neighbour>> nearest_;  // heaps
+};
+
+Result<std::unique_ptr<VectorIndexWriter>> VectorIndexWriter::create(
+    const VectorType& type, VectorIndexOptions options) {
+  if (options.queries.size() % type.dimensions != 0) {
+    return Status::invalid_argument(
+        "VectorIndex: queries of another length than the column's vectors, "
+        "which have " +
+        std::to_string(type.dimensions) + " numbers");
+  }
+  for (const float x : options.queries) {
+    if (std::isfinite(x)) continue;
+    return Status::invalid_argument(
+        "VectorIndex: queries with numbers that are not finite");
+  }
+  return std::unique_ptr<VectorIndexWriter>(
+      new VectorIndexWriter(type, std::move(options)));
+}
+
+Status VectorIndexWriter::read_rotated(uint64_t first, uint64_t count,
+                                       std::vector<float>* out) const {
+  const VectorType& type = store_.type();
+  std::vector<uint8_t> bytes;
+  NIMBLE_RETURN_IF_ERROR(store_.read(first, count, &bytes));
+  std::vector<float> values(count * type.dimensions);
+  to_floats(type.element, bytes.data(), values.size(), values.data());
+  out->resize(count * padded());
+  rotate_rows(options_.metric, rotation_, values.data(), type.dimensions, count,
+              out->data());
+  return Status::ok();
+}
+
+Result<std::vector<float>> VectorIndexWriter::train(uint32_t num_lists) const {
+  const uint64_t row_bytes = uint64_t{padded()} * sizeof(float);
+  const uint64_t fits =
+      std::max<uint64_t>(num_lists, options_.memory_bytes / row_bytes);
+  const uint64_t wanted =
+      std::min(fits, uint64_t{num_lists} * kSampleRowsPerList);
+  RandomStream random(2);
+  const std::vector<uint64_t> rows =
+      random_numbers(store_.size(), wanted, &random);
+  std::vector<float> sample(rows.size() * padded());
+  std::vector<Status> status(div_ceil(rows.size(), kBlockRows));
+  parallel_for(status.size(), options_.threads, [&](size_t b) {
+    std::vector<float> row;
+    const size_t end = std::min<size_t>(rows.size(), (b + 1) * kBlockRows);
+    for (size_t i = b * kBlockRows; i < end && status[b]; ++i) {
+      status[b] = read_rotated(rows[i], 1, &row);
+      if (status[b]) {
+        std::memcpy(&sample[i * padded()], row.data(), row_bytes);
+      }
+    }
+  });
+  for (Status& s : status) NIMBLE_RETURN_IF_ERROR(std::move(s));
+  ClusterOptions options;
+  options.count = num_lists;
+  options.dimensions = padded();
+  options.threads = options_.threads;
+  options.poll = options_.poll;
+  return train_centroids(sample, options);
+}
+
+Result<std::vector<float>> VectorIndexWriter::calibration_queries(
+    std::vector<uint64_t>* rows) const {
+  const uint64_t n = store_.type().dimensions;
+  if (!options_.queries.empty()) {
+    const uint64_t given = options_.queries.size() / n;
+    RandomStream random(3);
+    std::vector<float> values;
+    for (const uint64_t i : random_numbers(given, 1024, &random)) {
+      const auto from =
+          options_.queries.begin() + static_cast<ptrdiff_t>(i * n);
+      values.insert(values.end(), from, from + static_cast<ptrdiff_t>(n));
+    }
+    std::vector<float> out(values.size() / n * padded());
+    rotate_rows(options_.metric, rotation_, values.data(), n, values.size() / n,
+                out.data());
+    return out;
+  }
+  RandomStream random(3);
+  *rows = random_numbers(store_.size(), kCalibrationQueries, &random);
+  std::vector<float> out, row;
+  for (const uint64_t i : *rows) {
+    NIMBLE_RETURN_IF_ERROR(read_rotated(i, 1, &row));
+    out.insert(out.end(), row.begin(), row.end());
+  }
+  return out;
+}
+
+Status VectorIndexWriter::assign(const std::vector<float>& centroids,
+                                 Truth* truth,
+                                 std::vector<uint32_t>* list_of) const {
+  const VectorPanels panels(centroids.data(),
+                            static_cast<uint32_t>(centroids.size() / padded()),
+                            padded());
+  list_of->resize(store_.size());
+  // Blocks whose candidates are offered together.
+  const uint64_t blocks = std::max<uint64_t>(4, 2 * options_.threads);
+  std::vector<std::vector<Truth::Candidate>> candidates(blocks);
+  std::vector<Status> status(blocks);
+  for (uint64_t at = 0; at < store_.size(); at += blocks * kBlockRows) {
+    NIMBLE_RETURN_IF_ERROR(poll());
+    parallel_for(blocks, options_.threads, [&](size_t b) {
+      candidates[b].clear();
+      const uint64_t begin = at + b * kBlockRows;
+      if (begin >= store_.size()) return;
+      const uint64_t count = std::min(kBlockRows, store_.size() - begin);
+      std::vector<float> rows;
+      status[b] = read_rotated(begin, count, &rows);
+      if (!status[b]) return;
+      panels.nearest(rows.data(), count, &(*list_of)[begin]);
+      truth->compare(rows.data(), begin, count, &candidates[b]);
+    });
+    for (uint64_t b = 0; b < blocks; ++b) {
+      NIMBLE_RETURN_IF_ERROR(std::move(status[b]));
+      status[b] = Status();
+      truth->offer(candidates[b]);
+    }
+  }
+  return Status::ok();
+}
+
+Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
+                                      const std::vector<uint32_t>& list_of,
+                                      const SectionSink& sink,
+                                      VectorRoot* root) const {
+  const uint32_t width = padded();
+  const auto num_lists = root->num_lists;
+  std::vector<uint64_t> sizes(num_lists);
+  for (const uint32_t list : list_of) ++sizes[list];
+  std::vector<uint64_t> checksums(num_lists);
+  uint64_t next_offset = 0;
+  for (uint32_t first = 0; first < num_lists;) {
+    // As many lists as fit in memory, at least one.
+    std::vector<uint64_t> begins;
+    uint64_t bytes = 0;
+    uint32_t last = first;
+    for (; last < num_lists; ++last) {
+      const ListLayout layout(sizes[last], width, root->row_width);
+      if (last > first &&
+          layout.size > options_.memory_bytes / 2 -
+                            std::min(bytes, options_.memory_bytes / 2)) {
+        break;
+      }
+      begins.push_back(bytes);
+      bytes += layout.size;
+    }
+    std::vector<uint8_t> blob(bytes);
+    std::vector<ListLayout> layouts;
+    for (uint32_t list = first; list < last; ++list) {
+      layouts.emplace_back(sizes[list], width, root->row_width);
+      uint8_t* const to = blob.data() + begins[list - first];
+      std::memcpy(to, &centroids[uint64_t{list} * width],
+                  width * sizeof(float));
+      // Slots after the last row are never near.
+      for (uint64_t i = sizes[list]; i < layouts.back().slots; ++i) {
+        store(to + layouts.back().offset_at + 4 * i,
+              std::numeric_limits<float>::infinity());
+      }
+    }
+    // Rows are coded by many threads, and placed in order.
+    std::vector<uint64_t> next(last - first);
+    const uint64_t batch_rows =
+        kBlockRows * std::max<uint64_t>(4, 2 * options_.threads);
+    std::vector<uint64_t> slot(batch_rows);
+    std::vector<Status> status(batch_rows / kBlockRows);
+    for (uint64_t at = 0; at < store_.size(); at += batch_rows) {
+      NIMBLE_RETURN_IF_ERROR(poll());
+      const uint64_t end = std::min(store_.size(), at + batch_rows);
+      for (uint64_t i = at; i < end; ++i) {
+        const uint32_t list = list_of[i];
+        if (list >= first && list < last) slot[i - at] = next[list - first]++;
+      }
+      parallel_for(status.size(), options_.threads, [&](size_t b) {
+        const uint64_t begin = at + b * kBlockRows;
+        if (begin >= end) return;
+        const uint64_t count = std::min(kBlockRows, end - begin);
+        std::vector<float> rows;
+        status[b] = read_rotated(begin, count, &rows);
+        if (!status[b]) return;
+        for (uint64_t i = begin; i < begin + count; ++i) {
+          const uint32_t list = list_of[i];
+          if (list < first || list >= last) continue;
+          const ListLayout& layout = layouts[list - first];
+          uint8_t* const to = blob.data() + begins[list - first];
+          const uint64_t s = slot[i - at];
+          const CodeNumbers numbers = encode_residual(
+              options_.metric, &rows[(i - begin) * width],
+              &centroids[uint64_t{list} * width], width,
+              static_cast<uint32_t>(s % kVectorBlock),
+              to + layout.codes_at +
+                  s / kVectorBlock * kVectorBlock * (width / 8));
+          const uint64_t row = store_.file_row(i);
+          if (root->row_width == 4) {
+            store(to + layout.row_at + 4 * s, static_cast<uint32_t>(row));
+          } else {
+            store(to + layout.row_at + 8 * s, row);
+          }
+          store(to + layout.scale_at + 4 * s, numbers.scale);
+          store(to + layout.offset_at + 4 * s, numbers.offset);
+        }
+      });
+      for (Status& s : status) NIMBLE_RETURN_IF_ERROR(std::move(s));
+    }
+    for (uint32_t list = first; list < last; ++list) {
+      checksums[list] = checksum64(
+          {blob.data() + begins[list - first], layouts[list - first].size});
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const SectionRef section, sink(blob));
+    if (first == 0) {
+      root->lists_offset = section.offset;
+    } else if (section.offset != next_offset) {
+      return Status::io_error("vector index: lists were not written in order");
+    }
+    next_offset = section.offset + section.size;
+    root->lists_bytes = next_offset - root->lists_offset;
+    first = last;
+  }
+  ByteBuffer directory;
+  uint8_t* const to =
+      directory.extend(ListDirectory::size_of(num_lists, width));
+  const uint64_t n = num_lists;
+  for (uint64_t i = 0; i < n; ++i) {
+    const float* const c = &centroids[i * width];
+    auto* const code = reinterpret_cast<int8_t*>(to + 20 * n + i * width);
+    store(to + 8 * i, checksums[i]);
+    store(to + 8 * n + 4 * i, static_cast<uint32_t>(sizes[i]));
+    store(to + 12 * n + 4 * i, encode_centroid(c, width, code));
+    store(to + 16 * n + 4 * i, dot_product(c, c, width));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(root->directory, sink(directory.span()));
+  return Status::ok();
+}
+
+Result<std::vector<uint8_t>> VectorIndexWriter::finish(
+    const SectionSink& sink) {
+  VectorRoot root;
+  root.metric = options_.metric;
+  root.dimensions = store_.type().dimensions;
+  root.padded = padded();
+  root.num_rows = store_.size();
+  root.left_out = store_.file_rows() - store_.size();
+  root.row_width = store_.file_rows() > UINT32_MAX ? 8 : 4;
+  const uint64_t rows = store_.size();
+  const bool is_small = rows < div_ceil(kMinListedNumbers, root.dimensions);
+  if (is_small || store_.has_long_rows()) return root.serialize();
+  const auto best = static_cast<uint64_t>(
+      std::llround(2 * std::sqrt(static_cast<double>(rows))));
+  root.num_lists = static_cast<uint32_t>(std::clamp<uint64_t>(
+      options_.lists == 0 ? best : options_.lists, 1, rows));
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<float> centroids,
+                          train(root.num_lists));
+  std::vector<uint64_t> own_rows;
+  NIMBLE_ASSIGN_OR_RETURN(std::vector<float> queries,
+                          calibration_queries(&own_rows));
+  Truth truth(options_.metric, std::move(queries), padded(),
+              std::move(own_rows));
+  std::vector<uint32_t> list_of;
+  NIMBLE_RETURN_IF_ERROR(assign(centroids, &truth, &list_of));
+  root.curve10 = truth.curve(kNeighbours[0], centroids, list_of);
+  root.curve100 = truth.curve(kNeighbours[1], centroids, list_of);
+  NIMBLE_RETURN_IF_ERROR(write_lists(centroids, list_of, sink, &root));
+  return root.serialize();
+}
+
+}  // namespace nimble

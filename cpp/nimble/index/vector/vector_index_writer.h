@@ -1,0 +1,75 @@
+// VectorIndexWriter: builds a vector index. The bytes depend on the rows and
+// the options only, not on the number of threads. Not thread-safe.
+//
+//   add* finish
+//
+// docs/format/vector_index.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nimble/index/section_sink.h"
+#include "nimble/index/vector/rotation.h"
+#include "nimble/index/vector/vector_store.h"
+
+namespace nimble {
+
+struct VectorIndexOptions {
+  VectorMetric metric = VectorMetric::kL2;
+  uint32_t lists = 0;  // 0: twice the square root of the rows
+  // Queries to calibrate on, all in one vector. Empty: a sample of the rows.
+  std::vector<float> queries;
+  uint64_t memory_bytes = uint64_t{256} << 20;
+  std::string spill_directory;
+  uint32_t threads = 1;
+  std::function<Status()> poll;
+};
+
+class VectorIndexWriter {
+ public:
+  // Fails if the options do not fit the type.
+  static Result<std::unique_ptr<VectorIndexWriter>> create(
+      const VectorType& type, VectorIndexOptions options);
+
+  // Adds the file's next row. Null: a row without a vector.
+  Status add(const uint8_t* row) { return store_.add(row); }
+  // Writes all parts except the root, which is returned.
+  Result<std::vector<uint8_t>> finish(const SectionSink& sink);
+  // Number of rows in lists, or that lists would have.
+  uint64_t num_rows() const { return store_.size(); }
+
+ private:
+  class Truth;
+
+  VectorIndexWriter(const VectorType& type, VectorIndexOptions options)
+      : options_(std::move(options)),
+        store_(options_.metric, type, options_.memory_bytes / 2,
+               options_.spill_directory),
+        rotation_(
+            static_cast<uint32_t>(round_up(type.dimensions, kVectorPadding))) {}
+
+  uint32_t padded() const { return rotation_.padded(); }
+  // Reads stored rows, rotated, and of length 1 under cosine.
+  Status read_rotated(uint64_t first, uint64_t count,
+                      std::vector<float>* out) const;
+  Result<std::vector<float>> train(uint32_t num_lists) const;
+  Result<std::vector<float>> calibration_queries(
+      std::vector<uint64_t>* rows) const;
+  // Finds each row's list, and the true neighbours of the queries.
+  Status assign(const std::vector<float>& centroids, Truth* truth,
+                std::vector<uint32_t>* list_of) const;
+  Status write_lists(const std::vector<float>& centroids,
+                     const std::vector<uint32_t>& list_of,
+                     const SectionSink& sink, VectorRoot* root) const;
+  Status poll() const { return options_.poll ? options_.poll() : Status(); }
+
+  const VectorIndexOptions options_;
+  VectorStore store_;
+  const Rotation rotation_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,162 @@
+#include "nimble/scan/nearest/vector_index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "nimble/base/hash.h"
+#include "nimble/open/section_fetch.h"
+
+namespace nimble {
+
+Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
+    const OpenFile& file, size_t i) {
+  const SecondaryIndexRef& ref = file.footer().vectors[i];
+  const auto fail = [&](Status s) {
+    return std::move(s).with_context(file.file().name() + ": vector index " +
+                                     std::to_string(i));
+  };
+  const auto top = static_cast<size_t>(ref.columns[0].path[0]);
+  const Field& field = file.footer().schema.children[top];
+  if (ref.columns[0].path.size() != 1 || field.layout != Layout::kFixedList) {
+    return fail(Status::corrupt("its column has no vectors"));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                          file.read_section(ref.root, "vector index root"));
+  auto root = VectorRoot::parse(bytes, file.postscript().footer_offset,
+                                file.num_rows());
+  if (!root) return fail(std::move(root).error());
+  if (static_cast<int64_t>(root->dimensions) != field.list_size) {
+    return fail(Status::corrupt(std::to_string(root->dimensions) +
+                                " dimensions; the column has " +
+                                std::to_string(field.list_size)));
+  }
+  std::unique_ptr<VectorIndex> out(
+      new VectorIndex(file, std::move(root).value(), static_cast<int>(top)));
+  if (out->root_.num_lists == 0) {
+    return std::unique_ptr<const VectorIndex>(std::move(out));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      out->directory_bytes_,
+      file.read_section(out->root_.directory, "vector index directory"));
+  auto directory = ListDirectory::parse(out->directory_bytes_, out->root_);
+  if (!directory) return fail(std::move(directory).error());
+  out->directory_ = std::move(directory).value();
+  uint64_t at = out->root_.lists_offset;
+  for (uint32_t list = 0; list < out->root_.num_lists; ++list) {
+    out->offsets_.push_back(at);
+    at += out->layout(list).size;
+  }
+  file.budget()->add_resident(out->directory_bytes_.size() +
+                              8 * out->offsets_.size());
+  if (file.file().mapped() != nullptr) {
+    out->verified_ = std::vector<std::atomic<uint8_t>>(out->root_.num_lists);
+  }
+  return std::unique_ptr<const VectorIndex>(std::move(out));
+}
+
+Status VectorIndex::check(uint32_t list, ByteSpan bytes) const {
+  const ListLayout at = layout(list);
+  const auto fail = [&](const std::string& what) {
+    return Status::corrupt(file_.file().name() + ": list " +
+                           std::to_string(list) +
+                           " of the vector index at offset " +
+                           std::to_string(offsets_[list]) + ": " + what);
+  };
+  if (checksum64(bytes) != directory_.checksum(list)) {
+    return fail("the checksum does not match");
+  }
+  uint64_t next = 0;
+  for (uint64_t i = 0; i < at.rows; ++i) {
+    const uint8_t* const p = bytes.data() + at.row_at + i * root_.row_width;
+    const uint64_t row =
+        root_.row_width == 4 ? load<uint32_t>(p) : load<uint64_t>(p);
+    if (row < next || row >= file_.num_rows()) {
+      return fail("row " + std::to_string(row) + " after row " +
+                  std::to_string(next) + " in a file of " +
+                  std::to_string(file_.num_rows()) + " rows");
+    }
+    next = row + 1;
+  }
+  return Status::ok();
+}
+
+Status VectorIndex::read(std::span<const uint32_t> lists,
+                         std::vector<List>* out) const {
+  out->assign(lists.size(), {});
+  if (const uint8_t* const map = file_.file().mapped()) {
+    for (size_t i = 0; i < lists.size(); ++i) {
+      const uint32_t list = lists[i];
+      (*out)[i].data = map + offsets_[list];
+      if (verified_[list].load(std::memory_order_relaxed) != 0) continue;
+      NIMBLE_RETURN_IF_ERROR(
+          check(list, {map + offsets_[list], layout(list).size}));
+      verified_[list].store(1, std::memory_order_relaxed);
+    }
+    return Status::ok();
+  }
+  std::vector<size_t> order(lists.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return lists[a] < lists[b]; });
+  std::vector<SectionRef> sections;
+  for (const size_t i : order) {
+    sections.push_back({offsets_[lists[i]], layout(lists[i]).size,
+                        directory_.checksum(lists[i])});
+  }
+  std::vector<RangeCache::Bytes> bytes;
+  NIMBLE_RETURN_IF_ERROR(
+      fetch_sections(file_, sections, "list of the vector index", &bytes));
+  for (size_t i = 0; i < order.size(); ++i) {
+    NIMBLE_RETURN_IF_ERROR(check(lists[order[i]], *bytes[i]));
+    (*out)[order[i]] = {bytes[i]->data(), bytes[i]};
+  }
+  return Status::ok();
+}
+
+double VectorIndex::rows_needed(double recall, uint64_t k) const {
+  const std::vector<CurvePoint>& curve =
+      k <= 30 ? root_.curve10 : root_.curve100;
+  double rows = 1;
+  CurvePoint last{0, 0};
+  for (const CurvePoint& p : curve) {
+    if (double{p.recall} >= recall) {
+      const double step = double{p.recall} - double{last.recall};
+      const double part =
+          step > 0 ? (recall - double{last.recall}) / step : 1.0;
+      rows = double{last.rows} + part * (double{p.rows} - double{last.rows});
+      break;
+    }
+    last = p;
+  }
+  // The curve is about 100 neighbours at most.
+  if (k > 100) rows *= 1 + 0.5 * std::log10(static_cast<double>(k) / 100);
+  return std::clamp(rows, 0.0, 1.0);
+}
+
+Status VectorIndex::verify() const {
+  std::vector<uint64_t> seen(div_ceil(file_.num_rows(), 64));
+  std::vector<List> read_list;
+  for (uint32_t list = 0; list < root_.num_lists; ++list) {
+    if (!verified_.empty()) verified_[list].store(0);
+    NIMBLE_RETURN_IF_ERROR(read({&list, 1}, &read_list));
+    const ListLayout at = layout(list);
+    for (uint64_t i = 0; i < at.rows; ++i) {
+      const uint8_t* const p =
+          read_list[0].data + at.row_at + i * root_.row_width;
+      const uint64_t row =
+          root_.row_width == 4 ? load<uint32_t>(p) : load<uint64_t>(p);
+      uint64_t& word = seen[row / 64];
+      const uint64_t bit = uint64_t{1} << row % 64;
+      if ((word & bit) != 0) {
+        return Status::corrupt(file_.file().name() + ": row " +
+                               std::to_string(row) +
+                               " is in two lists of the vector index");
+      }
+      word |= bit;
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble

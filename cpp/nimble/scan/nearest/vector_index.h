@@ -1,0 +1,67 @@
+// VectorIndex: an open vector index of a file. Lists are read on demand, many
+// in one round, and verified when they are read; those of a mapped file once.
+// Thread-safe. docs/format/vector_index.md.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "nimble/index/vector/rotation.h"
+#include "nimble/index/vector/vector_layout.h"
+#include "nimble/open/open_file.h"
+
+namespace nimble {
+
+class VectorIndex {
+ public:
+  // Reads the root and the directory of vector index i of the footer. Borrows
+  // `file`. May block on reads.
+  static Result<std::unique_ptr<const VectorIndex>> open(const OpenFile& file,
+                                                         size_t i);
+
+  const OpenFile& file() const { return file_; }
+  const VectorRoot& root() const { return root_; }
+  const ListDirectory& directory() const { return directory_; }
+  const Rotation& rotation() const { return rotation_; }
+  // The top-level column.
+  int column() const { return column_; }
+
+  // The bytes of a list, and their owner if the file is not mapped.
+  struct List {
+    const uint8_t* data = nullptr;
+    RangeCache::Bytes owner;
+  };
+  // Reads lists in one round. May block.
+  Status read(std::span<const uint32_t> lists, std::vector<List>* out) const;
+  // The fraction of the rows to look at, so that `recall` of the `k` nearest
+  // are found. 1 if the curve does not tell.
+  double rows_needed(double recall, uint64_t k) const;
+  // Checks every list, and that each row of the file is in at most one.
+  Status verify() const;
+
+ private:
+  VectorIndex(const OpenFile& file, VectorRoot root, int column)
+      : file_(file),
+        root_(std::move(root)),
+        rotation_(root_.padded),
+        column_(column) {}
+
+  Status check(uint32_t list, ByteSpan bytes) const;
+  ListLayout layout(uint32_t list) const {
+    return {directory_.rows_of(list), root_.padded, root_.row_width};
+  }
+
+  const OpenFile& file_;
+  const VectorRoot root_;
+  const Rotation rotation_;
+  const int column_;
+  std::vector<uint8_t> directory_bytes_;
+  ListDirectory directory_;
+  std::vector<uint64_t> offsets_;  // of lists, in the file
+  // Lists of a mapped file that have been verified.
+  mutable std::vector<std::atomic<uint8_t>> verified_;
+};
+
+}  // namespace nimble

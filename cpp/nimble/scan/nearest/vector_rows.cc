@@ -1,0 +1,170 @@
+#include "nimble/scan/nearest/vector_rows.h"
+
+#include <algorithm>
+
+namespace nimble {
+namespace {
+
+// Encoded values that are decoded at a time.
+constexpr uint64_t kDecodedValues = 8 * kBlockValues;
+// Bytes of vectors that are read at a time.
+constexpr uint64_t kReadBytes = uint64_t{4} << 20;
+
+}  // namespace
+
+VectorRows::VectorRows(std::shared_ptr<const RowReader> reader,
+                       const VectorType& type)
+    : reader_(std::move(reader)),
+      type_(type),
+      is_mapped_(reader_->file().file().mapped() != nullptr) {
+  const StreamPlan& plan = reader_->file().plan();
+  const SchemaNode& list = plan.node(reader_->node(0));
+  const SchemaNode& items = plan.node(list.children[0]);
+  validity_ = list.validity;
+  item_validity_ = items.validity;
+  values_ = items.values;
+}
+
+Status VectorRows::move_to(uint64_t row) {
+  if (is_located_ && at_.move_to(row)) return Status::ok();
+  NIMBLE_ASSIGN_OR_RETURN(at_, RowLocation::find(reader_->file(), row));
+  is_located_ = true;
+  return Status::ok();
+}
+
+bool VectorRows::has_nulls() const {
+  return at_.has_values(validity_) || at_.has_values(item_validity_);
+}
+
+Result<const uint8_t*> VectorRows::mapped(uint64_t row, uint64_t* count) {
+  const uint64_t n = type_.dimensions;
+  const uint64_t stripe_row = at_.of_stripe(row);
+  const uint64_t left = at_.num_values(values_) / n;
+  if (stripe_row >= left) {
+    return Status::corrupt("stream " + std::to_string(values_) + " has " +
+                           std::to_string(at_.num_values(values_)) +
+                           " numbers, too few for vector " +
+                           std::to_string(stripe_row) + " of " +
+                           std::to_string(n));
+  }
+  *count = std::min(*count, left - stripe_row);
+  StreamValue first;
+  NIMBLE_RETURN_IF_ERROR(at_.find_value(values_, stripe_row * n, &first));
+  const uint64_t whole = (first.decoder->size() - first.row) / n;
+  if (whole > 0) {
+    const uint64_t rows = std::min(*count, whole);
+    const auto end = static_cast<uint32_t>(first.row + rows * n);
+    NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const plain,
+                            first.decoder->view(first.body, first.row, end));
+    if (plain != nullptr) {
+      *count = rows;
+      return plain;
+    }
+  }
+  *count = std::min(*count, std::max<uint64_t>(1, kDecodedValues / n));
+  decoded_.resize(*count * type_.row_bytes());
+  Output out;
+  out.data = decoded_.data();
+  NIMBLE_RETURN_IF_ERROR(
+      at_.decode(values_, stripe_row * n, (stripe_row + *count) * n, out));
+  return static_cast<const uint8_t*>(decoded_.data());
+}
+
+const uint8_t* VectorRows::in_column(const Column& read, uint64_t i) const {
+  const Column& vectors = read.children[0];
+  const Column& items = vectors.children[0];
+  if (!vectors.is_valid(i)) return nullptr;
+  const uint64_t n = type_.dimensions;
+  for (uint64_t j = i * n; items.null_count() > 0 && j < (i + 1) * n; ++j) {
+    if (!items.is_valid(j)) return nullptr;
+  }
+  return items.value_data() + i * type_.row_bytes();
+}
+
+Status VectorRows::prepare(std::span<const uint64_t> rows) {
+  read_.reset();
+  read_rows_.clear();
+  if (rows.empty()) return Status::ok();
+  if (is_mapped_) {
+    // Only rows of stripes with nulls are read.
+    for (const uint64_t row : rows) {
+      NIMBLE_RETURN_IF_ERROR(move_to(row));
+      if (has_nulls()) read_rows_.push_back(row);
+    }
+  } else {
+    read_rows_.assign(rows.begin(), rows.end());
+  }
+  if (read_rows_.empty()) return Status::ok();
+  read_.emplace(reader_->make_output());
+  return reader_->take_ascending(read_rows_, 1, &*read_);
+}
+
+Result<const uint8_t*> VectorRows::row(uint64_t row) {
+  if (is_mapped_) {
+    NIMBLE_RETURN_IF_ERROR(move_to(row));
+    if (!has_nulls()) {
+      uint64_t one = 1;
+      return mapped(row, &one);
+    }
+  }
+  const auto i = std::lower_bound(read_rows_.begin(), read_rows_.end(), row);
+  if (i == read_rows_.end() || *i != row) {
+    return Status::invalid_argument("row " + std::to_string(row) +
+                                    " was not prepared");
+  }
+  return in_column(*read_, static_cast<uint64_t>(i - read_rows_.begin()));
+}
+
+Status VectorRows::visit_read(std::span<const RowRange> ranges,
+                              const Visit& visit) {
+  const RowReader* const reader = reader_.get();
+  if (!is_mapped_) NIMBLE_RETURN_IF_ERROR(fetch_rows({&reader, 1}, ranges));
+  Column read = reader_->make_output();
+  NIMBLE_RETURN_IF_ERROR(reader_->read_ranges(ranges, 1, &read));
+  uint64_t i = 0;
+  for (const RowRange& range : ranges) {
+    for (uint64_t row = range.begin; row < range.end; ++row, ++i) {
+      const uint8_t* const values = in_column(read, i);
+      if (values != nullptr) visit(row, values);
+    }
+  }
+  return Status::ok();
+}
+
+Status VectorRows::visit(std::span<const RowRange> ranges, const Visit& visit) {
+  const uint64_t most = std::max<uint64_t>(1, kReadBytes / type_.row_bytes());
+  std::vector<RowRange> together;  // of a file that is not mapped
+  uint64_t num_together = 0;
+  for (const RowRange& range : ranges) {
+    for (uint64_t row = range.begin; row < range.end;) {
+      uint64_t count = std::min(most, range.end - row);
+      if (!is_mapped_) {
+        count = std::min(count, most - num_together);
+        together.push_back({row, row + count});
+        num_together += count;
+        row += count;
+        if (num_together < most) continue;
+        NIMBLE_RETURN_IF_ERROR(visit_read(together, visit));
+        together.clear();
+        num_together = 0;
+        continue;
+      }
+      NIMBLE_RETURN_IF_ERROR(move_to(row));
+      if (has_nulls()) {
+        count = reader_->rows_in_stripe(row, count);
+        const RowRange part{row, row + count};
+        NIMBLE_RETURN_IF_ERROR(visit_read({&part, 1}, visit));
+      } else {
+        NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values,
+                                mapped(row, &count));
+        for (uint64_t i = 0; i < count; ++i) {
+          visit(row + i, values + i * type_.row_bytes());
+        }
+      }
+      row += count;
+    }
+  }
+  return together.empty() ? Status::ok() : visit_read(together, visit);
+}
+
+}  // namespace nimble

@@ -1,0 +1,55 @@
+// VectorRows: the stored numbers of single vectors of a file. In a mapped file
+// plain values are used where they are; otherwise rows are read together, in
+// one round. Not thread-safe.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nimble/index/vector/vector_elements.h"
+#include "nimble/stripe/row_reader.h"
+#include "nimble/stripe/value_reader.h"
+
+namespace nimble {
+
+class VectorRows {
+ public:
+  // `reader` has one column, of vectors.
+  VectorRows(std::shared_ptr<const RowReader> reader, const VectorType& type);
+
+  // Prepares row() for these rows, ascending. May block on a read.
+  Status prepare(std::span<const uint64_t> rows);
+  // The numbers of a prepared row, or null if the vector or one of its numbers
+  // is null. Valid until the next call.
+  Result<const uint8_t*> row(uint64_t row);
+  // Calls visit(row, numbers) for all rows of ranges that are not null.
+  using Visit = std::function<void(uint64_t, const uint8_t*)>;
+  Status visit(std::span<const RowRange> ranges, const Visit& visit);
+
+ private:
+  // Reads all rows at once, in one round.
+  Status visit_read(std::span<const RowRange> ranges, const Visit& visit);
+  bool has_nulls() const;
+  // The numbers of rows [row, row + *count) of at_'s stripe, with *count at
+  // least 1 and at most what it was.
+  Result<const uint8_t*> mapped(uint64_t row, uint64_t* count);
+  Status move_to(uint64_t row);
+  const uint8_t* in_column(const Column& read, uint64_t i) const;
+
+  const std::shared_ptr<const RowReader> reader_;
+  const VectorType type_;
+  const bool is_mapped_;
+  uint32_t validity_ = kNoStream, item_validity_ = kNoStream;
+  uint32_t values_ = kNoStream;
+  RowLocation at_;
+  bool is_located_ = false;
+  AlignedBuffer decoded_;
+  // Rows that were read together.
+  std::vector<uint64_t> read_rows_;
+  std::optional<Column> read_;
+};
+
+}  // namespace nimble

@@ -1,0 +1,239 @@
+"""Nearest rows of a source: requests, and the search over all of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.expr.filter import Filter
+from nimblepy.rows.plan import Plan
+from nimblepy.rows.request import Ordered
+from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.names import ColumnName
+
+Metric: TypeAlias = Literal["l2", "cosine", "dot"]
+Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+
+MOST_HITS = 10_000
+
+
+class VectorSource(Protocol):
+    """What :func:`vector_column` needs of a source."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def vector_columns(self) -> tuple[ColumnName, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearestRows:
+    """Requests the nearest rows of some queries.
+
+    Attributes:
+        column: the column of vectors.
+        metric: ``None`` is that of the files' indexes, else ``"l2"``.
+        filter: only rows that pass.
+        within: only rows of this part of the cluster key.
+    """
+
+    column: ColumnName
+    metric: Metric | None
+    queries: Vectors
+    k: int
+    recall: float
+    exact: bool
+    filter: Filter | None = None
+    within: Ordered | None = None
+
+
+class NearestPart(NamedTuple):
+    """What the core searches of one file.
+
+    Attributes:
+        file: the number of the file.
+        scan: the rows that may be returned, and their vectors.
+        lists: the vector index of the column, if the file has one.
+        deleted: rows that are not returned.
+    """
+
+    file: int
+    scan: _core.ScanPart
+    lists: _core.VectorIndex | None
+    deleted: _core.RowBitmap | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """Rows that were found, the query of each, their distances, and what the search did."""
+
+    rows: RowSet
+    queries: np.ndarray[Any, np.dtype[np.int64]]
+    distances: np.ndarray[Any, np.dtype[np.float32]]
+    metric: Metric
+    stats: dict[str, int]
+
+
+def vector_type(type: pa.DataType) -> int | None:
+    """The length of vectors of an Arrow type; ``None`` if it has no vectors."""
+    if not pa.types.is_fixed_size_list(type):
+        return None
+    value = type.value_type
+    if pa.types.is_floating(value) or value in (pa.int8(), pa.uint8()):
+        return int(type.list_size)
+    return None
+
+
+def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
+    """The column to search, and the length of its vectors.
+
+    Raises:
+        InvalidArgumentError: there is no such column, it has no vectors, or several columns do.
+    """
+    widths = {
+        field.name: width
+        for field in source.schema
+        if (width := vector_type(field.type)) is not None
+    }
+    if on is not None:
+        width = widths.get(on) if isinstance(on, str) else None
+        if width is None:
+            raise InvalidArgumentError(
+                f"on={on!r}: expected a top-level column of fixed-size lists of float16, float32, "
+                f"float64, int8 or uint8; such columns: {', '.join(widths) or 'none'}"
+            )
+        return on, width
+    names = list(widths)
+    if len(names) > 1:
+        indexed = set(source.vector_columns())
+        names = [name for name in names if name in indexed] or names
+    if len(names) != 1:
+        raise InvalidArgumentError(
+            f"pass on= with the column of vectors; columns that can be searched: "
+            f"{', '.join(names) or 'none'}"
+        )
+    return names[0], widths[names[0]]
+
+
+def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
+    """The queries as a matrix, and whether there are many of them.
+
+    Raises:
+        InvalidArgumentError: a query has another length than the vectors, a null, or a number
+            that is not finite.
+    """
+    given = query
+    if isinstance(query, (pa.Array, pa.ChunkedArray)):
+        given = query.to_pylist()
+    elif isinstance(query, pa.Scalar):
+        given = query.as_py()
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as e:
+        if isinstance(query, (pa.Array, pa.ChunkedArray)) and len(query) == 0:
+            return np.empty((0, width)), True
+        raise InvalidArgumentError(
+            f"query: expected {width} numbers, or several vectors of {width} numbers: {e}"
+        ) from e
+    many = values.ndim == 2 or (values.size == 0 and values.ndim == 1 and width > 0)
+    if values.size == 0 and (values.ndim == 1 or values.shape[0] == 0):
+        if isinstance(query, (pa.Array, pa.ChunkedArray)) or values.ndim == 2:
+            return np.empty((0, width)), True
+        many = False
+    if values.ndim not in (1, 2) or values.shape[-1] != width:
+        shape = " x ".join(map(str, values.shape)) or "a single number"
+        raise InvalidArgumentError(f"query: got {shape}; the column has vectors of {width} numbers")
+    if not np.isfinite(values).all():
+        raise InvalidArgumentError("query: has a null, NaN or infinity; expected finite numbers")
+    return np.ascontiguousarray(values.reshape(-1, width)), many
+
+
+def check_nearest(k: object, recall: object, metric: object) -> None:
+    """Checks arguments of a search."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= MOST_HITS:
+        raise InvalidArgumentError(f"k must be an int from 1 to {MOST_HITS:,}, got {k!r}")
+    is_number = isinstance(recall, (int, float)) and not isinstance(recall, bool)
+    if not is_number or not 0 < recall <= 1:  # type: ignore[operator]
+        raise InvalidArgumentError(f"recall must be above 0 and at most 1, got {recall!r}")
+    if metric is not None and metric not in get_args(Metric):
+        expected = ", ".join(map(repr, get_args(Metric)))
+        raise InvalidArgumentError(f"metric must be one of {expected}, got {metric!r}")
+
+
+def find_nearest(request: NearestRows, given: Iterator[NearestPart]) -> Nearest:
+    """Searches the parts of a source, over all of its files together.
+
+    Raises:
+        InvalidArgumentError: an index has another metric than the request.
+    """
+    parts = list(given)
+    metrics = {str(part.lists.metric) for part in parts if part.lists is not None}
+    metric: Any = request.metric
+    if metric is None:
+        if len(metrics) > 1:
+            raise InvalidArgumentError(
+                f"the files have indexes of the metrics {', '.join(sorted(metrics))}; pass metric="
+            )
+        metric = next(iter(metrics), "l2")
+    others = metrics - {metric}
+    if others and not request.exact:
+        raise InvalidArgumentError(
+            f"metric {metric!r}: the vector index has {sorted(others)[0]!r}; use that metric, or "
+            "exact=True, which compares all rows"
+        )
+    if metric == "cosine" and not request.queries.any(axis=1).all():
+        raise InvalidArgumentError("query: has only zeros, which have no cosine")
+    core = [(part.scan, None if request.exact else part.lists, part.deleted) for part in parts]
+    rows, part_of, queries, distances, stats = _core.nearest(
+        core, request.queries, metric, request.k, request.recall, request.exact, 0
+    )
+    files = np.array([part.file for part in parts], dtype=np.int64)
+    found = RowSet(rows, file=files[part_of] if len(part_of) else part_of)
+    return Nearest(found, queries, distances, metric, stats)
+
+
+def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:
+    """The result: ``_query`` if there were many queries, the columns, and ``_distance``."""
+    for name in ("_query", "_distance"):
+        if name in rows.schema.names:
+            raise InvalidArgumentError(
+                f"column {name!r} has the name of a column of the result; leave it out of columns="
+            )
+    if many:
+        rows = rows.add_column(0, "_query", pa.array(found.queries))
+    return rows.append_column("_distance", pa.array(found.distances))
+
+
+def nearest_plan(request: NearestRows, found: Nearest, reads: int, size: int) -> Plan:
+    """What a search did."""
+    stats = found.stats
+    by_lists = stats["files_by_lists"] > 0
+    if request.exact or request.recall == 1:
+        why = "exact=True" if request.exact else "recall=1"
+    elif by_lists:
+        why = f"recall {request.recall:g} of {found.metric} by the index"
+    else:
+        why = "no file has lists, or so few rows are left that comparing all of them is faster"
+    return Plan(
+        text=f"nearest {request.k} by {'lists' if by_lists else 'comparing all rows'}",
+        details=(
+            ("metric", found.metric),
+            ("why", why),
+            ("rows allowed", stats["rows_allowed"]),
+            ("files by lists", stats["files_by_lists"]),
+            ("files compared", stats["files_compared"]),
+            ("lists", stats["lists"]),
+            ("lists probed", stats["lists_probed"]),
+            ("rows scored", stats["rows_scored"]),
+            ("rows compared", stats["rows_compared"]),
+        ),
+        reads=reads,
+        bytes=size,
+        index="vector" if by_lists else None,
+    )

@@ -1,0 +1,160 @@
+#include <cmath>
+#include <random>
+
+#include "nimble/base/hash.h"
+#include "nimble/index/vector/code_sums.h"
+#include "nimble/index/vector/rotation.h"
+#include "nimble/index/vector/vector_codes.h"
+#include "nimble/index/vector/vector_index_writer.h"
+#include "nimble/index/vector/vector_math.h"
+#include "testing/check.h"
+
+namespace nimble::testing {
+namespace {
+
+TEST(VectorIndex, AllVersionsOfSumsAreIdentical) {
+  std::mt19937_64 random(1);
+  for (const uint32_t padded : {64u, 128u, 192u, 768u, 2048u, 2112u, 8192u}) {
+    const uint64_t blocks = 3;
+    std::vector<uint8_t> codes(blocks * padded / 8 * 32),
+        table(padded / 4 * 16);
+    for (uint8_t& c : codes) c = static_cast<uint8_t>(random());
+    // The greatest values find sums that overflow.
+    for (uint8_t& t : table) t = padded > 2000 ? 127 : random() % 128;
+    std::vector<uint32_t> expected(blocks * 32);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      for (uint32_t g = 0; g < padded / 8; ++g) {
+        const uint8_t c = codes[(i / 32 * (padded / 8) + g) * 32 + i % 32];
+        expected[i] += table[32 * g + (c & 15)] + table[32 * g + 16 + (c >> 4)];
+      }
+    }
+    CHECK(!sum_codes_versions().empty());
+    for (const NamedSumCodes& version : sum_codes_versions()) {
+      std::vector<uint32_t> sums(blocks * 32, 7);
+      version.function(codes.data(), blocks, padded, table.data(), sums.data());
+      CHECK(sums == expected);
+    }
+  }
+}
+
+TEST(VectorIndex, RotationKeepsDistances) {
+  std::mt19937_64 random(2);
+  std::normal_distribution<float> normal;
+  for (const uint32_t n : {64u, 128u, 192u, 320u, 768u, 1536u}) {
+    std::vector<float> a(n), b(n);
+    for (float& x : a) x = normal(random);
+    for (float& x : b) x = normal(random);
+    const float before = squared_distance(a.data(), b.data(), n);
+    const Rotation rotation(n);
+    rotation.apply(a.data());
+    rotation.apply(b.data());
+    const float after = squared_distance(a.data(), b.data(), n);
+    CHECK(std::fabs(before - after) < 1e-3f * before);
+    // A single number is spread over all dimensions.
+    std::vector<float> one(n);
+    one[0] = 1;
+    rotation.apply(one.data());
+    for (const float x : one) CHECK(std::fabs(x) < 0.75f);
+  }
+}
+
+TEST(VectorIndex, EstimatesAreNearTheDistances) {
+  constexpr uint32_t kDimensions = 256;
+  std::mt19937_64 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> centroid(kDimensions), query(kDimensions);
+  for (float& x : centroid) x = normal(random);
+  for (float& x : query) x = normal(random);
+  const QueryCode code(query.data(), kDimensions);
+  float half = 0;
+  for (const float x : query) half += x / 2;
+  const float to_centroid =
+      squared_distance(query.data(), centroid.data(), kDimensions);
+  double error = 0;
+  for (uint32_t lane = 0; lane < kVectorBlock; ++lane) {
+    std::vector<float> row = centroid;
+    for (float& x : row) x += 0.5f * normal(random);
+    std::vector<uint8_t> block(kDimensions / 8 * kVectorBlock);
+    const CodeNumbers numbers =
+        encode_residual(VectorMetric::kL2, row.data(), centroid.data(),
+                        kDimensions, lane, block.data());
+    uint32_t sums[kVectorBlock];
+    sum_codes(block.data(), 1, kDimensions, code.table.data(), sums);
+    const float s = code.table_scale * static_cast<float>(sums[lane]) +
+                    code.table_offset - half;
+    const float estimate = to_centroid + numbers.offset - 2 * numbers.scale * s;
+    const float exact = squared_distance(query.data(), row.data(), kDimensions);
+    error += std::fabs(estimate - exact) / exact;
+  }
+  CHECK(error / kVectorBlock < 0.05);
+}
+
+std::vector<uint8_t> built(uint32_t threads, VectorRoot* root) {
+  constexpr uint32_t kDimensions = 512;
+  constexpr uint64_t kRows = 2200;
+  VectorType type;
+  type.element = VectorElement::kInt8;
+  type.dimensions = kDimensions;
+  VectorIndexOptions options;
+  options.threads = threads;
+  options.memory_bytes = uint64_t{1} << 20;  // several passes, and spilling
+  auto writer = VectorIndexWriter::create(type, options);
+  CHECK(writer.has_value());
+  std::mt19937_64 random(4);
+  std::vector<uint8_t> row(kDimensions);
+  for (uint64_t i = 0; i < kRows; ++i) {
+    for (uint8_t& x : row) x = static_cast<uint8_t>(random());
+    CHECK((*writer)->add(i % 100 == 7 ? nullptr : row.data()).is_ok());
+  }
+  std::vector<uint8_t> file;
+  auto made = (*writer)->finish([&](ByteSpan bytes) -> Result<SectionRef> {
+    const SectionRef ref{file.size(), bytes.size(), checksum64(bytes)};
+    file.insert(file.end(), bytes.begin(), bytes.end());
+    return ref;
+  });
+  CHECK(made.has_value());
+  auto parsed = VectorRoot::parse(*made, file.size(), kRows);
+  CHECK(parsed.has_value());
+  *root = *parsed;
+  file.insert(file.end(), made->begin(), made->end());
+  return file;
+}
+
+TEST(VectorIndex, BytesDoNotDependOnThreads) {
+  VectorRoot root;
+  const std::vector<uint8_t> one = built(1, &root);
+  CHECK_EQ(root.num_rows, 2178u);
+  CHECK_EQ(root.left_out, 22u);
+  CHECK_EQ(root.num_lists, 93u);
+  CHECK(!root.curve10.empty());
+  CHECK_EQ(root.curve10.back().recall, 1.0f);
+  CHECK(one == built(2, &root));
+  CHECK(one == built(8, &root));
+}
+
+TEST(VectorIndex, DamagedRootsAndDirectoriesAreRefusedOrHarmless) {
+  VectorRoot root;
+  const std::vector<uint8_t> file = built(2, &root);
+  const std::vector<uint8_t> bytes = root.serialize();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const uint8_t bit : {1, 16, 128}) {
+      std::vector<uint8_t> bad = bytes;
+      bad[i] ^= bit;
+      const auto parsed = VectorRoot::parse(bad, file.size(), 2200);
+      if (!parsed) continue;
+      CHECK(parsed->num_rows <= 2200);
+      CHECK(parsed->lists_offset + parsed->lists_bytes <= file.size());
+    }
+  }
+  const ByteSpan all(file);
+  const ByteSpan directory =
+      all.subspan(root.directory.offset, root.directory.size);
+  CHECK(ListDirectory::parse(directory, root).has_value());
+  CHECK(!ListDirectory::parse(directory.first(20), root).has_value());
+  std::vector<uint8_t> bad(directory.begin(), directory.end());
+  bad[8 * root.num_lists] ^= 1;  // rows of the first list
+  CHECK(!ListDirectory::parse(bad, root).has_value());
+}
+
+}  // namespace
+}  // namespace nimble::testing
