@@ -10,6 +10,7 @@ namespace {
 
 using Kind = Formula::Term::Kind;
 using Wide = __int128;
+using UnsignedWide = unsigned __int128;
 
 // Bounds are doubles, rounded up by less than one part in 2^40.
 constexpr double kRounding = 1 + 0x1p-40;
@@ -36,8 +37,11 @@ NIMBLE_CLONES void combine(Kind kind, const int64_t* right, uint32_t n,
                            int64_t* left) {
   combine_of(kind, right, n, left);
 }
+// Decimals beyond the precision of their type may overflow: unsigned integers
+// wrap, where signed ones would be undefined.
 void combine(Kind kind, const Wide* right, uint32_t n, Wide* left) {
-  combine_of(kind, right, n, left);
+  combine_of(kind, reinterpret_cast<const UnsignedWide*>(right), n,
+             reinterpret_cast<UnsignedWide*>(left));
 }
 
 // Copies integers and returns a number whose bits cover their magnitudes.

@@ -11,7 +11,6 @@
 namespace nimble {
 namespace {
 
-constexpr uint64_t kBlockRows = 10 * VectorPanels::kRows;
 constexpr size_t kListsPerTask = 16;
 
 // The rows of each list, in order.
@@ -149,11 +148,14 @@ Result<std::vector<float>> train_centroids(const std::vector<float>& vectors,
   for (uint32_t round = 0; round < options.iterations; ++round) {
     if (options.poll) NIMBLE_RETURN_IF_ERROR(options.poll());
     const VectorPanels panels(centroids.data(), k, options.dimensions);
-    parallel_for(div_ceil(rows, kBlockRows), options.threads, [&](size_t b) {
-      const uint64_t begin = b * kBlockRows;
-      panels.nearest(&vectors[begin * n], std::min(kBlockRows, rows - begin),
-                     &list_of[begin]);
-    });
+    parallel_for(div_ceil(rows, VectorPanels::kBlockRows), options.threads,
+                 [&](size_t b) {
+                   const uint64_t begin = b * VectorPanels::kBlockRows;
+                   panels.nearest(
+                       &vectors[begin * n],
+                       std::min(VectorPanels::kBlockRows, rows - begin),
+                       &list_of[begin]);
+                 });
     const Members members(list_of, k);
     parallel_for(div_ceil(k, kListsPerTask), options.threads, [&](size_t t) {
       const auto end = std::min<size_t>(k, (t + 1) * kListsPerTask);

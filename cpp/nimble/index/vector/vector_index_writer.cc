@@ -15,7 +15,6 @@
 namespace nimble {
 namespace {
 
-constexpr uint64_t kBlockRows = 10 * VectorPanels::kRows;
 constexpr uint64_t kSampleRowsPerList = 32;
 constexpr uint64_t kCalibrationQueries = 256;
 constexpr uint32_t kNeighbours[] = {10, 100};
@@ -208,11 +207,12 @@ Result<std::vector<float>> VectorIndexWriter::train(uint32_t num_lists) const {
   const std::vector<uint64_t> rows =
       random_numbers(store_.size(), wanted, &random);
   std::vector<float> sample(rows.size() * padded());
-  std::vector<Status> status(div_ceil(rows.size(), kBlockRows));
+  std::vector<Status> status(div_ceil(rows.size(), VectorPanels::kBlockRows));
   parallel_for(status.size(), options_.threads, [&](size_t b) {
     std::vector<float> row;
-    const size_t end = std::min<size_t>(rows.size(), (b + 1) * kBlockRows);
-    for (size_t i = b * kBlockRows; i < end && status[b]; ++i) {
+    const size_t end =
+        std::min<size_t>(rows.size(), (b + 1) * VectorPanels::kBlockRows);
+    for (size_t i = b * VectorPanels::kBlockRows; i < end && status[b]; ++i) {
       status[b] = read_rotated(rows[i], 1, &row);
       if (status[b]) {
         std::memcpy(&sample[i * padded()], row.data(), row_bytes);
@@ -266,13 +266,15 @@ Status VectorIndexWriter::assign(const std::vector<float>& centroids,
   const uint64_t blocks = std::max<uint64_t>(4, 2 * options_.threads);
   std::vector<std::vector<Truth::Candidate>> candidates(blocks);
   std::vector<Status> status(blocks);
-  for (uint64_t at = 0; at < store_.size(); at += blocks * kBlockRows) {
+  for (uint64_t at = 0; at < store_.size();
+       at += blocks * VectorPanels::kBlockRows) {
     NIMBLE_RETURN_IF_ERROR(poll());
     parallel_for(blocks, options_.threads, [&](size_t b) {
       candidates[b].clear();
-      const uint64_t begin = at + b * kBlockRows;
+      const uint64_t begin = at + b * VectorPanels::kBlockRows;
       if (begin >= store_.size()) return;
-      const uint64_t count = std::min(kBlockRows, store_.size() - begin);
+      const uint64_t count =
+          std::min(VectorPanels::kBlockRows, store_.size() - begin);
       std::vector<float> rows;
       status[b] = read_rotated(begin, count, &rows);
       if (!status[b]) return;
@@ -329,9 +331,9 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
     // Rows are coded by many threads, and placed in order.
     std::vector<uint64_t> next(last - first);
     const uint64_t batch_rows =
-        kBlockRows * std::max<uint64_t>(4, 2 * options_.threads);
+        VectorPanels::kBlockRows * std::max<uint64_t>(4, 2 * options_.threads);
     std::vector<uint64_t> slot(batch_rows);
-    std::vector<Status> status(batch_rows / kBlockRows);
+    std::vector<Status> status(batch_rows / VectorPanels::kBlockRows);
     for (uint64_t at = 0; at < store_.size(); at += batch_rows) {
       NIMBLE_RETURN_IF_ERROR(poll());
       const uint64_t end = std::min(store_.size(), at + batch_rows);
@@ -340,9 +342,9 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
         if (list >= first && list < last) slot[i - at] = next[list - first]++;
       }
       parallel_for(status.size(), options_.threads, [&](size_t b) {
-        const uint64_t begin = at + b * kBlockRows;
+        const uint64_t begin = at + b * VectorPanels::kBlockRows;
         if (begin >= end) return;
-        const uint64_t count = std::min(kBlockRows, end - begin);
+        const uint64_t count = std::min(VectorPanels::kBlockRows, end - begin);
         std::vector<float> rows;
         status[b] = read_rotated(begin, count, &rows);
         if (!status[b]) return;

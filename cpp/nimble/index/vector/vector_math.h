@@ -26,6 +26,8 @@ class VectorPanels {
   static constexpr uint32_t kPanel = 16;
   // Rows per call of products(). More make better use of the cache.
   static constexpr uint32_t kRows = 96;
+  // Rows of one task of a thread.
+  static constexpr uint64_t kBlockRows = 10 * kRows;
 
   // `vectors` has `count` vectors of `dimensions` numbers.
   VectorPanels(const float* vectors, uint32_t count, uint32_t dimensions);
