@@ -411,3 +411,79 @@ def test_status_pages(lake: nb.Catalog) -> None:
         assert "nimble_command_seconds_count 7" in lines
         with pytest.raises(HTTPError, match="404"):
             urlopen(base + "/other")
+
+
+def test_long_replies_to_one_packet_all_arrive(tmp_path: Path) -> None:
+    """Commands that waited for room in the output were forgotten if it was sent at once."""
+    nb.write({"k": [1], "v": ["x" * 4000]}, tmp_path / "t.nimble", cluster_by=["k"])
+    with (
+        nb.serve(tmp_path / "t.nimble", "t") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+    ):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        client.sendall(b"HGET t:1 v\r\n" * 1000)
+        client.shutdown(socket.SHUT_WR)
+        received = 0
+        while block := client.recv(1 << 20):
+            received += len(block)
+        assert received == 1000 * len(b"$4000\r\n" + b"x" * 4000 + b"\r\n")
+
+
+def test_replaced_files_are_read_again(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    path, other = tmp_path / "d" / "t.nimble", tmp_path / "other.nimble"
+    nb.write({"k": [1], "v": [1]}, path, cluster_by=["k"])
+    nb.write({"k": [1], "v": [2]}, other, cluster_by=["k"])
+    assert path.stat().st_size == other.stat().st_size
+    with (
+        nb.serve(tmp_path / "d", "t", poll=0.02) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        assert client.hget("t:1", "v") == b"1"
+        other.rename(path)
+        until = time.monotonic() + 20
+        while client.hget("t:1", "v") != b"2":
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def test_moved_members_of_structs_are_refused(tmp_path: Path) -> None:
+    """Members are read by their places, so values of two members were exchanged."""
+    lake = nb.connect(tmp_path / "lake", create=True)
+    place = pa.struct([("lat", pa.int64()), ("lon", pa.int64())])
+    table = lake.create_table(
+        "a.t", pa.schema([("k", pa.int64()), ("place", place)]), primary_key=["k"], cluster_by=["k"]
+    )
+    table.append(pa.table({"k": [1], "place": [{"lat": 1, "lon": 2}]}, schema=table.schema))
+    with table.alter() as change:
+        change.move_column("place.lon", first=True)
+    with (
+        nb.serve(lake, {"t": "a.t"}) as server,
+        redis.Redis(port=server.port) as client,
+        pytest.raises(redis.ResponseError, match="rewrite the file"),
+    ):
+        client.hgetall("t:1")
+
+
+def test_bounds_that_no_value_reaches(tmp_path: Path) -> None:
+    rows = pa.table({"k": ["+", "-", "a", "b"]})
+    nb.write(rows, tmp_path / "text.nimble", cluster_by=["k"])
+    nb.write(pa.table({"k": pa.array([1, 2], pa.int8())}), tmp_path / "i.nimble", cluster_by=["k"])
+    with (
+        nb.serve(tmp_path / "text.nimble") as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        pages, after = [], []
+        while len(pages) < 10:
+            token, page = client.execute_command("NB.RANGE", "text", "-", "+", "LIMIT", 1, *after)
+            pages += page
+            if token is None:
+                break
+            after = ["AFTER", token]
+        assert pages == [[b"+"], [b"-"], [b"a"], [b"b"]]
+    with (
+        nb.serve(tmp_path / "i.nimble") as server,
+        redis.Redis(port=server.port) as client,
+        pytest.raises(redis.ResponseError, match="outside"),
+    ):
+        client.execute_command("NB.RANGE", "i", "0", "300")

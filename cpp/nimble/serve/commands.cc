@@ -578,14 +578,22 @@ class Command {
     wanted.limit = std::min(options.limit, limits_.max_rows);
     wanted.starts_with = is_prefix && options.starts_with;
     bool possible = true;
-    const auto bound = [&](std::string_view text, std::string_view open,
-                           bool* has, TypedKey* key) -> Status {
+    // `open`: the text that means no bound, if there is one.
+    const auto bound = [&](std::string_view text,
+                           std::optional<std::string_view> open, bool* has,
+                           TypedKey* key) -> Status {
       *has = text != open;
       if (!*has) return Status::ok();
-      if (text == "\\-" || text == "\\+") text.remove_prefix(1);
+      const bool is_escaped = text == "\\-" || text == "\\+";
+      if (open && is_escaped) text.remove_prefix(1);
       NIMBLE_ASSIGN_OR_RETURN(
           const bool fits,
           table->read_cluster_key(text, wanted.starts_with, key));
+      if (!fits && !is_prefix) {
+        return Status::invalid_argument(
+            "bound '" + std::string(text) +
+            "' is outside of the values of its column");
+      }
       possible &= fits;
       return Status::ok();
     };
@@ -607,12 +615,12 @@ class Command {
       }
       if (options.reverse) {
         wanted.upper_inclusive = false;
-        NIMBLE_RETURN_IF_ERROR(
-            bound(*options.after, "+", &wanted.has_upper, &wanted.upper));
+        NIMBLE_RETURN_IF_ERROR(bound(*options.after, std::nullopt,
+                                     &wanted.has_upper, &wanted.upper));
       } else {
         wanted.lower_inclusive = false;
-        NIMBLE_RETURN_IF_ERROR(
-            bound(*options.after, "-", &wanted.has_lower, &wanted.lower));
+        NIMBLE_RETURN_IF_ERROR(bound(*options.after, std::nullopt,
+                                     &wanted.has_lower, &wanted.lower));
       }
     }
     std::vector<FileRange> rows;

@@ -1,5 +1,7 @@
 #include "nimble/serve/opened_file.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -58,6 +60,30 @@ bool can_serve_as(const Field& have, const Field& want) {
   }
 }
 
+enum class Members { kSame, kRenamed, kMoved };
+
+// Whether members of structs, at any depth, are at the same places. Members are
+// read by their places.
+Members compare_members(const Field& have, const Field& want, bool by_id) {
+  if (have.children.size() != want.children.size()) return Members::kMoved;
+  Members result = Members::kSame;
+  for (size_t i = 0; i < want.children.size(); ++i) {
+    if (want.layout == Layout::kStruct) {
+      if (match_field(want.children[i], have.children, by_id) != i) {
+        return Members::kMoved;
+      }
+      if (have.children[i].name != want.children[i].name) {
+        result = Members::kRenamed;
+      }
+    }
+    const Members inner =
+        compare_members(have.children[i], want.children[i], by_id);
+    if (inner == Members::kMoved) return inner;
+    if (inner == Members::kRenamed) result = inner;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::optional<size_t> match_field(const Field& wanted,
@@ -75,8 +101,19 @@ std::optional<size_t> match_field(const Field& wanted,
 Result<std::shared_ptr<const FileReader>> OpenFiles::open(
     const ServedFile& file) {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<const FileReader>& known = files_[file.path];
-  if (auto reader = known.lock()) return reader;
+  Known& known = files_[file.path];
+  struct stat st{};
+  const bool exists = ::stat(file.path.c_str(), &st) == 0;
+  const Known now = {
+      {},
+      st.st_dev,
+      st.st_ino,
+      int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec};
+  const bool is_same =
+      !exists || (known.device == now.device && known.inode == now.inode &&
+                  known.changed_nanos == now.changed_nanos);
+  // A removed file of an older snapshot is still readable.
+  if (auto reader = known.reader.lock(); reader && is_same) return reader;
   auto local = LocalFile::open(file.path, true);
   if (!local) {
     const int os_error = local.error().os_error();
@@ -91,10 +128,12 @@ Result<std::shared_ptr<const FileReader>> OpenFiles::open(
     files_.erase(file.path);
     return std::move(reader).error();
   }
-  known = *reader;
+  known = now;
+  known.reader = *reader;
   // Forget files that no snapshot uses any more.
   if (files_.size() % 64 == 0) {
-    std::erase_if(files_, [](const auto& f) { return f.second.expired(); });
+    std::erase_if(files_,
+                  [](const auto& f) { return f.second.reader.expired(); });
   }
   return reader;
 }
@@ -103,7 +142,7 @@ size_t OpenFiles::size() const {
   const std::lock_guard lock(mutex_);
   return static_cast<size_t>(
       std::count_if(files_.begin(), files_.end(),
-                    [](const auto& f) { return !f.second.expired(); }));
+                    [](const auto& f) { return !f.second.reader.expired(); }));
 }
 
 Result<std::unique_ptr<const OpenedFile>> OpenedFile::open(
@@ -163,7 +202,13 @@ Status OpenedFile::find_columns(const ServingManifest& manifest,
                                  wanted.type_name() +
                                  " in the table; rewrite the file");
     }
-    column.is_same = have_same_types(have, wanted);
+    const Members members = compare_members(have, wanted, by_id);
+    if (members == Members::kMoved) {
+      return Status::unsupported("members of column '" + wanted.name +
+                                 "' are at other places in the file; rewrite "
+                                 "the file");
+    }
+    column.is_same = members == Members::kSame && have_same_types(have, wanted);
     const bool is_flat = have.layout == Layout::kFixed ||
                          have.layout == Layout::kBool ||
                          have.layout == Layout::kBytes;

@@ -27,7 +27,13 @@ class OpenFiles {
 
  private:
   mutable std::mutex mutex_;
-  std::map<std::string, std::weak_ptr<const FileReader>> files_;
+  struct Known {
+    std::weak_ptr<const FileReader> reader;
+    // The file at the path when it was opened: another may replace it.
+    uint64_t device = 0, inode = 0;
+    int64_t changed_nanos = 0;
+  };
+  std::map<std::string, Known> files_;
 };
 
 // How a column of the manifest is read from a file.

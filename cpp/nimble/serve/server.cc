@@ -102,6 +102,7 @@ struct Client {
   bool is_ended = false;    // the peer sends no more
   bool is_gone = false;     // nobody reads replies
   bool wants_write = false;
+  bool is_stalled = false;  // commands wait until replies are sent
   bool in_multi = false;
   bool multi_failed = false;
   std::vector<Words> queued;  // of MULTI
@@ -177,6 +178,7 @@ class Server::Impl {
   mutable std::mutex tables_mutex_;
   std::shared_ptr<const ServedTables> tables_;
   const pid_t process_;
+  std::mutex stop_mutex_;
   std::mutex jobs_mutex_;
   std::condition_variable jobs_ready_;
   std::deque<Job> jobs_;
@@ -223,6 +225,7 @@ class Loop {
   // gone.
   bool flush(Client* c);
   void update(Client* c);
+  void close_socket(int fd);
   void close(uint64_t id);
   void take_completed();
   void tick();
@@ -315,7 +318,7 @@ void Loop::run() {
       if (server_.stopping.load() && clients_.empty()) break;
     }
   }
-  for (auto& [id, client] : clients_) ::close(client->fd);
+  for (auto& [id, client] : clients_) close_socket(client->fd);
   server_.counters.clients.fetch_sub(clients_.size());
   clients_.clear();
   tables_.reset();
@@ -340,7 +343,8 @@ void Loop::tick() {
     const bool is_idle = server_.options.idle_seconds > 0 && !c->is_waiting &&
                          now - c->active > idle;
     const bool is_done =
-        server_.stopping.load() && !c->is_waiting && c->unsent() == 0;
+        server_.stopping.load() && !c->is_waiting && c->unsent() == 0 &&
+        std::find(again_.begin(), again_.end(), id) == again_.end();
     if (is_idle || is_done) ended.push_back(id);
   }
   for (const uint64_t id : ended) close(id);
@@ -442,6 +446,9 @@ void Loop::answer(Client* c) {
       break;
     }
   }
+  c->is_stalled = !c->is_waiting && !c->is_closing &&
+                  c->unsent() >= options.max_unsent_bytes &&
+                  c->read_at < c->in.size();
   if (c->read_at == c->in.size()) {
     c->in.clear();
     c->read_at = 0;
@@ -706,6 +713,13 @@ bool Loop::flush(Client* c) {
     c->out.clear();
     c->sent = 0;
     if (c->out.capacity() > kKeptBytes) c->out.shrink_to_fit();
+    if (c->is_stalled) {
+      // All bytes of the client may be read already, so no event would follow.
+      c->is_stalled = false;
+      again_.push_back(c->id);
+      update(c);
+      return true;
+    }
     if (!c->is_waiting) {
       if (c->is_closing) return false;
       // All complete commands are answered, or `again_` has the client.
@@ -713,10 +727,6 @@ bool Loop::flush(Client* c) {
           std::find(again_.begin(), again_.end(), c->id) == again_.end()) {
         return false;
       }
-    }
-    // Commands that waited for the replies before them.
-    if (!c->is_waiting && c->read_at < c->in.size() && c->wants_write) {
-      again_.push_back(c->id);
     }
   }
   update(c);
@@ -738,10 +748,18 @@ void Loop::update(Client* c) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c->fd, &e);
 }
 
+// A forked process may have the socket too, which would keep it registered and
+// connected.
+void Loop::close_socket(int fd) {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  ::shutdown(fd, SHUT_RDWR);
+  ::close(fd);
+}
+
 void Loop::close(uint64_t id) {
   const auto at = clients_.find(id);
   if (at == clients_.end()) return;
-  ::close(at->second->fd);
+  close_socket(at->second->fd);
   clients_.erase(at);
   server_.counters.clients.fetch_sub(1);
 }
@@ -958,7 +976,9 @@ Status Server::Impl::start_threads() {
 }
 
 void Server::Impl::stop(double seconds) {
-  if (ending.load() || !is_parent()) return;
+  if (!is_parent()) return;
+  const std::lock_guard stop_lock(stop_mutex_);
+  if (ending.load()) return;
   stopping.store(true);
   const auto until =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -976,6 +996,7 @@ void Server::Impl::stop(double seconds) {
   for (const auto& loop : loops_) loop->wake();
   for (std::thread& t : threads_) t.join();
   for (std::thread& t : workers_) t.join();
+  for (const Descriptor& l : listeners) ::shutdown(l.get(), SHUT_RDWR);
   listeners.clear();
   // Only our own socket: another server may have replaced it.
   struct stat st{};
