@@ -16,6 +16,7 @@ import pytest
 import nimblepy as nb
 from nimblepy.table.claims import sketches
 from nimblepy.table.claims.check import check_all
+from nimblepy.table.claims.kinds import age_seconds
 from nimblepy.table.describe import CatalogLake, subject_of
 
 ORDERS = pa.table(
@@ -617,3 +618,47 @@ def test_two_describers_beside_writers(lake: nb.Catalog, orders: nb.Table) -> No
         ("net", "description", "c"),
         ("note", "not_null", False),
     }
+
+
+def test_true_claims_of_other_forms_are_not_contradicted(lake: nb.Catalog) -> None:
+    """Integers on decimals and codes for null were contradicted."""
+    rows = pa.table(
+        {
+            "price": pa.array([Decimal("1.00"), Decimal("2.00")], pa.decimal128(10, 2)),
+            "code": pa.array([1, None], pa.int64()),
+            "small": pa.array([1, 2], pa.int32()),
+        }
+    )
+    table = lake.create_table("a.forms", rows)
+    table.describe(
+        columns={
+            "price": nb.Values({1: "one", 2: "two"}),
+            "code": nb.Values({1: "one", None: "unknown"}),
+            "small": nb.Range(0, 2**31 - 1),
+        }
+    )
+    statuses = {check.claim.column: check.status for check in table.check()}
+    assert "contradicted" not in statuses.values()
+    table.analyze()
+    statuses = {check.claim.column: check.status for check in table.check()}
+    assert statuses["price"] == statuses["code"] == "verified"
+    with pytest.raises(nb.InvalidArgumentError):
+        table.describe(columns={"small": nb.Range(0, 2**64)})
+
+
+def test_columns_of_later_snapshots_do_not_contradict_earlier_ones(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.later", pa.table({"k": [1, 2]}))
+    first = table.snapshot
+    with table.alter() as change:
+        change.add_column("added", pa.int64())
+    table.append(pa.table({"k": [3], "added": [3]}))
+    table.describe("see `added`", rules=["added > 0 OR added IS NULL"], unique=["added"])
+    earlier = {check.claim.kind: check.status for check in table.at(snapshot=first).check()}
+    assert len(earlier) == 3
+    assert "contradicted" not in earlier.values()
+
+
+def test_an_unreadable_promise_is_an_error() -> None:
+    assert age_seconds("26h") == 26 * 3600
+    with pytest.raises(nb.InvalidArgumentError, match="1 day"):
+        age_seconds("1 day")

@@ -105,7 +105,10 @@ class SharedLake:
         changed = table.facts().last_changed
         age = None if changed is None else (dt.datetime.now(dt.UTC) - changed).total_seconds()
         claims = [c for c in table.claims if c.kind == "fresh" and isinstance(c.value, str)]
-        return age, age_seconds(claims[0].value) if claims else None
+        try:
+            return age, age_seconds(claims[0].value) if claims else None
+        except InvalidArgumentError:  # another tool wrote it
+            return age, None
 
     def ttl_ms(self, table: Table) -> int:
         """Milliseconds until new rows are promised; 0 if they are overdue."""

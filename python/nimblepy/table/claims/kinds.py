@@ -228,4 +228,6 @@ def age_text(value: str | dt.timedelta) -> str:
 def age_seconds(text: str) -> float:
     """The seconds of a promise of freshness."""
     match = _AGE.fullmatch(text)
-    return float("inf") if match is None else float(match[1]) * _UNITS[match[2]]
+    if match is None:
+        raise InvalidArgumentError(f"fresh: {text!r} is not a duration such as '26h'")
+    return float(match[1]) * _UNITS[match[2]]

@@ -145,7 +145,7 @@ def supports(orphans: Orphans, allowed: float) -> bool:
         return False
     if orphans.all:
         return orphans.share <= allowed + 1e-12
-    if orphans.by_rows and orphans.share > allowed:
+    if orphans.share > allowed:
         return False
     return orphans.compared >= _ENOUGH and (orphans.missing == 0 or allowed > 0)
 
@@ -191,7 +191,10 @@ def _looked_up(
 
 
 def _family(kind: pa.DataType) -> str:
-    return "integer" if pa.types.is_signed_integer(kind) else str(kind)
+    """Types whose values can be equal."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return str(kind)
 
 
 def _is_not_unique(parent: Subject, key: int) -> bool:
