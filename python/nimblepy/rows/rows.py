@@ -441,7 +441,7 @@ class Rows(_core.PointBase, ABC):
 
     def nearest(
         self,
-        query: Any,
+        query: object,
         k: int = 10,
         *,
         on: str | None = None,
@@ -502,7 +502,7 @@ class Rows(_core.PointBase, ABC):
 
     def _nearest_request(
         self,
-        query: Any,
+        query: object,
         k: int,
         on: str | None,
         metric: Metric | None,
@@ -685,7 +685,7 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
         row_range: tuple[int, int] | None = None,
-        nearest: Any = None,
+        nearest: object = None,
         k: int = 10,
         metric: Metric | None = None,
         recall: float = 0.95,
