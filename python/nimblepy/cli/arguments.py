@@ -7,10 +7,12 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from typer.core import TyperCommand
+
+OutputFormat: TypeAlias = Literal["table", "json", "csv"]
 
 
 class TakesNumbers(TyperCommand):
@@ -78,6 +80,26 @@ HashIndexOption = Annotated[
 SortedIndexOption = Annotated[
     list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
 ]
+CompressionOption = Annotated[str, typer.Option(help="balanced, fast or compact.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
+DataFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format", help="parquet, csv, tsv, json, arrow or nimble. Default: as files say."
+    ),
+]
+NewFileOption = Annotated[
+    str | None,
+    typer.Option("--output", help="The new file. Default: it takes the old one's place."),
+]
+PropertyOption = Annotated[
+    list[str] | None, typer.Option("--property", help="A property: NAME=VALUE. Repeatable.")
+]
+CommentOption = Annotated[str | None, typer.Option("--comment", help="What the table is.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")]
+PollOption = Annotated[
+    float, typer.Option("--poll", help="Seconds between looks for a new snapshot.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -105,38 +127,55 @@ NEWEST = Version()
 
 def reads_version(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options of a :class:`Version`, and passes them to ``command`` as ``version``."""
-
-    @functools.wraps(command)
-    def with_options(
-        tag: str | None = None,
-        snapshot: int | None = None,
-        time: str | None = None,
-        branch: str | None = None,
-        **arguments: Any,
-    ) -> None:
-        version = Version(tag=tag, snapshot=snapshot, time=time, branch=branch)
-        command(version=version, **arguments)
-
-    signature = inspect.signature(command, eval_str=True)
-    kept = [p for p in signature.parameters.values() if p.name != "version"]
-    with_version = signature.replace(parameters=[*kept, *_version_options()])
-    with_options.__signature__ = with_version  # type: ignore[attr-defined]  # typer reads it
-    return with_options
-
-
-def _version_options() -> list[inspect.Parameter]:
     options = {
         "tag": (str, "Read a table as of this tag."),
         "snapshot": (int, "Read a table as of this snapshot."),
         "time": (str, "Read a table as of this time: 2026-11-24T06:00+00:00, or 2h before now."),
         "branch": (str, "Read a branch of a table."),
     }
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[kind | None, typer.Option(f"--{name}", help=text)],
-        )
+    annotations: dict[str, Any] = {
+        name: Annotated[kind | None, typer.Option(f"--{name}", help=text)]
         for name, (kind, text) in options.items()
+    }
+    return _with_options(command, "version", annotations, None, lambda **given: Version(**given))
+
+
+def prints_rows(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds ``--json`` and ``--csv``, and passes their choice to ``command`` as ``output``."""
+    annotations = {"json": JsonOption, "csv": CsvOption}
+    return _with_options(command, "output", annotations, False, _output_format)
+
+
+def _output_format(json: bool, csv: bool) -> OutputFormat:
+    if json and csv:
+        from nimblepy.errors import InvalidArgumentError
+
+        raise InvalidArgumentError("pass --json or --csv, not both")
+    return "json" if json else "csv" if csv else "table"
+
+
+def _with_options(
+    command: Callable[..., None],
+    parameter: str,
+    annotations: dict[str, Any],
+    default: Any,
+    value_of: Callable[..., Any],
+) -> Callable[..., None]:
+    """Replaces a parameter of ``command`` by options, of which ``value_of`` makes its value."""
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        given = {name: arguments.pop(name, default) for name in annotations}
+        command(**arguments, **{parameter: value_of(**given)})
+
+    signature = inspect.signature(command, eval_str=True)
+    kept = [p for p in signature.parameters.values() if p.name != parameter]
+    options = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        )
+        for name, annotation in annotations.items()
     ]
+    with_more = signature.replace(parameters=[*kept, *options])
+    with_options.__signature__ = with_more  # type: ignore[attr-defined]  # typer reads it
+    return with_options

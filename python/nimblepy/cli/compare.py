@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 import typer
 
-from nimblepy.cli.arguments import Version
-from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows, split_names
+from nimblepy.cli.arguments import OutputFormat, Version
+from nimblepy.cli.output import TABLE_ROWS, print_rows, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.join.joinable import Joinable

@@ -13,8 +13,8 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
-from nimblepy.cli.arguments import Version
-from nimblepy.cli.output import OutputFormat, print_json, print_rows
+from nimblepy.cli.arguments import OutputFormat, Version
+from nimblepy.cli.output import print_json, print_rows
 from nimblepy.cli.sources import open_rows
 from nimblepy.io.progress import Progress
 from nimblepy.join.joinable import Joinable

@@ -15,19 +15,25 @@ from nimblepy.cli import table_commands
 from nimblepy.cli.arguments import (
     NEWEST,
     ColumnsOption,
-    CsvOption,
+    CompressionOption,
+    DataFormatOption,
     ExplainOption,
     FileArgument,
     HashIndexOption,
     JsonOption,
     LimitOption,
+    NewFileOption,
     OnOption,
+    OutputFormat,
+    OverwriteOption,
     ParamOption,
+    PollOption,
     RowsArgument,
     SortedIndexOption,
     TakesFilter,
     TakesNumbers,
     Version,
+    prints_rows,
     reads_version,
 )
 
@@ -103,14 +109,12 @@ def schema(file: RowsArgument, json: JsonOption = False, version: Version = NEWE
 
 @app.command()
 @reads_version
-def stats(
-    file: RowsArgument, json: JsonOption = False, csv: CsvOption = False, version: Version = NEWEST
-) -> None:
+@prints_rows
+def stats(file: RowsArgument, output: OutputFormat = "table", version: Version = NEWEST) -> None:
     """Print bytes and encodings of each column over the whole file."""
     from nimblepy.cli.inspect import print_stats
-    from nimblepy.cli.output import output_format
 
-    print_stats(file, version, output_format(json, csv))
+    print_stats(file, version, output)
 
 
 @app.command()
@@ -153,12 +157,9 @@ def convert(
     columns: Annotated[
         str | None, typer.Option("--columns", "-c", help="Columns to keep: a,b")
     ] = None,
-    compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
-    format: Annotated[
-        str | None,
-        typer.Option(help="parquet, csv, tsv, json, arrow or nimble. Default: as files say."),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
+    compression: CompressionOption = "balanced",
+    format: DataFormatOption = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
     version: Version = NEWEST,
 ) -> None:
@@ -184,6 +185,7 @@ def convert(
 
 @app.command(cls=TakesNumbers)
 @reads_version
+@prints_rows
 def lookup(
     file: RowsArgument,
     keys: Annotated[
@@ -196,12 +198,10 @@ def lookup(
     on: OnOption = None,
     columns: ColumnsOption = None,
     explain: ExplainOption = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print the rows with the given keys, through an index."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Query, run_lookup
 
     query = Query(
@@ -209,13 +209,14 @@ def lookup(
         on=on,
         columns=columns,
         explain=explain,
-        output=output_format(json, csv),
+        output=output,
     )
     _exit_unless(run_lookup(file, keys, query))
 
 
 @app.command(cls=TakesNumbers)
 @reads_version
+@prints_rows
 def range(
     file: RowsArgument,
     lower: Annotated[str | None, typer.Option(help="Lower bound, or a prefix of it: 'x,7'")] = None,
@@ -229,12 +230,10 @@ def range(
     limit: LimitOption = None,
     reverse: Annotated[bool, typer.Option(help="From the end of the range.")] = False,
     explain: ExplainOption = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print the rows between two keys, or with a key prefix, in key order."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Bounds, Query, run_range
 
     query = Query(
@@ -243,7 +242,7 @@ def range(
         columns=columns,
         limit=limit,
         explain=explain,
-        output=output_format(json, csv),
+        output=output,
     )
     bounds = Bounds(
         lower=lower,
@@ -257,6 +256,7 @@ def range(
 
 @app.command(cls=TakesFilter)
 @reads_version
+@prints_rows
 def scan(
     file: RowsArgument,
     filter: Annotated[
@@ -267,12 +267,10 @@ def scan(
     limit: LimitOption = None,
     count: Annotated[bool, typer.Option("--count", help="Print the number of rows only.")] = False,
     explain: ExplainOption = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print rows in file order: all rows, or the rows that pass a filter."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.query import Query, parameters, run_scan
 
     query = Query(
@@ -280,13 +278,14 @@ def scan(
         columns=columns,
         limit=limit,
         explain=explain,
-        output=output_format(json, csv),
+        output=output,
     )
     _exit_unless(run_scan(file, filter, parameters(param), query, count_only=count))
 
 
 @app.command()
 @reads_version
+@prints_rows
 def sql(
     file: RowsArgument,
     query: Annotated[
@@ -294,21 +293,19 @@ def sql(
     ],
     param: ParamOption = None,
     explain: ExplainOption = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print the result of a query of DuckDB over the rows, which are the view t."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.query import parameters
     from nimblepy.cli.sql import run_sql
 
-    output = output_format(json, csv)
     _exit_unless(run_sql(file, version, query, parameters(param), output, explain=explain))
 
 
 @app.command()
 @reads_version
+@prints_rows
 def diff(
     old: RowsArgument,
     new: Annotated[str, typer.Argument(metavar="FILE", help="What it is compared with.")],
@@ -319,8 +316,7 @@ def diff(
         str | None, typer.Option("--columns", "-c", help="Columns to compare: a,b. Default: all.")
     ] = None,
     limit: LimitOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print rows that were removed, added or changed, by key; exit with
@@ -328,9 +324,7 @@ def diff(
     --branch choose the version of the first source.
     """
     from nimblepy.cli.compare import run_diff
-    from nimblepy.cli.output import output_format
 
-    output = output_format(json, csv)
     _exit_unless(not run_diff(old, new, on, columns, limit, output, version))
 
 
@@ -350,8 +344,8 @@ def merge(
         bool | None,
         typer.Option("--unique/--no-unique", help="Refuse a key twice. Default: as they do."),
     ] = None,
-    compression: Annotated[str, typer.Option(help="balanced, fast or compact.")] = "balanced",
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing target.")] = False,
+    compression: CompressionOption = "balanced",
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
     version: Version = NEWEST,
 ) -> None:
@@ -377,9 +371,7 @@ def add_index(
     file: FileArgument,
     hash_index: HashIndexOption = None,
     sorted_index: SortedIndexOption = None,
-    output: Annotated[
-        str | None, typer.Option(help="The new file. Default: it takes the old one's place.")
-    ] = None,
+    output: NewFileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Add indexes to a file without encoding its rows again."""
@@ -394,9 +386,7 @@ def drop_index(
     columns: Annotated[
         str, typer.Argument(metavar="COLUMNS", help="Columns of the index, in order: a,b.")
     ],
-    output: Annotated[
-        str | None, typer.Option(help="The new file. Default: it takes the old one's place.")
-    ] = None,
+    output: NewFileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Drop the secondary indexes on these columns, without encoding rows again."""
@@ -431,7 +421,7 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics."),
     ] = None,
-    poll: Annotated[float, typer.Option(help="Seconds between looks for a new snapshot.")] = 0.1,
+    poll: PollOption = 0.1,
     max_keys: Annotated[int, typer.Option(help="Keys of one command.")] = 10_000,
     max_rows: Annotated[int, typer.Option(help="Rows of one command.")] = 100_000,
     max_reply_bytes: Annotated[int, typer.Option(help="Bytes of one reply.")] = 32 << 20,
@@ -470,7 +460,7 @@ def follow(
     directory: Annotated[
         str | None, typer.Option("--dir", help="Where to write; LAKE/serve by default.")
     ] = None,
-    poll: Annotated[float, typer.Option(help="Seconds between looks for a new snapshot.")] = 0.1,
+    poll: PollOption = 0.1,
     once: Annotated[bool, typer.Option("--once", help="Write the current state and exit.")] = False,
 ) -> None:
     """Write serving manifests of new snapshots until SIGTERM or SIGINT."""

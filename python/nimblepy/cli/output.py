@@ -8,28 +8,19 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain
-from typing import Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.types as pt
 import typer
 
+from nimblepy.cli.arguments import OutputFormat
 from nimblepy.errors import InvalidArgumentError
-
-OutputFormat: TypeAlias = Literal["table", "json", "csv"]
 
 # A terminal shows this many rows without --limit; --json and --csv print all rows.
 TABLE_ROWS = 20
 # Minimum width of a value if there are many columns.
 _LEAST_CELL = 6
-
-
-def output_format(json: bool, csv: bool) -> OutputFormat:
-    """The output format for the two flags."""
-    if json and csv:
-        raise InvalidArgumentError("pass --json or --csv, not both")
-    return "json" if json else "csv" if csv else "table"
 
 
 def split_names(text: str) -> list[str]:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
-from nimblepy.cli.arguments import NEWEST, Version
-from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_json, print_rows, split_names
+from nimblepy.cli.arguments import NEWEST, OutputFormat, Version
+from nimblepy.cli.output import TABLE_ROWS, print_json, print_rows, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive

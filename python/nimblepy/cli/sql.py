@@ -10,8 +10,8 @@ import pyarrow as pa
 import typer
 
 import nimblepy as nb
-from nimblepy.cli.arguments import Version
-from nimblepy.cli.output import TABLE_ROWS, OutputFormat, print_rows
+from nimblepy.cli.arguments import OutputFormat, Version
+from nimblepy.cli.output import TABLE_ROWS, print_rows
 from nimblepy.cli.sources import open_rows
 from nimblepy.errors import InvalidArgumentError, MissingExtraError
 

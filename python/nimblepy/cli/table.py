@@ -10,8 +10,8 @@ from html import escape
 import pyarrow as pa
 import typer
 
-from nimblepy.cli.arguments import Version
-from nimblepy.cli.output import OutputFormat, print_json, print_rows, split_names
+from nimblepy.cli.arguments import OutputFormat, Version
+from nimblepy.cli.output import print_json, print_rows, split_names
 from nimblepy.cli.sources import existing_catalog, open_table, parse_age, snapshot_of
 from nimblepy.input.foreign import selected
 from nimblepy.schema.types import format_bytes

@@ -10,14 +10,19 @@ from nimblepy.cli.arguments import (
     NEWEST,
     CatalogArgument,
     ColumnsOption,
-    CsvOption,
+    CommentOption,
+    DataFormatOption,
+    DryRunOption,
     HashIndexOption,
     JsonOption,
+    OutputFormat,
+    PropertyOption,
     SortedIndexOption,
     TableArgument,
     TakesNumbers,
     Version,
     YesOption,
+    prints_rows,
     reads_version,
 )
 
@@ -33,12 +38,6 @@ DataArgument = Annotated[
         metavar="DATA...", help="Files, directories or globs, as of convert; or one CATALOG#TABLE."
     ),
 ]
-DataFormatOption = Annotated[
-    str | None,
-    typer.Option(
-        "--format", help="parquet, csv, tsv, json, arrow or nimble. Default: as files say."
-    ),
-]
 BranchOption = Annotated[str | None, typer.Option(help="The branch to write to.")]
 BatchOption = Annotated[
     str | None,
@@ -49,12 +48,12 @@ app = typer.Typer(help="Tables in a catalog: a directory, or a URI.", no_args_is
 
 
 @app.command("ls")
-def table_ls(catalog: CatalogArgument, json: JsonOption = False, csv: CsvOption = False) -> None:
+@prints_rows
+def table_ls(catalog: CatalogArgument, output: OutputFormat = "table") -> None:
     """Print the names of all tables."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_tables
 
-    print_tables(catalog, output_format(json, csv))
+    print_tables(catalog, output)
 
 
 @app.command("show")
@@ -67,52 +66,50 @@ def table_show(table: TableArgument, json: JsonOption = False, version: Version 
 
 
 @app.command("history")
+@prints_rows
 def table_history(
     table: TableArgument,
     columns: ColumnsOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
 ) -> None:
     """Print every snapshot: time, operation, and number of rows and files."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_history
 
-    print_history(table, columns, output_format(json, csv))
+    print_history(table, columns, output)
 
 
 @app.command("partitions")
 @reads_version
+@prints_rows
 def table_partitions(
     table: TableArgument,
     columns: ColumnsOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print the partitions of a snapshot, with their files, rows and bytes."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_partitions
 
-    print_partitions(table, version, columns, output_format(json, csv))
+    print_partitions(table, version, columns, output)
 
 
 @app.command("files")
 @reads_version
+@prints_rows
 def table_files(
     table: TableArgument,
     columns: ColumnsOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
     """Print the data files of a snapshot."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_files
 
-    print_files(table, version, columns, output_format(json, csv))
+    print_files(table, version, columns, output)
 
 
 @app.command("diff", cls=TakesNumbers)
+@prints_rows
 def table_diff(
     table: TableArgument,
     since: Annotated[str, typer.Argument(help="A snapshot's id, a tag, a branch, or: none.")],
@@ -120,14 +117,12 @@ def table_diff(
         str | None, typer.Argument(help="A snapshot's id, a tag or a branch. Default: the newest.")
     ] = None,
     columns: ColumnsOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: OutputFormat = "table",
 ) -> None:
     """Print the rows that were inserted, updated and deleted between two snapshots."""
-    from nimblepy.cli.output import output_format
     from nimblepy.cli.table import print_changes
 
-    print_changes(table, since, until, columns, output_format(json, csv))
+    print_changes(table, since, until, columns, output)
 
 
 @app.command("compact")
@@ -171,7 +166,7 @@ def table_expire(
     table: TableArgument,
     keep: Annotated[int | None, typer.Option(min=1, help="Snapshots that stay.")] = None,
     older_than: Annotated[str | None, typer.Option(help="Only older ones: 12h, 5d.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
+    dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
     """Remove old snapshots, and the files that only they reference."""
@@ -213,7 +208,7 @@ def table_analyze(
 def table_orphans(
     table: TableArgument,
     older_than: Annotated[str, typer.Option(help="Only files older than this: 12h, 5d.")] = "3d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")] = False,
+    dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
     """Remove files below the table that no snapshot references."""
@@ -258,10 +253,8 @@ def table_create(
     data_format: Annotated[
         str, typer.Option(help="Of the table's files: nimble or parquet.")
     ] = "nimble",
-    property: Annotated[
-        list[str] | None, typer.Option(help="A property: NAME=VALUE. Repeatable.")
-    ] = None,
-    comment: Annotated[str | None, typer.Option(help="What the table is.")] = None,
+    property: PropertyOption = None,
+    comment: CommentOption = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the table exists.")
     ] = False,
@@ -368,16 +361,14 @@ def table_alter(
         list[str] | None,
         typer.Option(help="Of new files: day(ts), or none. Repeatable."),
     ] = None,
-    property: Annotated[
-        list[str] | None, typer.Option(help="A property: NAME=VALUE. Repeatable.")
-    ] = None,
+    property: PropertyOption = None,
     unset: Annotated[
         list[str] | None, typer.Option(help="A property to remove. Repeatable.")
     ] = None,
     doc: Annotated[
         list[str] | None, typer.Option(help="What a column means: COLUMN=TEXT. Repeatable.")
     ] = None,
-    comment: Annotated[str | None, typer.Option(help="What the table is.")] = None,
+    comment: CommentOption = None,
     json: JsonOption = False,
 ) -> None:
     """Change columns, partitions and properties, in one commit."""
