@@ -45,7 +45,7 @@ HEADINGS = [
     "Bytes",
     "Worked example",
     "Lookup steps",
-    "Exact or at-most",
+    "Exact results and supersets",
     "Limits and compatibility",
 ]
 

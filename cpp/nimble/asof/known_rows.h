@@ -32,8 +32,8 @@ class KnownRows {
   // `from_end`. Returns n if no row matches.
   uint64_t steps_to_match(size_t first, uint64_t n, bool from_end,
                           ByteSpan limit) const;
-  // The matching place that is nearest to the end of a range, or to its
-  // beginning; kNoRow without a match.
+  // The last matching place of `places` if `from_end`, otherwise the first;
+  // kNoRow if none matches.
   Result<uint64_t> nearest(PlaceRange places, bool from_end, ByteSpan limit);
 
  private:

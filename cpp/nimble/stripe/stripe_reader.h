@@ -1,6 +1,6 @@
 // StripeReader: decodes rows of one stripe into columns. Positions are relative
-// to the stripe: file rows minus the stripe's first row for top-level columns,
-// items for nodes below a list.
+// to the stripe: for top-level columns they count rows from its first row,
+// below a list they count items from its first item.
 #pragma once
 
 #include <span>

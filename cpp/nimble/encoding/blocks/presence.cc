@@ -50,9 +50,9 @@ Result<Presence> Presence::open(ByteReader* head, const DecodeContext& context,
     const uint64_t next = i < counts.count() ? counts.get(i) : count;
     if (next < before) {
       return Status::corrupt(
-          std::to_string(next) + " rows with a value before block " +
-          std::to_string(i + 1) + ", " + std::to_string(before) +
-          " before the one before it");
+          "counts of rows with a value descend: " + std::to_string(before) +
+          " before block " + std::to_string(i) + ", " + std::to_string(next) +
+          " before block " + std::to_string(i + 1));
     }
     before = next;
   }

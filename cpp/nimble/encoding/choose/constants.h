@@ -149,10 +149,10 @@ inline constexpr int kMaxNestingDepth = 3;
 // Leaving out empty rows makes a lookup read a boolean as well. The booleans
 // may cost at most this share of the bytes saved.
 inline constexpr double kPresentStringsShare = 0.6;
-// Phrases must take at most this share of FSST's size, including half of a new
-// shared table. In balanced files, a segment's own phrases must save more than
-// shared ones, because a cold lookup reads their table separately from the
-// block. Trained zstd has the same extra read and costs ten times as much per
+// Phrases, with half of the shared table if it is new, must take at most this
+// share of FSST's size. In balanced files, phrases of a segment's own must save
+// more than shared ones, because a cold lookup needs one more read for their
+// table. Trained zstd has the same extra read and costs ten times as much per
 // row, so phrases may be a little larger than zstd.
 inline constexpr double kPhrasesShare = 0.9;
 inline constexpr double kOwnPhrasesShare = 0.85;

@@ -132,10 +132,10 @@ Result<DictionaryDecoder::Dictionary> DictionaryDecoder::dictionary(
                           shared_->dictionary());
   const CodedValues& values = dictionary->values();
   if (!(values.decoder().type() == type()) || count_ > values.size()) {
-    return Status::corrupt("codes of " + std::to_string(count_) +
-                           " values of another type or number than the " +
+    return Status::corrupt("codes for " + std::to_string(count_) +
+                           " values do not fit the shared dictionary of " +
                            std::to_string(values.size()) +
-                           " of the shared dictionary");
+                           " values: it has another type or fewer values");
   }
   return Dictionary{&values, dictionary->body()};
 }

@@ -293,8 +293,10 @@ Result<std::unique_ptr<Decoder>> open_scaled(ByteReader* head,
   scale.divisor = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("scaled head"));
   if (!is_int(context.type) || scale.divisor == 0) {
-    return Status::corrupt("values of " + std::to_string(context.type.width) +
-                           " bytes scaled by " + std::to_string(scale.divisor));
+    return Status::corrupt(
+        "scaled values must be integers with a divisor above 0, found " +
+        std::to_string(context.type.width) + " bytes and divisor " +
+        std::to_string(scale.divisor));
   }
   NIMBLE_ASSIGN_OR_RETURN(
       Child multiples,

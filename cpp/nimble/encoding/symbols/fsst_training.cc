@@ -156,8 +156,8 @@ std::vector<Candidate> candidates(const FsstTable& table, const Counts& counts,
     const uint64_t n = counts.single[id];
     if (n < kMinCount) continue;
     const FsstSymbol symbol = symbol_of(table, id);
-    // A byte without a code costs two bytes, so a code for it saves more than
-    // its length.
+    // Without a code, a byte takes two: an escape and itself. Single bytes get
+    // eight times the weight, so that frequent ones keep a code.
     set.add(symbol, n * symbol.length * (symbol.length == 1 ? 8 : 1));
     if (round + 1 < kRounds) add_pairs(table, counts, id, &set);
   }

@@ -91,7 +91,7 @@ def _extension(claims: Iterable[Claim]) -> list[dict[str, Any]]:
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:
-    """A claim as JSON; the codes of values keep their types as pairs."""
+    """A claim as JSON. Codes of ``values`` become pairs, because keys of JSON lose their types."""
     value = claim.value
     if claim.kind == "values" and isinstance(value, dict):
         value = [[json_value(code), meaning] for code, meaning in value.items()]
