@@ -107,7 +107,12 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "interop": {"files", "table"},
     "serving": {"table"},
     "mcp": {"interop", "table"},
-    "spark": {"table"},
+    "spark/base": {"table"},
+    "spark/reading": {"spark/base"},
+    "spark/writing": {"spark/base"},
+    "spark/joins": {"spark/reading"},
+    "spark/optimizer": {"spark/joins"},
+    "spark": {"spark/optimizer", "spark/writing"},
     "telemetry": {"table"},
     "nimblepy": {
         "advise",
@@ -121,7 +126,14 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
 }
 PYTHON_RESERVED = {
     "pyiceberg": {"table/iceberg"},
-    "pyspark": {"spark"},
+    "pyspark": {
+        "spark",
+        "spark/base",
+        "spark/reading",
+        "spark/writing",
+        "spark/joins",
+        "spark/optimizer",
+    },
     "typer": {"cli"},
     "mcp": {"mcp"},
 }

@@ -25,8 +25,11 @@ from failing_writes import SETTINGS, Cluster, dawdles, raises
 import nimblepy as nb
 import nimblepy.spark as ns
 from conftest import builder
-from nimblepy.spark import bootstrap, table_merge, table_upkeep
-from nimblepy.spark.shipping import cloudpickle
+from nimblepy.spark.base import bootstrap
+from nimblepy.spark.base.shipping import cloudpickle
+from nimblepy.spark.base.tasks import named_batches
+from nimblepy.spark.writing import merge as merging
+from nimblepy.spark.writing import upkeep
 
 ROWS = 4000
 OLD = dict.fromkeys(range(0, ROWS, 2), 0)
@@ -61,11 +64,12 @@ class Trouble:
         plain, folder, wanted = self._plain, self._folder, self._kind
         trouble, always = self._trouble, self._always
 
-        def over_items(kind: str, payload: bytes) -> Callable[[Any], Any]:
-            run = plain(kind, payload)
+        def over_items(payload: bytes) -> Callable[[Any], Any]:
+            run = plain(payload)
+            make, arguments = cloudpickle.loads(payload)
             # What goes through shipping.map_in_arrow names the function it is about.
-            named = cloudpickle.loads(payload)[1] if kind == "named_batches" else kind
-            if named != wanted:
+            function = arguments[1] if make is named_batches else make
+            if function.__name__ != wanted:
                 return run
 
             def around(items: Any) -> Iterator[Any]:
@@ -227,7 +231,7 @@ def check_job_that_dies(spark: Any, lake: nb.Catalog, folder: Path, change: Any,
 
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    table_merge.ALONE_BYTES = table_upkeep.ALONE_BYTES = 0
+    merging.ALONE_BYTES = upkeep.ALONE_BYTES = 0
     lake = nb.connect(folder / "lake")
     cluster = Cluster(folder)
     try:

@@ -187,7 +187,7 @@ def write(
 def fresh(folder: Path, name: str) -> Path:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from nimblepy.spark.write import NimbleWriter
+    from nimblepy.spark.writing.write import NimbleWriter
 
     directory = folder / name
     schema = StructType([StructField("k", LongType())])

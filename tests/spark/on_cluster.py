@@ -14,7 +14,8 @@ import pyarrow as pa
 import nimblepy as nb
 import nimblepy.spark as ns
 from conftest import SETTINGS, builder
-from nimblepy.spark import table_merge, table_upkeep
+from nimblepy.spark.writing import merge as merging
+from nimblepy.spark.writing import upkeep
 
 
 def session(kind: str) -> Any:
@@ -83,7 +84,7 @@ def explained(frame: Any) -> str:
 
 def change_table(spark: Any, folder: str) -> None:
     """Everything that changes a table, in tasks however little there is to do."""
-    table_merge.ALONE_BYTES = table_upkeep.ALONE_BYTES = 0
+    merging.ALONE_BYTES = upkeep.ALONE_BYTES = 0
     lake = nb.connect(folder)
     table = lake.create_table("a.b", pa.schema({"k": pa.int64(), "v": pa.int64()}), primary_key="k")
     some = spark.range(0, 40, 1, 2).selectExpr("id AS k", "id AS v")

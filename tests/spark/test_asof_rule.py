@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from random_asof import AsofJoins
 
 import nimblepy.spark as ns
-from nimblepy.spark.optimizer import installed_rule
+from nimblepy.spark.optimizer.rule import installed_rule
 
 SETTING = "spark.nimblepy.indexJoin"
 SWITCHES = ("spark.sql.join.asofJoin.enabled", "spark.sql.join.sortMergeAsOfJoin.enabled")

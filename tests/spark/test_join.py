@@ -256,7 +256,7 @@ def test_sql_functions(spark: Any, rows: Any, tmp_path: Path) -> None:
 
 
 def test_many_matches_come_back_in_bounded_arrays() -> None:
-    from nimblepy.spark import tasks
+    from nimblepy.spark.joins import tasks
 
     target = pa.schema([pa.field("v", pa.int64())])
     schema = pa.schema([pa.field(tasks._PROBE_ROW, pa.int64()), *target])
@@ -278,10 +278,10 @@ def test_batches_of_any_size_are_answered_in_order(
     from pyspark.sql.types import LongType, StructField, StructType
 
     from nimblepy.input import tabular
-    from nimblepy.spark import tasks
-    from nimblepy.spark.arguments import JoinArguments
-    from nimblepy.spark.inputs import find_input
-    from nimblepy.spark.join import prepare
+    from nimblepy.spark.base.inputs import find_input
+    from nimblepy.spark.joins import tasks
+    from nimblepy.spark.joins.arguments import JoinArguments
+    from nimblepy.spark.joins.index_join import prepare
 
     path = str(tmp_path / "dim.nimble")
     nb.write(pa.table({"k": [1, 1, 2, 5], "v": [10, 11, 20, 50]}), path, cluster_by="k")

@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 from dataset_files import make_dataset
 
 import nimblepy.spark as ns
-from nimblepy.spark.schemas import spark_schema
+from nimblepy.spark.base.schemas import spark_schema
 
 HOWS = ("inner", "left", "semi", "anti")
 NAN, INF = float("nan"), float("inf")

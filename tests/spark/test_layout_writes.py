@@ -15,8 +15,8 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
 from nimblepy.expr.filter import parse_filter
-from nimblepy.spark import layout_write
-from nimblepy.spark.layout_tasks import curve_parts, joined_pieces
+from nimblepy.spark.writing import layout as layout_write
+from nimblepy.spark.writing.layout_tasks import curve_parts, joined_pieces
 from nimblepy.table.base.model import FileCubes
 from nimblepy.table.otree.planned import RowSample, layout_paths, plan
 from nimblepy.table.otree.space import space_columns

@@ -62,9 +62,9 @@ def test_reader_and_writer_say_what_to_do(tmp_path: Path) -> None:
     # Spark asks the driver's Python to plan, so here both are loaded as a task would load them.
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from nimblepy.spark.shipping import cloudpickle
-    from nimblepy.spark.source import NimbleReader
-    from nimblepy.spark.write import NimbleWriter
+    from nimblepy.spark.base.shipping import cloudpickle
+    from nimblepy.spark.reading.scan import NimbleReader
+    from nimblepy.spark.writing.write import NimbleWriter
 
     path = str(tmp_path / "dim.nimble")
     nb.write(pa.table({"k": [1, 2]}), path, cluster_by="k")

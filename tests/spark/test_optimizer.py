@@ -19,8 +19,8 @@ pytest.importorskip("pyspark")
 from dataset_files import make_dataset
 
 import nimblepy.spark as ns
-from nimblepy.spark import optimizer
-from nimblepy.spark.optimizer import installed_rule
+from nimblepy.spark.optimizer import rule as installing
+from nimblepy.spark.optimizer.rule import installed_rule
 
 NAN = float("nan")
 SETTING = "spark.nimblepy.indexJoin"
@@ -407,7 +407,7 @@ def test_failures_leave_the_plan_as_it_was(
         raise RuntimeError("no answer")
 
     views.conf.set(SETTING, "always")
-    monkeypatch.setattr(optimizer, "decide_join", fail)
+    monkeypatch.setattr(installing, "decide_join", fail)
     frame = views.sql("SELECT a, v FROM facts JOIN dim ON fk = k")
     (decision,) = ns.explain_join(frame)
     assert not decision.converted
@@ -423,9 +423,9 @@ def test_registering_never_fails(
     ns.register(session, optimizer=False)
     with pytest.raises(nb.InvalidArgumentError, match="not installed"):
         ns.explain_join(session.range(1))
-    monkeypatch.setattr(optimizer, "_compiled", {})
-    monkeypatch.setattr(optimizer, "_source_text", lambda: "class Broken {")
-    monkeypatch.setattr(optimizer, "_warned", False)
+    monkeypatch.setattr(installing, "_compiled", {})
+    monkeypatch.setattr(installing, "_source_text", lambda: "class Broken {")
+    monkeypatch.setattr(installing, "_warned", False)
     with caplog.at_level(logging.WARNING, "nimblepy"):
         ns.register(session)
         ns.register(session)

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from random_joins import LAYOUTS, Joins
 
 import nimblepy.spark as ns
-from nimblepy.spark.optimizer import installed_rule
+from nimblepy.spark.optimizer.rule import installed_rule
 
 SETTING = "spark.nimblepy.indexJoin"
 

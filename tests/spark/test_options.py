@@ -21,10 +21,10 @@ from nimblepy.expr.filter import with_params
 pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructField, StructType
 
-from nimblepy.spark.inputs import find_input
-from nimblepy.spark.options import indexes_of, pack_indexes, pack_scan, unpack_scan
-from nimblepy.spark.source import NimbleReader
-from nimblepy.spark.write import NimbleWriter
+from nimblepy.spark.base.inputs import find_input
+from nimblepy.spark.base.options import indexes_of, pack_indexes, pack_scan, unpack_scan
+from nimblepy.spark.reading.scan import NimbleReader
+from nimblepy.spark.writing.write import NimbleWriter
 
 SCHEMA = StructType([StructField("k", LongType())])
 

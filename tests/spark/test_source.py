@@ -17,9 +17,9 @@ pytest.importorskip("pyspark")
 from dataset_files import make_dataset
 
 import nimblepy.spark as ns
-from nimblepy.spark import splits
-from nimblepy.spark.source import NimbleReader
-from nimblepy.spark.splits import ScanSpec, plan_parts
+from nimblepy.spark.reading import splits
+from nimblepy.spark.reading.scan import NimbleReader
+from nimblepy.spark.reading.splits import ScanSpec, plan_parts
 
 Rows = Any
 
@@ -136,7 +136,7 @@ def test_sql_view_reads_and_inserts(spark: Any, tmp_path: Path) -> None:
 def test_partitions_follow_stripes_and_the_number_wanted(
     numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nimblepy.spark.inputs import find_input
+    from nimblepy.spark.base.inputs import find_input
 
     files = find_input(numbers)
     spec = ScanSpec(files, ("k",), parts=5)

@@ -12,8 +12,8 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.spark.schemas import spark_schema
-from nimblepy.spark.table_changes import ChangesReader, ChangesStream, changes_columns
+from nimblepy.spark.base.schemas import spark_schema
+from nimblepy.spark.reading.changes import ChangesReader, ChangesStream, changes_columns
 
 SCHEMA = pa.schema({"k": pa.int64(), "t": pa.string()})
 

@@ -13,7 +13,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.spark import table_merge as merging
+from nimblepy.spark.writing import merge as merging
 
 SCHEMA = pa.schema({"k": pa.int64(), "ts": pa.timestamp("us", "UTC"), "v": pa.int32()})
 COLUMNS = ("timestamp_seconds(id * 60) AS ts", "CAST(id AS INT) AS v")

@@ -12,7 +12,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.spark import table_upkeep as upkeep
+from nimblepy.spark.writing import upkeep
 
 SCHEMA = pa.schema({"k": pa.int64(), "g": pa.int32()})
 

@@ -15,10 +15,10 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.spark import table_merge
-from nimblepy.spark.schemas import spark_schema
-from nimblepy.spark.table_write import TableWriter
-from nimblepy.spark.write import NimbleWriter
+from nimblepy.spark.base.schemas import spark_schema
+from nimblepy.spark.writing import merge
+from nimblepy.spark.writing.table import TableWriter
+from nimblepy.spark.writing.write import NimbleWriter
 from nimblepy.table.distributed import commit_files, write_target
 
 Rows = Callable[[Any], list[Any]]
@@ -106,7 +106,7 @@ def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) ->
 @pytest.mark.parametrize("where", ["driver", "tasks"])
 def test_upsert(spark: Any, lake: nb.Catalog, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if where == "tasks":
-        monkeypatch.setattr(table_merge, "ALONE_BYTES", 0)
+        monkeypatch.setattr(merge, "ALONE_BYTES", 0)
     table = lake.create_table(
         f"a.keyed_{where}", SCHEMA, primary_key="k", partition_by=["bucket(2, k)"]
     )
@@ -254,7 +254,7 @@ def test_an_abort_leaves_files_of_a_commit_in_doubt(
 def test_names_with_dots_and_columns_of_fixed_length(
     spark: Any, lake: nb.Catalog, layout: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nimblepy.spark.table_merge.ALONE_BYTES", 0)
+    monkeypatch.setattr("nimblepy.spark.writing.merge.ALONE_BYTES", 0)
     table = lake.create_table(
         f"a.dots{layout is None}",
         pa.schema({"a.b": pa.int64(), "c`.d": pa.uuid(), "v": pa.int64()}),

@@ -18,9 +18,9 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
-from nimblepy.spark import splits
-from nimblepy.spark.inputs import InputTable, find_input
-from nimblepy.spark.tables import table_of_options
+from nimblepy.spark.base.inputs import InputTable, find_input
+from nimblepy.spark.base.tables import table_of_options
+from nimblepy.spark.reading import splits
 from nimblepy.table.reading.shipped import files_as_text, files_of_text, rows_as_text, rows_of_text
 
 Rows = Callable[[Any], list[Any]]

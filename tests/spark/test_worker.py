@@ -17,7 +17,7 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 from dataset_files import make_dataset
 
-from nimblepy.spark.inputs import find_input, open_cached
+from nimblepy.spark.base.inputs import find_input, open_cached
 
 
 def test_worker_keeps_few_datasets_open_and_knows_a_replaced_one(tmp_path: Path) -> None:
@@ -45,9 +45,10 @@ def test_a_join_opens_its_dataset_once_and_is_planned_once(
     from pyspark.sql.types import LongType, StructField, StructType
 
     from nimblepy.join import plan
-    from nimblepy.spark import inputs, join
-    from nimblepy.spark.arguments import JoinArguments
-    from nimblepy.spark.tasks import joined_batches
+    from nimblepy.spark.base import inputs
+    from nimblepy.spark.joins import index_join
+    from nimblepy.spark.joins.arguments import JoinArguments
+    from nimblepy.spark.joins.tasks import joined_batches
 
     make_dataset(tmp_path / "d", [pa.table({"k": [1, 2], "v": [7, 8]})], "k")
     calls: list[str] = []
@@ -60,10 +61,10 @@ def test_a_join_opens_its_dataset_once_and_is_planned_once(
         return call
 
     monkeypatch.setattr(inputs, "open_dataset", counted("open", inputs.open_dataset))
-    monkeypatch.setattr(join, "plan_join", counted("plan", plan.plan_join))
+    monkeypatch.setattr(index_join, "plan_join", counted("plan", plan.plan_join))
     probe = StructType([StructField("k", LongType())])
     files = find_input(str(tmp_path / "d"))
-    prepared = join.prepare(probe, files, JoinArguments(on="k", condition="v > 7"))
+    prepared = index_join.prepare(probe, files, JoinArguments(on="k", condition="v > 7"))
     assert calls == ["open", "plan"]
     spec = pickle.loads(pickle.dumps(prepared.spec))  # as it travels to a task
     schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -122,7 +123,7 @@ def test_file_that_cannot_be_mapped_is_read(tmp_path: Path) -> None:
 import resource, sys, psutil
 sys.path.insert(0, {SUPPORT!r})
 from source_handle import SourceHandle
-from nimblepy.spark.inputs import find_input, open_cached
+from nimblepy.spark.base.inputs import find_input, open_cached
 files = find_input({path!r})
 limit = psutil.Process().memory_info().vms + (24 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

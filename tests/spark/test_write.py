@@ -15,7 +15,7 @@ import nimblepy as nb
 pytest.importorskip("pyspark")
 
 import nimblepy.spark as ns
-from nimblepy.spark.write import NimbleWriter, WrittenFile
+from nimblepy.spark.writing.write import NimbleWriter, WrittenFile
 
 
 def visible(path: Path) -> list[int]:

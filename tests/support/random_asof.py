@@ -12,7 +12,7 @@ import pyarrow as pa
 from dataset_files import make_dataset
 
 import nimblepy as nb
-from nimblepy.spark.schemas import spark_schema
+from nimblepy.spark.base.schemas import spark_schema
 
 START = dt.datetime(2024, 3, 31, tzinfo=dt.UTC)
 # By the name of an ordered column: its type, and the value at a position.
@@ -105,7 +105,7 @@ class AsofJoins:
             files = self.pick(
                 [
                     f"(SELECT *, coalesce(w, 'none') AS filled, 1 AS one FROM {name})",
-                    f"(SELECT {on} AS {on}, e, name, v FROM {name} WHERE {on} IS NOT NULL)",
+                    f"(SELECT {on} AS {on}, e, name, v, w FROM {name} WHERE {on} IS NOT NULL)",
                     f"(SELECT * FROM {name} WHERE v > 30)",
                 ]
             )

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dataset_files import make_dataset
 
 import nimblepy as nb
-from nimblepy.spark.schemas import spark_schema
+from nimblepy.spark.base.schemas import spark_schema
 
 NAN = float("nan")
 TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {

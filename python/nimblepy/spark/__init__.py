@@ -20,19 +20,19 @@ except ImportError as error:
         'nimblepy.spark needs PySpark: pip install "nimblepy[spark]"'
     ) from error
 
-from nimblepy.spark.asof import asof_join
-from nimblepy.spark.connect import optimize
-from nimblepy.spark.estimate import JoinEstimate
-from nimblepy.spark.explain import JoinDecision, JoinDecisions, explain_join
-from nimblepy.spark.join import index_join, index_join_rdd
-from nimblepy.spark.lookup import lookup_expr, register_lookup
-from nimblepy.spark.metadata import files_for_keys
-from nimblepy.spark.optimizer import register
-from nimblepy.spark.source import NimbleDataSource, scan
-from nimblepy.spark.table_changes import changes
-from nimblepy.spark.table_merge import merge
-from nimblepy.spark.table_upkeep import analyze, compact
-from nimblepy.spark.write import write
+from nimblepy.spark.joins.asof import asof_join
+from nimblepy.spark.joins.estimate import JoinEstimate
+from nimblepy.spark.joins.index_join import index_join, index_join_rdd
+from nimblepy.spark.joins.lookup import lookup_expr, register_lookup
+from nimblepy.spark.optimizer.connect import optimize
+from nimblepy.spark.optimizer.explain import JoinDecision, JoinDecisions, explain_join
+from nimblepy.spark.reading.changes import changes
+from nimblepy.spark.reading.metadata import files_for_keys
+from nimblepy.spark.reading.scan import scan
+from nimblepy.spark.source import NimbleDataSource, register
+from nimblepy.spark.writing.merge import merge
+from nimblepy.spark.writing.upkeep import analyze, compact
+from nimblepy.spark.writing.write import write
 
 __all__ = [
     "JoinDecision",

@@ -1,6 +1,6 @@
 """Finds the files that can hold some keys, from manifests or the plan index.
 
-One machine calls it for all manifests; :mod:`nimblepy.spark.metadata` calls it in tasks.
+One machine calls it for all manifests; :mod:`nimblepy.spark.reading.metadata` calls it in tasks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Joins by the index in Spark's tasks, and the estimate of their costs."""

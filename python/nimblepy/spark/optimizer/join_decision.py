@@ -1,0 +1,332 @@
+"""Decides for a join that Spark's optimizer plans: through the index, by a broadcast, or as it is.
+
+The rule, which is Java, describes the join as JSON. Nothing here may run a Spark job, because the
+answer is given while Spark plans the query.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import types as T
+from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
+
+from nimblepy.errors import IndexUnavailableError, NimbleError
+from nimblepy.files.source import FilesSource
+from nimblepy.join.asof import AsofKeywords
+from nimblepy.schema.names import show_names
+from nimblepy.spark.base.inputs import SparkInput
+from nimblepy.spark.base.schemas import spark_schema
+from nimblepy.spark.joins.arguments import JoinArguments
+from nimblepy.spark.joins.asof import prepare_asof
+from nimblepy.spark.joins.estimate import UNKNOWN_BYTES, JoinEstimate, estimate_costs
+from nimblepy.spark.joins.index_join import PreparedJoin, prepare
+from nimblepy.spark.reading.scan import asks_for_own_join, read_arguments
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+# Spark and an index agree on which values of these types are equal. Floats have NaN and -0.0.
+_EXACT = (
+    *_INTEGERS,
+    T.BinaryType,
+    T.BooleanType,
+    T.DateType,
+    T.DecimalType,
+    T.StringType,
+    T.TimestampNTZType,
+    T.TimestampType,
+)
+
+
+class KeepJoinError(Exception):
+    """The join stays as it is; the message says why."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A lookup that replaces a join.
+
+    Attributes:
+        key: identifies the files and the arguments.
+        has_match: whether the lookup returns only whether there is a match.
+        equalities: positions of the used equalities, in the order of the arguments.
+        range: position of the used range, or -1.
+        fetched: columns of the files, as they are in a match.
+    """
+
+    key: str
+    join: PreparedJoin
+    has_match: bool
+    equalities: tuple[int, ...]
+    range: int
+    fetched: tuple[str, ...]
+
+
+def decide_join(question: Mapping[str, Any]) -> tuple[dict[str, Any], Lookup | None]:
+    """Returns the answer to the rule, and the lookup that the answer names."""
+    try:
+        lookup, estimate = _planned(question)
+    except KeepJoinError as keep:
+        return {"action": "keep", "reason": str(keep)}, None
+    shown = dataclasses.asdict(estimate)
+    if question["setting"].lower() != "always":
+        if "asof" not in question and _prefers_broadcast(estimate):
+            reason = f"the files are small: {estimate.build_rows:,} rows are broadcast"
+            return {"action": "broadcast", "reason": reason, "estimate": shown}, None
+        if estimate.strategy == "scan":
+            return {"action": "keep", "reason": estimate.reason, "estimate": shown}, None
+    answer = {
+        "action": "index",
+        "reason": estimate.reason,
+        "estimate": shown,
+        "lookup": lookup.key,
+        "boolean": lookup.has_match,
+        "keys": list(lookup.equalities),
+        "range": lookup.range,
+        "fetched": list(lookup.fetched),
+    }
+    return answer, lookup
+
+
+def _prefers_broadcast(estimate: JoinEstimate) -> bool:
+    if not estimate.broadcasts_files:
+        return False
+    return estimate.probe_rows is None or estimate.strategy == "scan"
+
+
+def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
+    options = {name.lower(): value for name, value in question["options"].items()}
+    given = _scan_arguments(options)
+    files: SparkInput = given["files"]
+    dataset: FilesSource = files.dataset
+    types = {
+        column["name"]: _parse_datatype_json_string(column["type"])
+        for column in question["columns"]
+    }
+    stored = spark_schema(dataset.projected(tuple(types)))
+    if {field.name: field.dataType for field in stored} != types:
+        raise KeepJoinError("the query reads the files with types of its own")
+    if "asof" in question:
+        return _planned_asof(question, given, types)
+    equalities = question["equalities"]
+    usable = _usable(equalities, types)
+    null_equals = any(equalities[at]["null_safe"] for at in usable.values())
+    index = _indexed(dataset, usable, equalities)
+    at, bounds = _range(question["ranges"], dataset, index, types)
+    used = [usable[name] for name in index]
+    has_match, fetched = _fetched(question, used, index, list(types))
+    probe = [
+        StructField(f"__probe_{i}", _parse_datatype_json_string(equalities[position]["type"]))
+        for i, position in enumerate(used)
+    ]
+    between = None
+    if bounds is not None:
+        column, *ends = bounds
+        names = [f"__probe_{end}" if has else None for end, has in zip("lu", ends, strict=True)]
+        probe += [StructField(name, types[column]) for name in names if name is not None]
+        between = {column: (names[0], names[1])}
+    arguments = JoinArguments(
+        on={f"__probe_{i}": name for i, name in enumerate(index)},
+        how="semi" if has_match else "inner",
+        columns=fetched,
+        condition=given.get("filter"),
+        between=between,
+        null_equals=null_equals,
+    )
+    try:
+        join = prepare(StructType(probe), files, arguments)
+    except NimbleError as error:
+        raise KeepJoinError(str(error)) from error
+    key = _digest(
+        (files.key, given.get("filter")),
+        (fetched, has_match, index, between, null_equals),
+        StructType(probe).json(),
+    )
+    lookup = Lookup(key, join, has_match, tuple(used), at, tuple(fetched))
+    return lookup, _estimate(question, dataset, index, fetched)
+
+
+def _planned_asof(
+    question: Mapping[str, Any], given: Mapping[str, Any], types: Mapping[str, DataType]
+) -> tuple[Lookup, JoinEstimate]:
+    """As :func:`_planned`, for an as-of join: all equalities must hold before the search."""
+    if given.get("filter") is not None:
+        raise KeepJoinError("the filter must hold before the nearest row is chosen")
+    files: SparkInput = given["files"]
+    equalities, asof = question["equalities"], question["asof"]
+    # The rule has checked that no equality is null-safe.
+    usable = _usable(equalities, types) if equalities else {}
+    if len(usable) < len(equalities):
+        raise KeepJoinError("an index cannot check all of these equalities as Spark does")
+    on_type = _parse_datatype_json_string(asof["type"])
+    if not _same_values(types[asof["column"]], on_type):
+        raise KeepJoinError("an index cannot order these types as Spark does")
+    used = tuple(usable.values())
+    _, fetched = _fetched(question, used, (), list(types))
+    fetched = fetched or [asof["column"]]
+    probe = [
+        StructField(f"__probe_{i}", _parse_datatype_json_string(equalities[position]["type"]))
+        for i, position in enumerate(used)
+    ]
+    probe.append(StructField("__probe_on", on_type))
+    keywords = AsofKeywords(
+        on={"__probe_on": asof["column"]},
+        by={f"__probe_{i}": name for i, name in enumerate(usable)} or None,
+        direction="backward" if asof["backward"] else "forward",
+        allow_exact_matches=not asof["strict"],
+        how="inner",
+        columns=fetched,
+    )
+    try:
+        join = prepare_asof(StructType(probe), files, keywords)
+    except NimbleError as error:
+        raise KeepJoinError(str(error)) from error
+    key = _digest(files.key, StructType(probe).json(), tuple(keywords.items()))
+    lookup = Lookup(key, join, False, used, -1, tuple(fetched))
+    index = [*usable, asof["column"]]
+    return lookup, _estimate(question, files.dataset, index, fetched)
+
+
+def _digest(*identity: object) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()
+
+
+def _estimate(
+    question: Mapping[str, Any], dataset: FilesSource, index: Sequence[str], fetched: Sequence[str]
+) -> JoinEstimate:
+    rows, size = _probe_size(question["probe"])
+    if "asof" in question:
+        size = None  # Spark sorts both sides of an as-of join
+    return estimate_costs(
+        dataset,
+        list(index),
+        num_columns=max(1, len(fetched)),
+        how=question["how"],
+        probe_rows=rows,
+        probe_bytes=size,
+    )
+
+
+def _scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
+    if asks_for_own_join(options):
+        raise KeepJoinError('strategy="scan" asks for Spark\'s own join')
+    given = read_arguments(options)
+    if given is None:
+        raise KeepJoinError("the query reads changes, or has options that are not for reading")
+    if given.get("keys") is not None or given.get("key_range") is not None:
+        raise KeepJoinError("the scan already selects keys")
+    return given
+
+
+def _usable(
+    equalities: Sequence[Mapping[str, Any]], types: Mapping[str, DataType]
+) -> dict[str, int]:
+    """By column: the equality that an index can answer exactly. Their null safety is equal."""
+    usable: dict[str, int] = {}
+    for at, equality in enumerate(equalities):
+        name = equality["column"]
+        if not _same_values(types[name], _parse_datatype_json_string(equality["type"])):
+            continue
+        # A value of the probe is better than a constant, which a plain filter could use.
+        if name not in usable or equalities[usable[name]]["constant"]:
+            usable[name] = at
+    if len({equalities[at]["null_safe"] for at in usable.values()}) > 1:
+        usable = {name: at for name, at in usable.items() if not equalities[at]["null_safe"]}
+    if not usable:
+        raise KeepJoinError("an index cannot compare these types as Spark does")
+    return usable
+
+
+def _same_values(column: DataType, probe: DataType) -> bool:
+    if isinstance(column, _INTEGERS) and isinstance(probe, _INTEGERS):
+        return True
+    if isinstance(column, T.StringType) and column != T.StringType():
+        return False  # a collation
+    return column == probe and isinstance(column, _EXACT)
+
+
+def _indexed(
+    dataset: FilesSource, usable: Mapping[str, int], equalities: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """The columns of the index that uses the most equalities."""
+    cluster = [key.column for key in dataset.cluster_by]
+    leading: list[str] = []
+    for name in cluster:
+        if name not in usable:
+            break
+        leading.append(str(name))
+    candidates = [leading, list(usable)]
+    indexes = dataset.child(0).indexes if dataset.num_files else dataset.declared
+    for info in indexes:
+        columns = [str(key.column) for key in info.columns if isinstance(key.column, str)]
+        if len(columns) == len(info.columns) and usable.keys() >= set(columns):
+            candidates.append(columns)
+    candidates.sort(key=len, reverse=True)
+    for names in candidates:
+        if not names or all(equalities[usable[name]]["constant"] for name in names):
+            continue
+        try:
+            dataset.index_keys(tuple(names), ordered=False)
+        except IndexUnavailableError:
+            continue
+        return names
+    shown = show_names(list(usable))
+    raise KeepJoinError(f"no index on ({shown}), or only constants are compared with its columns")
+
+
+def _range(
+    ranges: Sequence[Mapping[str, Any]],
+    dataset: FilesSource,
+    index: Sequence[str],
+    types: Mapping[str, DataType],
+) -> tuple[int, tuple[str, bool, bool] | None]:
+    """The range on the column that follows the equalities in the cluster key, and its position."""
+    cluster = [key.column for key in dataset.cluster_by]
+    if set(cluster[: len(index)]) != set(index) or len(cluster) == len(index):
+        return -1, None
+    following = cluster[len(index)]
+    for at, bounds in enumerate(ranges):
+        if bounds["column"] != following:
+            continue
+        kind = types[str(following)]
+        # Texts have no greatest value for an open end.
+        open_text = isinstance(kind, (T.StringType, T.BinaryType)) and not bounds["upper"]
+        if isinstance(kind, _EXACT) and not open_text:
+            return at, (str(following), bounds["lower"], bounds["upper"])
+    return -1, None
+
+
+def _fetched(
+    question: Mapping[str, Any], used: Sequence[int], index: Sequence[str], columns: Sequence[str]
+) -> tuple[bool, list[str]]:
+    """Whether a boolean is enough; and the columns of a match."""
+    equalities = question["equalities"]
+    others = {e["column"] for at, e in enumerate(equalities) if at not in used}
+    tested = set(question["residual"]) | others
+    how = question["how"]
+    if how in ("semi", "anti", "exists"):
+        if not question["has_residual"] and not others:
+            return True, []
+        needed = tested
+    else:
+        needed = tested | set(question["needed"])
+    if how == "inner":  # the probe has the value of the key
+        needed -= set(index)
+    fetched = [name for name in columns if name in needed]
+    return False, fetched or list(index[:1])
+
+
+def _probe_size(size: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """(rows, bytes) of the probe. The largest leaf limits rows: Spark multiplies sizes of joins."""
+    num_bytes = int(size["bytes"])
+    if size["rows"] is not None:
+        rows = int(size["rows"])
+    else:
+        rows = min(num_bytes // max(1, int(size["row_bytes"])), int(size["leaf_rows"]))
+    unknown = rows * max(1, int(size["row_bytes"])) >= UNKNOWN_BYTES
+    if unknown:
+        return None, None
+    return max(1, rows), num_bytes

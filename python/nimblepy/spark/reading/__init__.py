@@ -1,0 +1,1 @@
+"""Scans, samples and changes as DataFrames."""

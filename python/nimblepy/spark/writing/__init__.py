@@ -1,0 +1,1 @@
+"""Writes, merges and maintenance of tables in Spark's tasks."""
