@@ -168,7 +168,7 @@ class _Telemetry:
     def _traced_batches(
         self, table: str, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """The span begins with the first batch that is asked for, and ends with the last."""
+        """Yields the span begins with the first batch that is asked for, and ends with the last."""
         from opentelemetry.trace import Status, StatusCode
 
         span = self._tracer.start_span("nimblepy.scan", attributes={"nimblepy.table": table})

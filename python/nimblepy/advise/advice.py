@@ -140,7 +140,7 @@ def advise_indexes(
 
 
 def _largest(rows: Joinable) -> FileSource:
-    """The file itself, or the file with the most rows."""
+    """Returns the file itself, or the file with the most rows."""
     if isinstance(rows, File):
         return source_of_file(rows)
     source = source_of(rows)
@@ -207,7 +207,7 @@ class _Advisor:
         return chosen
 
     def _candidates(self) -> list[NewIndex]:
-        """The different indexes that could help with a question and do not exist yet."""
+        """Returns the different indexes that could help with a question and do not exist yet."""
         existing = {(i.kind, i.names) for i in self.file.handle.indexes}
         candidates = dict.fromkeys(
             index for question, _ in self.asked for index in candidates_for(question)
@@ -220,7 +220,7 @@ class _Advisor:
         ]
 
     def _gain(self, index: NewIndex, answers: Sequence[_Answer]) -> float:
-        """The cost that ``index`` would save, compared with these answers."""
+        """Returns the cost that ``index`` would save, compared with these answers."""
         gain = 0.0
         for answer in answers:
             cost = self.costs.with_index(answer.question, index)
@@ -229,7 +229,7 @@ class _Advisor:
         return gain * (SORTED_GAIN if isinstance(index, SortedIndex) else 1.0)
 
     def _answers(self, chosen: Sequence[NewIndex]) -> list[_Answer]:
-        """The cheapest way to answer each question, with these indexes added."""
+        """Returns the cheapest way to answer each question, with these indexes added."""
         answers = []
         for question, current in self.asked:
             best = _Answer(question, current, current, None)
@@ -273,7 +273,7 @@ class _Advisor:
         return advice
 
     def _unhelped(self, answers: list[_Answer]) -> list[IndexAdvice]:
-        """Advice for questions that no index helps, grouped by columns and reason."""
+        """Returns advice for questions that no index helps, grouped by columns and reason."""
         groups: dict[tuple[tuple[str, ...], str], list[_Answer]] = {}
         for answer in answers:
             if answer.new is None and answer.cost.number is None:
@@ -336,13 +336,13 @@ def _total(answers: Iterable[_Answer]) -> float:
 
 
 def _mean(answers: Sequence[_Answer], value: Callable[[_Answer], float]) -> float:
-    """The mean of ``value``, weighted by how often each question is asked."""
+    """Returns the mean of ``value``, weighted by how often each question is asked."""
     times = sum(a.question.times for a in answers)
     return sum(a.question.times * value(a) for a in answers) / max(1, times)
 
 
 def candidates_for(question: Question) -> list[NewIndex]:
-    """Indexes that could answer this question."""
+    """Returns the indexes that could answer this question."""
     names = question.names
     if not names:
         return []
@@ -364,7 +364,10 @@ def candidates_for(question: Question) -> list[NewIndex]:
 
 
 def pays(new: Cost, old: Cost) -> bool:
-    """Whether an index pays off. Questions that cost less than reading one row are ignored."""
+    """Returns whether an index pays off.
+
+    Questions that cost less than reading one row are ignored.
+    """
     return old.cost >= 1 and new.cost <= old.cost * PAYS
 
 

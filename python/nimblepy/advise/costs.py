@@ -105,7 +105,7 @@ class Costs:
     # -------------------------------------------------------------- shares of rows
 
     def share(self, question: Question, tests: Sequence[ColumnTest]) -> float:
-        """The fraction of the rows that pass these tests of a question."""
+        """Returns the fraction of the rows that pass these tests of a question."""
         equal = [test for test in tests if test.kind == "equal"]
         others = [test for test in tests if test.kind != "equal"]
         return self._equal_share(equal) * self._range_share(question, equal, others)
@@ -142,7 +142,7 @@ class Costs:
         return float(min(1.0, max(left, 0.0)) ** (len(tests) / max(1, ranges)))
 
     def _sampled(self, nodes: Sequence[Node]) -> tuple[int, int]:
-        """(rows of the sample that pass all nodes, rows of the sample)."""
+        """Returns (rows of the sample that pass all nodes, rows of the sample)."""
         if not nodes:
             return 0, 0
         filter = make_filter(all_of(*nodes), self.file.schema)
@@ -158,7 +158,7 @@ class Costs:
     # -------------------------------------------------------------- costs
 
     def current(self, question: Question) -> Cost:
-        """The cost with the existing indexes of the file."""
+        """Returns the cost with the existing indexes of the file."""
         if question.op != "filter":
             return self._current_by_key(question)
         if question.filter is not None:
@@ -206,7 +206,7 @@ class Costs:
         return self._scan(question, candidates.rows.ranges, path)
 
     def with_index(self, question: Question, index: HashIndex | SortedIndex) -> Cost | None:
-        """The cost with this index; ``None`` if the index cannot be used."""
+        """Returns the cost with this index; ``None`` if the index cannot be used."""
         cache_key = (question.text, question.columns, index)
         if cache_key not in self._with_index:
             kind = "hash" if isinstance(index, HashIndex) else "sorted"
@@ -228,7 +228,7 @@ class Costs:
         return self._scattered(question, rows, kind, part())
 
     def rows_found(self, question: Question) -> float:
-        """The number of rows that match the question."""
+        """Returns the number of rows that match the question."""
         if question.op == "filter":
             return self.share(question, question.tests) * self.file.num_rows
         if question.rows is not None:
@@ -236,7 +236,7 @@ class Costs:
         return self.share(question, question.tests) * self.file.num_rows * question.keys
 
     def _scattered(self, question: Question, rows: float, kind: str, part: int) -> Cost:
-        """The cost of using an index whose rows are scattered over the file."""
+        """Returns the cost of using an index whose rows are scattered over the file."""
         probes = question.keys
         if question.op == "filter":
             probes = max(1, int(np.prod([t.values for t in question.tests if t.kind == "equal"])))
@@ -248,7 +248,7 @@ class Costs:
         return Cost(kind, rows, cost, index_reads + reads, index_reads * part + size)
 
     def _neighbours(self, question: Question, rows: float, path: str, cost: float) -> Cost:
-        """The cost of reading consecutive rows."""
+        """Returns the cost of reading consecutive rows."""
         n = self.file.num_rows
         count = int(min(round(rows), n))
         begin = (n - count) // 2
@@ -258,7 +258,7 @@ class Costs:
         return Cost(path, rows, cost, reads + 1, size)
 
     def _scan(self, question: Question, ranges: Any = None, path: str = "scan") -> Cost:
-        """The cost of a scan of all rows, or of ``ranges``."""
+        """Returns the cost of a scan of all rows, or of ``ranges``."""
         if ranges is None:
             ranges = np.array([[0, self.file.num_rows]], dtype=np.uint64)
         rows = float((ranges[:, 1] - ranges[:, 0]).sum())
@@ -271,7 +271,7 @@ class Costs:
         return Cost(path, rows, rows * SCANNED_ROW, reads, size)
 
     def _columns(self, question: Question) -> tuple[list[Path], list[Path]]:
-        """The tested columns, and the other columns to read."""
+        """Returns the tested columns, and the other columns to read."""
         schema = self.file.schema
         names = schema.names if question.columns is None else question.columns
         tested: Iterable[Path] = (
@@ -301,7 +301,7 @@ class Costs:
         )
 
     def _part(self, number: int) -> int:
-        """The approximate bytes of an existing index that one lookup reads."""
+        """Returns the approximate bytes of an existing index that one lookup reads."""
         if number == CLUSTER:
             return 16 << 10
         kind, _, _, size, _ = self.file.handle.core.indexes[number]
@@ -312,7 +312,7 @@ class Costs:
 def column_tests_answered(
     question: Question, names: Sequence[str], kind: str
 ) -> tuple[ColumnTest, ...] | None:
-    """The tests that an index on ``names`` answers; ``None`` if it does not help."""
+    """Returns the tests that an index on ``names`` answers; ``None`` if it does not help."""
     equal = {test.column: test for test in question.tests if test.kind == "equal"}
     if question.op != "filter":
         tested = question.names

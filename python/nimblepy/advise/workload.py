@@ -75,7 +75,7 @@ class Question:
 
 
 def read_workload(workload: Workload, schema: pa.Schema) -> list[Question]:
-    """The questions of a workload. Questions of the same shape and text are merged.
+    """Returns the questions of a workload. Questions of the same shape and text are merged.
 
     Args:
         workload: a path of a log, or a list of filters (SQL text, expressions) and mappings.
@@ -114,7 +114,7 @@ def _both(a: Question, b: Question) -> Question:
 
 
 def read_log(path: str | os.PathLike[str]) -> list[Any]:
-    """The lines of a log, as items of a workload."""
+    """Returns the lines of a log, as items of a workload."""
     items = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in zip(range(MAX_LOG_LINES), file, strict=False):

@@ -48,7 +48,7 @@ def run_advise(
 
 
 def _used(text: str, params: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The parameters that one filter uses."""
+    """Returns the parameters that one filter uses."""
     used = {name: value for name, value in (params or {}).items() if f"${name}" in text}
     return used or None
 

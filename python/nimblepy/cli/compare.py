@@ -74,7 +74,9 @@ def _key(rows: Joinable, on: str | None) -> list[str]:
 def _shared(
     before: Joinable, after: Joinable, columns: list[str] | None, keys: Sequence[str]
 ) -> list[str]:
-    """Columns to compare, key columns first. Prints the columns that only one source has."""
+    """Returns the columns to compare, key columns first. Prints the columns that only one source
+    has.
+    """
     was, now = before.schema, after.schema
     for name in [*keys, *(columns or ())]:
         if name not in was.names or name not in now.names:
@@ -166,14 +168,14 @@ class _Comparison:
 
 
 def _taken(rows: pa.Table, at: np.ndarray[Any, Any]) -> pa.Table:
-    """The rows at some positions, for all types."""
+    """Returns the rows at some positions, for all types."""
     positions = pa.array(at)
     columns = [gather_array(column.combine_chunks(), positions) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
-    """Rows whose values differ; null and NaN equal themselves."""
+    """Returns the rows whose values differ; null and NaN equal themselves."""
     if old.equals(new):
         return np.zeros(len(old), dtype=np.bool_)
     if old.type == new.type and family(old.type) != "none":
@@ -189,7 +191,7 @@ def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
 
 
 def _first(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
-    """The first rows to print; all rows are counted."""
+    """Yields the first rows to print; all rows are counted."""
     left = most
     for batch in batches:
         if left is None or left > 0:

@@ -125,7 +125,7 @@ def run_merge(
 
 
 def _again(index: nb.IndexInfo) -> nb.HashIndex | nb.SortedIndex:
-    """The definition of an existing index."""
+    """Returns the definition of an existing index."""
     if index.kind == "sorted":
         return nb.SortedIndex(list(index.columns))
     columns = [key.column for key in index.columns]
@@ -180,7 +180,7 @@ def _print_indexes(
 def parse_indexes(
     hash_indexes: Sequence[str], sorted_indexes: Sequence[str]
 ) -> list[nb.HashIndex | nb.SortedIndex]:
-    """The indexes of ``--hash-index`` and ``--sorted-index``."""
+    """Returns the indexes of ``--hash-index`` and ``--sorted-index``."""
     indexes: list[nb.HashIndex | nb.SortedIndex] = [
         nb.HashIndex(split_names(t)) for t in hash_indexes
     ]

@@ -113,7 +113,7 @@ def _described(table: Table) -> dict[str, Any]:
 
 
 def _shown(described: dict[str, Any]) -> str:
-    """The description of a table, for people."""
+    """Returns the description of a table, for people."""
     lines = [f"{described['table']}: {described['rows']:,} rows"]
     if described["description"]:
         lines.append(f"  {described['description']}")

@@ -120,7 +120,7 @@ def _print_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    """An empty batch, so that the header is printed if there are no rows."""
+    """Returns an empty batch, so that the header is printed if there are no rows."""
     arrays = [pa.array([], type=field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -198,15 +198,15 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool)
 
 
 def _least_width(field: pa.Field, column: int, rows: Sequence[Sequence[object]]) -> int:
-    """Minimum width of a column, so that its name and whole numbers,
-    such as ids, are not broken.
+    """Returns minimum width of a column, so that its name and whole numbers, such as ids, are not
+    broken.
     """
     texts = [_cell(row[column]) for row in rows] if pt.is_integer(field.type) else []
     return max(map(len, [field.name, *texts]))
 
 
 def _fitting(least: Sequence[int], width: int) -> int:
-    """How many columns fit side by side with their minimum widths."""
+    """Returns how many columns fit side by side with their minimum widths."""
     left = width - 1
     for shown, needed in enumerate(least):
         left -= max(needed, _LEAST_CELL) + 3
@@ -218,7 +218,7 @@ def _fitting(least: Sequence[int], width: int) -> int:
 def _widths(
     least: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[object]], width: int
 ) -> list[int]:
-    """The width of each column: what it needs, if there is room."""
+    """Returns the width of each column: what it needs, if there is room."""
     from rich.cells import cell_len
 
     texts: list[list[str]] = [[name] for name in names]

@@ -63,7 +63,10 @@ def run_follow(
 
 
 def _names(tables: Sequence[str]) -> dict[str, str]:
-    """``TABLE=NAME`` as table by name. Without ``=NAME`` the last part of the table's name."""
+    """Returns the table to serve under each name.
+
+    ``TABLE=NAME`` names a table; without ``=NAME`` the name is the last part of the table's name.
+    """
     names: dict[str, str] = {}
     for text in tables:
         table, mark, name = text.partition("=")

@@ -55,7 +55,7 @@ def open_lake(text: str, *, create: bool = False) -> tuple[Catalog, str]:
 
 
 def snapshot_of(table: Table, text: str) -> int | str:
-    """A snapshot by its id, a tag or a branch."""
+    """Returns a snapshot by its id, a tag or a branch."""
     if text in table.tags:
         return text
     return int(text) if text.isdecimal() else table.branches.get(text, text)
@@ -88,13 +88,13 @@ def parse_time(text: str) -> datetime.timedelta | datetime.datetime:
 
 
 def is_catalog(text: str) -> bool:
-    """Whether ``text`` is a catalog directory."""
+    """Returns whether ``text`` is a catalog directory."""
     places = ("catalog.db", "nimble.catalog")
     return any(os.path.exists(os.path.join(text, name)) for name in places)
 
 
 def is_table(text: str) -> bool:
-    """Whether ``text`` names a table, and not a file with ``#`` in its name."""
+    """Returns whether ``text`` names a table, and not a file with ``#`` in its name."""
     catalog, mark, _ = text.rpartition("#")
     if not mark or os.path.exists(text):
         return False
@@ -102,7 +102,7 @@ def is_table(text: str) -> bool:
 
 
 def only_file(text: str, command: str, instead: str) -> str:
-    """``text``, which must not name a table.
+    """Returns ``text``, which must not name a table.
 
     Raises:
         InvalidArgumentError: it names a table.
@@ -113,7 +113,9 @@ def only_file(text: str, command: str, instead: str) -> str:
 
 
 def no_table(text: str) -> InvalidArgumentError:
-    """The error message for ``text`` that names no table. For a catalog, it lists the tables."""
+    """Returns the error message for ``text`` that names no table. For a catalog, it lists the
+    tables.
+    """
     message = f"{text}: expected CATALOG#NAMESPACE.NAME"
     if is_catalog(text):
         from nimblepy.table.catalog import connect
@@ -126,7 +128,7 @@ def no_table(text: str) -> InvalidArgumentError:
 
 
 def existing_catalog(text: str) -> str:
-    """A catalog's directory or URI. A directory must already be a catalog."""
+    """Returns a catalog's directory or URI. A directory must already be a catalog."""
     if ":" not in text and not is_catalog(text):
         if not os.path.exists(text):
             raise InvalidArgumentError(
@@ -137,6 +139,6 @@ def existing_catalog(text: str) -> str:
 
 
 def not_a_table(text: str, version: Version) -> InvalidArgumentError:
-    """The error for a version of something that has only one."""
+    """Returns the error for a version of something that has only one."""
     options = ", ".join(f"--{name}" for name in version.given)
     return InvalidArgumentError(f"{options}: {text} is not a table; only tables have versions")

@@ -126,7 +126,7 @@ def run_rewrite_manifests(text: str, *, whole: bool, as_json: bool) -> None:
 
 
 def _what_was_done(done: object) -> str:
-    """The result of one method of upkeep, for people."""
+    """Returns the result of one method of upkeep, for people."""
     if isinstance(done, Commit):
         size = format_bytes(done.bytes_written)
         return f"{done.files_removed:,} files became {done.files_added:,}, {size}"

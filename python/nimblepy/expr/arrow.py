@@ -58,7 +58,7 @@ _COMPARISONS: dict[str, Op] = {
 def read_expression(
     expression: pc.Expression, schema: pa.Schema, *, nan_greatest: bool = False
 ) -> Node:
-    """The filter tree of ``expression`` over the columns of ``schema``.
+    """Returns the filter tree of ``expression`` over the columns of ``schema``.
 
     Args:
         nan_greatest: interpret NaN as in SQL (greater than all numbers), not as in IEEE 754.
@@ -73,7 +73,7 @@ def read_expression(
 
 
 def _whole(expression: pc.Expression, schema: pa.Schema) -> Node:
-    """An opaque node for an expression that cannot be analyzed. It may read any column."""
+    """Returns an opaque node for an expression that cannot be analyzed. It may read any column."""
     return Opaque(expression, tuple((name,) for name in schema.names))
 
 
@@ -157,7 +157,7 @@ class _Lowering:
             return None
 
     def _exact_column(self, operand: Tree) -> Column | None:
-        """The column inside casts that keep every value and so do not change the result."""
+        """Returns the column inside casts that keep every value and so do not change the result."""
         if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
             column = self._exact_column(operand.args[0])
             if column is None or not widens(column.value_type, operand.options["to_type"].type):

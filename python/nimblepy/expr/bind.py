@@ -58,7 +58,7 @@ _CLOCKS = dict.fromkeys(
 
 
 def clock_hint(name: str) -> str:
-    """What to write instead of a function of the clock; empty for other names."""
+    """Returns what to write instead of a function of the clock; empty for other names."""
     clock = _CLOCKS.get(name.lower())
     if clock is None:
         return ""
@@ -113,13 +113,13 @@ class Binder:
             raise InvalidArgumentError(f"params: {', '.join(unused)} not used by {self.text!r}")
 
     def refuse(self, tree: Syntax, reason: object) -> InvalidArgumentError:
-        """An error about a part of the text."""
+        """Returns an error about a part of the text."""
         shown = shortened(self.text[tree.start : tree.end])
         reason = str(reason).removeprefix(f"{shown}: ")
         return InvalidArgumentError(f"{shown}: {reason} (at {place_of(self.text, tree.start)})")
 
     def column(self, tree: Syntax) -> Column:
-        """The column that a name means."""
+        """Returns the column that a name means."""
         parts, quoted = tree.value
         try:
             return resolve_sql(self._schema, parts, quoted=quoted, sides=self._sides)
@@ -131,12 +131,12 @@ class Binder:
             raise InvalidArgumentError(f"{error}{hint} (at {place})") from None
 
     def types(self, paths: Sequence[Path]) -> pa.Schema:
-        """The types of columns, in this order."""
+        """Returns the types of columns, in this order."""
         columns = (resolve_column(self._schema, path) for path in paths)
         return pa.schema([(column.name, column.type) for column in columns])
 
     def parameter(self, tree: Syntax) -> object:
-        """The given value of a parameter."""
+        """Returns the given value of a parameter."""
         name = tree.value
         self._used.add(name)
         params = self._params
@@ -156,7 +156,7 @@ class Binder:
     # ------------------------------------------------------------------ conditions
 
     def condition(self, tree: Syntax) -> Node:
-        """The node of a condition.
+        """Returns the node of a condition.
 
         Raises:
             InvalidArgumentError: an unknown column or parameter, or text that is not a condition.
@@ -191,7 +191,9 @@ class Binder:
         return node
 
     def node_of(self, text: str) -> Node | None:
-        """The node of other text over the same columns; ``None`` if DuckDB must evaluate it."""
+        """Returns the node of other text over the same columns; ``None`` if DuckDB must evaluate
+        it.
+        """
         other = Binder(text, self._schema, None, self._sides, _give_up)
         try:
             return other.condition(parse(text))
@@ -321,7 +323,7 @@ class Binder:
         return node
 
     def _before(self, tree: Syntax, op: Op, left: Lit | Column, right: Lit | Column) -> Node:
-        """``left op right``, with nulls greatest; the result is never null."""
+        """Returns ``left op right``, with nulls greatest; the result is never null."""
         if op == ">":
             left, right = right, left
         if isinstance(left, Column) and isinstance(right, Lit):
@@ -385,7 +387,9 @@ class Binder:
         return one_of(column, [fit(column, value) for value in values], nan_greatest=True)
 
     def _in_list(self, tree: Syntax) -> Node:
-        """``IN $list``; the parameter is what ``lookup`` accepts as many values of one column."""
+        """Returns ``IN $list``; the parameter is what ``lookup`` accepts as many values of one
+        column.
+        """
         value, parameter = self._operand(tree.args[0]), tree.args[1]
         given = self.parameter(parameter)
         many = as_many(given)
@@ -406,7 +410,7 @@ class Binder:
     # ------------------------------------------------------------------ tests of text
 
     def _text_test(self, tree: Syntax) -> Node:
-        """``LIKE`` and ``starts_with`` of a column and constant text."""
+        """Returns ``LIKE`` and ``starts_with`` of a column and constant text."""
         column, *constants = map(self._operand, tree.args)
         if not isinstance(column, Column):
             raise Inexact
@@ -432,7 +436,7 @@ class Binder:
 
 
 def _matching(column: Column, parts: list[tuple[str, bool]]) -> Node:
-    """A node for a pattern: its characters, and whether each is a wildcard."""
+    """Returns a node for a pattern: its characters, and whether each is a wildcard."""
     literal = list(itertools.takewhile(lambda part: not part[1], parts))
     prefix = "".join(character for character, _ in literal)
     if len(literal) == len(parts):
@@ -461,7 +465,7 @@ def _give_up(*_: object) -> Node:
 
 
 def _leaves(node: Node) -> Iterator[Node]:
-    """The nodes below AND, OR and NOT."""
+    """Yields the nodes below AND, OR and NOT."""
     match node:
         case And(args) | Or(args):
             for arg in args:

@@ -23,7 +23,7 @@ from nimblepy.schema.values import LiteralPosition, is_null, place
 
 
 def compare(column: Column, op: Op, literal: object, *, nan_greatest: bool = False) -> Node:
-    """``column op literal`` as a node whose values have exactly the column's type.
+    """Returns ``column op literal`` as a node whose values have exactly the column's type.
 
     Args:
         literal: a Python, numpy, pandas or Arrow value.
@@ -51,7 +51,7 @@ def _settled(column: Column, answer: bool) -> Node:
 
 
 def _compare_nan(column: Column, op: Op) -> Node:
-    """``column op NaN``, with NaN as the greatest value."""
+    """Returns ``column op NaN``, with NaN as the greatest value."""
     if not pt.is_floating(column.value_type):
         return _settled(column, op in ("!=", "<", "<="))
     if op in ("<=", ">"):
@@ -76,7 +76,8 @@ def _compare_between(column: Column, op: Op, position: LiteralPosition, nan_grea
 
 
 def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = False) -> Node:
-    """``column IN (literals)``. As in SQL, a null literal makes the result null without a match.
+    """Returns ``column IN (literals)``. As in SQL, a null literal makes the result null without a
+    match.
 
     Literals that the column's type cannot hold do not match. NaN matches only with
     ``nan_greatest``.

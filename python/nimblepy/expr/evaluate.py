@@ -71,7 +71,7 @@ class RowBatch:
         return batch
 
     def raw(self, path: Path) -> pa.Array:
-        """A column as it is stored, or in its plain type."""
+        """Returns a column as it is stored, or in its plain type."""
         column = self._batch.column(path[0])
         if isinstance(column, pa.ExtensionArray) and len(path) > 1:
             column = column.storage
@@ -80,14 +80,14 @@ class RowBatch:
         return column
 
     def column(self, path: Path) -> pa.Array:
-        """A column in a type for which pyarrow has kernels."""
+        """Returns a column in a type for which pyarrow has kernels."""
         column = self._columns.get(path)
         if column is None:
             column = self._columns[path] = _comparable(self.raw(path))
         return column
 
     def where(self, mask: pa.Array) -> RowBatch:
-        """The rows that ``mask`` selects."""
+        """Returns the rows that ``mask`` selects."""
         return _SomeRows(self, mask)
 
 
@@ -123,7 +123,7 @@ def _comparable(array: pa.Array) -> pa.Array:
 
 
 def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
-    """A mask of the rows where ``node`` is true, without nulls.
+    """Returns a mask of the rows where ``node`` is true, without nulls.
 
     DuckDB evaluates its conjuncts together, for the rows that passed all others. These are
     evaluated in order. If few rows are left, or if a conjunct raises an error, it is evaluated only
@@ -162,13 +162,13 @@ def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
 
 
 def _sql_of(node: Node) -> Any:
-    """The condition that DuckDB evaluates, or ``None``."""
+    """Returns the condition that DuckDB evaluates, or ``None``."""
     expression = node.expression if isinstance(node, Opaque) else None
     return None if isinstance(expression, (pc.Expression, ColumnPair, Like)) else expression
 
 
 def _merged(conditions: Sequence[Any]) -> Sequence[Any]:
-    """The SQL conditions with one time zone as one."""
+    """Returns the SQL conditions with one time zone as one."""
     if len(conditions) < 2:
         return conditions
     from nimblepy.duck.evaluate import merge  # imported when the conditions were made
@@ -247,7 +247,9 @@ def _compared(rows: RowBatch, path: Path, op: Op, value: pa.Scalar, nan_greatest
 
 
 def compare_floats(op: Op, left: Value, right: Value) -> Value:
-    """``left op right`` for floats in SQL's order: NaN equals itself and is the greatest value."""
+    """Returns ``left op right`` for floats in SQL's order: NaN equals itself and is the greatest
+    value.
+    """
     if op == "!=":
         return pc.invert(compare_floats("==", left, right))
     if op in (">", ">="):
@@ -341,7 +343,7 @@ def _by_pyarrow(expression: pc.Expression, batch: pa.RecordBatch) -> pa.Array:
 def opaque(
     expression: pc.Expression, columns: tuple[Path, ...], implies: Node | None = None
 ) -> Node:
-    """An opaque node, or a constant if the expression does not read a column."""
+    """Returns an opaque node, or a constant if the expression does not read a column."""
     if columns:
         return Opaque(expression, columns, implies)
     one_row = pa.RecordBatch.from_arrays([pa.array([True])], names=["row"])

@@ -81,7 +81,7 @@ class _Parser(DuckDB.Parser):
 def read_condition(
     binder: Binder, part: Syntax, doubt: InvalidArgumentError | None, implies: Node | None
 ) -> Node:
-    """A node for a part of a filter.
+    """Returns a node for a part of a filter.
 
     Args:
         doubt: the error to raise if DuckDB refuses a constant of the part.
@@ -117,7 +117,7 @@ def read_condition(
 
 
 def read_value(binder: Binder, whole: Syntax) -> SqlValue:
-    """The whole text as an expression of any type."""
+    """Returns the whole text as an expression of any type."""
     return _within_depth(binder, whole, _rendered)
 
 
@@ -126,7 +126,7 @@ def _rendered(tree: exp.Expression, binder: Binder, part: Syntax) -> SqlValue:
 
 
 def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | Formula | None:
-    """The part as tests of columns, or as a formula, if it is one."""
+    """Returns the part as tests of columns, or as a formula, if it is one."""
 
     def column_of(node: exp.Expression) -> Column | None:
         is_column = isinstance(_root(node), exp.Column)
@@ -219,7 +219,7 @@ class _Renderer:
         return SqlValue(sql, names, zones.pop() if len(zones) == 1 else "UTC")
 
     def _syntax(self, node: exp.Expression) -> Syntax:
-        """The place of a node, for messages: from its first to its last token."""
+        """Returns the place of a node, for messages: from its first to its last token."""
         spans = [n.meta for n in node.walk() if "start" in n.meta]
         if not spans:
             return self._part
@@ -246,7 +246,7 @@ class _Renderer:
             raise self._binder.refuse(self._syntax(node), reason)
 
     def _replaced(self, tree: exp.Expression) -> exp.Expression:
-        """The tree with own names for columns, and with the values of parameters."""
+        """Returns the tree with own names for columns, and with the values of parameters."""
 
         def replace(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column):
@@ -260,7 +260,7 @@ class _Renderer:
         return tree.transform(replace, copy=False)
 
     def column(self, node: exp.Expression) -> Column:
-        """The column that a name means."""
+        """Returns the column that a name means."""
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         quoted = any(part.args.get("quoted") for part in parts)
         place = self._syntax(node)

@@ -53,7 +53,7 @@ class BoundText:
 
 
 def with_params(filter: Any, params: Parameters) -> Any:
-    """``filter`` as a caller gave it, together with the values of its parameters.
+    """Returns ``filter`` as a caller gave it, together with the values of its parameters.
 
     Raises:
         InvalidArgumentError: parameters without SQL text, or of another form.
@@ -70,7 +70,7 @@ def with_params(filter: Any, params: Parameters) -> Any:
 
 
 def _parameter(text: str, value: Any) -> Any:
-    """The value of a parameter; an iterator becomes a list, since it may be read twice."""
+    """Returns the value of a parameter; an iterator becomes a list, since it may be read twice."""
     if isinstance(value, Iterator):
         return list(value)
     if isinstance(value, str) and not value.isascii():
@@ -104,7 +104,7 @@ class Filter:
     matches_nothing: bool
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for the rows of ``batch`` that pass; never null.
+        """Returns true for the rows of ``batch`` that pass; never null.
 
         Args:
             batch: has the columns of ``columns``; structs need only the fields named there.
@@ -120,7 +120,7 @@ class Filter:
             raise InvalidArgumentError(f"filter {self}: {error}") from error
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of ``batch`` that pass, in order; other columns of the batch are kept."""
+        """Returns the rows of ``batch`` that pass, in order, with all columns of the batch."""
         return batch.filter(self.mask(batch))
 
     def __str__(self) -> str:
@@ -174,7 +174,10 @@ def _bound(text: str, schema: pa.Schema, params: Parameters, sides: tuple[str, .
 
 
 def make_filter(node: Node, schema: pa.Schema) -> Filter:
-    """The :class:`Filter` of a tree; checks by evaluation on no rows that opaque parts fit."""
+    """Returns the :class:`Filter` of a tree.
+
+    Evaluates opaque parts on zero rows, to check that they fit the schema.
+    """
     implied = _implied(node)
     parts = (
         () if implied == Const(True) else (implied.args if isinstance(implied, And) else (implied,))
@@ -193,7 +196,7 @@ def make_filter(node: Node, schema: pa.Schema) -> Filter:
 
 
 def _implied(node: Node) -> Node:
-    """The strongest node made of indexable parts that is true wherever ``node`` is."""
+    """Returns the strongest node made of indexable parts that is true wherever ``node`` is."""
     match node:
         case And(args):
             return all_of(*(_implied(arg) for arg in args))

@@ -37,7 +37,7 @@ def read_formula(
     column_of: Callable[[exp.Expression], Column | None],
     value_of: Callable[[exp.Expression], pa.Scalar | None],
 ) -> Formula | None:
-    """The formula of a comparison; ``None`` if it is not such a formula.
+    """Returns the formula of a comparison; ``None`` if it is not such a formula.
 
     Args:
         column_of: the column that an expression is, or ``None``.

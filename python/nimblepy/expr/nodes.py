@@ -203,12 +203,12 @@ def never(column: Column) -> Node:
 
 
 def always(column: Column) -> Node:
-    """True for every value, unknown for null."""
+    """Returns true for every value, unknown for null."""
     return Not(In(column, ()))
 
 
 def all_of(*args: Node) -> Node:
-    """Kleene AND, flattened, with constants folded."""
+    """Returns Kleene AND, flattened, with constants folded."""
     parts: list[Node] = []
     for arg in args:
         parts.extend(arg.args if isinstance(arg, And) else (arg,))
@@ -221,7 +221,7 @@ def all_of(*args: Node) -> Node:
 
 
 def any_of(*args: Node) -> Node:
-    """Kleene OR, flattened, with constants folded and equalities of one column merged."""
+    """Returns Kleene OR, flattened, with constants folded and equalities of one column merged."""
     parts: list[Node] = []
     for arg in args:
         parts.extend(arg.args if isinstance(arg, Or) else (arg,))
@@ -253,7 +253,7 @@ def _gather_equalities(parts: list[Node]) -> In | None:
 
 
 def negate(node: Node) -> Node:
-    """Kleene NOT, pushed to the leaves so that indexes can still use the result.
+    """Returns Kleene NOT, pushed to the leaves so that indexes can still use the result.
 
     Order comparisons of IEEE floats remain inside a Not: for NaN, ``not (x < 3)`` and ``x >= 3``
     differ.
@@ -281,7 +281,9 @@ def negate(node: Node) -> Node:
 
 
 def columns_of(node: Node) -> tuple[Path, ...]:
-    """Paths of all columns that ``node`` reads, without repetition, in order of first use."""
+    """Returns the paths of all columns that ``node`` reads, without repetition, in order of first
+    use.
+    """
     match node:
         case And(args) | Or(args):
             return tuple(dict.fromkeys(path for arg in args for path in columns_of(arg)))

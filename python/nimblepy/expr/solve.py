@@ -71,7 +71,7 @@ class Solver:
         self._value_of = value_of
 
     def solve(self, tree: exp.Expression) -> Node | None:
-        """An equal node, or ``None``."""
+        """Returns an equal node, or ``None``."""
         try:
             return self._solve(tree.unnest())
         except (Inexact, InvalidArgumentError, pa.ArrowException, OverflowError, ValueError):
@@ -247,7 +247,9 @@ def _between(column: Column, op: Op, low: Any, high: Any, *, exact: bool) -> Nod
 
 
 def _holds(node: Node) -> Node | None:
-    """A node that is true if ``node`` is true, and otherwise false; ``None`` if not possible."""
+    """Returns a node that is true if ``node`` is true, and otherwise false; ``None`` if not
+    possible.
+    """
     match node:
         case Compare(column) | In(column) | StartsWith(column):
             return all_of(IsValid(column), node)

@@ -22,7 +22,7 @@ from nimblepy.expr.syntax import Syntax, parse, place_of, shortened
 def read_sql(
     text: str, schema: pa.Schema, params: Parameters = None, sides: Sequence[str] = ()
 ) -> Node:
-    """The filter tree of SQL ``text`` over the columns of ``schema``.
+    """Returns the filter tree of SQL ``text`` over the columns of ``schema``.
 
     NaN equals itself and is greater than all numbers, as in DuckDB, PostgreSQL and Spark.
 
@@ -54,7 +54,7 @@ def _by_duckdb(
 
 
 def read_value(text: str, schema: pa.Schema, sides: Sequence[str]) -> Any:
-    """An expression of any type that DuckDB evaluates, a ``duck.SqlValue``.
+    """Returns an expression of any type that DuckDB evaluates, a ``duck.SqlValue``.
 
     Raises:
         InvalidArgumentError, MissingExtraError: as :func:`read_sql`.
@@ -70,7 +70,7 @@ def read_value(text: str, schema: pa.Schema, sides: Sequence[str]) -> Any:
 
 
 def extended(binder: Binder, part: Syntax, error: InvalidArgumentError | None) -> Any:
-    """The module that needs sqlglot and DuckDB.
+    """Returns the module that needs sqlglot and DuckDB.
 
     Args:
         error: raised if they are not installed, instead of an error that asks for them.

@@ -119,7 +119,7 @@ def place_of(text: str, at: int) -> str:
 
 
 def fault_error(text: str, fault: SyntaxFault) -> InvalidArgumentError:
-    """The error of a fault: the place, what is there, and what was expected."""
+    """Returns the error of a fault: the place, what is there, and what was expected."""
     reason = f": {fault}" if str(fault) else ""
     shown = shortened(text[fault.start : fault.end])
     near = f"near {shown!r} " if shown else "at the end "
@@ -174,7 +174,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _word(self, ahead: int = 0) -> str:
-        """The next word or sign, in lower case."""
+        """Returns the next word or sign, in lower case."""
         token = self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
         return token.text.lower() if token.kind in ("word", "sign") else ""
 

@@ -137,7 +137,7 @@ def drop_index(
 
 
 def _vector_number(file: FileSource, index: Any) -> int | None:
-    """The vector index that is meant, counted after all other secondary indexes."""
+    """Returns the vector index that is meant, counted after all other secondary indexes."""
     name = index
     if isinstance(index, (VectorIndex, IndexInfo)):
         if getattr(index, "kind", "vector") != "vector":
@@ -158,7 +158,7 @@ def _is(
     index: Index,
     requested: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
 ) -> bool:
-    """Whether ``requested`` means this index of the file."""
+    """Returns whether ``requested`` means this index of the file."""
     if isinstance(requested, (HashIndex, SortedIndex, IndexInfo)):
         kind = (
             "sorted" if isinstance(requested, SortedIndex) else getattr(requested, "kind", "hash")

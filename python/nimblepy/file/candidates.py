@@ -55,7 +55,7 @@ class CandidateRows:
 
 
 def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
-    """Rows that may pass, by indexes, zone maps and Bloom filters."""
+    """Returns the rows that may pass, by indexes, zone maps and Bloom filters."""
     if where.filter is None:
         return CandidateRows(where.rows)
     if where.filter.matches_nothing:

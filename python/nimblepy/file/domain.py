@@ -24,7 +24,9 @@ _MOST_VALUES, _MOST_RANGES = 4096, 8
 
 
 def settle(node: Node) -> Node:
-    """A simpler node that is true for the same rows. For other rows it may be false or unknown."""
+    """Returns a simpler node that is true for the same rows. For other rows it may be false or
+    unknown.
+    """
     parts = node.args if isinstance(node, And) else (node,)
     return _settled(node) if any(isinstance(part, Opaque) for part in parts) else node
 
@@ -50,14 +52,14 @@ def _settled(node: Node) -> Node:
 
 
 def _is_about(part: Node, column: Column) -> bool:
-    """Whether a condition reads only this column."""
+    """Returns whether a condition reads only this column."""
     if isinstance(part, (Compare, In)):
         return part.column == column
     return isinstance(part, Opaque) and part.columns == (column.path,)
 
 
 def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
-    """All values of the column that may satisfy ``facts``, ascending; ``None`` if too many."""
+    """Returns the ascending values that may satisfy ``facts``; ``None`` if there are too many."""
     data_type = column.type
     if len(column.path) > 1 or not (pt.is_integer(data_type) or pt.is_date32(data_type)):
         return None
@@ -81,7 +83,7 @@ def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
 
 
 def _any_of_values(column: Column, values: pa.Array) -> Node:
-    """A node: the column has one of these values, which are in ascending order."""
+    """Returns a node: the column has one of these values, which are in ascending order."""
     if not len(values):
         return In(column, ())
     ticks = values.cast(pa.int32()) if pt.is_date32(values.type) else values

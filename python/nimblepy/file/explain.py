@@ -23,7 +23,7 @@ _SHOWN = 8
 def explain_keys(
     file: FileHandle, index: Index, keys: Keys, rows: RowSet, columns: Projected
 ) -> Plan:
-    """The plan of a lookup of keys, given the rows that were found."""
+    """Returns the plan of a lookup of keys, given the rows that were found."""
     keys_found = int((rows.counts > 0).sum())
     details = (("keys", len(keys)), ("keys found", keys_found), ("rows", rows.num_rows))
     return _plan(file, index, "lookup", details, rows, columns, probes=len(keys))
@@ -32,7 +32,7 @@ def explain_keys(
 def explain_ordered(
     file: FileHandle, index: Index, request: Ordered, rows: RowSet, columns: Projected
 ) -> Plan:
-    """The plan of a range or prefix, given the rows that were found."""
+    """Returns the plan of a range or prefix, given the rows that were found."""
     details: tuple[tuple[str, DetailValue], ...] = (("rows", rows.num_rows),)
     if index.is_cluster:
         begin, end = rows.as_range or (0, 0)
@@ -42,7 +42,9 @@ def explain_ordered(
 
 
 def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
-    """The plan of a scan: the rows that indexes and zone maps leave, and the rest of the filter."""
+    """Returns the plan of a scan: the rows that indexes and zone maps leave, and the rest of the
+    filter.
+    """
     candidates = candidate_rows(file, where)
     children: list[Plan] = []
     index = None
@@ -121,7 +123,9 @@ def _cluster_name(file: FileHandle) -> str:
 
 
 def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:
-    """The plan of searches in the cluster index: one read per group and key chunk, if uncached."""
+    """Returns the plan of searches in the cluster index: one read per group and key chunk, if
+    uncached.
+    """
     groups = len({int(group) for group, *_ in _stripes(file, rows, ())})
     bloom = "Bloom filter, " if file.core.has_bloom else ""
     return Plan(

@@ -79,7 +79,7 @@ def _tested(file: FileHandle, part: Opaque) -> list[Node]:
 
 
 def _has_others(file: FileHandle, column: Column, values: pa.Array) -> bool:
-    """Whether a row has a value that is not null and not one of ``values``."""
+    """Returns whether a row has a value that is not null and not one of ``values``."""
     spec = split(Not(In(column, tuple(values)))).spec
     assert spec is not None  # is_tested
     rows = np.array([[0, file.num_rows]], dtype=np.uint64)

@@ -174,5 +174,5 @@ class File(VersionedRows[RowSource]):
 
 
 def source_of_file(file: File) -> FileSource:
-    """The open file of a handle, for other modules of nimblepy."""
+    """Returns the open file of a handle, for other modules of nimblepy."""
     return file._file

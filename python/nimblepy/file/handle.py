@@ -82,12 +82,12 @@ class FileHandle:
         return open_index
 
     def vector_number(self, column: str) -> int | None:
-        """The number of the vector index on a column."""
+        """Returns the number of the vector index on a column."""
         entry = self.vectors.get(column)
         return None if entry is None else entry[0]
 
     def vector_index(self, column: str) -> _core.VectorIndex | None:
-        """The vector index on a column, opened. Cached."""
+        """Returns the vector index on a column, opened. Cached."""
         index = self._opened_vectors.get(column)
         number = self.vector_number(column)
         if index is None and number is not None:
@@ -95,7 +95,10 @@ class FileHandle:
         return index
 
     def choose(self, on: OnKeys, *, ordered: bool = False) -> Index:
-        """The best index on some columns; see :func:`nimblepy.file.indexes.choose`. Cached."""
+        """Returns the best index on the columns, from a cache.
+
+        See :func:`nimblepy.file.indexes.choose`.
+        """
         index = self._chosen.get((on, ordered))
         if index is None:
             index = choose(self.indexes, self.schema, on, ordered=ordered)
@@ -103,16 +106,18 @@ class FileHandle:
         return index
 
     def choose_for_asof(self, by: tuple[ColumnName, ...], on: ColumnName) -> Index:
-        """The best index for an as-of search; see :func:`nimblepy.file.indexes.choose_for_asof`."""
+        """Returns the best index for an as-of search; see
+        :func:`nimblepy.file.indexes.choose_for_asof`.
+        """
         return choose_for_asof(self.indexes, self.schema, by, on)
 
     def projection(self, columns: Projected) -> _core.Projection:
-        """The core's reader of some columns."""
+        """Returns the core's reader of some columns."""
         entry = self._projections.get(columns)
         return self._projected(columns)[0] if entry is None else entry[0]
 
     def projected(self, columns: Projected) -> pa.Schema:
-        """The schema of some columns."""
+        """Returns the schema of some columns."""
         return self._projected(columns)[1]
 
     def _projected(self, columns: Projected) -> tuple[_core.Projection, pa.Schema]:
@@ -128,12 +133,12 @@ class FileHandle:
         return entry
 
     def renamed(self, columns: Sequence[ColumnName], names: Sequence[str]) -> _core.Projection:
-        """The core's reader of some columns under other names."""
+        """Returns the core's reader of some columns under other names."""
         steps = [resolve_column(self.schema, column).steps for column in columns]
         return _core.Projection(self.core, list(zip(steps, names, strict=True)))
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Some columns of these rows, in their order."""
+        """Returns some columns of these rows, in their order."""
         row_range = rows.as_range
         if row_range is None:
             return self.take(rows.rows, columns)
@@ -148,7 +153,7 @@ class FileHandle:
         return pa.Table.from_batches(_core.scan([part], schema, RANGE_ROWS, 0), schema)
 
     def take(self, rows: RowNumbers, columns: Projected) -> pa.Table:
-        """Some columns of these rows, one by one."""
+        """Returns some columns of these rows, one by one."""
         projection, schema = self._projected(columns)
         rows = np.ascontiguousarray(rows)
         if len(rows) <= RESULT_ROWS:
@@ -174,5 +179,5 @@ def _taken(
 
 
 def batch_table(capsules: tuple[object, object]) -> pa.Table:
-    """A batch of the core as a table."""
+    """Returns a batch of the core as a table."""
     return pa.Table.from_batches([pa.RecordBatch._import_from_c_capsule(*capsules)])

@@ -14,12 +14,12 @@ ENTRY = 0.02
 
 
 def search_cost(rows: float, *, ordered: bool) -> float:
-    """The cost of finding ``rows`` matching rows in one index, without reading them."""
+    """Returns the cost of finding ``rows`` matching rows in one index, without reading them."""
     return rows * (ENTRY if ordered else 1.0)
 
 
 def read_cost(matches: Iterable[float], num_rows: int) -> float:
-    """The cost of reading the rows that several indexes find together.
+    """Returns the cost of reading the rows that several indexes find together.
 
     The conditions of the indexes are assumed to be independent.
 

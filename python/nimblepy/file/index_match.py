@@ -89,7 +89,9 @@ def rows_by_indexes(
 
 
 def _cost(matches: Sequence[IndexMatch], num_rows: int) -> float:
-    """The cost of finding the rows with these indexes and of reading the rows in all of them."""
+    """Returns the cost of finding the rows with these indexes and of reading the rows in all of
+    them.
+    """
     return sum(m.cost for m in matches) + read_cost([m.rows for m in matches], num_rows)
 
 
@@ -186,7 +188,7 @@ def _match(index: Index, used: tuple[Node, ...], positions: Ranges) -> IndexMatc
 
 
 def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], Node] | None:
-    """The values that a column must have, from its equality conjuncts."""
+    """Returns the values that a column must have, from its equality conjuncts."""
     for node in nodes:
         if isinstance(node, Compare) and node.op == "==":
             return [node.value], node
@@ -201,7 +203,7 @@ def _last_column(
     nodes: Sequence[Node],
     prefixes: list[tuple[pa.Scalar, ...]],
 ) -> tuple[Ranges, tuple[Node, ...]] | None:
-    """Positions of a range on the next key column, for each prefix."""
+    """Returns the positions of a range on the next key column, for each prefix."""
     parts: Ranges | None = None
     used: list[Node] = []
     core = file.opened(index).core
@@ -227,7 +229,9 @@ def _last_column(
 
 
 def _key_batch(keys: Sequence[Sequence[pa.Scalar]]) -> pa.RecordBatch | None:
-    """Values of the first key columns, which the core knows by their positions; or none."""
+    """Returns the values of the first key columns, which the core knows by their positions; or
+    none.
+    """
     columns = [pa.array(values, values[0].type) for values in zip(*keys, strict=True)]
     if not columns:
         return None

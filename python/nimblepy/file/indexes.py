@@ -67,11 +67,11 @@ class OpenIndex:
         self._num_rows = int(file.num_rows)
 
     def batch(self, keys: Keys) -> pa.RecordBatch:
-        """The keys as a batch of the leading columns of the index."""
+        """Returns the keys as a batch of the leading columns of the index."""
         return keys.batch(self.index.names[: len(keys.names)])
 
     def find(self, keys: Keys) -> RowSet:
-        """The rows of each key; the rows of one key are in ascending order."""
+        """Returns the rows of each key; the rows of one key are in ascending order."""
         if keys.between is not None:
             return self._find_between(keys)
         find = self.core.find if self.index.is_cluster else self.core.rows
@@ -91,7 +91,7 @@ class OpenIndex:
         return RowSet.of_ranges(ranges, np.arange(len(keys), dtype=np.int64), len(keys))
 
     def find_first(self, keys: Keys) -> RowSet:
-        """The first row of a single key."""
+        """Returns the first row of a single key."""
         if keys.usable is not None and not keys.usable[0]:
             row = None
         else:
@@ -100,13 +100,13 @@ class OpenIndex:
         return RowSet(rows, None, np.zeros(len(rows), dtype=np.int64), 1)
 
     def count(self, keys: Keys) -> Positions:
-        """The number of rows of each key."""
+        """Returns the number of rows of each key."""
         if keys.between is not None:
             return self._find_between(keys).counts
         return self.core.count(self.batch(keys), keys.null_equals, keys.impossible)
 
     def places(self, request: Ordered) -> tuple[int, int]:
-        """The places of the keys in a range, or with a prefix."""
+        """Returns the places of the keys in a range, or with a prefix."""
         if request.nothing:
             return 0, 0
         if isinstance(request, KeyRange):
@@ -118,14 +118,14 @@ class OpenIndex:
         )
 
     def rows_at(self, places: tuple[int, int]) -> RowSet:
-        """The rows at these places, in the order of the index."""
+        """Returns the rows at these places, in the order of the index."""
         if self.index.is_cluster:
             return RowSet.of_range(*places)
         return RowSet(self.core.rows_at(np.array([places], dtype=np.uint64)))
 
 
 def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
-    """All indexes of a core file, the cluster index first."""
+    """Returns all indexes of a core file, the cluster index first."""
 
     def make(number: int, kind: str, parts: Sequence[tuple[Sequence[int], bool, bool]]) -> Index:
         columns = tuple(column_at(schema, steps) for steps, _, _ in parts)

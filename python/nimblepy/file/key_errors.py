@@ -25,7 +25,7 @@ _TICKS = re.compile(r"\s*(-?\d+) (s|ms|us|ns)\s*")
 def readable(
     error: DuplicateKeyError | KeyOrderError, schema: pa.Schema, keys: Sequence[SortKey]
 ) -> DuplicateKeyError | KeyOrderError:
-    """The same error in the words of the caller."""
+    """Returns the same error in the words of the caller."""
     text = str(error)
     if found := _SAME.search(text):
         shown = _key(found[2], schema, keys)
@@ -42,7 +42,7 @@ def readable(
 
 
 def _key(text: str, schema: pa.Schema, keys: Sequence[SortKey]) -> str:
-    """A key as the core writes it, with times in ISO form."""
+    """Returns a key as the core writes it, with times in ISO form."""
     inner = text[1:-1] if len(keys) > 1 else text
     values = [value.strip() for value in _VALUE.findall(inner)]
     if len(values) != len(keys):

@@ -22,7 +22,7 @@ class Bound(NamedTuple):
 
 
 def ranges_of(node: Compare) -> list[Bound]:
-    """Key ranges of exactly the rows where ``node`` is true, ascending and disjoint.
+    """Returns the key ranges of exactly the rows where ``node`` is true, ascending and disjoint.
 
     The index sorts NaN after +inf, while IEEE comparisons with NaN are false. Open float ranges
     therefore end at the infinities, unless NaN is the greatest value. An open side may include

@@ -11,7 +11,7 @@ from nimblepy.rows.plan import LayoutNode
 
 
 def file_layout(file: FileHandle) -> LayoutNode:
-    """The whole file as a tree of stripe groups, stripes, columns and streams."""
+    """Returns the whole file as a tree of stripe groups, stripes, columns and streams."""
     core = file.core
     nodes: list[tuple[str, str, int]] = _core.nodes(core)
     groups = []

@@ -77,5 +77,5 @@ def open_source(
 
 
 def _absolute(path: str) -> str:
-    """The absolute path, for pickling: the working directory may change."""
+    """Returns the absolute path, for pickling: the working directory may change."""
     return path if is_uri(path) else os.path.abspath(path)

@@ -66,7 +66,7 @@ def split(node: Node) -> NativeFilter:
 
 
 def _spec(node: Node, negated: bool = False) -> Spec | None:
-    """The spec of a whole node; ``None`` if the core cannot evaluate a part of it."""
+    """Returns the spec of a whole node; ``None`` if the core cannot evaluate a part of it."""
     match node:
         case Compare(column, op, value) if is_nan(value):
             return _nan_test(column, negated != (op != "=="))
@@ -116,13 +116,13 @@ def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Sp
 
 
 def _nan_test(column: Column, negated: bool) -> Spec | None:
-    """A test for NaN: in IEEE comparisons, only NaN is not <= infinity."""
+    """Returns a test for NaN: in IEEE comparisons, only NaN is not <= infinity."""
     infinity = pa.scalar(math.inf).cast(column.value_type)
     return _test(column, "<=", [infinity], not negated)
 
 
 def is_tested(data_type: pa.DataType) -> bool:
-    """Whether the core can test values of this type."""
+    """Returns whether the core can test values of this type."""
     if isinstance(data_type, pa.BaseExtensionType):
         return is_tested(data_type.storage_type)
     if pt.is_dictionary(data_type):
@@ -146,7 +146,10 @@ def is_tested(data_type: pa.DataType) -> bool:
 
 
 def _has_own_nulls(data_type: pa.DataType) -> bool:
-    """Whether a column's own validity bitmap has all its nulls (not runs or a dictionary)."""
+    """Returns whether the column's validity bitmap marks all its nulls.
+
+    Run-end encoded and dictionary columns may have nulls in their values instead.
+    """
     if isinstance(data_type, pa.BaseExtensionType):
         return _has_own_nulls(data_type.storage_type)
     return not (

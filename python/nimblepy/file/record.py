@@ -232,7 +232,9 @@ class RecordedSource(SourceWrapper[RowSource]):
 
 
 def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:
-    """The tests of a filter that an index may answer: (column, kind, number of values, node)."""
+    """Returns the tests of a filter that an index may answer: (column, kind, number of values,
+    node).
+    """
     tests: list[tuple[str, str, int, Node]] = []
     for node in filter.conjuncts:
         match node:

@@ -40,7 +40,7 @@ class _Prepared(NamedTuple):
 
 
 def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanPart:
-    """What a scan reads of a file: the rows that pass, and some of their columns."""
+    """Returns what a scan reads of a file: the rows that pass, and some of their columns."""
     if where.filter is None:
         return _core.ScanPart(file.projection(columns), where.rows.ranges)
     candidates = candidate_rows(file, where)
@@ -100,7 +100,7 @@ class FilterColumns:
         )
 
     def mask(self, flat: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows of a batch of ``projection`` pass the filter. Thread-safe."""
+        """Returns which rows of a batch of ``projection`` pass the filter. Thread-safe."""
         return self._filter.mask(self._nested(flat))
 
     def _nested(self, flat: pa.RecordBatch) -> pa.RecordBatch:

@@ -210,7 +210,7 @@ class FileSource(RowSource):
         return self.handle.choose(keys.names)
 
     def _index_in_order(self, request: Ordered) -> Index:
-        """The ordered index for the columns of the request."""
+        """Returns the ordered index for the columns of the request."""
         return self.handle.choose(request.keys, ordered=True)
 
     # ------------------------------------------------------------------ compiled readers

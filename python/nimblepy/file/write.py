@@ -364,7 +364,7 @@ def _columns(schema: pa.Schema, keys: Sequence[SortKey]) -> list[Column]:
 def index_specs(
     schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex | VectorIndex]
 ) -> list[dict[str, Any]]:
-    """The index specifications for the core. Raises an error for duplicate indexes."""
+    """Returns the index specifications for the core. Raises an error for duplicate indexes."""
     if isinstance(
         indexes, (HashIndex, SortedIndex, VectorIndex, str)
     ):  # the loop below rejects a str

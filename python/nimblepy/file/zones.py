@@ -25,7 +25,7 @@ _MOST_VALUES = 64
 
 
 def prune_by_zones(node: Node, prune: Prune) -> Ranges | None:
-    """Ranges that may satisfy ``node``; ``None`` if zone maps cannot tell."""
+    """Returns the ranges that may satisfy ``node``; ``None`` if zone maps cannot tell."""
     match node:
         case And(args):
             ranges: Ranges | None = None

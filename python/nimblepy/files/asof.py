@@ -68,7 +68,7 @@ class SortedCopy:
             os.unlink(path)
 
     def find_asof(self, keys: AsofKeys) -> RowSet:
-        """The rows of the source that match."""
+        """Returns the rows of the source that match."""
         matches = self._file.find_asof(keys.renamed(self._renamed))
         rows = self._file.read(matches, ("row",)).column(0).to_numpy()
         return RowSet(rows, None, matches.probe, len(keys))
@@ -89,7 +89,8 @@ class FilesSearch:
         self._ends: _core.KeyBounds | None = None
 
     def files(self, bounds: _core.KeyBounds, ends: ValueEnds | None) -> list[int]:
-        """The files that may have a row for one of the keys. Nearer rows are in earlier ones.
+        """Returns the files that may have a row for one of the keys. Nearer rows are in earlier
+        ones.
 
         Args:
             bounds: bounds of the keys in each file, in the same order.
@@ -107,7 +108,7 @@ class FilesSearch:
         return list(files.tolist())
 
     def wanted(self, file: int) -> Positions:
-        """The keys that may have a better row in a file than in the files so far."""
+        """Returns the keys that may have a better row in a file than in the files so far."""
         return self._search.wanted(file, self._bounds, self._ends)
 
     def search(
@@ -135,13 +136,13 @@ class FilesSearch:
         self._search.offer(file, wanted[rows.probe], rows.begin, batch)
 
     def rows(self) -> RowSet:
-        """The best row of each key that has one."""
+        """Returns the best row of each key that has one."""
         rows, probes, files = self._search.matches()
         return RowSet(rows, None, probes, len(self._keys), files)
 
 
 def _encoded_ends(ends: ValueEnds, key: SortKey) -> _core.KeyBounds:
-    """The ends of values as encoded keys, in the order of an index."""
+    """Returns the ends of values as encoded keys, in the order of an index."""
     data_type, least, greatest = ends
     encoded = []
     for numbers in (greatest, least) if key.descending else (least, greatest):

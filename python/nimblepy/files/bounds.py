@@ -42,7 +42,7 @@ class EncodedKeys:
         return len(self._offsets) - 1
 
     def fixed(self) -> np.ndarray[Any, Any]:
-        """Keys of one width as numpy byte strings, which compare like the keys."""
+        """Returns the keys of one width as numpy byte strings, which compare like the keys."""
         return self._bytes.view(f"S{self.width}")
 
     def to_array(self) -> pa.BinaryArray:
@@ -52,7 +52,9 @@ class EncodedKeys:
         )
 
     def same_as_next(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each key except the last equals the next. NaN equals NaN, and 0.0 equals -0.0."""
+        """Returns whether each key except the last equals the next. NaN equals NaN, and 0.0 equals
+        -0.0.
+        """
         buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._bytes)]
         keys = pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
         same: np.ndarray[Any, np.dtype[np.bool_]] = np.array(pc.equal(keys[:-1], keys[1:]))
@@ -89,7 +91,7 @@ class FileBounds:
         return self._arrays
 
     def take(self, files: Sequence[int]) -> FileBounds:
-        """The bounds of some files, by ascending number."""
+        """Returns the bounds of some files, by ascending number."""
         at = pa.array(files, pa.int64())
         return FileBounds(self._arrays[0].take(at), self._arrays[1].take(at))
 
@@ -113,7 +115,7 @@ class FileBounds:
         return self._upper if self.disjoint else list(accumulate(self._upper, max))
 
     def candidates(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
-        """Files that can hold a key from ``low`` to ``high``, inclusive.
+        """Returns the files that can hold a key from ``low`` to ``high``, inclusive.
 
         Args:
             low, high: the ends of ranges; a shorter key means all keys with that prefix.
@@ -140,19 +142,21 @@ class FileBounds:
         return ranges[order], files[order]
 
     def between(self, low: bytes | None, high: bytes | None) -> range:
-        """The files from the first that can hold a key >= ``low`` to the last that can hold a key
-        <= ``high``.
+        """Returns the files from the first that can hold a key >= ``low`` to the last that can hold
+        a key <= ``high``.
         """
         first = 0 if low is None else self._first(low)
         last = self._count if high is None else self._end(high)
         return range(first, max(first, last))
 
     def _first(self, low: bytes) -> int:
-        """The first file that can hold ``low`` or a greater key."""
+        """Returns the first file that can hold ``low`` or a greater key."""
         return bisect_left(self._reach, low)
 
     def _end(self, high: bytes) -> int:
-        """The first file after all files that can hold ``high`` or a key that begins with it."""
+        """Returns the first file after all files that can hold ``high`` or a key that begins with
+        it.
+        """
         after = successor(high)
         return self._count if after is None else bisect_left(self._lower, after)
 
@@ -205,7 +209,7 @@ class FileBounds:
 
 
 def _common_width(*arrays: pa.BinaryArray) -> int:
-    """Bytes of every key; 0 if they differ."""
+    """Returns the bytes of every key; 0 if they differ."""
     widths = pc.min_max(pc.binary_length(pa.chunked_array(arrays)))
     least, most = widths["min"].as_py(), widths["max"].as_py()
     return least if least is not None and least == most else 0

@@ -81,7 +81,7 @@ def resolve_directory(
     filesystem: FileSystem | None = None,
     timeout: float | None = None,
 ) -> Location:
-    """The location of a directory: an absolute local path, or a path in a store."""
+    """Returns the location of a directory: an absolute local path, or a path in a store."""
     location = locate(directory, filesystem, timeout=timeout)
     path = os.path.abspath(location.path) if location.is_local else location.path.rstrip("/")
     return replace(location, path=path)
@@ -177,11 +177,11 @@ class DatasetSource(FilesSource):
         return self.files.names[file]
 
     def path_of(self, file: int) -> str:
-        """The path of a file, in its file system."""
+        """Returns the path of a file, in its file system."""
         return posixpath.join(self.directory.path, self.files.names[file])
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files that may pass, by their keys and by the zone maps of all columns.
+        """Returns the files that may pass, by their keys and by the zone maps of all columns.
 
         Cost: reads the zone map of each column of a filter once from each file that may pass by its
         key. Later filters do not open files that cannot pass.
@@ -194,7 +194,7 @@ class DatasetSource(FilesSource):
         return files
 
     def zone_values(self, file: int, steps: tuple[int, ...]) -> _core.ZoneValues | None:
-        """The values of a column in a file, as far as its zone map tells. Cached."""
+        """Returns the values of a column in a file, as far as its zone map tells. Cached."""
         key = self.files.identities[file], steps
         cached = _zone_values.get(key)
         if cached is None:
@@ -222,7 +222,9 @@ class _FileZones:
         self._values: dict[tuple[int, ...], list[_core.ZoneValues | None]] = {}
 
     def prune(self, steps: tuple[int, ...], *question: Any) -> Ranges:
-        """Ranges of positions in the files; ``question`` is that of ``_core.prune_files``."""
+        """Returns the ranges of positions in the files; ``question`` is that of
+        ``_core.prune_files``.
+        """
         values = self._values.get(steps)
         if values is None:
             values = [self._source.zone_values(file, steps) for file in self._files]
@@ -350,7 +352,7 @@ class Dataset(VersionedRows[DatasetSource]):
 
 
 def source_of_dataset(dataset: Dataset) -> DatasetSource:
-    """The source of a handle now, for other modules of nimblepy."""
+    """Returns the source of a handle now, for other modules of nimblepy."""
     return dataset._current
 
 

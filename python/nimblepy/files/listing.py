@@ -118,7 +118,7 @@ class FileList:
         return range(self.num_files) if files is None else sorted(files)
 
     def _files_with(self, node: Compare | In) -> set[int]:
-        """Files that may have a first key column for which ``node`` is true."""
+        """Returns the files that may have a first key column for which ``node`` is true."""
         if isinstance(node, In):
             keys = [self._encoded(value) for value in node.values]
             return {i for key in keys for i in self.bounds.between(key, key)}
@@ -133,12 +133,12 @@ class FileList:
         return set(self.bounds.between(low, high))
 
     def _encoded(self, value: pa.Scalar) -> bytes:
-        """The value as the first column of a key."""
+        """Returns the value as the first column of a key."""
         batch = pa.RecordBatch.from_arrays([pa.array([value], value.type)], names=["k"])
         return EncodedKeys(batch, self.cluster_by).to_list()[0]
 
     def to_arrow(self) -> pa.Table:
-        """The list as one table, which :meth:`from_arrow` reads."""
+        """Returns the list as one table, which :meth:`from_arrow` reads."""
         return self.table.replace_schema_metadata(
             {
                 "nimble.schema": self.schema.serialize().to_pybytes(),
@@ -148,7 +148,7 @@ class FileList:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileList:
-        """The list that :meth:`to_arrow` wrote.
+        """Returns the list that :meth:`to_arrow` wrote.
 
         Raises:
             KeyError, TypeError, ValueError, pa.ArrowException: the table is not such a list.
@@ -189,7 +189,7 @@ class Footers:
         self._cache = LruCache(_CACHED_FILES) if root is None else _descriptions
 
     def listed(self) -> FileList:
-        """The ``*.nimble`` files that are in the directory now.
+        """Returns the ``*.nimble`` files that are in the directory now.
 
         Raises:
             InvalidArgumentError: no file exists, or two files have different columns or keys.
@@ -201,7 +201,7 @@ class Footers:
         return self.of_files(sorted(versions), versions)
 
     def _versions(self) -> dict[str, Hashable]:
-        """The ``*.nimble`` files in the directory: a version by name."""
+        """Returns the ``*.nimble`` files in the directory: a version by name."""
         return {
             name: version
             for name, version in self._directory.versions()
@@ -209,7 +209,8 @@ class Footers:
         }
 
     def changed(self, files: FileList) -> list[str]:
-        """Names of files that were added, removed or replaced since ``files`` was listed.
+        """Returns the names of files that were added, removed or replaced since ``files`` was
+        listed.
 
         Cost: lists the directory, and opens files that may have been replaced.
         """
@@ -224,7 +225,7 @@ class Footers:
         )
 
     def _identity(self, name: str, version: Hashable) -> int | None:
-        """The checksum of a file's footer; ``None`` if it cannot be read."""
+        """Returns the checksum of a file's footer; ``None`` if it cannot be read."""
         description = self._cache.get((self._root, name, version))
         if description is None:
             try:
@@ -237,7 +238,7 @@ class Footers:
     def of_files(
         self, names: Sequence[str], versions: Mapping[str, Hashable] | None = None
     ) -> FileList:
-        """Some files of the directory.
+        """Returns some files of the directory.
 
         Args:
             versions: a value per file that changes if the file is replaced; without it, nothing
@@ -292,7 +293,7 @@ class Footers:
 
 
 def _entry(file: FileSource, name: str) -> FileEntry:
-    """The entry of an open file. Cost: reads the keys of the first and of the last row."""
+    """Returns the entry of an open file. Cost: reads the keys of the first and of the last row."""
     lower = upper = None
     if file.cluster_by and file.num_rows:
         columns = [key.column for key in file.cluster_by]

@@ -69,7 +69,7 @@ class AskedKeys:
             self.files = self._probes(tuple(cluster_by)).files(self._bounds)
 
     def _probes(self, order: tuple[SortKey, ...]) -> _core.KeyProbes:
-        """The keys in the order of an index."""
+        """Returns the keys in the order of an index."""
         probes = self._by_order.get(order)
         if probes is None:
             keys = self._keys
@@ -82,7 +82,7 @@ class AskedKeys:
         return probes
 
     def find(self) -> RowSet:
-        """The live rows of the keys, ordered by key, then by file."""
+        """Returns the live rows of the keys, ordered by key, then by file."""
         together = most_together()  # one call holds their indexes open
         parts = [
             part

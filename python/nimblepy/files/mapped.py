@@ -90,12 +90,12 @@ class _Output:
 
 
 def no_value(field: pa.Field, place: str) -> pa.Scalar:
-    """A missing column is null."""
+    """Returns a missing column is null."""
     return pa.scalar(None, field.type)
 
 
 def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
-    """Whether both schemas have the same types and field ids at every depth."""
+    """Returns whether both schemas have the same types and field ids at every depth."""
     return have.equals(wanted) and id_difference(have, wanted) is None
 
 
@@ -218,7 +218,9 @@ class MappedRows(RowSource):
         return _Output(field, path, stored.type, convert, None)
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
-        """The column's path and field in the source; the field is ``None`` if it is missing."""
+        """Returns the column's path and field in the source; the field is ``None`` if it is
+        missing.
+        """
         fields: list[pa.Field] = list(self._have)
         field, stored = self._schema.field(column.steps[0]), None
         path: list[str] = []
@@ -280,7 +282,9 @@ class MappedRows(RowSource):
         raise IndexUnavailableError(f"no index on ({shown}) in a file of an earlier schema")
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
-        """The columns' names in the source; ``None`` if one is missing or needs a conversion."""
+        """Returns the columns' names in the source; ``None`` if one is missing or needs a
+        conversion.
+        """
         child_names: list[ColumnName] = []
         for name in names:
             output = self._output((name,))[0][0]
@@ -293,7 +297,7 @@ class MappedRows(RowSource):
         return tuple(child_names)
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
-        """The reader of the wrapped source, if it needs no conversion of keys and values."""
+        """Returns the wrapped source's reader, if keys and values need no conversion."""
         made: Any = None
         try:
             match reader:
@@ -379,7 +383,7 @@ class MappedRows(RowSource):
         return self.read(self.all_rows(), names)
 
     def _asked(self, request: Keys | Ordered) -> Keys | Ordered | None:
-        """The request in names and types of the source; ``None`` if it has no index for it."""
+        """Returns the request in the source's names and types; ``None`` if no index answers it."""
         names = self._names_in_child(request.columns)
         if names is None:
             return None
@@ -500,7 +504,7 @@ class MappedRows(RowSource):
         return copy.find_asof(keys)
 
     def _mapped_asof(self, keys: AsofKeys) -> AsofKeys | None:
-        """The keys in names and types of the source; ``None`` if it cannot search for them."""
+        """Returns the keys in the source's names and types; ``None`` if it cannot search them."""
         columns = keys.columns if keys.known is None else (*keys.columns, keys.known)
         names = self._names_in_child(columns)
         if names is None:
@@ -544,7 +548,7 @@ class MappedRows(RowSource):
     # ------------------------------------------------------------------ filters
 
     def _where(self, where: Where) -> Where | None:
-        """The filter over the source's columns; ``None`` if it cannot be translated."""
+        """Returns the filter over the source's columns; ``None`` if it cannot be translated."""
         if where.filter is None:
             return where
         node = self._translated(where.filter.node)
@@ -553,7 +557,9 @@ class MappedRows(RowSource):
         return Where(make_filter(node, self.child.schema), where.rows, where.limit)
 
     def _pruning(self, filter: Filter | None) -> Filter | None:
-        """The part of the filter that can be translated. It may pass more rows than the filter."""
+        """Returns the part of the filter that can be translated. It may pass more rows than the
+        filter.
+        """
         assert filter is not None
         translated = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]
         return make_filter(all_of(*translated), self.child.schema) if translated else None
@@ -681,7 +687,9 @@ def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
 
 
 def _is_plain(output: _Output) -> bool:
-    """Whether the column has the same Python values as in the source, or an immutable constant."""
+    """Returns whether the column has the same Python values as in the source, or an immutable
+    constant.
+    """
     have, target = output.have, output.field.type
     if output.value is not None:
         return not (output.value.is_valid and pt.is_nested(target))
@@ -695,7 +703,7 @@ def _is_plain(output: _Output) -> bool:
 
 
 def _form(kind: pa.DataType) -> str:
-    """A name shared by types that store the same values differently."""
+    """Returns a name shared by types that store the same values differently."""
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
         return "text"
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind):

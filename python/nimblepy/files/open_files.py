@@ -46,7 +46,7 @@ def most_descriptors() -> int:
 
 
 def most_together() -> int:
-    """Files that one call may read from at the same time."""
+    """Returns the files that one call may read from at the same time."""
     return min(_MOST_TOGETHER, max(most_descriptors() // 2, 8))
 
 
@@ -158,7 +158,9 @@ _pool = _Pool()
 
 
 def file_counts() -> dict[str, int]:
-    """Counts of this process: open files, and requests for files that were open already."""
+    """Returns the counts of this process: open files, and requests for files that were open
+    already.
+    """
     return {"open": len(_pool), "hits": _pool.hits}
 
 
@@ -216,7 +218,7 @@ class OpenFiles(Generic[Opened]):
         *,
         keep: bool = True,
     ) -> Opened:
-        """The file called ``name``.
+        """Returns the file called ``name``.
 
         Args:
             open_file: opens it.
@@ -286,7 +288,7 @@ class OpenFiles(Generic[Opened]):
         del dropped
 
     def __contains__(self, file: Key) -> bool:
-        """Whether a file of this name and identity is open."""
+        """Returns whether a file of this name and identity is open."""
         return file in self._files
 
     def __len__(self) -> int:

@@ -210,7 +210,7 @@ class ParquetRows(RowSource):
             yield from table.combine_chunks().to_batches(max_chunksize=batch_rows)
 
     def _by_group(self, rows: RowSet) -> Iterator[RowSet]:
-        """The rows of each row group that has some, in file order."""
+        """Yields the rows of each row group that has some, in file order."""
         ends = self.group_ends.astype(np.uint64)
         for begin, end in pairwise(ends):
             group = np.array([[begin, end]], dtype=np.uint64)

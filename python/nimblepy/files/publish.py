@@ -23,12 +23,12 @@ TEMPORARY = "_temporary"
 
 
 def temporary_folder(directory: Location, job: str) -> Location:
-    """The folder that the tasks of a job write to."""
+    """Returns the folder that the tasks of a job write to."""
     return Location(posixpath.join(directory.path, TEMPORARY, job), directory.store)
 
 
 def data_files(directory: Location) -> list[str]:
-    """Names of the files that readers see now."""
+    """Returns the names of the files that readers see now."""
     return [
         name
         for name in directory.names()

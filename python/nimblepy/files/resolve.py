@@ -21,7 +21,7 @@ Source: TypeAlias = Joinable | str | os.PathLike[str]
 
 
 def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable:
-    """``source`` itself, or the file or directory at a path or URI, opened.
+    """Returns ``source`` itself, or the file or directory at a path or URI, opened.
 
     Raises:
         InvalidArgumentError: ``source`` has another type.

@@ -110,21 +110,21 @@ class FilesSource(RowSource):
         """Number of live rows before each file, followed by the total."""
 
     def stored_rows(self, file: int) -> int:
-        """Number of rows stored in a file, including deleted rows."""
+        """Returns the number of rows stored in a file, including deleted rows."""
         deleted_rows = self.deleted(file)
         live = int(self.first_rows[file + 1] - self.first_rows[file])
         return live + (0 if deleted_rows is None else len(deleted_rows))
 
     def name_of(self, file: int) -> str:
-        """The name of a source in messages."""
+        """Returns the name of a source in messages."""
         return f"file {file}"
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """Details of a plan that reads the given files."""
+        """Returns the details of a plan that reads the given files."""
         return ("files", self.num_files), ("files opened", len(files))
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
-        """The deleted rows of a file; ``None`` if it has no deleted rows."""
+        """Returns the deleted rows of a file; ``None`` if it has no deleted rows."""
         return None
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
@@ -132,7 +132,7 @@ class FilesSource(RowSource):
         return range(self.num_files)
 
     def column_ends(self, name: ColumnName) -> ColumnEnds | None:
-        """Bounds of a column in each file; ``None`` if they are unknown.
+        """Returns the bounds of a column in each file; ``None`` if they are unknown.
 
         Returns:
             The column's type (a signed integer, a date or a time), and the minimum and the maximum
@@ -147,7 +147,8 @@ class FilesSource(RowSource):
         keys: Positions,
         files: Positions,
     ) -> Mask | None:
-        """Which (key, file) pairs :meth:`column_ends` allows; ``None`` if it allows all of them.
+        """Returns which (key, file) pairs :meth:`column_ends` allows; ``None`` if it allows all of
+        them.
 
         Args:
             values: the values of all keys, one array for each of ``names``.
@@ -170,7 +171,7 @@ class FilesSource(RowSource):
         return None
 
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
-        """Whether every file can be searched for these columns, with or without an index."""
+        """Returns whether each file can be searched for these columns, with or without an index."""
         return False
 
     # ------------------------------------------------------------------ properties
@@ -265,7 +266,7 @@ class FilesSource(RowSource):
         return self._all_rows.by_file()
 
     def _rows_of(self, file: int, count: int, gone: _core.RowBitmap | None) -> RowSet:
-        """The ``count`` live rows of one file."""
+        """Returns the ``count`` live rows of one file."""
         rows = RowSet.of_range(0, count + (0 if gone is None else len(gone)))
         return (rows if gone is None else rows.minus(gone)).in_file(file)
 
@@ -300,7 +301,9 @@ class FilesSource(RowSource):
         return None if row is None else EncodedKeys(row, self.cluster_by).to_list()[0]
 
     def _asked(self, keys: Keys) -> list[tuple[int, Positions | None]]:
-        """Files that may have some of the keys, each with these keys; ``None`` means all keys."""
+        """Returns the files that may have some of the keys, each with these keys; ``None`` means
+        all keys.
+        """
         names = keys.columns
         if not self._by_cluster(names):
             self.index_keys(names, ordered=False)
@@ -329,7 +332,7 @@ class FilesSource(RowSource):
         ]
 
     def _asked_at_once(self, keys: Keys) -> AskedKeys:
-        """A search for the keys in all files together."""
+        """Returns a search for the keys in all files together."""
         order: Sequence[SortKey] | None = None
         if self._by_cluster(keys.names):
             order = self.cluster_by[: len(keys.names)]
@@ -354,7 +357,7 @@ class FilesSource(RowSource):
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
 
     def can_match(self, keys: Keys) -> Positions | None:
-        """Positions of keys that can match; ``None`` if all can."""
+        """Returns the positions of keys that can match; ``None`` if all can."""
         usable = keys.usable
         for column in () if keys.null_equals else keys.values:
             if column.null_count:
@@ -363,7 +366,9 @@ class FilesSource(RowSource):
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
     def _by_cluster(self, on: Sequence[KeyColumn], *, ordered: bool = False) -> bool:
-        """Whether ``on`` is a prefix of the cluster key; if ``ordered``, in the same sort order."""
+        """Returns whether ``on`` is a prefix of the cluster key; if ``ordered``, in the same sort
+        order.
+        """
         if not ordered:
             return leads([column_of(key) for key in on], self.cluster_by)
         return agrees(on, self.cluster_by)
@@ -388,7 +393,7 @@ class FilesSource(RowSource):
         return sort_keys
 
     def _declared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
-        """Sort keys of a declared index, for a table without files."""
+        """Returns the sort keys of a declared index, for a table without files."""
         if not self.declared:
             shown = show_names(map(column_of, on))
             raise IndexUnavailableError(f"no index on ({shown}): there are no files")
@@ -408,7 +413,7 @@ class FilesSource(RowSource):
     def _shared_keys(
         self, on: Sequence[KeyColumn], keys_of: Callable[[RowSource], tuple[SortKey, ...]]
     ) -> tuple[SortKey, ...]:
-        """The sort keys in the first file, if every file has an index on these columns.
+        """Returns the sort keys in the first file, if every file has an index on these columns.
 
         Args:
             keys_of: returns the keys of a file, or raises IndexUnavailableError.
@@ -516,7 +521,7 @@ class FilesSource(RowSource):
     def _find_in(
         self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False
     ) -> RowSet:
-        """The live rows of one file that match."""
+        """Returns the live rows of one file that match."""
         deleted_rows = self.deleted(file)
         most = limit if deleted_rows is None else None
         rows = self.child(file).find(request, limit=most, reverse=reverse)
@@ -546,14 +551,14 @@ class FilesSource(RowSource):
         return rows.slice(0, limit)
 
     def _in_order(self, request: Ordered, files: Sequence[int]) -> bool:
-        """Whether all keys of each file precede those of the next file."""
+        """Returns whether all keys of each file precede those of the next file."""
         if len(files) <= 1:
             return True
         disjoint = self.bounds is not None and self.bounds.disjoint
         return disjoint and self._by_cluster(request.keys, ordered=True)
 
     def _keys_in_order(self, request: Ordered, files: Sequence[int]) -> Sequence[SortKey]:
-        """The sort keys that order the matches of all files."""
+        """Returns the sort keys that order the matches of all files."""
         if self._by_cluster(request.keys, ordered=True):
             return self.cluster_by
         common: tuple[SortKey, ...] | None = None
@@ -565,7 +570,7 @@ class FilesSource(RowSource):
         return common or request.keys
 
     def _within(self, where: Where) -> Iterator[tuple[int, RowSet]]:
-        """Files that may have passing rows, each with the rows to scan."""
+        """Yields the files that may have passing rows, each with the rows to scan."""
         if where.rows.file is None:
             return
         candidates = set(self.candidates(where))
@@ -688,7 +693,9 @@ class FilesSource(RowSource):
     def _groups(
         self, where: Where, columns: Projected
     ) -> Iterator[list[tuple[int, Where, _core.ScanPart | None]]]:
-        """Groups of files to open together. Either all files of a group have a part, or none."""
+        """Yields the groups of files to open together. Either all files of a group have a part, or
+        none.
+        """
         group: list[tuple[int, Where, _core.ScanPart | None]] = []
         # The first group is smaller, since a scan that ends early should open few files.
         most = min(_PREPARED, most_together())
@@ -709,7 +716,9 @@ class FilesSource(RowSource):
             yield group
 
     def _values(self, file: int, width: int) -> int | None:
-        """Number of values in ``width`` columns of a file; ``None`` if too many for one thread."""
+        """Returns the number of values in ``width`` columns of a file; ``None`` if too many for one
+        thread.
+        """
         rows = self.stored_rows(file)
         small = rows <= _SMALL_ROWS and rows * width <= _SMALL_VALUES
         small = small and self.child(file).size_bytes <= _SMALL_BYTES
@@ -718,7 +727,7 @@ class FilesSource(RowSource):
     # ------------------------------------------------------------------ compiled readers
 
     def _only_child(self) -> RowSource | None:
-        """The only source, if there is just one and it has no deleted rows."""
+        """Returns the only source, if there is just one and it has no deleted rows."""
         return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
@@ -858,7 +867,7 @@ def _places(rows: RowSet) -> Positions:
 
 
 def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
-    """The first plans, and one plan that sums up the others."""
+    """Returns the first plans, and one plan that sums up the others."""
     rest = plans[_SHOWN:]
     if not rest:
         return tuple(plans)
@@ -871,13 +880,13 @@ def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
 
 
 def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positions:
-    """The stable order of rows by their keys, in both directions."""
+    """Returns the stable order of rows by their keys, in both directions."""
     orders = [(key.descending, key.nulls_first) for key in keys[: table.num_columns]]
     return _core.key_order(table.to_batches(), orders, reverse)
 
 
 def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:
-    """(file, items of the file) of pairs that are ordered by file."""
+    """Returns (file, items of the file) of pairs that are ordered by file."""
     if not len(files):
         return []
     cuts = np.flatnonzero(np.diff(files)) + 1

@@ -82,7 +82,7 @@ class _Opened(NamedTuple):
 
 
 def is_paths(data: object) -> TypeGuard[Paths]:
-    """Whether ``data`` is a path, or a list of paths only."""
+    """Returns whether ``data`` is a path, or a list of paths only."""
     if isinstance(data, (list, tuple)):
         return bool(data) and all(isinstance(item, (str, os.PathLike)) for item in data)
     return isinstance(data, (str, os.PathLike))
@@ -95,7 +95,7 @@ def open_files(
     columns: Sequence[str] | None = None,
     target: pa.Schema | None = None,
 ) -> CountedReader:
-    """The rows of files as one stream, and the number of rows if the formats store it.
+    """Returns the rows of files as one stream, and the number of rows if the formats store it.
 
     Args:
         paths: a file, a directory, a glob (``*``, ``?``, ``[...]``, ``**``), or a list of these.
@@ -157,7 +157,10 @@ def _chained(
 
 
 def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
-    """The types in which columns of text files are read; others are inferred from the text."""
+    """Returns the types in which columns of text files are read.
+
+    The types of other columns are inferred from the text.
+    """
     if target is None or part.format not in ("csv", "tsv", "json"):
         return None
     if part.format != "json":
@@ -174,7 +177,7 @@ def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
 
 
 def _is_read_as_text(kind: pa.DataType) -> bool:
-    """Types whose exact values CSV has, whatever the text looks like."""
+    """Returns the types whose exact values CSV has, whatever the text looks like."""
     return bool(pt.is_string(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
@@ -239,7 +242,7 @@ def _unrooted(path: str, pattern: str) -> str:
 
 
 def _regular(pattern: str) -> str:
-    """A glob as a regular expression; ``**/`` matches any number of directories."""
+    """Returns a glob as a regular expression; ``**/`` matches any number of directories."""
     out = []
     for piece in re.findall(r"\*\*/|\*+|\?|\[[^\]]+\]|.", pattern, re.DOTALL):
         match piece:
@@ -278,7 +281,7 @@ def _part(store: FileSystem, root: str, path: str, prefix: str, format: Format |
 
 
 def _format_of(store: FileSystem, path: str, name: str) -> Format:
-    """The format of a file, from its first bytes or its name."""
+    """Returns the format of a file, from its first bytes or its name."""
     with store.open_input_stream(path, compression=None) as file:
         start = file.read(6)
     if start[:4] == b"PAR1":
@@ -370,7 +373,7 @@ def _with_constant(
 
 
 def selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    """The requested columns of a schema, in the requested order; ``None`` means all."""
+    """Returns the requested columns of a schema, in the requested order; ``None`` means all."""
     if columns is None:
         return schema
     for name in columns:

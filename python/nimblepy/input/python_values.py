@@ -26,7 +26,7 @@ _EXACT, _BEYOND = 1 << 24, 1 << 127
 
 
 def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bool) -> pa.Array:
-    """A column of Python values.
+    """Returns a column of Python values.
 
     Args:
         cast: round and truncate values that the type does not have.
@@ -74,7 +74,7 @@ def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> 
 
 
 def _has_maps(data_type: pa.DataType) -> bool:
-    """Whether values have maps in them, which pyarrow infers as structs."""
+    """Returns whether values have maps in them, which pyarrow infers as structs."""
     if pt.is_struct(data_type):
         return any(_has_maps(item.type) for item in data_type)
     if is_list(data_type):
@@ -140,7 +140,10 @@ def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
 
 
 def _ends(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which offsets of maps are null: a null offset makes the map that begins there null."""
+    """Returns which offsets of maps are null.
+
+    A null offset makes the map that begins there null.
+    """
     return np.append(missing, False)
 
 

@@ -25,7 +25,7 @@ BATCH_ROWS = 131_072
 def as_reader(
     data: Tabular, target: pa.Schema | None = None, *, cast: bool = False
 ) -> tuple[pa.RecordBatchReader, int | None]:
-    """Batches of ``data``, and its number of rows or ``None`` if unknown.
+    """Returns the batches of ``data``, and its number of rows or ``None`` if unknown.
 
     Args:
         target: types, by name, for Python values and the text of CSV files. Data with types keep
@@ -124,7 +124,7 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
 
 
 def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
-    """Columns of Python objects, but for text, whose type pyarrow infers."""
+    """Returns the columns of Python objects, but for text, whose type pyarrow infers."""
     if target is None or not frame.columns.is_unique:
         return []
     return [
@@ -177,7 +177,7 @@ def _column(values: Any) -> Any:
 
 
 def _lazy_batches(frame: Any) -> Iterator[Any]:
-    """The rows of a polars LazyFrame, in constant memory if polars supports it."""
+    """Yields the rows of a polars LazyFrame, in constant memory if polars supports it."""
     if not hasattr(frame, "collect_batches"):
         yield frame.collect()
         return
@@ -199,7 +199,7 @@ def _import_stream(data: Any) -> pa.RecordBatchReader:
 
 
 def _unsupported_column(data: Any) -> str:
-    """The column of a frame, and its type, that pyarrow cannot convert."""
+    """Returns the column of a frame, and its type, that pyarrow cannot convert."""
     if hasattr(data, "get_column"):  # of polars; Arrow's own error does not name the column
         for name in data.columns:
             try:
@@ -299,7 +299,7 @@ def _rows_as_tables(
 
 
 def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """``batch`` in pieces of at most ``BATCH_ROWS`` rows, without a copy."""
+    """Yields ``batch`` in pieces of at most ``BATCH_ROWS`` rows, without a copy."""
     if batch.num_rows <= BATCH_ROWS:
         yield batch
         return

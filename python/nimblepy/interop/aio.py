@@ -29,7 +29,7 @@ def aio(source: str | os.PathLike[str], *, concurrency: int = 32) -> AioFile | A
 def aio(
     source: Joinable | str | os.PathLike[str], *, concurrency: int = 32
 ) -> AioFile | AioDataset | AioTable:
-    """``source`` for asyncio: ``await nb.aio("s3://bucket/users.nimble").get(7)``.
+    """Returns ``source`` for asyncio: ``await nb.aio("s3://bucket/users.nimble").get(7)``.
 
     For object stores, where calls wait for reads and many can wait at the same time. For a file in
     memory or on a local disk, a plain call is faster than a thread.

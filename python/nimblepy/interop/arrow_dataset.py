@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def arrow_dataset(source: Source, *, filesystem: FileSystem | None = None) -> ds.Dataset:
-    """``source`` as a :class:`pyarrow.dataset.Dataset` whose scans are answered by its indexes.
+    """Returns ``source`` as a :class:`pyarrow.dataset.Dataset` whose scans are answered by its
+    indexes.
 
     DuckDB reads it by the name of its variable, or of ``connection.register``. DuckDB pushes down
     the columns of a query, and comparisons of a column with constants that are joined by AND

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def scan_polars(source: Source, *, filesystem: FileSystem | None = None) -> pl.LazyFrame:
-    """A lazy polars frame over a file, a dataset or a table.
+    """Returns a lazy polars frame over a file, a dataset or a table.
 
     Polars pushes the columns, filters and row limit of a query into the scan. The parts of a filter
     that nimblepy supports restrict the rows that are read (indexes, zone maps). Polars evaluates

@@ -46,8 +46,8 @@ _OPS: dict[str, Op] = {
 
 
 def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> Node | None:
-    """A filter that every row passing ``predicate`` passes too; ``None`` if there is no such
-    filter.
+    """Returns a filter that every row passing ``predicate`` passes too; ``None`` if there is no
+    such filter.
     """
     try:
         with warnings.catch_warnings():
@@ -67,7 +67,7 @@ class _Translation:
         self._schema = schema
 
     def implied(self, tree: Json) -> Node:
-        """A node that is true if ``tree`` is true; TRUE if nothing better is known."""
+        """Returns a node that is true if ``tree`` is true; TRUE if nothing better is known."""
         if not isinstance(tree, dict):
             return TRUE
         if isinstance(parts := tree.get("BinaryExpr"), dict):
@@ -148,13 +148,13 @@ def _is_literal(tree: Json) -> bool:
 
 
 def _literal(tree: Json) -> pa.Array:
-    """The values of a literal, decoded by polars itself."""
+    """Returns the values of a literal, decoded by polars itself."""
     expression = pl.Expr.deserialize(io.StringIO(json.dumps(tree)), format="json")
     return pl.select(expression).to_series().to_arrow()
 
 
 def _comparable(column: Column, literal: pa.Scalar) -> bool:
-    """Whether polars compares the two by their exact values, as nimblepy does."""
+    """Returns whether polars compares the two by their exact values, as nimblepy does."""
     kind, other = column.value_type, literal.type
     if not literal.is_valid:
         return False

@@ -35,7 +35,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         use_threads: bool = True,
         **options: Any,
     ) -> ds.Scanner:
-        """A scan of some columns. ``options`` for pyarrow's file formats are ignored."""
+        """Returns a scan of some columns. ``options`` for pyarrow's file formats are ignored."""
         names = None if columns is None or isinstance(columns, dict) else list(columns)
         scan = self._rows.scan(
             names,

@@ -35,7 +35,7 @@ Example: TypeAlias = dict[str, Any]
 
 
 def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
-    """Names of the columns with a null in any row.
+    """Returns the names of the columns with a null in any row.
 
     Only checks columns whose tensors cannot represent null, so that all batches of a column have
     one dtype.
@@ -63,7 +63,7 @@ def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
 def passing_numbers(
     rows: Joinable, filter: Filter, params: Parameters
 ) -> np.ndarray[Any, Any] | None:
-    """The numbers of the rows that pass a filter, ascending; ``None`` without a filter.
+    """Returns the numbers of the rows that pass a filter, ascending; ``None`` without a filter.
 
     Cost: reads the columns of the filter.
     """
@@ -95,7 +95,7 @@ def collate(examples: Sequence[Example]) -> Example:
 
 
 def tensors(table: pa.Table, nullable: Collection[str] = ()) -> Example:
-    """Columns as tensors if torch has their type, otherwise as lists.
+    """Returns columns as tensors if torch has their type, otherwise as lists.
 
     Numbers, booleans and times are tensors of one dimension. Integers, booleans and times of
     columns in ``nullable`` are float64 in every batch, with NaN for null. Times are integers in the
@@ -205,7 +205,7 @@ class RowDataset(Dataset[Any]):
         return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: Sequence[int]) -> list[Any]:
-        """The examples at these rows, with one read."""
+        """Returns the examples at these rows, with one read."""
         try:
             numbers = rows if self._numbers is None else _numbers_at(self._numbers, rows)
             table = self._rows.take(numbers, self._columns)
@@ -276,7 +276,7 @@ class BlockDataset(IterableDataset[Any]):
         return self._rows.num_rows if self._numbers is None else len(self._numbers)
 
     def _blocks(self) -> np.ndarray[Any, Any]:
-        """Numbers of all blocks in the order of the epoch, the same in all workers."""
+        """Returns the numbers of all blocks in the order of the epoch, the same in all workers."""
         blocks = np.arange(-(-self._num_rows // self._block_rows))
         if self._shuffle:
             np.random.default_rng([self._seed, self._epoch]).shuffle(blocks)

@@ -67,7 +67,7 @@ _MAGIC = {b"PAR1": "a Parquet file", b"ARRO": "an Arrow file", b"Obj\1": "an Avr
 
 
 def _other_format(source: Any, filesystem: Any) -> str | None:
-    """What a file is that is not a nimble file, by its first bytes."""
+    """Returns what a file is that is not a nimble file, by its first bytes."""
     try:
         if isinstance(source, (str, os.PathLike)):
             location = locate(source, filesystem)

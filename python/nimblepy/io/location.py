@@ -37,7 +37,7 @@ FileSystem: TypeAlias = "ArrowFileSystem | FsspecFileSystem | ObjectStore"
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path is a URI, such as ``s3://bucket/key``; Windows drives are not URIs."""
+    """Returns whether a path is a URI, such as ``s3://bucket/key``; Windows drives are not URIs."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.isidentifier()
 
@@ -57,7 +57,7 @@ def _as_arrow_filesystem(filesystem: Any) -> Any:
 
 
 def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tuple[Any, str]:
-    """(store, path in it); the store is ``None`` for a local path."""
+    """Returns (store, path in it); the store is ``None`` for a local path."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         raise InvalidArgumentError(f"path: expected str, got {type(text).__name__}")
@@ -119,7 +119,7 @@ class Location:
         return os.path.dirname(os.path.abspath(self.path))
 
     def exists(self) -> bool:
-        """Whether the file exists. Cost: one request."""
+        """Returns whether the file exists. Cost: one request."""
         if self.is_local:
             return os.path.exists(self.path)
         try:
@@ -156,7 +156,7 @@ class Location:
         return call_within(self.timeout, self.path, request, run)
 
     def read(self) -> bytes:
-        """All bytes of a file in a store. Cost: one request (pyarrow file systems: two)."""
+        """Returns all bytes of a file in a store. Cost: one request (pyarrow file systems: two)."""
         if object_store.is_store(self.store):
             store = self._reading_store
             return self._read_call(lambda: object_store.read(store, self.path))
@@ -184,7 +184,7 @@ class Location:
         sink.commit()
 
     def names(self) -> list[str]:
-        """Names in a directory, sorted; empty if the directory does not exist."""
+        """Returns the names in a directory, sorted; empty if the directory does not exist."""
         if self.is_local:
             try:
                 return sorted(os.listdir(self.path))
@@ -221,7 +221,7 @@ class Location:
         ]
 
     def version(self) -> Hashable:
-        """A value that differs after the file was replaced.
+        """Returns a value that differs after the file was replaced.
 
         Raises:
             FileNotFoundError: there is no file.
@@ -240,7 +240,8 @@ class Location:
         return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int, float]]:
-        """All files below a directory of a store: (relative path, bytes, time of last change).
+        """Returns all files below a directory of a store: (relative path, bytes, time of last
+        change).
 
         Times are in seconds since 1970. Cost: one request per 1000 files.
         """
@@ -281,7 +282,7 @@ class Location:
                 self.store.delete_file(self.path)
 
     def is_directory(self) -> bool:
-        """Whether a directory exists; in an object store, whether it contains any object."""
+        """Returns whether a directory exists. In an object store, it must contain an object."""
         if self.is_local:
             return os.path.isdir(self.path)
         if object_store.is_store(self.store):
@@ -293,7 +294,7 @@ class Location:
         return bool(info.type == pafs.FileType.Directory)
 
     def sink(self) -> Any:
-        """The sink for the core's writer; for local files, the path."""
+        """Returns the sink for the core's writer; for local files, the path."""
         if self.is_local:
             return self.core_path
         if object_store.is_store(self.store):
@@ -316,7 +317,8 @@ def locate(
     *,
     timeout: float | None = None,
 ) -> Location:
-    """The location of a path, a URI, or a path in ``filesystem``, of a file or of a directory.
+    """Returns the location of a path, a URI, or a path in ``filesystem``, of a file or of a
+    directory.
 
     Args:
         timeout: limit of one read call of a store, in seconds; ``None``: that of the lake.

@@ -11,5 +11,5 @@ logging.getLogger("nimblepy").addHandler(logging.NullHandler())
 
 
 def logger(module: str) -> logging.Logger:
-    """The logger of a module, below ``nimblepy``."""
+    """Returns the logger of a module, below ``nimblepy``."""
     return logging.getLogger(module)

@@ -29,7 +29,7 @@ class LruCache(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> T | None:
-        """The cached value; ``None`` if there is none."""
+        """Returns the cached value; ``None`` if there is none."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:

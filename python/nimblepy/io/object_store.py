@@ -32,7 +32,7 @@ def available() -> bool:
 
 
 def serves(uri: str) -> bool:
-    """Whether obstore handles this URI. URIs with a query have pyarrow's syntax."""
+    """Returns whether obstore handles this URI. URIs with a query have pyarrow's syntax."""
     parts = urlsplit(uri)
     return parts.scheme in SCHEMES and not parts.query and available()
 
@@ -51,7 +51,7 @@ def locate(uri: str) -> tuple[Any, str]:
 
 
 def names(store: ObjectStore, folder: str) -> list[str]:
-    """Names of the objects and folders directly in ``folder``, sorted."""
+    """Returns the names of the objects and folders directly in ``folder``, sorted."""
     listing = _listing(store, folder)
     paths = [*(item["path"] for item in listing["objects"]), *listing["common_prefixes"]]
     return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
@@ -64,7 +64,7 @@ def versions(store: ObjectStore, folder: str) -> list[tuple[str, Hashable]]:
 
 
 def version(store: ObjectStore, path: str) -> Hashable:
-    """The version of an object."""
+    """Returns the version of an object."""
     import obstore
 
     try:
@@ -83,7 +83,7 @@ def _listing(store: ObjectStore, folder: str) -> Any:
 
 
 def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
-    """All objects below ``folder``: (relative path, bytes, time of last change).
+    """Returns all objects below ``folder``: (relative path, bytes, time of last change).
 
     Times are in seconds since 1970. Cost: one request per 1000 objects.
     """
@@ -101,7 +101,7 @@ def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
 
 
 def is_prefix(store: ObjectStore, folder: str) -> bool:
-    """Whether there are objects below ``folder``. Cost: one request."""
+    """Returns whether there are objects below ``folder``. Cost: one request."""
     import obstore
 
     try:
@@ -111,7 +111,7 @@ def is_prefix(store: ObjectStore, folder: str) -> bool:
 
 
 def read(store: ObjectStore, path: str) -> bytes:
-    """All bytes of an object. Cost: one request."""
+    """Returns all bytes of an object. Cost: one request."""
     import obstore
 
     try:
@@ -154,7 +154,10 @@ def move(store: ObjectStore, path: str, target: str) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _store(root: str, process: int) -> Any:
-    """A store with its connections. Credentials and region are read from the environment."""
+    """Returns a store with its connections.
+
+    The environment gives the credentials and the region.
+    """
     from obstore import store
 
     retries = {
@@ -175,7 +178,7 @@ def _store(root: str, process: int) -> Any:
 
 
 def without_retries(store: Any, timeout: float) -> Any:
-    """The same store with one attempt per request, of at most ``timeout`` seconds."""
+    """Returns the same store with one attempt per request, of at most ``timeout`` seconds."""
     given = store.client_options or {}
     try:
         return type(store)(
@@ -199,7 +202,7 @@ _ROOTS = {
 
 
 def uri_of(store: Any, path: str) -> str:
-    """The URI of an object, for messages; its path if the store does not say where it is."""
+    """Returns the URI of an object for messages; its path if the store does not know the URI."""
     scheme, key = _ROOTS.get(type(store).__name__, ("", ""))
     try:
         root = store.config[key] if scheme else None
@@ -227,7 +230,7 @@ def translate_error(error: Exception, store: Any, path: str) -> Exception:
 
 
 def _without_xml(text: str) -> str:
-    """An answer of a store in words: of its XML only the message."""
+    """Returns an answer of a store in words: of its XML only the message."""
     head, mark, xml = text.partition("<?xml")
     message = re.search(r"<Message>(.*?)</Message>", xml, re.DOTALL)
     return head + (message[1] if message else "") if mark else text

@@ -79,7 +79,7 @@ def _bar(unit: str) -> Any:
 
 
 def _console() -> Any:
-    """A console for standard error; it writes nothing if a bar cannot be drawn there."""
+    """Returns a console for standard error; it writes nothing if a bar cannot be drawn there."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -94,7 +94,9 @@ _PERMANENT = (
 
 
 def is_permanent(error: Exception) -> bool:
-    """Whether a retry would fail again: the object is missing, forbidden or replaced, or a bug."""
+    """Returns whether a retry would fail again: the object is missing, forbidden or replaced, or a
+    bug.
+    """
     return isinstance(error, _PERMANENT)
 
 
@@ -132,7 +134,7 @@ class RemoteFile:
         return self.read_many([(offset, size)])[0]
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[Any]:
-        """The bytes of each (offset, size)."""
+        """Returns the bytes of each (offset, size)."""
         parts = [part for offset, size in ranges for part in _parts(offset, size)]
         if len(parts) == 1:
             return [self._read_one(*parts[0])]
@@ -195,7 +197,7 @@ _openers: ThreadPoolExecutor | None = None
 
 
 def connections() -> ThreadPoolExecutor:
-    """The thread pool for requests, shared by all files of the process."""
+    """Returns the thread pool for requests, shared by all files of the process."""
     global _pool
     if _pool is None:
         _pool = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-remote")
@@ -203,7 +205,7 @@ def connections() -> ThreadPoolExecutor:
 
 
 def openers() -> ThreadPoolExecutor:
-    """The thread pool for opening remote files. Their reads use :func:`connections`."""
+    """Returns the thread pool for opening remote files. Their reads use :func:`connections`."""
     global _openers
     if _openers is None:
         _openers = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="nimblepy-open")

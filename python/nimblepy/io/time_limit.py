@@ -16,7 +16,7 @@ _limits: dict[str, float] = {}
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """``timeout``, which must be a positive number of seconds."""
+    """Returns ``timeout``, which must be a positive number of seconds."""
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and timeout > 0):
         raise InvalidArgumentError(f"timeout: expected seconds above 0, got {timeout!r}")
@@ -29,7 +29,7 @@ def limit_reads_below(place: str, seconds: float) -> None:
 
 
 def limit_of(path: str) -> float | None:
-    """The limit of the innermost place that has ``path``."""
+    """Returns the limit of the innermost place that has ``path``."""
     if not _limits:
         return None
     places = [place for place in _limits if path.startswith(place) or path == place[:-1]]

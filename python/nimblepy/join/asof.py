@@ -60,7 +60,7 @@ class Probe(Protocol):
     def __len__(self) -> int: ...
 
     def nearest(self, *, below: bool) -> NearestValues:
-        """The values in the type of the column, or their neighbours on one side."""
+        """Returns the values in the type of the column, or their neighbours on one side."""
         ...
 
     def distances(self, values: pa.Array, probes: Positions, distance: Metric) -> Distances:
@@ -189,7 +189,7 @@ def _both(usable: Mask, more: Mask | None) -> Mask | None:
 
 
 def _closer(before: _NearestRows, after: _NearestRows) -> _NearestRows:
-    """The closer row of each probe; the one before if both are as close."""
+    """Returns the closer row of each probe; the one before if both are as close."""
     assert before.distances is not None
     assert after.distances is not None
     assert before.rows.probe is not None
@@ -232,7 +232,7 @@ class AsofPlan:
         return tuple(dict.fromkeys(names))
 
     def find(self, source: RowSource, batch: pa.RecordBatch) -> RowSet:
-        """The row of each probe."""
+        """Returns the row of each probe."""
         types = self.rule.types
         limits = None
         if self.probe_known is not None:
@@ -382,7 +382,7 @@ def _one_pair(argument: str, column: Any) -> tuple[str, ColumnName]:
 
 
 def cluster_columns(source: RowSource) -> tuple[ColumnName, ...]:
-    """The columns of the cluster key.
+    """Returns the columns of the cluster key.
 
     Raises:
         IndexUnavailableError: the rows do not have one.
@@ -395,7 +395,7 @@ def cluster_columns(source: RowSource) -> tuple[ColumnName, ...]:
 
 
 def asof_columns(source: RowSource, key: Any, on: Any) -> tuple[ColumnName, ...]:
-    """The columns that the values of a key belong to; the last one is the ordered one.
+    """Returns the columns that the values of a key belong to; the last one is the ordered one.
 
     Raises:
         InvalidArgumentError: the key has no values, or too few.
@@ -425,7 +425,7 @@ def find_one(
     allow_exact_matches: bool,
     known_at: tuple[ColumnName, Any] | None,
 ) -> RowSet:
-    """The row of one key, if any."""
+    """Returns the row of one key, if any."""
     known_column: ColumnName | None = None
     if known_at is not None:
         if not isinstance(known_at, (tuple, list)) or len(known_at) != 2:
@@ -469,7 +469,7 @@ def asof_getter(
     direction: str,
     allow_exact_matches: bool,
 ) -> Getter:
-    """A compiled reader of single rows, or one that answers NotImplemented to every key."""
+    """Returns a compiled reader of single rows, or one that answers NotImplemented to every key."""
     _check_rule(direction, allow_exact_matches)
     if direction == "nearest":
         return _not_compiled

@@ -41,7 +41,7 @@ class Metric:
     exact: bool
 
     def between(self, left: pa.Array, right: pa.Array) -> Distances:
-        """The distance between the values of each row. No value is null."""
+        """Returns the distance between the values of each row. No value is null."""
         if self.unit is None:
             return _float_distances(_floats(left), _floats(right))
         if self.exact:
@@ -55,7 +55,7 @@ class Metric:
         return distances
 
     def from_exact(self, value: Fraction | float, right: pa.Array) -> Distances:
-        """The distances of values to one number, or time in nanoseconds."""
+        """Returns the distances of values to one number, or time in nanoseconds."""
         if self.unit is None:
             return _float_distances(np.full(len(right), _nearest_float(value)), _floats(right))
         counts = np.array(_counts(right), dtype=object) * tick_of(self.right)
@@ -63,13 +63,13 @@ class Metric:
         return distances
 
     def exact_limit(self, tolerance: Fraction | float) -> Any:
-        """A tolerance for distances of :meth:`from_exact`, which may be between two units."""
+        """Returns a tolerance for distances of :meth:`from_exact`; it may be between two units."""
         if self.unit is None:
             return _nearest_float(tolerance)
         return tolerance if isinstance(tolerance, float) else tolerance / self.unit
 
     def limit(self, tolerance: Fraction | float) -> Any:
-        """The greatest distance within a tolerance."""
+        """Returns the greatest distance within a tolerance."""
         if self.unit is None:
             return _nearest_float(tolerance)
         if isinstance(tolerance, float):  # infinity
@@ -79,7 +79,7 @@ class Metric:
 
 
 def metric(left: pa.DataType, right: pa.DataType, what: str) -> Metric:
-    """The metric of two comparable types.
+    """Returns the metric of two comparable types.
 
     Args:
         what: the argument that needs distances, for messages.
@@ -104,7 +104,7 @@ def metric(left: pa.DataType, right: pa.DataType, what: str) -> Metric:
 
 
 def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float | None:
-    """A tolerance as a number, or in nanoseconds.
+    """Returns a tolerance as a number, or in nanoseconds.
 
     Raises:
         InvalidArgumentError: it is negative or NaN, or not a distance between values of the type.
@@ -129,13 +129,13 @@ def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float 
 
 
 def _common_unit(a: Fraction, b: Fraction) -> Fraction:
-    """The greatest unit that divides both."""
+    """Returns the greatest unit that divides both."""
     down = math.lcm(a.denominator, b.denominator)
     return Fraction(math.gcd(int(a * down), int(b * down)), down)
 
 
 def _nearest_float(value: Fraction | float) -> float:
-    """The nearest float; the greatest one for numbers beyond it."""
+    """Returns the nearest float; the greatest one for numbers beyond it."""
     try:
         return float(value)
     except OverflowError:
@@ -176,7 +176,7 @@ def _integer_distances(left: Distances, right: Distances) -> Distances:
 
 
 def _counts(array: pa.Array) -> list[int]:
-    """Values as multiples of the unit of their type."""
+    """Returns values as multiples of the unit of their type."""
     plain = plain_array(array)
     if pt.is_decimal(plain.type):
         return [_count_of(value, plain.type.scale) for value in plain.to_pylist()]

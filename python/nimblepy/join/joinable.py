@@ -183,7 +183,8 @@ class Joinable(Rows):
         allow_exact_matches: bool = True,
         known_at: tuple[ColumnName, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """The nearest row at or before a time as a dict of Python values; ``None`` without one.
+        """Returns the nearest row at or before a time as a dict of Python values; ``None`` without
+        one.
 
         Args:
             key: ``(by values..., time)``, or the time alone; a dict has the names of the columns.
@@ -228,7 +229,9 @@ class Joinable(Rows):
     def _prepare_asof(
         self, on: On, columns: Columns, direction: Direction, allow_exact_matches: bool
     ) -> Getter:
-        """A compiled reader for :meth:`asof`, or one that leaves every key to the general path."""
+        """Returns a compiled reader for :meth:`asof`, or one that leaves every key to the general
+        path.
+        """
         source, names = self._current, column_names(columns)
         on_names = source.on_columns(on)
         getter = asof_getter(source, names, on_names, direction, allow_exact_matches)

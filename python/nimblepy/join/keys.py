@@ -19,8 +19,8 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
-    """The keys of a probe batch in the types of ``build``, with a mask
-    of keys that cannot match.
+    """Returns the keys of a probe batch in the types of ``build``, with a mask of keys that cannot
+    match.
     """
     usable = np.ones(batch.num_rows, dtype=np.bool_)
     values = []
@@ -70,7 +70,7 @@ def _valid(column: pa.Array) -> Mask:
 
 
 def _is_number(column: pa.Array) -> Mask:
-    """Whether each value is neither null nor NaN. Those are in no range."""
+    """Returns whether each value is neither null nor NaN. Those are in no range."""
     mask = _valid(column)
     if pt.is_floating(column.type):
         nan = pc.fill_null(pc.is_nan(column), False)

@@ -176,7 +176,7 @@ def plan_join(
 
 
 def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
-    """(probe column, build column) for every equality."""
+    """Returns (probe column, build column) for every equality."""
     if isinstance(on, str):
         return [(on, on)]
     if isinstance(on, Mapping):
@@ -208,7 +208,7 @@ def check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: Colum
 
 
 def probe_column(probe: pa.Schema, name: str) -> pa.Field:
-    """The probe's column with that name.
+    """Returns the probe's column with that name.
 
     Raises:
         InvalidArgumentError: there is no such column, or more than one.
@@ -264,7 +264,7 @@ def joined_columns(
     shown_as: Callable[[str], str],
     how: str,
 ) -> tuple[tuple[str, str], ...]:
-    """(build column, name in the result) for every column that the join adds."""
+    """Returns (build column, name in the result) for every column that the join adds."""
     names = column_names(columns)
     if how in ("semi", "anti"):
         return ()
@@ -293,7 +293,7 @@ def _residual(
     shown_as: Callable[[str], str],
     ranges: Sequence[Between],
 ) -> tuple[Filter | None, tuple[tuple[str, str], ...]]:
-    """The parsed condition, and the build columns that it and the remaining ranges read."""
+    """Returns the parsed condition, and the build columns that it and the remaining ranges read."""
     residual_names = {item.column: item.column for item in ranges if not item.by_index}
     if condition is None:
         return None, tuple(residual_names.items())
@@ -308,7 +308,7 @@ def _residual(
 def result_schema(
     probe: pa.Schema, build: pa.Schema, output: Sequence[tuple[str, str]], how: str
 ) -> pa.Schema:
-    """The probe's columns, then (build column, name in the result) for each of ``output``."""
+    """Returns the probe's columns, and (build column, result name) for each of ``output``."""
     fields = list(probe)
     for name, shown in output:
         column = resolve_column(build, name)

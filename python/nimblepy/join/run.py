@@ -145,7 +145,7 @@ class _Piece:
 
 
 def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
-    """The result in pieces. A left join has at least one row for every probe row."""
+    """Yields the result in pieces. A left join has at least one row for every probe row."""
     match_counts = matches.counts
     counts = np.maximum(match_counts, 1) if left else match_counts
     slot_ends = np.cumsum(counts)
@@ -169,7 +169,7 @@ def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
 def _joined(
     plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, piece: _Piece
 ) -> pa.RecordBatch:
-    """One piece as a batch of the result."""
+    """Returns one piece as a batch of the result."""
     taken = _take(build, piece.rows, plan.reads)
     probe, missing = piece.probe, piece.missing
     if plan.has_residual:
@@ -190,8 +190,8 @@ def _joined(
 def _after_residual(
     plan: JoinPlan, piece: _Piece, passing: Mask, taken: pa.RecordBatch
 ) -> tuple[Positions, Mask | None, pa.RecordBatch]:
-    """The rows of a piece that pass. In a left join, also one row for
-    probe rows without a match.
+    """Returns the rows of a piece that pass. In a left join, also one row for probe rows without a
+    match.
     """
     if plan.how != "left":
         return piece.probe[passing], None, keep(taken, passing)
@@ -210,7 +210,7 @@ def _after_residual(
 def _found(
     plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, matches: RowSet, output_rows: int
 ) -> Mask:
-    """Which probe rows have a match that passes."""
+    """Returns which probe rows have a match that passes."""
     if not plan.has_residual:
         return matches.counts > 0
     has_match = np.zeros(batch.num_rows, dtype=np.bool_)
@@ -223,7 +223,7 @@ def _found(
 def _passing(
     plan: JoinPlan, batch: pa.RecordBatch, probe: Positions, taken: pa.RecordBatch
 ) -> Mask:
-    """Which matches satisfy the remaining ranges and the condition."""
+    """Returns which matches satisfy the remaining ranges and the condition."""
     passing = np.ones(len(probe), dtype=np.bool_)
     if not len(probe):
         return passing

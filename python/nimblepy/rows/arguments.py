@@ -77,7 +77,7 @@ def check_keywords(function: Callable[..., Any], given: Collection[str]) -> None
 def column_names(
     columns: Iterable[ColumnName] | None, what: str = "columns"
 ) -> tuple[ColumnName, ...] | None:
-    """``columns`` as a tuple; ``None`` means all columns.
+    """Returns ``columns`` as a tuple; ``None`` means all columns.
 
     An iterator is consumed once.
 
@@ -92,7 +92,9 @@ def column_names(
 
 
 def on_keys(on: On) -> tuple[KeyColumn, ...] | None:
-    """The columns of ``on``, with directions if they are given; ``None`` means the cluster key."""
+    """Returns the columns of ``on``, with directions if they are given; ``None`` means the cluster
+    key.
+    """
     if on is None or isinstance(on, (str, SortKey)):
         return None if on is None else (on,)
     keys: tuple[KeyColumn, ...] = _unique("on", on, (str, tuple, SortKey))
@@ -122,7 +124,7 @@ def seconds_of(name: str, value: object, *, least: float) -> float:
 
 
 def at_least(name: str, value: Any, least: int) -> int:
-    """``value`` as an int.
+    """Returns ``value`` as an int.
 
     Raises:
         InvalidArgumentError: it is not an integer, or it is below ``least``.
@@ -139,27 +141,27 @@ def at_least(name: str, value: Any, least: int) -> int:
 
 
 def generator_seed(seed: Any) -> int | None:
-    """The seed of a random generator; ``None`` draws a new seed for each call."""
+    """Returns the seed of a random generator; ``None`` draws a new seed for each call."""
     return None if seed is None else at_least("seed", seed, 0)
 
 
 def row_limit(limit: Any) -> int | None:
-    """Maximum number of rows to return; ``None`` means all."""
+    """Returns the maximum number of rows to return; ``None`` means all."""
     return None if limit is None else min(at_least("limit", limit, 0), _MOST_ROWS)
 
 
 def row_offset(offset: Any) -> int:
-    """Rows to skip."""
+    """Returns the rows to skip."""
     return min(at_least("offset", offset, 0), _MOST_ROWS)
 
 
 def thread_count(threads: Any) -> int:
-    """Number of threads for the core; 0 means one per processor."""
+    """Returns the number of threads for the core; 0 means one per processor."""
     return 0 if threads is None else min(at_least("threads", threads, 1), 1 << 16)
 
 
 def inclusive_sides(text: str) -> tuple[bool, bool]:
-    """Whether the lower and the upper bound belong to the range."""
+    """Returns whether the lower and the upper bound belong to the range."""
     if not isinstance(text, str) or text not in _INCLUSIVE:
         raise InvalidArgumentError(
             f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {text!r}"
@@ -185,7 +187,7 @@ def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
 
 
 def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Row numbers below ``num_rows`` from a list, a numpy array or an Arrow array."""
+    """Returns row numbers below ``num_rows`` from a list, a numpy array or an Arrow array."""
     many = as_many(rows)
     if many is None:
         raise InvalidArgumentError(f"rows: expected many row numbers, got {show(rows)}")
@@ -223,7 +225,7 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
 
 
 def is_many(keys: Any) -> bool:
-    """Whether ``keys`` holds several keys. A scalar, tuple or dict is one key."""
+    """Returns whether ``keys`` holds several keys. A scalar, tuple or dict is one key."""
     if isinstance(keys, (str, bytes, tuple, Mapping)):
         return False
     return hasattr(keys, "__len__") or hasattr(keys, "__iter__")
@@ -241,14 +243,14 @@ def check_one(key: Any, names: Sequence[str]) -> None:
 
 
 def sample_size(fraction: float | None, n: int) -> int:
-    """The number of rows of a sample. Raises an error if a fraction is given as well."""
+    """Returns the number of rows of a sample. Raises an error if a fraction is given as well."""
     if fraction is not None:
         raise InvalidArgumentError("sample: give a fraction or n, not both")
     return at_least("n", n, 0)
 
 
 def checked_fraction(fraction: float | None) -> float:
-    """A fraction from 0 to 1.
+    """Returns a fraction from 0 to 1.
 
     Raises:
         InvalidArgumentError: it is not such a number.

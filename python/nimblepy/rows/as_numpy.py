@@ -12,7 +12,9 @@ from nimblepy.schema.plain import plain_array
 
 
 def numpy_row(row: pa.Table) -> dict[str, Any]:
-    """The first row of a table as a dict: lists as arrays, everything else as Python has it."""
+    """Returns the first row of a table as a dict: lists as arrays, everything else as Python has
+    it.
+    """
     return {
         name: _numpy_value(column[0])
         for name, column in zip(row.column_names, row.columns, strict=True)
@@ -50,7 +52,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """The columns of a table as arrays; nulls are NaN, ``None`` or, in integers, masked."""
+    """Returns the columns of a table as arrays; nulls are NaN, ``None`` or, in integers, masked."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

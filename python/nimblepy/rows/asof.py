@@ -59,7 +59,7 @@ class AsofKeys:
         return (*self.by, self.on)
 
     def take(self, probes: Positions) -> AsofKeys:
-        """Some of the keys."""
+        """Returns some of the keys."""
         at = pa.array(probes)
         return replace(
             self,
@@ -71,7 +71,7 @@ class AsofKeys:
         )
 
     def renamed(self, names: Mapping[ColumnName, ColumnName]) -> AsofKeys:
-        """The same keys with other names of columns."""
+        """Returns the same keys with other names of columns."""
         return replace(
             self,
             by=tuple(names[name] for name in self.by),
@@ -80,7 +80,7 @@ class AsofKeys:
         )
 
     def search(self, order: Sequence[SortKey]) -> _core.AsofSearch:
-        """A search by indexes that begin with ``order``."""
+        """Returns a search by indexes that begin with ``order``."""
         arrays = dict(zip(self.columns, (*self.values, self.at), strict=True))
         names = [key.column for key in order]
         limits = None if self.limits is None else key_batch(["limit"], [self.limits])
@@ -110,7 +110,8 @@ class NearestValues:
 
 
 def nearest_values(array: pa.Array, target: pa.DataType, *, below: bool) -> NearestValues:
-    """``array`` in the type ``target``. Inexact values become the next lower or higher value.
+    """Returns ``array`` in the type ``target``. Inexact values become the next lower or higher
+    value.
 
     Args:
         array: of a type that is comparable with ``target``.
@@ -149,7 +150,7 @@ def _neighbour(item: pa.Scalar, target: pa.DataType, below: bool) -> pa.Scalar:
 
 
 def _is_signed_count(data_type: pa.DataType) -> bool:
-    """Whether values are stored as signed integers of one unit."""
+    """Returns whether values are stored as signed integers of one unit."""
     types = pa.types
     return bool(types.is_signed_integer(data_type) or types.is_temporal(data_type))
 

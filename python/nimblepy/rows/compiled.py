@@ -49,7 +49,7 @@ class RangeReader(Protocol):
     def range(
         self, lower: object, upper: object, inclusive: object, limit: object, reverse: object
     ) -> Any:
-        """A table, or anything else if the general path has to answer."""
+        """Returns a table, or anything else if the general path has to answer."""
         ...
 
     def prefix(self, prefix: object, limit: object, reverse: object) -> Any:

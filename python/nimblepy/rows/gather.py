@@ -15,7 +15,7 @@ from nimblepy.schema.plain import plain_array
 
 
 def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
-    """The rows of ``batch`` at ``positions``; a null position gives a row of nulls.
+    """Returns the rows of ``batch`` at ``positions``; a null position gives a row of nulls.
 
     Args:
         positions: int64 array; repeats are allowed.
@@ -28,7 +28,7 @@ def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
 
 
 def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
-    """One column of :func:`gather`."""
+    """Returns one column of :func:`gather`."""
     try:
         return column.take(positions)
     except pa.ArrowNotImplementedError:
@@ -43,7 +43,7 @@ def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
 
 
 def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """The rows for which ``mask`` is true; the batch itself if all rows pass."""
+    """Returns the rows for which ``mask`` is true; the batch itself if all rows pass."""
     if mask.all():
         return batch
     kept = gather(batch, pa.array(np.flatnonzero(mask)))
@@ -62,13 +62,13 @@ def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:
 
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
-    """A batch with ``count`` rows and no columns."""
+    """Returns a batch with ``count`` rows and no columns."""
     empty = pa.StructArray.from_buffers(pa.struct([]), count, [None])
     return pa.RecordBatch.from_struct_array(empty)
 
 
 def with_missing(table: pa.Table, probes: Positions, num_keys: int) -> tuple[pa.Table, Positions]:
-    """The rows of a lookup, with a row of nulls for each key that has no row.
+    """Returns the rows of a lookup, with a row of nulls for each key that has no row.
 
     Args:
         probes: the position of the key of each row, ascending.

@@ -13,7 +13,7 @@ _LONGEST, _MOST_COLUMNS, _MOST_ROWS = 60, 100, 5
 
 
 def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a header."""
+    """Returns a table with a header."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(
         f"<tr>{''.join(f'<td>{escape(_short(value))}</td>' for value in row)}</tr>" for row in rows
@@ -22,12 +22,12 @@ def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def html_text(text: str) -> str:
-    """Text as it is, in a fixed width."""
+    """Returns text as it is, in a fixed width."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
-    """A title and some named figures."""
+    """Returns a title and some named figures."""
     shown = {name: value for name, value in facts.items() if value not in (None, "")}
     rows = [(name, f"{v:,}" if type(v) is int else v) for name, v in shown.items()]
     return f"<p><b>{escape(title)}</b></p>{html_table(('', ''), rows) if rows else ''}"
@@ -40,7 +40,7 @@ def html_rows(
     keys: Sequence[str] = (),
     first_rows: pa.Table | None = None,
 ) -> str:
-    """A source of rows: figures, columns, and first rows.
+    """Returns a source of rows: figures, columns, and first rows.
 
     Args:
         schema: the columns; ``None`` if the source is closed.

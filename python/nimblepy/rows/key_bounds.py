@@ -27,7 +27,7 @@ class TypedBound:
 def typed_bound(
     bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
 ) -> TypedBound | None:
-    """``bound`` as values of the key's types; ``None`` if no row can satisfy it.
+    """Returns ``bound`` as values of the key's types; ``None`` if no row can satisfy it.
 
     A value between two column values (``1.5`` for int64) becomes its neighbor inside the range.
     The elements of the tuple after it are then ignored.
@@ -59,12 +59,12 @@ def typed_bound(
 
 
 def as_tuple(bound: Any) -> tuple[Any, ...]:
-    """A bound or prefix as a tuple; a scalar is a tuple of one."""
+    """Returns a bound or prefix as a tuple; a scalar is a tuple of one."""
     return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
 
 
 def in_order(bound: Any, columns: KeyColumns) -> Any:
-    """A bound or prefix that is a dict as a tuple in the order of the key.
+    """Returns a bound or prefix that is a dict as a tuple in the order of the key.
 
     Raises:
         InvalidArgumentError: its names are not the first columns of the key.
@@ -82,7 +82,7 @@ def in_order(bound: Any, columns: KeyColumns) -> Any:
 def typed_prefix(
     prefix: Any, columns: KeyColumns, null_equals: bool
 ) -> tuple[tuple[pa.Scalar, ...], bool] | None:
-    """(typed values, the last is a string prefix); ``None`` when no row can match."""
+    """Returns (typed values, the last is a string prefix); ``None`` when no row can match."""
     values: list[pa.Scalar] = []
     items = as_tuple(prefix)
     starts = False

@@ -42,7 +42,7 @@ class KeyColumns:
     spelled: tuple[pa.DataType | None, ...]
 
     def read(self, column: int, value: object) -> object:
-        """``value`` for one of the columns. Text is parsed if the column is a time or UUID.
+        """Returns ``value`` for one of the columns. Text is parsed if the column is a time or UUID.
 
         Raises:
             InvalidArgumentError: the text cannot be parsed.
@@ -59,7 +59,7 @@ class KeyColumns:
 
 
 def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
-    """The columns of ``keys``.
+    """Returns the columns of ``keys``.
 
     Raises:
         InvalidArgumentError: ``schema`` has no such column.
@@ -95,7 +95,7 @@ class GivenKeys:
         return len(self.columns)
 
     def columns_of(self, names: Sequence[str]) -> Sequence[Any]:
-        """The values of these columns.
+        """Returns the values of these columns.
 
         Raises:
             InvalidArgumentError: the keys have other columns.
@@ -175,7 +175,7 @@ def _of_dicts(rows: Sequence[Any]) -> GivenKeys:
 def typed_keys(
     keys: GivenKeys, columns: KeyColumns
 ) -> tuple[tuple[pa.Array, ...], np.ndarray[Any, np.dtype[np.bool_]] | None]:
-    """``keys`` as one array per column, and which of them can match, ``None`` for all.
+    """Returns ``keys`` as one array per column, and which of them can match, ``None`` for all.
 
     Raises:
         InvalidArgumentError: a value of the wrong type, or between two values of the column.
@@ -193,7 +193,7 @@ def typed_keys(
 
 
 def _read_all(columns: KeyColumns, column: int, values: Any) -> Any:
-    """Values for one of the columns with the text among them read."""
+    """Returns the values for one of the columns with the text among them read."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         if not is_text(value_type(values.type)):
             return values
@@ -204,10 +204,10 @@ def _read_all(columns: KeyColumns, column: int, values: Any) -> Any:
 
 
 def single_row(names: Sequence[ColumnName], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
-    """A batch of one row from typed scalars."""
+    """Returns a batch of one row from typed scalars."""
     return key_batch(names, [pa.array([scalar], scalar.type) for scalar in scalars])
 
 
 def key_batch(names: Sequence[ColumnName], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Key columns as a batch; the core knows them by their places."""
+    """Returns key columns as a batch; the core knows them by their places."""
     return pa.RecordBatch.from_arrays(arrays, [output_name(name) for name in names])

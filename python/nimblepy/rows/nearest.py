@@ -81,7 +81,7 @@ class Nearest:
 
 
 def vector_type(type: pa.DataType) -> int | None:
-    """The length of vectors of an Arrow type; ``None`` if it has no vectors."""
+    """Returns the length of vectors of an Arrow type; ``None`` if it has no vectors."""
     if not pa.types.is_fixed_size_list(type):
         return None
     value = type.value_type
@@ -91,7 +91,7 @@ def vector_type(type: pa.DataType) -> int | None:
 
 
 def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
-    """The column to search, and the length of its vectors.
+    """Returns the column to search, and the length of its vectors.
 
     Raises:
         InvalidArgumentError: there is no such column, it has no vectors, or several columns do.
@@ -122,7 +122,7 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
 
 
 def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
-    """The queries as a matrix, and whether there are many of them.
+    """Returns the queries as a matrix, and whether there are many of them.
 
     Raises:
         InvalidArgumentError: a query has another length than the vectors, a null, or a number
@@ -199,7 +199,7 @@ def find_nearest(request: NearestRows, given: Iterator[NearestPart]) -> Nearest:
 
 
 def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:
-    """The result: ``_query`` if there were many queries, the columns, and ``_distance``."""
+    """Returns the result: ``_query`` if there were many queries, the columns, and ``_distance``."""
     for name in ("_query", "_distance"):
         if name in rows.schema.names:
             raise InvalidArgumentError(
@@ -211,7 +211,7 @@ def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:
 
 
 def nearest_plan(request: NearestRows, found: Nearest, reads: int, size: int) -> Plan:
-    """What a search did."""
+    """Returns what a search did."""
     stats = found.stats
     by_lists = stats["files_by_lists"] > 0
     if request.exact or request.recall == 1:

@@ -12,7 +12,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def passing_rows(source: RowSource, where: Where) -> RowSet:
-    """The rows of a source that is one file that pass, ascending, one by one.
+    """Returns the rows of a source that is one file that pass, ascending, one by one.
 
     Cost: reads the columns of the filter where indexes and statistics leave rows.
     """

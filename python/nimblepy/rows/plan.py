@@ -44,7 +44,7 @@ class Plan:
     index: str | None = None
 
     def __getitem__(self, key: str) -> DetailValue:
-        """The detail named ``key`` of this step; ``KeyError`` if it does not exist."""
+        """Returns the detail named ``key`` of this step; ``KeyError`` if it does not exist."""
         for name, value in self.details:
             if name == key:
                 return value
@@ -57,7 +57,7 @@ class Plan:
             yield from child.walk()
 
     def to_dict(self) -> dict[str, object]:
-        """The tree as values that :mod:`json` can write."""
+        """Returns the tree as values that :mod:`json` can write."""
         return {
             "text": self.text,
             "index": self.index,
@@ -112,7 +112,7 @@ class LayoutNode:
             yield from child.walk()
 
     def to_dict(self) -> dict[str, object]:
-        """The tree as values that :mod:`json` can write."""
+        """Returns the tree as values that :mod:`json` can write."""
         return {
             "name": self.name,
             "kind": self.kind,

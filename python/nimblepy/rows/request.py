@@ -59,7 +59,7 @@ class Keys:
         return None if self.usable is None else ~self.usable
 
     def take(self, probes: Positions) -> Keys:
-        """Some of the keys."""
+        """Returns some of the keys."""
         at = pa.array(probes)
         return replace(
             self,
@@ -70,7 +70,7 @@ class Keys:
         )
 
     def batch(self, names: Sequence[ColumnName], bound: pa.Array | None = None) -> pa.RecordBatch:
-        """The keys as columns in the order ``names``.
+        """Returns the keys as columns in the order ``names``.
 
         Args:
             bound: values of the column ``between``, which is the last of ``names``.
@@ -110,7 +110,7 @@ class KeyRange:
         return tuple(key.column for key in self.keys)
 
     def batch(self, bound: TypedBound) -> pa.RecordBatch | None:
-        """A bound as one row; ``None`` if this side is unbounded."""
+        """Returns a bound as one row; ``None`` if this side is unbounded."""
         return _row(self.columns, bound.values)
 
     @property
@@ -171,7 +171,10 @@ Request: TypeAlias = Keys | KeyRange | Prefix | Where
 def key_range(
     lower: Any, upper: Any, sides: tuple[bool, bool], columns: KeyColumns, keys: Sequence[SortKey]
 ) -> KeyRange:
-    """The range between two bounds as the caller gave them; ``sides``: are they included?"""
+    """Returns the range between two bounds as the caller gave them.
+
+    ``sides`` tells which of the bounds are included.
+    """
     lower, upper = in_order(lower, columns), in_order(upper, columns)
     _check_widths(columns, lower, upper)
     low = typed_bound(lower, sides[0], columns, lower=True)
@@ -184,7 +187,7 @@ def key_range(
 def key_prefix(
     prefix: Any, columns: KeyColumns, keys: Sequence[SortKey], null_equals: bool = False
 ) -> Prefix:
-    """The prefix as the caller gave it."""
+    """Returns the prefix as the caller gave it."""
     prefix = in_order(prefix, columns)
     _check_widths(columns, prefix)
     typed = typed_prefix(prefix, columns, null_equals)
@@ -194,7 +197,7 @@ def key_prefix(
 
 
 def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, ...]:
-    """The first ``width`` columns of the cluster key, or all.
+    """Returns the first ``width`` columns of the cluster key, or all.
 
     Raises:
         InvalidArgumentError: it has fewer.
@@ -208,7 +211,7 @@ def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, .
 
 
 def in_key_order(names: Sequence[KeyColumn], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
-    """The leading columns of an index that bounds on ``names`` are about.
+    """Returns the leading columns of an index that bounds on ``names`` are about.
 
     Raises:
         IndexUnavailableError: these are the columns, but in another order.
@@ -220,12 +223,12 @@ def in_key_order(names: Sequence[KeyColumn], keys: Sequence[SortKey]) -> tuple[S
 
 
 def leads(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> bool:
-    """Whether the columns are the first ones of a key, in any order."""
+    """Returns whether the columns are the first ones of a key, in any order."""
     return bool(names) and {key.column for key in keys[: len(names)]} == set(names)
 
 
 def leads_to(keys: Sequence[SortKey], by: Sequence[ColumnName], on: ColumnName) -> bool:
-    """Whether a key begins with the columns ``by`` in any order, then ``on``."""
+    """Returns whether a key begins with the columns ``by`` in any order, then ``on``."""
     width = len(by)
     if len(keys) <= width or keys[width].column != on:
         return False

@@ -76,7 +76,7 @@ def _quick(method: _Method) -> _Method:
 
 
 def _not_here(key: Any) -> Any:
-    """The getter of a source without a compiled reader."""
+    """Returns the getter of a source without a compiled reader."""
     return NotImplemented
 
 
@@ -176,7 +176,7 @@ class Rows(_core.PointBase, ABC):
         null_equals: bool = False,
         as_numpy: bool = False,
     ) -> dict[str, Any] | None:
-        """One row as a dict of Python values; ``default`` if no row has the key.
+        """Returns one row as a dict of Python values; ``default`` if no row has the key.
 
         If several rows match, returns the first in file order. This is the fastest way to read one
         row from Python.
@@ -246,7 +246,7 @@ class Rows(_core.PointBase, ABC):
         missing: Missing = "drop",
         as_numpy: bool = False,
     ) -> pa.Table:
-        """All rows that match any of ``keys``, by probe position, then file order.
+        """Returns all rows that match any of ``keys``, by probe position, then file order.
 
         Args:
             keys: any iterable of scalars, tuples or dicts; an array of Arrow or numpy; a series or
@@ -294,7 +294,7 @@ class Rows(_core.PointBase, ABC):
     def contains(
         self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
     ) -> pa.BooleanArray:
-        """Whether any row has the key, for each key.
+        """Returns whether any row has the key, for each key.
 
         Cost: reads the index only. A hash index does not store keys, so the key columns of the rows
             that it names are read as well.
@@ -302,7 +302,7 @@ class Rows(_core.PointBase, ABC):
         return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
     def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
-        """Number of rows that have the key, for each key. Cost: as :meth:`contains`."""
+        """Returns the number of rows that have the key, for each key. Cost: as :meth:`contains`."""
         source = self._current
         return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
@@ -319,7 +319,7 @@ class Rows(_core.PointBase, ABC):
         offset: int = 0,
         after: Key = None,
     ) -> pa.Table:
-        """Rows between two bounds in key order, in key order.
+        """Returns rows between two bounds in key order, in key order.
 
         Bounds are positions in the order of the key. For a descending column, ``lower`` is the
         larger value. An unbounded side includes the nulls at that end. To select rows by value in
@@ -376,7 +376,7 @@ class Rows(_core.PointBase, ABC):
         offset: int = 0,
         null_equals: bool = False,
     ) -> pa.Table:
-        """Rows whose leading key columns equal ``prefix``, in key order.
+        """Returns the rows whose leading key columns equal ``prefix``, in key order.
 
         Args:
             prefix: a scalar, a tuple, or a dict of the first columns of the key. The last element
@@ -404,7 +404,7 @@ class Rows(_core.PointBase, ABC):
     def _checked(
         self, columns: Columns, limit: int | None
     ) -> tuple[RowSource, Projected, int | None]:
-        """The source, and the arguments of a range or prefix after their checks."""
+        """Returns the source, and the arguments of a range or prefix after their checks."""
         source, names = self._current, column_names(columns)
         source.projected(names)
         return source, names, row_limit(limit)
@@ -420,7 +420,8 @@ class Rows(_core.PointBase, ABC):
         inclusive: Inclusive = "[)",
         null_equals: bool = False,
     ) -> pa.Table:
-        """Row numbers from the index, as the int64 columns ``probe_row``, ``begin`` and ``end``.
+        """Returns row numbers from the index, as the int64 columns ``probe_row``, ``begin`` and
+        ``end``.
 
         Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Each result is a half-open range of
         row numbers, as for :meth:`take`. Ranges of a range or prefix are in key order. Keys
@@ -455,7 +456,7 @@ class Rows(_core.PointBase, ABC):
         recall: float = 0.95,
         exact: bool = False,
     ) -> pa.Table:
-        """The rows with the vectors nearest to ``query``, nearest first, ties by row.
+        """Returns the rows with the vectors nearest to ``query``, nearest first, ties by row.
 
         With a :class:`~nimblepy.VectorIndex` and many rows, some lists of the index are searched.
         Otherwise all rows are compared: of a small file, of a part of the cluster key, or those
@@ -533,7 +534,7 @@ class Rows(_core.PointBase, ABC):
     # ------------------------------------------------------------------ rows by number, or all
 
     def take(self, rows: RowIndices, columns: Columns = None) -> pa.Table:
-        """Rows by their number, in the given order, repeats included.
+        """Returns rows by their number, in the given order, repeats included.
 
         Args:
             rows: non-negative integers: list, numpy array or Arrow array. In a dataset they count
@@ -555,7 +556,7 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
     ) -> pa.Table:
-        """Rows drawn at random, in file order; each is taken with the same probability.
+        """Returns rows drawn at random, in file order; each is taken with the same probability.
 
         Args:
             fraction: the probability, from 0 to 1.
@@ -614,7 +615,7 @@ class Rows(_core.PointBase, ABC):
         limit: int | None = None,
         offset: int = 0,
     ) -> Scan:
-        """A scan. Run it with ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
+        """Returns a scan. Run it with ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
 
         Args:
             filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
@@ -648,7 +649,7 @@ class Rows(_core.PointBase, ABC):
     def to_table(
         self, columns: Columns = None, filter: Filter = None, params: Parameters = None
     ) -> pa.Table:
-        """All rows that pass ``filter``, in file order."""
+        """Returns all rows that pass ``filter``, in file order."""
         return self.scan(columns, filter=filter, params=params).to_table()
 
     def to_pandas(
@@ -664,12 +665,14 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
     ) -> pa.Table:
-        """The first rows that pass ``filter``, in file order."""
+        """Returns the first rows that pass ``filter``, in file order."""
         most = at_least("rows", rows, 0)
         return self.scan(columns, filter=filter, params=params, limit=most).to_table()
 
     def count_rows(self, filter: Filter = None, params: Parameters = None) -> int:
-        """Number of rows that pass ``filter``. Reads only the columns that the filter needs."""
+        """Returns the number of rows that pass ``filter``. Reads only the columns that the filter
+        needs.
+        """
         return self.scan((), filter=filter, params=params).count()
 
     def explain(
@@ -691,7 +694,7 @@ class Rows(_core.PointBase, ABC):
         recall: float = 0.95,
         exact: bool = False,
     ) -> Plan:
-        """The plan of a lookup (``keys``), range, prefix, scan or search. Prints as a tree.
+        """Returns the plan of a lookup (``keys``), range, prefix, scan or search. Prints as a tree.
 
         Give the arguments of one of them. ``keys`` may be a single key.
 
@@ -755,7 +758,7 @@ class Rows(_core.PointBase, ABC):
             self._quick = getter
 
     def _range_reader(self, columns: Columns, on: On) -> RangeReader | None:
-        """The compiled reader of ranges; ``None`` if the core cannot read them itself."""
+        """Returns the compiled reader of ranges; ``None`` if the core cannot read them itself."""
         if columns is not None and type(columns) is not tuple:
             if type(columns) is not list:
                 return None
@@ -805,14 +808,14 @@ class Rows(_core.PointBase, ABC):
         self.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """All rows, for whatever reads Arrow streams; scans stream some columns or rows."""
+        """Returns all rows, for whatever reads Arrow streams; scans stream some columns or rows."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
         return self.num_rows
 
     def __bool__(self) -> bool:
-        """True even without rows, because a handle is not a list."""
+        """Returns true even without rows, because a handle is not a list."""
         return True
 
 
@@ -840,7 +843,7 @@ def keep_getters(handle: Rows, getters: Getters) -> None:
 
 
 def source_of(handle: Rows) -> RowSource:
-    """The current source of a handle, for other modules of nimblepy."""
+    """Returns the current source of a handle, for other modules of nimblepy."""
     return handle._current
 
 
@@ -849,7 +852,7 @@ def _both(a: Any, b: Any) -> Any:
 
 
 def _only_one(**arguments: Any) -> str | None:
-    """The name of the given argument; ``None`` if all are omitted."""
+    """Returns the name of the given argument; ``None`` if all are omitted."""
     given = [name for name, value in arguments.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(f"give {' or '.join(given)}, not both")
@@ -857,7 +860,7 @@ def _only_one(**arguments: Any) -> str | None:
 
 
 def _range_table(rows: RowSet) -> pa.Table:
-    """Rows as ranges. Adjacent rows of one probe are merged."""
+    """Returns rows as ranges. Adjacent rows of one probe are merged."""
     begin, end = rows.begin.astype(np.int64), rows.ends.astype(np.int64)
     probe = np.zeros(len(begin), dtype=np.int64) if rows.probe is None else rows.probe
     if len(begin):

@@ -17,7 +17,7 @@ _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
 
 def ascending_once(rows: RowNumbers) -> RowNumbers:
-    """The rows in ascending order, each once. Cheap for a few ascending runs."""
+    """Returns the rows in ascending order, each once. Cheap for a few ascending runs."""
     if len(rows) < 2 or (rows[1:] > rows[:-1]).all():
         return rows
     ordered = np.sort(rows, kind="stable")
@@ -68,7 +68,9 @@ class RowSet:
 
     @classmethod
     def joined(cls, parts: Sequence[RowSet]) -> RowSet:
-        """The rows of several sets, one set after the other; all with or all without probes."""
+        """Returns the rows of several sets, one set after the other; all with or all without
+        probes.
+        """
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -135,7 +137,7 @@ class RowSet:
     # ------------------------------------------------------------------ other sets from it
 
     def entries(self, which: Any) -> RowSet:
-        """Some entries, selected by a mask, a slice, or positions in any order."""
+        """Returns some entries, selected by a mask, a slice, or positions in any order."""
         return RowSet(
             self.begin[which],
             None if self.end is None else self.end[which],
@@ -145,7 +147,7 @@ class RowSet:
         )
 
     def expand(self) -> RowSet:
-        """The same rows with one entry each."""
+        """Returns the same rows with one entry each."""
         if self.end is None:
             return self
         sizes = self.sizes
@@ -164,7 +166,7 @@ class RowSet:
         )
 
     def slice(self, first: int, last: int | None) -> RowSet:
-        """The rows from ``first`` to before ``last``, counted in the order of the set."""
+        """Returns the rows from ``first`` to before ``last``, counted in the order of the set."""
         if self.end is None:
             return self.entries(slice(first, last))
         total = self.num_rows
@@ -185,7 +187,7 @@ class RowSet:
         return replace(part, begin=begin, end=end)
 
     def pick(self, numbers: RowNumbers) -> RowSet:
-        """The rows at these positions of the set, in the given order; repeats are kept."""
+        """Returns the rows at these positions of the set, in the given order; repeats are kept."""
         if self.end is None:
             return self.entries(numbers.astype(np.int64))
         if len(self.begin) == 1 and self.probe is None and self.file is None:
@@ -196,11 +198,11 @@ class RowSet:
         return replace(self.entries(entry), begin=rows, end=None)
 
     def backwards(self) -> RowSet:
-        """The same rows, last first."""
+        """Returns the same rows, last first."""
         return self.expand().entries(slice(None, None, -1))
 
     def intersect(self, other: RowSet) -> RowSet:
-        """The rows that are also in ``other``, in the order of this set."""
+        """Returns the rows that are also in ``other``, in the order of this set."""
         ranges = _core.merge(other.ranges)
         first = np.searchsorted(ranges[:, 1], self.begin, side="right")
         last = np.searchsorted(ranges[:, 0], self.ends, side="left")
@@ -214,7 +216,7 @@ class RowSet:
         return replace(kept, begin=begin, end=np.minimum(kept.ends, ranges[piece, 1]))
 
     def minus(self, other: RowSet | _core.RowBitmap) -> RowSet:
-        """The rows that are not in ``other``, in the order of this set.
+        """Returns the rows that are not in ``other``, in the order of this set.
 
         If ``other`` is a bitmap, all rows of this set must be in its file.
         """
@@ -230,7 +232,9 @@ class RowSet:
         return self.intersect(RowSet.of_ranges(np.column_stack((begin, end))))
 
     def merged(self) -> RowSet:
-        """The same rows of one file, each once and ascending, in the fewest possible ranges."""
+        """Returns the same rows of one file, each once and ascending, in the fewest possible
+        ranges.
+        """
         return RowSet.of_ranges(_core.merge(self.ranges))
 
     def in_file(self, file: int) -> RowSet:

@@ -59,15 +59,15 @@ class Scan:
         return self._schema
 
     def to_table(self) -> pa.Table:
-        """All rows of the scan."""
+        """Returns all rows of the scan."""
         return pa.Table.from_batches(self._batches(self._columns), schema=self._schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream that decodes while it is read."""
+        """Returns the rows as a stream that decodes while it is read."""
         return pa.RecordBatchReader.from_batches(self._schema, self._batches(self._columns))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows batch by batch."""
+        """Yields the rows batch by batch."""
         yield from self._batches(self._columns)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -77,11 +77,11 @@ class Scan:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame."""
+        """Returns all rows as a pandas DataFrame."""
         return self.to_table().to_pandas()
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame.
+        """Returns all rows as a polars DataFrame.
 
         Raises:
             MissingExtraError: polars is not installed.
@@ -95,7 +95,7 @@ class Scan:
         return pl.from_arrow(self.to_table())
 
     def to_duckdb(self, con: ReadsArrow | None = None) -> Any:
-        """All rows as a DuckDB relation.
+        """Returns all rows as a DuckDB relation.
 
         Args:
             con: a DuckDB connection; ``None`` is the default connection of the module ``duckdb``.
@@ -118,7 +118,7 @@ class Scan:
         return con.from_arrow(self.to_table())
 
     def count(self) -> int:
-        """Number of rows; reads only what the filter needs, and decodes little of that."""
+        """Returns the number of rows. Reads only the filter's columns, and decodes them in part."""
         if self._where.filter is None:
             return self._where.rows.num_rows
         if self._limit is not None or self._offset:  # which may be reached long before the end
@@ -126,11 +126,11 @@ class Scan:
         return self._source.count_passing(self._where, threads=self._threads)
 
     def rows(self) -> RowSet:
-        """The rows that may pass, by indexes and zone maps alone."""
+        """Returns the rows that may pass, by indexes and zone maps alone."""
         return self._source.find(self._where)
 
     def explain(self) -> Plan:
-        """What running the scan touches, without reading data."""
+        """Returns what running the scan touches, without reading data."""
         return self._source.explain_request(self._where, self._columns)
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ ReadColumns = Callable[[tuple[ColumnName, ...]], pa.Table]
 
 
 def search_keys(keys: Keys, read: ReadColumns) -> RowSet:
-    """Rows that have one of the keys, by key, then by row."""
+    """Returns the rows that have one of the keys, by key, then by row."""
     names = keys.columns
     table = read(names)
     order = [SortKey(name) for name in names]
@@ -55,7 +55,8 @@ def search_keys(keys: Keys, read: ReadColumns) -> RowSet:
 def search_ordered(
     request: KeyRange | Prefix, order: Sequence[SortKey], read: ReadColumns
 ) -> RowSet:
-    """Rows of a range or prefix in the order of ``order``, rows with equal keys by number.
+    """Returns the rows of a range or prefix in the order of ``order``, rows with equal keys by
+    number.
 
     Args:
         order: the whole key. The request has its leading columns.
@@ -81,7 +82,7 @@ def search_ordered(
 
 
 def _range_ends(request: KeyRange) -> tuple[bytes | None, bytes | None]:
-    """The range as half-open encoded keys."""
+    """Returns the range as half-open encoded keys."""
     low, high = request.ends
     lower = None if low is None else _one(low, request.keys)
     upper = None if high is None else _one(high, request.keys)
@@ -116,7 +117,7 @@ def _between(keys: Keys, table: pa.Table, at: Any, probe: Positions) -> Any:
 
 
 def _codes(values: pa.Array, different: pa.Array) -> Positions:
-    """The position of each value in ``different``; -1 if it does not occur."""
+    """Returns the position of each value in ``different``; -1 if it does not occur."""
     positions = pc.fill_null(pc.index_in(values, value_set=different), -1)
     codes: Positions = positions.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
@@ -134,7 +135,7 @@ def _can_match(keys: Keys) -> Any:
 
 
 def _encoded(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
-    """Keys of all rows as binary values that compare as the keys do."""
+    """Returns the keys of all rows as binary values that compare as the keys do."""
     columns = [column.combine_chunks() for column in table.columns[: len(keys)]]
     names = [output_name(key.column) for key in keys]
     return _encoded_batch(pa.RecordBatch.from_arrays(columns, names=names), keys)

@@ -138,7 +138,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
-        """Columns of the index that answers for ``on``; ``None`` is the cluster key.
+        """Returns the columns of the index that answers for ``on``; ``None`` is the cluster key.
 
         Args:
             on: columns. The index must have the direction of a sort key if ``ordered``.
@@ -150,7 +150,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
-        """The rows that answer a request, from indexes alone.
+        """Returns the rows that answer a request, from indexes alone.
 
         The answer to :class:`Keys` is ordered by key, then by file order. The answer to a range or
         prefix is in the order of its index. The answer to :class:`Where` is all rows that may pass.
@@ -165,8 +165,8 @@ class RowSource(ABC):
 
     @abstractmethod
     def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
-        """Sort keys of an ordered index that begins with the columns ``by`` in any order, then
-        ``on``: those of these columns.
+        """Returns the sort keys of an ordered index that begins with the columns ``by`` in any
+        order, then ``on``: those of these columns.
 
         Raises:
             IndexUnavailableError: there is none; the message names the existing indexes.
@@ -190,13 +190,13 @@ class RowSource(ABC):
 
     @abstractmethod
     def vector_columns(self) -> tuple[ColumnName, ...]:
-        """Columns with a vector index in one of the files."""
+        """Returns columns with a vector index in one of the files."""
 
     @abstractmethod
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:
-        """What the core searches for the nearest rows, file by file.
+        """Returns what the core searches for the nearest rows, file by file.
 
         Args:
             rows: only these rows of a source that is one file, in place of ``request.within``.
@@ -204,16 +204,18 @@ class RowSource(ABC):
 
     @abstractmethod
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Some columns of these rows, in their order."""
+        """Returns some columns of these rows, in their order."""
 
     @abstractmethod
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that pass, batch by batch in file order; ``threads`` 0 is one per processor."""
+        """Returns the rows that pass, batch by batch in file order; ``threads`` 0 is one per
+        processor.
+        """
 
     def projected(self, columns: Projected) -> pa.Schema:
-        """Schema of these columns. Cached.
+        """Returns the schema of these columns. Cached.
 
         Raises:
             InvalidArgumentError: there is no such column.
@@ -243,7 +245,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def all_rows(self) -> RowSet:
-        """Every row, in file order. The number of a row is its position in this set."""
+        """Returns every row, in file order. The number of a row is its position in this set."""
 
     @cached_property
     def everything(self) -> RowSet:
@@ -251,17 +253,17 @@ class RowSource(ABC):
         return self.all_rows()
 
     def numbered(self, rows: RowSet) -> RowSet:
-        """The same rows by their numbers."""
+        """Returns the same rows by their numbers."""
         return rows
 
     @abstractmethod
     def explain_request(self, request: Request, columns: Projected) -> Plan:
-        """What finding and reading would touch, without reading data."""
+        """Returns what finding and reading would touch, without reading data."""
 
     # ------------------------------------------------------------------ requests
 
     def on_columns(self, on: On) -> Names:
-        """The columns of ``on`` with their names in keys; ``None`` means the cluster key."""
+        """Returns the columns of ``on`` with their names in keys. ``None``: the cluster key."""
         keys = self.on_keys(on)
         return None if keys is None else tuple(map(column_of, keys))
 
@@ -277,7 +279,7 @@ class RowSource(ABC):
         return replace(key, column=name) if isinstance(key, SortKey) else name
 
     def _leading(self, given: GivenKeys, one: bool) -> tuple[ColumnName, ...]:
-        """The first columns of the cluster key, as many as the keys have."""
+        """Returns the first columns of the cluster key, as many as the keys have."""
         cluster = self.index_keys(None, ordered=False)
         if given.names is None:
             # One scalar is checked to be a whole key.
@@ -299,7 +301,9 @@ class RowSource(ABC):
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
-        """``keys`` and ``on`` of a lookup as a request; with ``one``, ``keys`` has a single key."""
+        """Returns ``keys`` and ``on`` of a lookup as a request; with ``one``, ``keys`` has a single
+        key.
+        """
         on_names = self.on_columns(on)
         given = read_keys(keys)
         whole = one and not isinstance(keys[0], (tuple, Mapping))
@@ -322,13 +326,13 @@ class RowSource(ABC):
     def range_request(
         self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
     ) -> KeyRange:
-        """The bounds of a range as a request."""
+        """Returns the bounds of a range as a request."""
         sides = inclusive_sides(inclusive)
         keys = self._bound_keys(on)
         return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
 
     def key_of_row(self, row: Mapping[str, Any], on: On = None) -> Any:
-        """The key of a row that is given with other columns too; otherwise ``row`` itself."""
+        """Returns only the key if ``row`` has other columns, too; otherwise ``row`` itself."""
         keys = [key.column for key in self._bound_keys(on)]
         if set(row) <= {*keys}:
             return row
@@ -344,7 +348,7 @@ class RowSource(ABC):
         return tuple(values)
 
     def prefix_request(self, prefix: Any, on: On = None, null_equals: bool = False) -> Prefix:
-        """A prefix of keys as a request."""
+        """Returns a prefix of keys as a request."""
         keys = self._bound_keys(on)
         return key_prefix(prefix, key_columns(self.schema, keys), keys, null_equals)
 
@@ -354,20 +358,21 @@ class RowSource(ABC):
         return keys if on_columns is None else in_key_order(on_columns, keys)
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
-        """A filter, and the range of row numbers that it is applied to, as a request."""
+        """Returns a filter, and the range of row numbers that it is applied to, as a request."""
         rows = self.everything
         if row_range is not None:
             rows = rows.slice(*row_bounds(row_range, self.num_rows))
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
     def for_filter(self, filter: Filter) -> RowSource:
-        """The rows to filter: these rows, or a part of them that contains all matches."""
+        """Returns the rows to filter: these rows, or a part of them that contains all matches."""
         return self
 
     # ------------------------------------------------------------------ finding and reading at once
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
-        """A reader of the core for these rows; ``None`` if the core cannot read them itself.
+        """Returns a reader of the core for these rows; ``None`` if the core cannot read them
+        itself.
 
         Raises:
             IndexUnavailableError: no index on the columns.
@@ -375,13 +380,13 @@ class RowSource(ABC):
         return None
 
     def for_reading(self, columns: Projected) -> RowSource:
-        """The same rows, for a caller that reads ``columns`` of the rows that it finds."""
+        """Returns the same rows, for a caller that reads ``columns`` of the rows that it finds."""
         return self
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
-        """The rows of each key, and for each row the position of its key.
+        """Returns the rows of each key, and for each row the position of its key.
 
         Args:
             first: only the first row is needed; more may be returned.
@@ -399,20 +404,20 @@ class RowSource(ABC):
         reverse: bool,
         offset: int,
     ) -> pa.Table:
-        """The rows of a range or prefix in key order, without the first ``offset`` rows."""
+        """Returns the rows of a range or prefix in key order, without the first ``offset`` rows."""
         end = None if limit is None else offset + limit
         rows = self.find(request, limit=end, reverse=reverse)
         return self.read(rows.slice(offset, end) if offset else rows, columns)
 
     def take(self, numbers: RowNumbers, columns: Projected) -> pa.Table:
-        """Rows by their numbers, in this order."""
+        """Returns rows by their numbers, in this order."""
         return self.read(self.all_rows().pick(numbers), columns)
 
     def count_matches(self, keys: Keys) -> Positions:
-        """Number of rows of each key."""
+        """Returns the number of rows of each key."""
         return self.find(keys).counts
 
     def count_passing(self, where: Where, *, threads: int) -> int:
-        """Number of rows that pass a filter."""
+        """Returns the number of rows that pass a filter."""
         batches = self.scan_batches(where, (), batch_rows=1 << 16, threads=threads)
         return sum(batch.num_rows for batch in batches)

@@ -129,7 +129,7 @@ def _folds(candidate: Path, path: Path) -> bool:
 
 
 def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
-    """The column at a path of positions."""
+    """Returns the column at a path of positions."""
     field = schema.field(steps[0])
     path = [field.name]
     for step in steps[1:]:
@@ -139,8 +139,8 @@ def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
 
 
 def key_name(schema: pa.Schema, column: Column) -> ColumnName:
-    """A unique name of a column for keys: its dotted path, or the path itself if the text is
-    ambiguous.
+    """Returns a unique name of a column for keys: its dotted path, or the path itself if the text
+    is ambiguous.
     """
     try:
         by_name = resolve_column(schema, column.name)
@@ -150,8 +150,8 @@ def key_name(schema: pa.Schema, column: Column) -> ColumnName:
 
 
 def unknown_column_message(schema: pa.Schema, name: str) -> str:
-    """An error message for a missing column, with the closest names, or with all names if there are
-    few.
+    """Returns an error message for a missing column, with the closest names, or with all names if
+    there are few.
     """
     paths = [show_path(path) for path in column_paths(schema)]
     column, *words = name.split() or [""]
@@ -170,7 +170,7 @@ def unknown_column_message(schema: pa.Schema, name: str) -> str:
 
 
 def column_paths(schema: pa.Schema) -> list[Path]:
-    """Paths of all columns and struct fields, parents before children."""
+    """Returns the paths of all columns and struct fields, parents before children."""
     paths: list[Path] = []
 
     def visit(above: Path, field: pa.Field) -> None:

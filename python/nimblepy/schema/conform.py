@@ -22,7 +22,8 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def keeps_values(have: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a column of type ``have`` can be converted to ``target`` without losing anything.
+    """Returns whether a column of type ``have`` can be converted to ``target`` without losing
+    anything.
 
     A finer time unit may still overflow, which raises an error then.
     """
@@ -71,7 +72,7 @@ def _finer(have: str, target: str) -> bool:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, cast: bool = False) -> pa.RecordBatch:
-    """``batch`` with the columns of ``schema``, matched by name, in their order and types.
+    """Returns ``batch`` with the columns of ``schema``, matched by name, in their order and types.
 
     Args:
         cast: also make conversions that may lose values, if no value is lost.
@@ -119,7 +120,7 @@ def _conform_column(field: pa.Field, column: pa.Array, cast: bool) -> pa.Array:
 
 
 def converted(array: pa.Array, target: pa.DataType, place: str = "the column") -> pa.Array:
-    """The values of ``array`` as ``target``.
+    """Returns the values of ``array`` as ``target``.
 
     Raises:
         UnfitError: a value would change.
@@ -137,7 +138,8 @@ _RULES = Rules(match_by_name, _missing, stored(checked=True))
 
 
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:
-    """The schema that can hold the columns of all ``schemas``. Columns that some lack are nullable.
+    """Returns the schema that can hold the columns of all ``schemas``. Columns that some lack are
+    nullable.
 
     Args:
         names: names of the schemas' origins, for messages.
@@ -187,7 +189,7 @@ def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def with_missing(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``batch`` with nulls for the columns of ``schema`` that it does not have."""
+    """Returns ``batch`` with nulls for the columns of ``schema`` that it does not have."""
     for item in schema:
         if batch.schema.get_field_index(item.name) < 0:
             batch = batch.append_column(item, pa.nulls(batch.num_rows, item.type))

@@ -31,7 +31,7 @@ _ROUND, _TRUNCATE = "round it", "truncate it"
 
 
 def stored(*, cast: bool = False, literals: bool = False, checked: bool = False) -> Leaf:
-    """The rule for values that are to be stored.
+    """Returns the rule for values that are to be stored.
 
     Args:
         cast: round and truncate values that the type does not have.
@@ -56,7 +56,7 @@ def stored(*, cast: bool = False, literals: bool = False, checked: bool = False)
 def _conversion(
     plain: pa.DataType, have: pa.DataType, target: pa.DataType, cast: bool, literals: bool
 ) -> Convert | None:
-    """The conversion of values of a type; ``None``: they have another meaning."""
+    """Returns the conversion of values of a type; ``None``: they have another meaning."""
     if is_uuid(target):
         return _to_uuid(plain, target)
     if is_text(plain) and is_uuid_size(target):
@@ -199,7 +199,7 @@ def _is_infinite(array: pa.Array) -> pa.BooleanArray:
 
 
 def _same_number(array: pa.Array, floats: pa.Array) -> pa.BooleanArray:
-    """Where floats, converted back, are the numbers that they were made of."""
+    """Returns where floats, converted back, are the numbers that they were made of."""
     kind = array.type
     if pt.is_floating(kind):
         return same_values(array, floats.cast(kind))
@@ -216,7 +216,7 @@ def _same_number(array: pa.Array, floats: pa.Array) -> pa.BooleanArray:
 
 
 def _equal(number: Any, made: float) -> bool:
-    """Whether a decimal is what the shortest form of a float says, to its own digits."""
+    """Returns whether a decimal is what the shortest form of a float says, to its own digits."""
     return bool(round(type(number)(repr(made)), -number.as_tuple().exponent) == number)
 
 
@@ -247,7 +247,8 @@ def _to_decimal(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
 
 
 def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
-    """Where two arrays of one type have the same value; nulls and NaN are the same as themselves.
+    """Returns where two arrays of one type have the same value; nulls and NaN are the same as
+    themselves.
 
     Args:
         after: null wherever ``before`` is.
@@ -302,7 +303,7 @@ def _in_zone(array: pa.Array, target: pa.TimestampType, cast: bool) -> pa.Array:
 
 
 def _in_ticks(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
-    """The same times in other units."""
+    """Returns the same times in other units."""
     have = array.type
     if have == target:
         return array
@@ -335,7 +336,7 @@ def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _parsed(target: pa.DataType) -> Convert:
-    """Text of dates and times."""
+    """Returns text of dates and times."""
 
     def convert(array: pa.Array) -> pa.Array:
         try:
@@ -347,7 +348,7 @@ def _parsed(target: pa.DataType) -> Convert:
 
 
 def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
-    """Values one by one as ``target``, which has no fields or elements.
+    """Returns values one by one as ``target``, which has no fields or elements.
 
     Raises:
         UnfitError: a value that the type does not have.
@@ -381,7 +382,7 @@ def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def stored_float(value: float, target: pa.DataType) -> float:
-    """A Python float, rounded to the nearest value of a float type.
+    """Returns a Python float, rounded to the nearest value of a float type.
 
     Raises:
         InvalidArgumentError: it is out of range.
@@ -402,7 +403,7 @@ def _to_uuid(plain: pa.DataType, target: pa.DataType) -> Convert | None:
 
 
 def _bytes_of_texts(array: pa.Array) -> pa.Array:
-    """The 16 bytes of UUIDs that are spelled out."""
+    """Returns the 16 bytes of UUIDs that are spelled out."""
     digits = pc.replace_substring(array.cast(pa.large_string()), "-", "")
     filled = pc.fill_null(digits, "0" * _UUID_DIGITS)
     lengths = pc.binary_length(filled)
@@ -442,7 +443,9 @@ def _of_uuid(target: pa.DataType) -> Convert | None:
 
 
 def mixes_times(values: Sequence[Any]) -> bool:
-    """Whether pyarrow would lose a part of some times: a zone, the time of day, or nanoseconds."""
+    """Returns whether pyarrow would lose a part of some times: a zone, the time of day, or
+    nanoseconds.
+    """
     zoned = naive = dates = False
     for value in values:
         # Subclasses of pandas have nanoseconds.
@@ -459,7 +462,7 @@ def mixes_times(values: Sequence[Any]) -> bool:
 
 
 def has_times(data_type: pa.DataType) -> bool:
-    """Whether values have times in them, at any depth."""
+    """Returns whether values have times in them, at any depth."""
     if pt.is_struct(data_type):
         return any(has_times(item.type) for item in data_type)
     if pt.is_map(data_type):

@@ -6,19 +6,21 @@ from decimal import Decimal
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """``value * 10**scale`` for a finite value with at most ``scale`` digits after the point."""
+    """Returns ``value * 10**scale`` for a finite value with at most ``scale`` digits after the
+    point.
+    """
     sign, digits, exponent = value.as_tuple()
     whole: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
     return -whole if sign else whole
 
 
 def scaled(whole: int, scale: int) -> Decimal:
-    """``whole 10**scale``, with ``scale`` digits after the point."""
+    """Returns ``whole 10**scale``, with ``scale`` digits after the point."""
     return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -scale))
 
 
 def decimal_bytes(value: Decimal, scale: int) -> bytes:
-    """The unscaled value in the minimum number of bytes, big-endian."""
+    """Returns the unscaled value in the minimum number of bytes, big-endian."""
     whole = unscaled(value, scale)
     bits = (whole if whole >= 0 else ~whole).bit_length()
     return whole.to_bytes(bits // 8 + 1, "big", signed=True)

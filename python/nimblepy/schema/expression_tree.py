@@ -56,7 +56,9 @@ _ITEM = re.compile(
 
 
 def read_tree(expression: pc.Expression) -> Tree:
-    """The tree of ``expression``; raises :class:`NotUnderstood` if pyarrow cannot pickle it."""
+    """Returns the tree of ``expression``; raises :class:`NotUnderstood` if pyarrow cannot pickle
+    it.
+    """
     try:
         payload = expression.__reduce__()[1][0]
         batch = pa.ipc.open_file(payload).get_batch(0)
@@ -102,7 +104,7 @@ def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.Reco
 
 
 def rebuild(tree: Tree) -> pc.Expression:
-    """The expression of ``tree``; raises :class:`NotUnderstood` if it cannot be built."""
+    """Returns the expression of ``tree``; raises :class:`NotUnderstood` if it cannot be built."""
     if isinstance(tree, Ref):
         return pc.field(*tree.path)
     if isinstance(tree, Lit):
@@ -134,13 +136,13 @@ def _options(fields: pa.StructScalar) -> pc.FunctionOptions:
 
 
 def value_set(options: pa.StructScalar) -> pa.Array:
-    """The values that ``is_in`` searches; for a dictionary, its values."""
+    """Returns the values that ``is_in`` searches; for a dictionary, its values."""
     values = options["value_set"].values
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def references(tree: Tree) -> list[Ref]:
-    """Every field the tree reads, in order, with repetitions."""
+    """Returns every field the tree reads, in order, with repetitions."""
     if isinstance(tree, Ref):
         return [tree]
     if isinstance(tree, Lit):

@@ -20,13 +20,13 @@ DOC = b"doc"
 
 
 def field_id_of(field: pa.Field) -> int | None:
-    """The field id of an Arrow field, or ``None``."""
+    """Returns the field id of an Arrow field, or ``None``."""
     text = (field.metadata or {}).get(FIELD_ID)
     return int(text) if text is not None and text.isdigit() else None
 
 
 def field_id_at(schema: pa.Schema, path: Sequence[str]) -> int:
-    """The field id of the column at a path of struct fields, which must have one."""
+    """Returns the field id of the column at a path of struct fields, which must have one."""
     field = schema.field(path[0])
     for name in path[1:]:
         field = field.type.field(name)
@@ -36,17 +36,17 @@ def field_id_at(schema: pa.Schema, path: Sequence[str]) -> int:
 
 
 def has_field_ids(schema: pa.Schema) -> bool:
-    """Whether any column has a field id."""
+    """Returns whether any column has a field id."""
     return any(field_id_of(field) is not None for field in schema)
 
 
 def list_of(element: pa.Field, like: pa.DataType) -> pa.DataType:
-    """A list of elements, of the length of ``like`` if that has one."""
+    """Returns a list of elements, of the length of ``like`` if that has one."""
     return pa.list_(element, like.list_size if pt.is_fixed_size_list(like) else -1)
 
 
 def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
-    """The schema with the ids that ``names`` maps paths to.
+    """Returns the schema with the ids that ``names`` maps paths to.
 
     The element of a list is called ``element``, and those of a map ``key`` and ``value``.
     """
@@ -71,19 +71,19 @@ def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> p
 
 
 def doc_of(field: pa.Field) -> str | None:
-    """The documentation of an Arrow field, or ``None``."""
+    """Returns the documentation of an Arrow field, or ``None``."""
     text = (field.metadata or {}).get(DOC)
     return None if text is None else text.decode(errors="replace")
 
 
 def only_doc(field: pa.Field) -> pa.Field:
-    """The field without its metadata, except its documentation."""
+    """Returns the field without its metadata, except its documentation."""
     text = (field.metadata or {}).get(DOC)
     return field.with_metadata(None if text is None else {DOC: text})
 
 
 def without_field_ids(schema: pa.Schema, docs: Mapping[int, str]) -> pa.Schema:
-    """The schema without field ids; other metadata of its fields is kept.
+    """Returns the schema without field ids; other metadata of its fields is kept.
 
     Args:
         docs: documentation by field id, to be added to the metadata of the fields.
@@ -123,7 +123,7 @@ class IdDifference(NamedTuple):
 def id_difference(
     have: Iterable[pa.Field], target: Iterable[pa.Field], path: tuple[str, ...] = ()
 ) -> IdDifference | None:
-    """The first field, at any depth, whose id differs from that of the same name.
+    """Returns the first field, at any depth, whose id differs from that of the same name.
 
     Skips fields that ``target`` does not have.
     """
@@ -156,7 +156,7 @@ def _difference(have: pa.Field, target: pa.Field, path: tuple[str, ...]) -> IdDi
 
 
 def match_by_id(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
-    """The position of the field with the id of ``field``."""
+    """Returns the position of the field with the id of ``field``."""
     number = field_id_of(field)
     if number is None:
         return None
@@ -164,5 +164,5 @@ def match_by_id(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
 
 
 def match_by_name(field: pa.Field, have: Sequence[pa.Field]) -> int | None:
-    """The position of the field with the name of ``field``."""
+    """Returns the position of the field with the name of ``field``."""
     return next((i for i, other in enumerate(have) if other.name == field.name), None)

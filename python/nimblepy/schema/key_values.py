@@ -53,7 +53,7 @@ def _is_integer(value: object) -> TypeGuard[int]:
 def place_key(
     name: str, data_type: pa.DataType, value: object, what: str = "key"
 ) -> LiteralPosition:
-    """Where a non-null key value falls among the values of column ``name``.
+    """Returns where a non-null key value falls among the values of column ``name``.
 
     NaN is one key value, although it equals nothing as a number. Raw integers stand for dates,
     times and durations, as in pyarrow.
@@ -76,7 +76,8 @@ def place_key(
 def exact_key(
     name: str, data_type: pa.DataType, value: object, what: str = "key"
 ) -> tuple[pa.Scalar | None, bool]:
-    """``value`` in ``data_type`` (``None`` for null), and whether the type can represent it.
+    """Returns ``value`` in ``data_type`` (``None`` for null), and whether the type can represent
+    it.
 
     Args:
         what: what the value is, for messages.
@@ -97,7 +98,8 @@ def exact_key(
 
 
 def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array, Mask | None]:
-    """Values of a key column as an array of ``data_type``, and a mask of those it cannot represent.
+    """Returns the values of a key column as an array of ``data_type``, and a mask of those it
+    cannot represent.
 
     Args:
         values: an Arrow or numpy array, or a sequence of values as :func:`exact_key` takes them.
@@ -158,7 +160,7 @@ def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
 
 
 def _has_more(value: object, zoned: bool) -> bool:
-    """Whether a value has more precision than the type that pyarrow inferred."""
+    """Returns whether a value has more precision than the type that pyarrow inferred."""
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         return True
     if not isinstance(value, (datetime.datetime, datetime.time)):
@@ -167,7 +169,7 @@ def _has_more(value: object, zoned: bool) -> bool:
 
 
 def _related(have: pa.DataType, target: pa.DataType) -> bool:
-    """Whether casts between the types keep the meaning of every value."""
+    """Returns whether casts between the types keep the meaning of every value."""
     if pt.is_null(have):
         return True
     if pt.is_timestamp(have) and pt.is_timestamp(target):
@@ -180,7 +182,7 @@ def _related(have: pa.DataType, target: pa.DataType) -> bool:
 
 
 def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
-    """Whether equality between the types means equal values, without rounding."""
+    """Returns whether equality between the types means equal values, without rounding."""
     probe_type, build_type = value_type(probe), value_type(build)
     if probe_type == build_type or pt.is_null(probe_type):
         return True
@@ -194,7 +196,7 @@ def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
 
 
 def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """``values`` converted to ``target``, and a mask of values that it cannot represent, or
+    """Returns ``values`` converted to ``target``, and a mask of values that it cannot represent, or
     ``None``.
 
     Args:
@@ -226,13 +228,16 @@ def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | N
 
 
 def _at_least(array: pa.Array, limit: float) -> Mask:
-    """A mask of floats too large for an integer. On some processors they become the maximum."""
+    """Returns a mask of floats too large for an integer. On some processors they become the
+    maximum.
+    """
     mask: Mask = pc.fill_null(pc.greater_equal(array, limit), False).to_numpy(zero_copy_only=False)
     return mask
 
 
 def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, pa.Scalar | None]:
-    """The minimum and maximum of a type; ``None`` for texts and bytes, which have no maximum.
+    """Returns the minimum and maximum of a type; ``None`` for texts and bytes, which have no
+    maximum.
 
     Args:
         nan_greatest: treat NaN as the greatest float, and not as outside of all ranges.

@@ -20,8 +20,8 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def family(data_type: pa.DataType) -> Family:
-    """The family of literals that a type compares with. Timestamps with
-    and without a zone are one.
+    """Returns the family of literals that a type compares with. Timestamps with and without a zone
+    are one.
     """
     if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
         return "number"
@@ -41,14 +41,14 @@ def family(data_type: pa.DataType) -> Family:
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """A UTF-8 type of any width."""
+    """Returns a UTF-8 type of any width."""
     return bool(
         pt.is_string(data_type) or pt.is_large_string(data_type) or pt.is_string_view(data_type)
     )
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """A binary type of any width."""
+    """Returns a binary type of any width."""
     return bool(
         pt.is_binary(data_type)
         or pt.is_large_binary(data_type)
@@ -58,7 +58,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """A list type of any form; a map is not one."""
+    """Returns a list type of any form; a map is not one."""
     return bool(
         pt.is_list(data_type)
         or pt.is_large_list(data_type)
@@ -69,7 +69,7 @@ def is_list(data_type: pa.DataType) -> bool:
 
 
 def widens(have: pa.DataType, target: pa.DataType) -> bool:
-    """Whether every value of ``have`` is a value of ``target``, in the same order."""
+    """Returns whether every value of ``have`` is a value of ``target``, in the same order."""
     if have == target or (is_text(have) and is_text(target)):
         return True
     if is_bytes(have) and is_bytes(target):

@@ -81,8 +81,8 @@ def _of_polars(values: Any) -> Many | None:
 
 
 def _of_pandas(values: Any) -> Many | None:
-    """A pandas frame, with its index if the index has names; or a
-    series, index or array of pandas.
+    """Returns a pandas frame, with its index if the index has names; or a series, index or array of
+    pandas.
     """
     if hasattr(values, "columns") and hasattr(values, "index"):
         named = any(name is not None for name in values.index.names)
@@ -135,7 +135,7 @@ def _fields(values: np.ndarray[Any, Any]) -> Many:
 
 
 def values_of_column(many: Many) -> Sequence[Any]:
-    """The values of one column, as Python values or Arrow scalars.
+    """Returns the values of one column, as Python values or Arrow scalars.
 
     Raises:
         InvalidArgumentError: more than one column or dimension.

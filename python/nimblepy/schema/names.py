@@ -11,17 +11,17 @@ ColumnName: TypeAlias = str | Path
 
 
 def output_name(name: str | Sequence[str]) -> str:
-    """The name of a result column that was requested as ``name``."""
+    """Returns the name of a result column that was requested as ``name``."""
     return name if isinstance(name, str) else ".".join(name)
 
 
 def show_names(names: Iterable[ColumnName]) -> str:
-    """Names for a message, separated by commas; names of a path are quoted."""
+    """Returns the names for a message, separated by commas; names of a path are quoted."""
     return ", ".join(
         name if isinstance(name, str) else ".".join(f'"{part}"' for part in name) for name in names
     )
 
 
 def show_path(path: Path) -> str:
-    """A path as SQL: dots between names, quotes around names that contain dots."""
+    """Returns a path as SQL: dots between names, quotes around names that contain dots."""
     return ".".join(f'"{name}"' if "." in name else name for name in path)

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """The type of :func:`plain_array` of an array of ``data_type``."""
+    """Returns the type of :func:`plain_array` of an array of ``data_type``."""
     if isinstance(data_type, pa.BaseExtensionType):
         return plain_type(data_type.storage_type)
     if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
@@ -28,7 +28,7 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """The values of ``array`` in a plain type; the same array if its type is plain."""
+    """Returns the values of ``array`` in a plain type; the same array if its type is plain."""
     target = plain_type(array.type)
     if target == array.type:
         return array

@@ -101,7 +101,7 @@ def _is_nested(data_type: pa.DataType) -> bool:
 
 
 def _encoded(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert:
-    """Values as dictionaries or runs."""
+    """Returns values as dictionaries or runs."""
     inner = converter(plain_type(have), target.value_type, rules, place)
     if pt.is_run_end_encoded(target):
         import pyarrow.compute as pc
@@ -125,7 +125,7 @@ def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
 
 
 def repeated(scalar: pa.Scalar, length: int) -> pa.Array:
-    """A value as often as there are rows."""
+    """Returns a value as often as there are rows."""
     return pa.repeat(scalar, length) if scalar.is_valid else pa.nulls(length, scalar.type)
 
 
@@ -177,14 +177,14 @@ def _struct(have: pa.StructType, target: pa.StructType, rules: Rules, place: str
 
 
 def _filled(array: pa.Array, valid: pa.Array) -> pa.Array:
-    """Members that must have values, with some value below structs that are null."""
+    """Returns the members that must have values, with some value below structs that are null."""
     import pyarrow.compute as pc  # slow to import, and seldom needed
 
     return pc.if_else(valid, array, pa.scalar(_any_value(array.type), array.type))
 
 
 def _any_value(kind: pa.DataType) -> Any:
-    """A Python value of a type that is no null."""
+    """Returns a Python value of a type that is no null."""
     if pt.is_struct(kind):
         return {field.name: None if field.nullable else _any_value(field.type) for field in kind}
     if is_list(kind) or pt.is_map(kind):

@@ -66,7 +66,7 @@ _MOST_DIGITS = 38
 
 
 def number(text: str) -> int | Decimal | float:
-    """The value of a number in SQL text; DuckDB reads numbers with an exponent as floats."""
+    """Returns the value of a number in SQL text. As in DuckDB, an exponent makes it a float."""
     if "e" in text.lower():
         return float(text)
     if "." not in text:
@@ -75,7 +75,7 @@ def number(text: str) -> int | Decimal | float:
 
 
 def typed(text: str, name: str) -> object:
-    """The value of a literal such as ``DATE '2024-01-01'``."""
+    """Returns the value of a literal such as ``DATE '2024-01-01'``."""
     if name == "blob":
         return octets(text)
     value = _read(_TYPES[name], text)
@@ -85,14 +85,15 @@ def typed(text: str, name: str) -> object:
 
 
 def octets(text: str) -> bytes:
-    """The bytes of text such as ``\\x00ab``."""
+    """Returns the bytes of text such as ``\\x00ab``."""
     if not _BYTES.fullmatch(text):
         raise Inexact
     return re.sub(rb"\\x(..)", lambda m: bytes.fromhex(m[1].decode()), text.encode())
 
 
 def parameter(value: object) -> object:
-    """The value of a parameter as a Python value, a :class:`Quoted` text or a temporal scalar.
+    """Returns the value of a parameter as a Python value, a :class:`Quoted` text or a temporal
+    scalar.
 
     Raises:
         InvalidArgumentError: no column has such values.
@@ -123,7 +124,7 @@ def parameter(value: object) -> object:
 
 
 def fit(column: Column, value: object) -> object:
-    """A value whose exact comparison with the column is DuckDB's comparison with ``value``.
+    """Returns a value whose exact comparison with the column is DuckDB's comparison with ``value``.
 
     Raises:
         Inexact: there is no such value.
@@ -194,13 +195,15 @@ def _number(data_type: pa.DataType, value: Any) -> object:
 
 
 def _is_outside(data_type: pa.DataType, value: float) -> bool:
-    """Whether all values of the type are on one side of a number, also as floats."""
+    """Returns whether all values of the type are on one side of a number, also as floats."""
     low, high = (float(end * tick_of(data_type)) for end in raw_range(data_type))
     return not low <= value <= high
 
 
 def _nearest(data_type: pa.DataType, value: Decimal) -> float:
-    """The float to which DuckDB converts an exact number: with many digits, not the nearest one."""
+    """Returns the float to which DuckDB converts an exact number: with many digits, not the nearest
+    one.
+    """
     _, digits, exponent = value.as_tuple()
     unscaled = int("".join(map(str, digits)) or "0")
     places = -int(exponent)
@@ -275,7 +278,7 @@ def type_name(data_type: pa.DataType) -> str | None:
 
 
 def written(value: object) -> str:
-    """A value of a parameter as SQL text for DuckDB."""
+    """Returns a value of a parameter as SQL text for DuckDB."""
     many = None if isinstance(value, (pa.Scalar, str, bytes)) else as_many(value)
     if isinstance(value, pa.ListScalar):
         many = value.values if value.is_valid else None
@@ -306,5 +309,5 @@ def written(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text as a literal of SQL."""
+    """Returns text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -18,7 +18,7 @@ _MOST_DIGITS = 100
 
 
 def is_uuid(data_type: pa.DataType) -> bool:
-    """Whether the type is UUID, and not just 16 bytes."""
+    """Returns whether the type is UUID, and not just 16 bytes."""
     return bool(getattr(data_type, "extension_name", "") == "arrow.uuid")
 
 
@@ -31,13 +31,13 @@ def uuid_of(text: str) -> uuid.UUID:
 
 
 def is_uuid_size(data_type: pa.DataType) -> bool:
-    """Whether the type is 16 bytes, which is how tables store UUIDs."""
+    """Returns whether the type is 16 bytes, which is how tables store UUIDs."""
     return bool(pt.is_fixed_size_binary(data_type) and data_type.byte_width == 16)
 
 
 def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
-    """The UUID in 32 digits and five groups that text means for a 16-byte column. Other text is
-    bytes.
+    """Returns the UUID in 32 digits and five groups that text means for a 16-byte column. Other
+    text is bytes.
     """
     if not is_uuid_size(data_type) or len(text) != 36 or text.count("-") != 4:
         return None
@@ -48,7 +48,7 @@ def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
 
 
 def is_spelled(data_type: pa.DataType) -> bool:
-    """Whether text in a key is parsed as a value of the type, as for times and UUIDs.
+    """Returns whether text in a key is parsed as a value of the type, as for times and UUIDs.
 
     Text for a number is refused, because it is usually a mistake.
     """

@@ -72,12 +72,12 @@ KeyColumn: TypeAlias = ColumnName | SortKey
 
 
 def column_of(key: KeyColumn) -> ColumnName:
-    """The column of a key, without its direction."""
+    """Returns the column of a key, without its direction."""
     return key.column if isinstance(key, SortKey) else key
 
 
 def agrees(columns: Sequence[KeyColumn], keys: Sequence[SortKey]) -> bool:
-    """Whether ``keys`` begin with these columns, in this order and in the given directions."""
+    """Returns whether ``keys`` begin with these columns in this order and these directions."""
     return len(columns) <= len(keys) and all(
         key == column if isinstance(column, SortKey) else key.column == column
         for column, key in zip(columns, keys, strict=False)
@@ -85,7 +85,8 @@ def agrees(columns: Sequence[KeyColumn], keys: Sequence[SortKey]) -> bool:
 
 
 def as_sort_keys(value: str | SortKey | Sequence[KeyColumn] | None) -> tuple[SortKey, ...]:
-    """Sort keys from every form that ``cluster_by`` and ``SortedIndex`` accept; empty for ``None``.
+    """Returns sort keys from every form that ``cluster_by`` and ``SortedIndex`` accept; empty for
+    ``None``.
 
     Raises:
         InvalidArgumentError: an element is not a name, path or SortKey, or a column repeats.
@@ -248,7 +249,7 @@ class IoStats:
         )
 
     def __sub__(self, earlier: IoStats) -> IoStats:
-        """The reads between two states of the same file."""
+        """Returns the reads between two states of the same file."""
         return IoStats(
             **{
                 field.name: getattr(self, field.name) - getattr(earlier, field.name)

@@ -87,8 +87,8 @@ class LiteralPosition:
 
 
 def is_null(value: object) -> bool:
-    """Whether a value is None, an Arrow null, or a missing value of
-    numpy or pandas other than NaN.
+    """Returns whether a value is None, an Arrow null, or a missing value of numpy or pandas other
+    than NaN.
     """
     if value is None:
         return True
@@ -101,7 +101,7 @@ def is_null(value: object) -> bool:
 
 
 def is_nan(value: object) -> bool:
-    """Whether a value is a floating-point NaN of Python, numpy or Arrow."""
+    """Returns whether a value is a floating-point NaN of Python, numpy or Arrow."""
     if isinstance(value, pa.Scalar) and pt.is_floating(value.type):
         value = value.as_py()
     return isinstance(value, (float, np.floating)) and bool(value != value)
@@ -227,7 +227,7 @@ def _exact_of_arrow(scalar: pa.Scalar) -> Exact | None:
 
 
 def show(value: object) -> str:
-    """A value for messages: strings quoted, Arrow scalars as Arrow prints them."""
+    """Returns a value for messages: strings quoted, Arrow scalars as Arrow prints them."""
     if not isinstance(value, pa.Scalar):
         try:
             text = repr(value)
@@ -243,7 +243,7 @@ def show(value: object) -> str:
 
 
 def as_scalar(value: object) -> pa.Scalar:
-    """``value`` as an Arrow scalar of its natural type.
+    """Returns ``value`` as an Arrow scalar of its natural type.
 
     Raises:
         InvalidArgumentError: Arrow has no type for it.
@@ -260,7 +260,7 @@ def as_scalar(value: object) -> pa.Scalar:
 
 
 def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
-    """Where ``literal`` falls among the values of ``data_type``.
+    """Returns where ``literal`` falls among the values of ``data_type``.
 
     Args:
         data_type: type of the column, or of its dictionary's or runs' values.
@@ -297,7 +297,7 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
 
 
 def exact_value(data_type: pa.DataType, literal: object) -> Fraction | float:
-    """A number, or a time in nanoseconds, as a value of a column without rounding.
+    """Returns a number, or a time in nanoseconds, as a value of a column without rounding.
 
     Raises:
         InvalidArgumentError: ``literal`` is something else, or cannot be compared with the type.
@@ -309,7 +309,10 @@ def exact_value(data_type: pa.DataType, literal: object) -> Fraction | float:
 
 
 def _value_in(data_type: pa.DataType, exact: Exact, literal: object) -> Any:
-    """An exact value, in the column's time zone if it is a naive time for a zoned column."""
+    """Returns an exact value.
+
+    A naive time for a column with a time zone is a time in that zone.
+    """
     _check_comparable(data_type, exact, literal)
     if has_zone(data_type) and not exact.has_zone and isinstance(exact.value, Fraction):
         return _in_zone(exact.value, data_type.tz)
@@ -362,7 +365,7 @@ def _in_zone(naive: Fraction, zone: str) -> Fraction:
 
 
 def tick_of(data_type: pa.DataType) -> Fraction:
-    """The unit of a raw integer of the type: nanoseconds, or 1 for numbers."""
+    """Returns the unit of a raw integer of the type: nanoseconds, or 1 for numbers."""
     if pt.is_date32(data_type):
         return _TICKS["D"]
     if pt.is_date64(data_type):
@@ -393,7 +396,7 @@ def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
 
 
 def place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
-    """Where a number, or a time in nanoseconds, falls among the whole units of the type."""
+    """Returns where a number, or a time in nanoseconds, falls among the whole units of the type."""
     low, high = raw_range(data_type)
     if isinstance(value, float):  # infinity: NaN was handled before
         above_all = value > 0
@@ -477,6 +480,8 @@ def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
 
 
 def successor(key: bytes) -> bytes | None:
-    """The smallest byte string greater than all strings that begin with ``key``, or ``None``."""
+    """Returns the smallest byte string greater than all strings that begin with ``key``, or
+    ``None``.
+    """
     stripped = key.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

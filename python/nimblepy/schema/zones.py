@@ -21,7 +21,7 @@ _FAR = 2_145_830_400
 
 
 def has_zone(data_type: pa.DataType) -> bool:
-    """Whether the type is a timestamp with a time zone."""
+    """Returns whether the type is a timestamp with a time zone."""
     return bool(pt.is_timestamp(data_type) and data_type.tz is not None)
 
 
@@ -58,7 +58,7 @@ def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
 
 
 def wall_clock(instants: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
-    """The naive wall-clock times of timestamps in their own zone."""
+    """Returns the naive wall-clock times of timestamps in their own zone."""
     import pyarrow.compute as pc  # slow to import
 
     made = pc.local_timestamp(instants)
@@ -89,7 +89,7 @@ def _with_far_times(
 
 
 def _moved(number: int, per_second: int, zone: str, to_wall_clock: bool) -> int | None:
-    """A time moved by the offset of its zone; ``None``: Python does not know the offset."""
+    """Returns a time moved by the offset of its zone; ``None``: Python does not know the offset."""
     try:
         seconds = datetime.timedelta(seconds=number // per_second)
         if to_wall_clock:
@@ -106,7 +106,7 @@ def _moved(number: int, per_second: int, zone: str, to_wall_clock: bool) -> int 
 
 
 def skipped(naive: pa.Array, instants: pa.Array) -> pa.BooleanArray:
-    """Which naive times do not exist in the zone of ``instants``, where clocks skip them."""
+    """Returns which naive times the clocks of the zone of ``instants`` skip."""
     import pyarrow.compute as pc  # slow to import
 
     return pc.fill_null(pc.not_equal(naive, wall_clock(instants)), False)

@@ -140,7 +140,10 @@ def _connect(
 
 
 def _has_pointers(directory: str, kind: str | None) -> bool:
-    """Whether the catalog of a directory is files; ``kind`` is what the caller asked for."""
+    """Returns whether a directory's catalog consists of files.
+
+    ``kind`` is the kind that the caller asked for.
+    """
     there = (
         "files"
         if is_lake(directory)
@@ -154,7 +157,7 @@ def _has_pointers(directory: str, kind: str | None) -> bool:
 
 
 def _of_pointers(root: str, target: str, create: bool, *, test: bool = True) -> Catalog:
-    """The catalog of a bucket, or of a directory with ``catalog="files"``."""
+    """Returns the catalog of a bucket, or of a directory with ``catalog="files"``."""
     rows = PointerRows(root, test=test)
     if not create and not rows.exists:
         raise InvalidArgumentError(
@@ -171,8 +174,8 @@ def _sqlite(
     given: Mapping[str, str],
     properties: Mapping[str, str],
 ) -> Catalog:
-    """The catalog in a SQLite database. The first table loads pyiceberg: that is most of what a
-    new process waits for.
+    """Returns the catalog in a SQLite database. The first table loads pyiceberg: that is most of
+    what a new process waits for.
     """
     if not create and not rows.exists:
         raise InvalidArgumentError(
@@ -190,7 +193,7 @@ def _warehouse_of(uri: str) -> str:
 
 
 def checked_directory(directory: str) -> str:
-    """The absolute path of a directory that metadata can name.
+    """Returns the absolute path of a directory that metadata can name.
 
     Raises:
         InvalidArgumentError: the path has a character that URIs cannot contain.
@@ -378,7 +381,7 @@ class Catalog:
         return Table(self, metadata)
 
     def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
-        """The newest metadata of a table, for other modules of nimblepy.
+        """Returns the newest metadata of a table, for other modules of nimblepy.
 
         Args:
             newest: metadata that the caller has, which is returned if it still is the newest.
@@ -403,7 +406,7 @@ class Catalog:
         return "" if self._target is None else f" {self._target}"
 
     def tables(self, namespace: str | None = None) -> list[str]:
-        """Names of tables, as ``"namespace.name"``; ``None`` lists all namespaces."""
+        """Returns the names of tables, as ``"namespace.name"``; ``None`` lists all namespaces."""
         if namespace is not None:
             for part in text_of(namespace, "tables: namespace").split("."):
                 check_part(part, namespace)
@@ -413,7 +416,7 @@ class Catalog:
         return [".".join(n) for space in spaces for n in ice.list_tables(self.iceberg, space)]
 
     def namespaces(self) -> list[str]:
-        """All namespaces, nested ones with dots."""
+        """Returns all namespaces, nested ones with dots."""
         return [".".join(space) for space in ice.list_namespaces(self.iceberg)]
 
     def check(self, deep: bool = False) -> dict[str, Checks]:
@@ -435,7 +438,7 @@ class Catalog:
         return find_tables(self, text_of(query, "find"), limit)
 
     def join_path(self, left: str, right: str) -> JoinPath | None:
-        """How to join two tables by the references that their claims name.
+        """Returns how to join two tables by the references that their claims name.
 
         Each step is measured on the newest snapshots. Steps without orphans are preferred.
 
@@ -452,7 +455,7 @@ class Catalog:
         return join_path(self, left, right)
 
     def describe(self) -> pa.Table:
-        """A row for each table, with what is said of it and how that was checked.
+        """Returns a row for each table, with what is said of it and how that was checked.
 
         ``table``, ``description``, ``rows``, ``columns``, ``last_changed``, ``primary_key``,
         ``deprecated_by``, number of ``claims``, and numbers of claims by status.
@@ -601,7 +604,7 @@ def _open_pointers_again(root: str, target: str, timeout: float | None) -> Catal
 
 
 def _with_ids(schema: pa.Schema, primary: Sequence[str]) -> pa.Schema:
-    """The columns with the field ids of a new table."""
+    """Returns the columns with the field ids of a new table."""
     try:
         return ice.to_arrow(ice.fresh(ice.to_iceberg(schema, primary)))
     except InvalidArgumentError:

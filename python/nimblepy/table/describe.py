@@ -72,7 +72,7 @@ class Tables(Protocol):
     """What checks ask of a catalog."""
 
     def tables(self) -> list[str]:
-        """The names of all tables."""
+        """Returns the names of all tables."""
 
     def table(self, name: str) -> TableHandle:
         """Opens a table at its newest snapshot."""
@@ -104,13 +104,13 @@ class CatalogLake:
 
 
 def subject_of(table: TableHandle) -> Subject:
-    """A table at the snapshot that a handle shows, with the newest claims that it knows."""
+    """Returns a table at the snapshot that a handle shows, with the newest claims that it knows."""
     at = TableState(table).position
     return Subject(at.rows, at.newest, at.snapshot, at.schema_id)
 
 
 def lake_of(table: TableHandle) -> CatalogLake:
-    """The catalog of a table."""
+    """Returns the catalog of a table."""
     catalog: Any = table.catalog
     return CatalogLake(catalog)
 
@@ -233,7 +233,7 @@ def _now(alter: Alter, name: str) -> str | None:
 
 
 def _is_there(claim: Stored, replaced: _Kinds) -> bool:
-    """Whether a claim is kept although its column gets other claims."""
+    """Returns whether a claim is kept although its column gets other claims."""
     return ("*", claim.number) not in replaced
 
 

@@ -301,7 +301,9 @@ class Alter:
         return evolution
 
     def _changed_meanwhile(self, newest: ice.Metadata) -> str | None:
-        """A property or documentation that this block changes and another commit has changed."""
+        """Returns a property or documentation that this block changes and another commit has
+        changed.
+        """
         read, wanted, now = self._metadata.properties, self._trial.properties, newest.properties
         for name in sorted(self._changed_properties):
             if now.get(name) not in (read.get(name), wanted.get(name)):
@@ -343,7 +345,7 @@ def _path(evolution: ice.Evolution, name: ColumnName) -> Path:
 
 
 def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
-    """The path of a new column: dots lead into existing structs."""
+    """Returns the path of a new column: dots lead into existing structs."""
     path = tuple(name.split(".")) if isinstance(name, str) else tuple(texts_of(name, "add_column"))
     if not path or not all(isinstance(part, str) and part for part in path):
         raise InvalidArgumentError(f"add_column: expected a name, got {name!r}")
@@ -385,7 +387,9 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
 
 
 def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) -> Any:
-    """The default in the form of the metadata. Also checks that the given type can represent it."""
+    """Returns the default in the form of the metadata. Also checks that the given type can
+    represent it.
+    """
     if default is None:
         return None
     if len(path) > 1 or pa.types.is_nested(kind):

@@ -51,7 +51,7 @@ def export_claims(catalog: Tables, names: Sequence[str], form: str, folder: str)
 
 
 def _file(table: Described, form: str) -> tuple[str, str]:
-    """The name and the text of the file of a table."""
+    """Returns the name and the text of the file of a table."""
     if form == "okf":
         return f"{table.name}.md", to_okf(table)
     document = to_odcs(table) if form == "odcs" else to_labels(table)

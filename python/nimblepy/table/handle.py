@@ -54,7 +54,7 @@ class TablePosition(Position[FileSet]):
     newest: ice.Metadata
 
     def shows(self, metadata: ice.Metadata) -> bool:
-        """Whether these are the newest rows and columns of some metadata."""
+        """Returns whether these are the newest rows and columns of some metadata."""
         # Ids, because a snapshot changes when its parent expires.
         return (id_of(self.snapshot), self.schema_id, _form_of(self.metadata)) == (
             id_of(metadata.head()),
@@ -68,7 +68,7 @@ def id_of(snapshot: Snapshot | None) -> int | None:
 
 
 def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
-    """What decides, besides the schema, how files are read and new ones are written."""
+    """Returns what decides, besides the schema, how files are read and new ones are written."""
     return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
 
 
@@ -189,7 +189,10 @@ def _reopen(
     pinned: str | None,
     branch: str,
 ) -> TableHandle:
-    """A handle at the same snapshot with the same columns, as long as it has not expired."""
+    """Returns a handle at the same snapshot with the same columns.
+
+    Works only until the snapshot expires.
+    """
     metadata = catalog.load(name)
     if metadata.uuid != uuid:
         raise ConflictError(
@@ -292,7 +295,7 @@ class TableState:
         )
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
-        """The rows of the newest snapshot, with the newest schema."""
+        """Returns the rows of the newest snapshot, with the newest schema."""
         plan = SnapshotPlan(metadata, metadata.head(), metadata.schema_id)
         return FileSet(self.reading(metadata), plan)
 
@@ -412,5 +415,5 @@ class TableState:
 
 
 def files_of(table: TableHandle) -> FileSet:
-    """The files that a handle reads now, for other modules of nimblepy."""
+    """Returns the files that a handle reads now, for other modules of nimblepy."""
     return table._current

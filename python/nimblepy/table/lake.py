@@ -157,7 +157,7 @@ def find_tables(catalog: Tables, query: str, limit: int) -> pa.Table:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text or of a name, without plural endings."""
+    """Returns the words of a text or of a name, without plural endings."""
     split = _CAMEL.sub(" ", text)
     return [_stem(word.lower()) for word in _WORD.findall(split)]
 
@@ -170,7 +170,7 @@ def _stem(word: str) -> str:
 
 
 def _words_of(subject: Subject) -> dict[str, Counter[str]]:
-    """The words that are said of a table, by the places where they are."""
+    """Returns the words that are said of a table, by the places where they are."""
     words: dict[str, Counter[str]] = {}
 
     def add(text: str, place: str) -> None:
@@ -231,7 +231,7 @@ def _edges(lake: CatalogLake) -> Iterator[_Edge]:
 
 
 def _shortest(edges: Sequence[_Edge], left: str, right: str) -> list[list[_Edge]]:
-    """All shortest paths between two tables. Deprecated tables are not passed."""
+    """Returns all shortest paths between two tables. Deprecated tables are not passed."""
     waiting: deque[tuple[str, list[_Edge]]] = deque([(left, [])])
     depth = {left: 0}
     paths: list[list[_Edge]] = []

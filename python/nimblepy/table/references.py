@@ -73,7 +73,10 @@ class _FirstSnapshot:
 
 
 def first_snapshot(table: TableState) -> int:
-    """The newest snapshot of the branch. A table without snapshots gets one without rows."""
+    """Returns the newest snapshot of the branch.
+
+    A table without snapshots gets an empty one.
+    """
     metadata = table.newest()
     if metadata.head() is None:
         done = run(_FirstSnapshot(), metadata, table.reload)
@@ -191,7 +194,7 @@ def rollback(table: TableState, snapshot: int | str, shown: int | None) -> None:
 
 
 def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
-    """The snapshot that ``Table.at(kind=value)`` means.
+    """Returns the snapshot that ``Table.at(kind=value)`` means.
 
     Raises:
         InvalidArgumentError: there is no such snapshot, or it has expired.
@@ -214,7 +217,7 @@ def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
 
 
 def known(metadata: ice.Metadata, number: Any) -> Snapshot:
-    """The snapshot with an id.
+    """Returns the snapshot with an id.
 
     Raises:
         InvalidArgumentError: there is none.
@@ -274,7 +277,7 @@ _HISTORY = _HISTORY.with_metadata(
 
 
 def history(snapshots: Sequence[Snapshot]) -> pa.Table:
-    """Snapshots as ``Table.snapshots()`` shows them."""
+    """Returns snapshots as ``Table.snapshots()`` shows them."""
     return pa.Table.from_pylist([_history_row(item) for item in snapshots], schema=_HISTORY)
 
 

@@ -25,7 +25,7 @@ from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze
 def requested_changes(
     handle: TableHandle, since: int | str | None, until: int | str | None, columns: Columns
 ) -> WantedChanges:
-    """What :meth:`nimblepy.Table.changes` reads; nothing is read of it yet."""
+    """Returns what :meth:`nimblepy.Table.changes` reads; nothing is read of it yet."""
     state = TableState(handle)
     at = state.position
     metadata = at.newest
@@ -45,7 +45,7 @@ def requested_changes(
 
 
 def changes_schema(handle: TableHandle, columns: Columns = None) -> pa.Schema:
-    """The columns that :meth:`nimblepy.Table.changes` has, whatever the snapshots."""
+    """Returns the columns that :meth:`nimblepy.Table.changes` has, whatever the snapshots."""
     rows = TableState(handle).position.rows
     return schema_of_changes(rows.reading, rows.projected(column_names(columns)))
 
@@ -53,7 +53,7 @@ def changes_schema(handle: TableHandle, columns: Columns = None) -> pa.Schema:
 def requested_keys(
     handle: TableHandle, keys: ManyKeys, on: ColumnName | None
 ) -> tuple[ice.Metadata, KeysOf]:
-    """The newest metadata, and what ``Table.files_for_keys`` looks for in it."""
+    """Returns the newest metadata, and what ``Table.files_for_keys`` looks for in it."""
     if on is None and not handle.cluster_by:
         name = TableState(handle).name
         raise InvalidArgumentError(f"{name}: no cluster key; say which column with on=")
@@ -65,7 +65,7 @@ def requested_keys(
 def plan_sample(
     handle: TableHandle, fraction: float, *, seed: int | None = None, filter: Filter = None
 ) -> SamplePlan:
-    """Which rows of which files ``Table.sample`` takes."""
+    """Returns which rows of which files ``Table.sample`` takes."""
     at = TableState(handle).position
     cubes = at.metadata.cubes(at.snapshot)
     return plan_sample_of(at.rows, cubes, checked_fraction(fraction), seed, filter)
@@ -74,7 +74,7 @@ def plan_sample(
 def analyze_by(
     handle: TableHandle, looking: Looking, columns: Sequence[ColumnName] | None
 ) -> Analysis:
-    """``Table.analyze``, with ``looking`` to read the values."""
+    """Returns ``Table.analyze``, with ``looking`` to read the values."""
     state = TableState(handle)
     metadata = state.newest()
     newest, result = analyze(state.rows(metadata), metadata, state.reload, columns, looking)

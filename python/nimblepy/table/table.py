@@ -160,7 +160,7 @@ class Table(TableHandle):
     # ------------------------------------------------------------------ facts
 
     def facts(self) -> Facts:
-        """What the metadata says of the rows: counts, nulls, bounds and distinct values.
+        """Returns what the metadata says of the rows: counts, nulls, bounds and distinct values.
 
         Cost: describes every file, from the plan index or the manifests. Opens no data file;
             delete files are read, if there are any. The facts of a snapshot are kept in memory.
@@ -346,7 +346,7 @@ class Table(TableHandle):
         )
 
     def snapshots(self) -> pa.Table:
-        """All snapshots that were not expired, in the order of their commits.
+        """Returns all snapshots that were not expired, in the order of their commits.
 
         ``snapshot_id``, ``parent_id``, ``timestamp``, ``operation``, ``user``, ``rows_inserted``,
         ``rows_updated``, ``rows_deleted`` (null if another writer did not record it), and the
@@ -722,7 +722,7 @@ class Table(TableHandle):
     def changes(
         self, since: int | str | None, until: int | str | None = None, *, columns: Columns = None
     ) -> pa.RecordBatchReader:
-        """Rows that were inserted, updated and deleted between two snapshots.
+        """Returns the rows that were inserted, updated and deleted between two snapshots.
 
         Commit by commit, the rows with two more columns: ``_change``, which is ``insert``,
         ``delete``, ``update_before`` or ``update_after``, and ``_snapshot``, the id of the commit.
@@ -777,7 +777,7 @@ class Table(TableHandle):
         branch: str | None = None,
         time: Age | None = None,
     ) -> Table:
-        """A handle on a branch, or a read-only handle on an earlier snapshot.
+        """Returns a handle on a branch, or a read-only handle on an earlier snapshot.
 
         A handle on a branch is a handle like any other: its commits are made to the branch, and
         ``refresh()`` follows the branch. Columns and properties belong to the table, so ``alter()``
@@ -1056,7 +1056,8 @@ class Table(TableHandle):
         return drop_index(self._state, index)
 
     def files_for_keys(self, keys: ManyKeys, *, on: ColumnName | None = None) -> pa.Table:
-        """The data files of the newest snapshot that can hold some keys, by their statistics.
+        """Returns the data files of the newest snapshot that can hold some keys, by their
+        statistics.
 
         ``path``, ``rows``, ``bytes``, and how many of the ``keys`` each can hold, ordered by path.
         A file without statistics can hold every key. Deleted rows are not considered.
@@ -1075,7 +1076,7 @@ class Table(TableHandle):
         return files_for_keys(metadata, data_manifests(metadata), key_values)
 
     def files(self) -> pa.Table:
-        """The data files of this handle's snapshot, in reading order.
+        """Returns the data files of this handle's snapshot, in reading order.
 
         ``path``, ``format``, ``rows``, ``bytes``, how many of the rows are ``deleted``, and the
         ``partition`` in words, such as ``month(day)=2024-05``.
@@ -1085,15 +1086,15 @@ class Table(TableHandle):
         return list_files(self._current)
 
     def partitions(self) -> pa.Table:
-        """The partitions of this handle's snapshot: ``partition``, ``files``, ``rows``, ``bytes``,
-        ``deleted``.
+        """Returns the partitions of this handle's snapshot: ``partition``, ``files``, ``rows``,
+        ``bytes``, ``deleted``.
 
         Cost: as :meth:`files`.
         """
         return list_partitions(self._current)
 
     def census(self) -> pa.Table:
-        """Every file below the table's location and every file that its snapshots name.
+        """Returns every file below the table's location and every file that its snapshots name.
 
         ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan index, metadata,
         cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots`` that name it.
@@ -1155,7 +1156,7 @@ class Table(TableHandle):
         return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"
 
     def _repr_html_(self) -> str:
-        """Columns and figures of the metadata; no data file is opened."""
+        """Returns columns and figures of the metadata; no data file is opened."""
         state, snapshot = self._state, self._state.shown.snapshot
         facts: dict[str, object] = {"snapshot": "none" if snapshot is None else str(snapshot.id)}
         if snapshot is not None:

@@ -95,7 +95,7 @@ class Watch:
 
 
 def _seen(state: TableState) -> tuple[int | None, int]:
-    """What the handle shows: snapshot and schema. Other callers may move it too."""
+    """Returns what the handle shows: snapshot and schema. Other callers may move it too."""
     at = state.shown
     return id_of(at.snapshot), at.schema_id
 

@@ -32,7 +32,7 @@ def installed_hooks(before: Hook | None, after: Hook | None) -> Iterator[None]:
 
 
 def swaps_may_lose() -> bool:
-    """Whether a hook runs before swaps. It may commit from any thread."""
+    """Returns whether a hook runs before swaps. It may commit from any thread."""
     return any(before is not None for before, _ in _installed)
 
 

@@ -182,7 +182,7 @@ class Snapshot:
     manifest_list: str
 
     def figure(self, name: str) -> int | None:
-        """A number of the summary; ``None`` if it is missing or not a number."""
+        """Returns a number of the summary; ``None`` if it is missing or not a number."""
         text = self.summary.get(name, "")
         return int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
 

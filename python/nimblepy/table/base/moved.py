@@ -16,7 +16,7 @@ _ALIASES = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("az", "abfs", "abfss"))
 
 
 def as_root(location: str) -> str:
-    """A root in the form that is stored: a URI without a slash at the end."""
+    """Returns a root in the form that is stored: a URI without a slash at the end."""
     text = location.rstrip("/")
     if text.startswith("file:"):
         return f"file:///{text.removeprefix('file:').lstrip('/')}"
@@ -24,7 +24,7 @@ def as_root(location: str) -> str:
 
 
 def _spellings(root: str) -> list[str]:
-    """The ways in which metadata may begin the path of a file below a root."""
+    """Returns the ways in which metadata may begin the path of a file below a root."""
     scheme, _, rest = root.partition("://")
     if scheme == "file":
         return [root, f"file:{rest}", rest]
@@ -37,12 +37,14 @@ def _has(prefix: str, location: str) -> bool:
 
 
 def is_below(location: str, root: str) -> bool:
-    """Whether a location is a root, or lies below it."""
+    """Returns whether a location is a root, or lies below it."""
     return any(_has(prefix, location) for prefix in _spellings(root))
 
 
 def below(location: str, root: str) -> str | None:
-    """The part of a location after a root and a slash; ``None`` if it is not below the root."""
+    """Returns the part of a location after a root and a slash; ``None`` if it is not below the
+    root.
+    """
     prefix = next((item for item in _spellings(root) if _has(item, location)), None)
     return None if prefix is None else location[len(prefix) + 1 :]
 
@@ -73,7 +75,7 @@ class Translation:
         self._prefixes = sorted(prefixes.items(), key=lambda item: -len(item[0]))
 
     def path(self, location: str) -> str:
-        """The place now of a file that was at ``location``."""
+        """Returns the place now of a file that was at ``location``."""
         for prefix, there in self._prefixes:
             if _has(prefix, location):
                 return location if there is None else there + location[len(prefix) :]
@@ -84,7 +86,7 @@ class Translation:
         return pa.array(map(self.path, locations.to_pylist()), pa.string())
 
     def former(self, location: str) -> list[str]:
-        """A location now, and the paths by which it may have been stored before."""
+        """Returns a location now, and the paths by which it may have been stored before."""
         rest = below(location, self.root)
         if rest is None:
             return [location]
@@ -108,7 +110,7 @@ def register(root: str, roots: Iterable[str]) -> Translation | None:
 
 
 def translation_of(location: str) -> Translation | None:
-    """The translation of the paths in a file; ``None`` if they are right."""
+    """Returns the translation of the paths in a file; ``None`` if they are right."""
     if not _translations:
         return None
     for translation in list(_translations.values()):

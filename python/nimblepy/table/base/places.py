@@ -34,13 +34,13 @@ def remove_file(location: str) -> None:
 
 
 def exist(locations: Sequence[str]) -> list[bool]:
-    """Whether each file may exist. Makes no requests: files of a store always may."""
+    """Returns whether each file may exist. Makes no requests: files of a store always may."""
     paths = map(readable_path, locations)
     return [is_uri(path) or os.path.exists(path) for path in paths]
 
 
 def missing(locations: Sequence[str]) -> list[str]:
-    """The files that certainly do not exist. Cost: one request per file in a store."""
+    """Returns the files that certainly do not exist. Cost: one request per file in a store."""
     if not any(is_uri(readable_path(location)) for location in locations):
         there = list(map(_may_exist, locations))
     else:
@@ -90,6 +90,6 @@ def check_part(part: str, name: str) -> None:
 
 
 def new_location(warehouse: str, name: tuple[str, ...]) -> str:
-    """A new, unique directory for a table. The readable part of its name has no meaning."""
+    """Returns a new, unique directory for a table. The readable part of its name has no meaning."""
     shown = [re.sub(r"[^A-Za-z0-9_-]+", "_", part)[:40] for part in name]
     return "/".join([warehouse.rstrip("/"), *shown[:-1], f"{shown[-1]}-{uuid.uuid4().hex[:12]}"])

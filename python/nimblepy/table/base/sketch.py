@@ -66,7 +66,7 @@ class Sketch:
 
     @staticmethod
     def merged(parts: Sequence[Sketch]) -> Sketch:
-        """The sketch of the values of all ``parts``."""
+        """Returns the sketch of the values of all ``parts``."""
         theta = min((part.theta for part in parts), default=LARGEST)
         together = np.concatenate([np.zeros(0, np.uint64), *(part.hashes for part in parts)])
         return Sketch(theta=theta)._with(together[together < np.uint64(theta)], theta)
@@ -141,7 +141,7 @@ class Sketch:
 
 
 def hashes_of(values: pa.Array) -> Hashes:
-    """A 63-bit hash of each value that is not null, in any order.
+    """Returns a 63-bit hash of each value that is not null, in any order.
 
     Args:
         values: of a type that columns of tables can have, not nested.
@@ -162,7 +162,7 @@ def hashes_of(values: pa.Array) -> Hashes:
 
 
 def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
-    """(bytes, offset, length) of values without nulls, in Iceberg's serialization."""
+    """Returns (bytes, offset, length) of values without nulls, in Iceberg's serialization."""
     kind = values.type
     count = len(values)
     if pt.is_string(kind) or pt.is_binary(kind):
@@ -195,8 +195,8 @@ def _serialized(values: pa.Array) -> tuple[_Octets, _Numbers, _Numbers]:
 
 
 def _murmur(data: _Octets, starts: _Numbers, lengths: _Numbers) -> Hashes:
-    """The first half of Murmur 3 (x64, 128 bits) of values, which are in order of descending
-    length.
+    """Returns the first half of Murmur 3 (x64, 128 bits) of values, which are in order of
+    descending length.
     """
     padded = np.zeros(len(data) + 16, np.uint8)
     padded[: len(data)] = data

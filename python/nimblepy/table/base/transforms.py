@@ -61,7 +61,7 @@ def parse_partition(text: str, schema: pa.Schema) -> tuple[str, str, str]:
 
 
 def free_name(field: tuple[str, str, str], taken: Collection[str]) -> str:
-    """A free name for a partition field, similar to ``name``.
+    """Returns a free name for a partition field, similar to ``name``.
 
     Args:
         taken: names of columns and other fields. An identity of a column may have the column's
@@ -84,7 +84,7 @@ def partition_text(transform: str, column: str) -> str:
 
 
 def shown_value(transform: str, kind: pa.DataType | None, value: Any) -> str:
-    """A partition value in readable form: ``2013-01`` for month 516.
+    """Returns a partition value in readable form: ``2013-01`` for month 516.
 
     Args:
         kind: type of the column; ``None`` if it was dropped.
@@ -149,7 +149,7 @@ def _check_type(text: str, transform: str, kind: pa.DataType) -> None:
 
 
 def transform(text: str, kind: pa.DataType) -> Apply:
-    """The function for a transform in Iceberg's notation, for columns of type ``kind``.
+    """Returns the function for a transform in Iceberg's notation, for columns of type ``kind``.
 
     Results are in Iceberg's form: days, months and hours as int32, identities unchanged.
     """
@@ -169,7 +169,7 @@ def transform(text: str, kind: pa.DataType) -> Apply:
 
 
 def _numbers(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]:
-    """The integers of an array, arbitrary for nulls, and the mask of nulls."""
+    """Returns the integers of an array, arbitrary for nulls, and the mask of nulls."""
     if pt.is_date32(array.type):
         array = array.cast(pa.int32())
     mask = array.is_null().to_numpy(zero_copy_only=False)
@@ -252,7 +252,7 @@ _C1, _C2 = 0xCC9E2D51, 0x1B873593
 
 
 def _murmur_longs(values: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, Any]:
-    """32-bit Murmur 3 of every number as its eight little-endian bytes."""
+    """Returns 32-bit Murmur 3 of every number as its eight little-endian bytes."""
     with np.errstate(over="ignore"):
         halves = np.ascontiguousarray(values.astype("<i8")).view("<u4").reshape(-1, 2)
         state = np.zeros(len(values), dtype=np.uint32)
@@ -271,7 +271,7 @@ def _murmur_longs(values: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any
 
 
 def murmur(data: bytes) -> int:
-    """32-bit Murmur 3 with seed 0."""
+    """Returns 32-bit Murmur 3 with seed 0."""
     state = 0
     for at in range(0, len(data) & ~3, 4):
         state = _step(state, int.from_bytes(data[at : at + 4], "little"))
@@ -296,7 +296,7 @@ def _step(state: int, word: int) -> int:
 
 
 def column_at(table: pa.Table, path: Path) -> pa.ChunkedArray:
-    """The column of a table at a path of struct fields."""
+    """Returns the column of a table at a path of struct fields."""
     column = table.column(path[0])
     for name in path[1:]:
         column = pc.struct_field(column, [column.type.get_field_index(name)])

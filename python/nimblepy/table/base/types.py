@@ -25,7 +25,7 @@ _US = "us"
 
 
 def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.DataType:
-    """The type that a table has for values of ``kind``.
+    """Returns the type that a table has for values of ``kind``.
 
     Args:
         nested: the column is a field of a struct. UUIDs are 16 bytes there, since pyarrow does not
@@ -109,7 +109,7 @@ def _hint(kind: pa.DataType) -> str:
 
 
 def table_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a table for data with ``schema``.
+    """Returns the columns of a table for data with ``schema``.
 
     Raises:
         InvalidArgumentError: a type is not supported, there is no column, or a name occurs twice.
@@ -231,7 +231,7 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _has_required(kind: pa.DataType) -> bool:
-    """Whether a value inside a value must not be null. Keys of maps never are null."""
+    """Returns whether a value inside a value must not be null. Keys of maps never are null."""
     inner = _inner_fields(kind)[1:] if pt.is_map(kind) else _inner_fields(kind)
     return any(not item.nullable or _has_required(item.type) for item in inner)
 
@@ -263,7 +263,7 @@ def _missing(field: pa.Field, place: str) -> pa.Scalar:
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether Iceberg allows to widen the column to this type, which keeps every value."""
+    """Returns whether Iceberg allows to widen the column to this type, which keeps every value."""
     if pt.is_int32(narrow):
         return bool(pt.is_int64(wide))
     if pt.is_float32(narrow):

@@ -27,7 +27,7 @@ class Computed:
         self.columns = tuple(path for path, _ in self._value.names)
 
     def values(self, batch: pa.RecordBatch, target: pa.DataType) -> pa.Array:
-        """The values for the rows of a batch, cast to ``target`` as in SQL.
+        """Returns the values for the rows of a batch, cast to ``target`` as in SQL.
 
         Raises:
             InvalidArgumentError: a value cannot be computed or cast.

@@ -74,7 +74,7 @@ def write_delete_files(groups: Groups, target: Target) -> list[DataFile]:
 
 
 def same_positions(one: Groups, other: Groups) -> bool:
-    """Whether two sets of deleted positions are equal."""
+    """Returns whether two sets of deleted positions are equal."""
     if one.keys() != other.keys():
         return False
     return all(
@@ -85,7 +85,7 @@ def same_positions(one: Groups, other: Groups) -> bool:
 
 
 def listed_twice(rows: FileSet, files: Iterable[int]) -> set[str]:
-    """The paths of files that a snapshot lists more than once, as other engines may."""
+    """Returns the paths of files that a snapshot lists more than once, as other engines may."""
     if not rows.num_files:
         return set()
     paths = rows.members.files.paths
@@ -98,7 +98,7 @@ def listed_twice(rows: FileSet, files: Iterable[int]) -> set[str]:
 
 
 def _from_all_listings(rows: FileSet, deleted: Rows, repeated: set[str]) -> Rows:
-    """The rows to delete, if some files are listed more than once.
+    """Returns the rows to delete, if some files are listed more than once.
 
     A delete file applies to each listing of a path, and a path is removed from all. So a row is
     deleted from all listings, and a path is removed only if no listing has remaining rows.

@@ -99,7 +99,7 @@ class KeyPositions:
 
 
 def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:
-    """The current names of a key's columns.
+    """Returns the current names of a key's columns.
 
     Raises:
         ConflictError: a column was dropped.
@@ -114,7 +114,7 @@ def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:
 
 
 def key_ids(schema: pa.Schema, names: Sequence[str]) -> list[int]:
-    """Field ids of the columns of a key."""
+    """Returns the field ids of the columns of a key."""
     ids = _ids(schema)
     return [ids[name] for name in names]
 
@@ -124,7 +124,7 @@ def _ids(schema: pa.Schema) -> dict[str, int]:
 
 
 def _searched(rows: MemberRows, request: Keys) -> RowSet:
-    """The rows that have one of some keys, found without an index by reading every key."""
+    """Returns the rows that have one of some keys, found without an index by reading every key."""
     parts = []
     for number in range(rows.num_files):
         child, deleted = rows.child(number), rows.deleted(number)
@@ -134,18 +134,18 @@ def _searched(rows: MemberRows, request: Keys) -> RowSet:
 
 
 def numbers(matches: RowSet) -> Positions:
-    """The number of each row's key."""
+    """Returns the number of each row's key."""
     assert matches.probe is not None
     return matches.probe
 
 
 def ascending(matches: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
-    """Distinct ascending rows of each file."""
+    """Returns distinct ascending rows of each file."""
     return {number: ascending_once(rows.begin) for number, rows in matches.items()}
 
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
-    """The live rows that have some keys, given in any form that a lookup accepts."""
+    """Returns the live rows that have some keys, given in any form that a lookup accepts."""
     given = read_keys(keys)
     if given.width < len(names):
         raise InvalidArgumentError(

@@ -129,7 +129,7 @@ class KeyedRows:
         return size
 
     def _find_again(self, duplicates: Duplicates, numbered: bool) -> Positions:
-        """Positions of rows whose key occurs again later."""
+        """Returns the positions of rows whose key occurs again later."""
         places: list[Positions] = []
         last: pa.Table | None = None
         for first, keys in self._rows.chunks(self.key):
@@ -167,7 +167,8 @@ class KeyedRows:
             number += table.num_rows
 
     def columns_of(self, schema: pa.Schema) -> tuple[list[str], list[pa.Field]]:
-        """The columns that a table with ``schema`` still has: their names here, and their fields.
+        """Returns the columns that a table with ``schema`` still has: their names here, and their
+        fields.
 
         Columns are matched by field id and have the table's current names.
         """
@@ -185,7 +186,7 @@ class KeyedRows:
 
 
 def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each key except the last equals the next one. Nulls are never equal."""
+    """Returns whether each key except the last equals the next one. Nulls are never equal."""
     batch = pa.RecordBatch.from_arrays(
         [column.combine_chunks() for column in keys.columns], keys.column_names
     )
@@ -197,7 +198,7 @@ def _same_as_next(keys: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def show_key(row: pa.Table) -> str:
-    """The key of the first row, for a message."""
+    """Returns the key of the first row, for a message."""
     return ", ".join(f"{name}={value!r}" for name, value in row.slice(0, 1).to_pylist()[0].items())
 
 
@@ -221,7 +222,7 @@ class _Held:
         return rows if columns is None else rows.select(list(columns))
 
     def origin(self, place: int) -> int:
-        """The number of the row in the data."""
+        """Returns the number of the row in the data."""
         return int(self._order.item(place))
 
 
@@ -243,7 +244,7 @@ class _Sorted:
         return self._file.scan(names, row_range=(begin, end)).to_table()
 
     def origin(self, place: int) -> int:
-        """The number of the row in the data, if known."""
+        """Returns the number of the row in the data, if known."""
         return place
 
 

@@ -81,7 +81,8 @@ def merge_change(
     not_matched_by_source: Sequence[Delete] = (),
     primary: Sequence[str] = (),
 ) -> RowChange[Matches]:
-    """What clauses do with the rows of a source and of a table; the first that applies wins.
+    """Returns what clauses do with the rows of a source and of a table; the first that applies
+    wins.
 
     Args:
         metadata: the newest metadata, whose columns the clauses name.
@@ -159,7 +160,7 @@ class MergedRows:
         self._figures = step.inserted, step.updated
 
     def _fit(self, make: Callable[[], _Made]) -> _Made:
-        """The clauses, resolved for the columns of a table."""
+        """Returns the clauses, resolved for the columns of a table."""
         try:
             return make()
         except InvalidArgumentError as error:
@@ -247,7 +248,7 @@ class _WithoutSource:
             self.files = frozenset(rows.prune(self._pruning.conjuncts))
 
     def passing(self, number: int, left: RowSet) -> RowNumbers:
-        """The rows of a file, among some rows, for which the condition holds."""
+        """Returns the rows of a file, among some rows, for which the condition holds."""
         if self._condition is None:
             return left.rows
         child = self._rows.child(number)
@@ -265,7 +266,10 @@ class _WithoutSource:
 
 
 def _in_table(node: Node, schema: pa.Schema) -> Node | None:
-    """What a condition on ``target`` implies for the table's columns; ``None`` if nothing."""
+    """Returns the condition on the table's columns that a condition on ``target`` implies.
+
+    ``None`` means that it implies nothing.
+    """
     match node:
         case Compare() | In() | StartsWith() | IsNull() | IsValid():
             path = node.column.path
@@ -375,7 +379,7 @@ class _Step:
         self.inserted = self.updated = 0
 
     def _target_columns(self) -> tuple[str, ...]:
-        """The columns that are read of matching rows."""
+        """Returns the columns that are read of matching rows."""
         needed: set[str] = set()
         for clause in self._matched:
             for path in clause.reads:
@@ -386,7 +390,7 @@ class _Step:
         return tuple(name for name in self._rows.schema.names if name in needed)
 
     def made(self, matches: Matches, first: int, chunk: pa.Table) -> pa.Table:
-        """The new rows for some rows of the source."""
+        """Returns the new rows for some rows of the source."""
         fields = [field.with_nullable(True) for field in self._source]
         source = _table_batch(pa.Table.from_arrays(chunk.columns, schema=pa.schema(fields)))
         probe, file, row = _pairs(matches, first, chunk.num_rows)
@@ -457,7 +461,9 @@ class _Step:
 
 
 def _pairs(matches: Matches, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
-    """(row of the chunk, file, row in the file) of each match of consecutive rows of a source."""
+    """Returns (row of the chunk, file, row in the file) of each match of consecutive rows of a
+    source.
+    """
     probes, files, rows = [], [], []
     for number, some in matches.items():
         begin, end = np.searchsorted(numbers(some), (first, first + count))
@@ -483,7 +489,7 @@ def _joined_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Sch
 def _joined(
     source: pa.RecordBatch | None, target: pa.RecordBatch | None, count: int
 ) -> pa.RecordBatch:
-    """Rows with the structs ``source`` and ``target``."""
+    """Returns rows with the structs ``source`` and ``target``."""
     names, arrays = [], []
     for name, batch in ((_SOURCE, source), (_TARGET, target)):
         if batch is None:

@@ -153,7 +153,7 @@ class Merge:
             )
 
     def plan(self, metadata: ice.Metadata) -> MergePlan:
-        """The plan of a merge for the current columns of a table.
+        """Returns the plan of a merge for the current columns of a table.
 
         Raises:
             InvalidArgumentError: the columns of ``on`` are not in the table.
@@ -224,7 +224,7 @@ class MergePlan:
         numbered: bool = True,
         cast: bool = False,
     ) -> KeyedRows:
-        """The rows of the source by key; see :class:`KeyedRows`."""
+        """Returns the rows of the source by key; see :class:`KeyedRows`."""
         schema, on, clauses = self.schema, self.on, self._assigning
         taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
         if any(c.columns is True for c in clauses):
@@ -247,7 +247,7 @@ class MergePlan:
         )
 
     def change(self, source: KeyedRows, metadata: ice.Metadata) -> RowChange[Matches]:
-        """The change that applies all clauses.
+        """Returns the change that applies all clauses.
 
         Args:
             metadata: the metadata that the plan was made for.
@@ -296,7 +296,7 @@ def merge(
 
 
 def _arguments(clause: Update | Delete | Insert) -> str:
-    """The arguments of a clause as text."""
+    """Returns the arguments of a clause as text."""
     if isinstance(clause, Delete):
         given = ["delete=True"]
     else:
@@ -328,7 +328,7 @@ def _names(what: str, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
-    """Columns of the table by columns of the source."""
+    """Returns the columns of the table by columns of the source."""
     if on is None:
         if not primary:
             raise InvalidArgumentError(f"merge: {table} has no primary key; give on=")
@@ -343,7 +343,7 @@ def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """A column that only conditions and values read."""
+    """Returns a column that only conditions and values read."""
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type

@@ -43,7 +43,8 @@ class Fit:
 def with_new_columns(
     table: TableAccess, data: Any, schema: pa.Schema, fit: Fit, known: Sequence[str] = ()
 ) -> tuple[TableAccess, Any]:
-    """The table with the columns that the data have besides, and the data, which are read once.
+    """Returns the table with the columns that the data have besides, and the data, which are read
+    once.
 
     Args:
         schema: the columns of the table, for Python values.

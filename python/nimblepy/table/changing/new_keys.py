@@ -50,7 +50,7 @@ class NewKeys:
 
     @classmethod
     def of_files(cls, files: Sequence[DataFile], reading: Reading) -> NewKeys | None:
-        """The keys in new files; ``None`` without files or without a primary key."""
+        """Returns the keys in new files; ``None`` without files or without a primary key."""
         primary = reading.primary_key
         if not primary or not files:
             return None
@@ -103,5 +103,5 @@ class KeysAreNew:
 
 
 def _state(member: Member) -> tuple[str, ...]:
-    """What the live rows of a file depend on."""
+    """Returns what the live rows of a file depend on."""
     return (member.file.path, *(file.path for file in member.deletes))

@@ -201,7 +201,7 @@ def conflict(
     files: Sequence[str] = (),
     keys: Sequence[object] = (),
 ) -> ConflictError:
-    """The error for a change that does not fit the newest snapshot any more."""
+    """Returns the error for a change that does not fit the newest snapshot any more."""
     base, winner = begun.head(), newest.head()
     return ConflictError(
         f"{'.'.join(newest.name)}: {why}",

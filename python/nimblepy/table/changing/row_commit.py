@@ -128,7 +128,9 @@ class Call:
         return done
 
     def nothing(self, newest: ice.Metadata | None = None) -> Commit:
-        """The result of a call that changes nothing; moves the handle to the newest snapshot."""
+        """Returns the result of a call that changes nothing; moves the handle to the newest
+        snapshot.
+        """
         metadata = self.metadata if newest is None else newest
         self.table.show(metadata)
         _log.info("%s: %s: nothing to change", self.table.name, self.what)
@@ -152,7 +154,7 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
 
 
 def summary_of(change: CountedChange) -> dict[str, str]:
-    """What the history says about a change."""
+    """Returns what the history says about a change."""
     return {
         "engine-name": "nimblepy",
         "nimblepy.user": ice.who(),
@@ -193,7 +195,7 @@ class RowCommit:
         self._planned: tuple[str, FileSet] | None = None
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
-        """The newest rows of some metadata, which are planned once."""
+        """Returns the newest rows of some metadata, which are planned once."""
         if self._planned is None or self._planned[0] != metadata.metadata_file:
             rows = (self.rows_of or self.call.table.rows)(metadata)
             self._planned = metadata.metadata_file, rows
@@ -285,7 +287,7 @@ def discard_unnamed(files: Sequence[DataFile], table: TableAccess) -> None:
 
 
 def listed(rows: FileSet, files: Sequence[DataFile]) -> list[str]:
-    """The paths of those files that a snapshot lists."""
+    """Returns the paths of those files that a snapshot lists."""
     given = pa.array([file.path for file in files], pa.string())
     if not len(given):
         return []

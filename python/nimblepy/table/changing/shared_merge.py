@@ -100,7 +100,7 @@ def save_part(data: Any, plan: MergePlan, target: Target) -> Part | None:
 
 
 def whole_of(parts: Sequence[Part], schema: pa.Schema, plan: MergePlan) -> KeyedRows:
-    """All rows of a source with the columns of ``schema``."""
+    """Returns all rows of a source with the columns of ``schema``."""
     kept = [part.keyed(plan) for part in parts]
     chunks = [chunk for part in kept for _, chunk in part.chunks()]
     return plan.keyed(pa.concat_tables(chunks) if chunks else schema.empty_table(), numbered=False)
@@ -137,14 +137,14 @@ def outcome(part: Part, plan: MergePlan, rows: MemberRows, target: Target) -> Ou
 
 
 def holds(part: Part, plan: MergePlan, rows: MemberRows) -> bool:
-    """Whether any of some rows has a key of a part. Cost: a lookup of its keys."""
+    """Returns whether any of some rows has a key of a part. Cost: a lookup of its keys."""
     return bool(plan.positions(part.keyed(plan)).find(rows))
 
 
 def shared_merge_change(
     plan: MergePlan, parts: Sequence[Part], workers: Workers, metadata: ice.Metadata
 ) -> RowChange[Rows]:
-    """A merge of a source in parts, which workers process.
+    """Returns a merge of a source in parts, which workers process.
 
     Args:
         metadata: what the plan was made for.
@@ -212,7 +212,9 @@ class SharedRows:
         return [self._outcomes[i] for i in sorted(self._outcomes)]
 
     def _touched(self, rows: FileSet, states: dict[str, frozenset[str]]) -> list[int]:
-        """The parts with keys of rows that were added or deleted after the part was processed."""
+        """Returns the parts with keys of rows that were added or deleted after the part was
+        processed.
+        """
         new: list[int] = []
         changed: dict[str, int] = {}
         for number, (path, deletes) in enumerate(states.items()):
@@ -241,7 +243,7 @@ class SharedRows:
 
 
 def _together(parts: Sequence[dict[str, RowNumbers]]) -> dict[str, RowNumbers]:
-    """The union of the rows of all parts, by file."""
+    """Returns the union of the rows of all parts, by file."""
     parts_by_path: dict[str, list[RowNumbers]] = {}
     for part in parts:
         for path, some in part.items():
@@ -274,17 +276,17 @@ OUTCOMES = pa.schema(
 
 
 def part_rows(part: Part) -> pa.RecordBatch:
-    """A part as a row of ``PARTS``."""
+    """Returns a part as a row of ``PARTS``."""
     return pa.RecordBatch.from_pylist([asdict(part)], PARTS)
 
 
 def parts_of(table: pa.Table) -> list[Part]:
-    """The parts in rows of ``PARTS``."""
+    """Returns the parts in rows of ``PARTS``."""
     return [Part(**row) for row in table.to_pylist()]
 
 
 def outcome_rows(number: int, done: Outcome) -> pa.RecordBatch:
-    """The outcome of a part as rows of ``OUTCOMES``."""
+    """Returns the outcome of a part as rows of ``OUTCOMES``."""
     paths = list(done.matched)
     count = 1 + len(paths)
     figures = [done.inserted, done.updated, files_as_text(done.added)]
@@ -310,7 +312,7 @@ def _lists(parts: Sequence[RowNumbers]) -> pa.ListArray:
 
 
 def outcomes_of(table: pa.Table, count: int) -> list[Outcome]:
-    """The outcomes of ``count`` parts, from the rows of :func:`outcome_rows` in any order.
+    """Returns the outcomes of ``count`` parts, from the rows of :func:`outcome_rows` in any order.
 
     Raises:
         InvalidArgumentError: the rows do not have each part exactly once.

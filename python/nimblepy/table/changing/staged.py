@@ -142,7 +142,7 @@ def staged_change(
     filter: Filter,
     partition_overwrite: PartitionOverwrite,
 ) -> RowChange[Any]:
-    """The change that makes files part of a table.
+    """Returns the change that makes files part of a table.
 
     Args:
         reading: how these files are read.
@@ -221,7 +221,7 @@ class RowsOfPartitions:
         return matches
 
     def _by_values(self, rows: FileSet, number: int, target: Target) -> RowNumbers:
-        """Live rows of one file that belong to one of the partitions of a spec."""
+        """Returns live rows of one file that belong to one of the partitions of a spec."""
         target = replace(target, schema=rows.schema)
         partitions = self._partitions[target.spec_id]
         child, deleted = rows.child(number), rows.deleted(number)

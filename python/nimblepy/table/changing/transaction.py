@@ -131,7 +131,7 @@ class Transaction(VersionedRows[_ReadRows]):
         super().__init__(Position(_ReadRows(self._rows(), self._reads)))
 
     def _rows(self) -> FileSet:
-        """All rows with the changes so far."""
+        """Returns all rows with the changes so far."""
         if not self._own and not self._deletions:
             return self._base
         members = self._base.members
@@ -266,7 +266,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self.commit = self._call.run(RowCommit(self._call, change, rows_of=self._newest_rows))
 
     def _change(self) -> RowChange[Replaced]:
-        """All changes of the transaction as one."""
+        """Returns all changes of the transaction as one."""
         rules: list[Rule] = [ReadsAreSame(self._metadata, self._base, self._reads)]
         plan: Plan[Replaced]
         if self._primary:
@@ -302,12 +302,12 @@ class Transaction(VersionedRows[_ReadRows]):
         return deleted_of_base
 
     def _newest_rows(self, metadata: ice.Metadata) -> FileSet:
-        """The rows of the base, if there was no other commit."""
+        """Returns the rows of the base, if there was no other commit."""
         same = metadata.metadata_file == self._metadata.metadata_file
         return self._base if same else self._call.table.rows(metadata)
 
     def _settled(self) -> list[DataFile]:
-        """The new files, one for each partition, without rows that were deleted again."""
+        """Returns the new files, one for each partition, without rows that were deleted again."""
         deleted = [self._deletions.get(file.path) for file in self._own]
         partitions = {file.partition for file in self._own}
         if len(partitions) == len(self._own) and not any(

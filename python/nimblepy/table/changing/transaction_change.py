@@ -50,7 +50,7 @@ class TouchedKeys:
     base: FileSet
 
     def find(self, rows: FileSet) -> Replaced:
-        """The rows that have one of the keys."""
+        """Returns the rows that have one of the keys."""
         is_own, positions = self._search
         matches = positions.find(rows)
         probes = [numbers(some) for some in matches.values()]
@@ -150,7 +150,7 @@ class SameFilterColumns:
 
 
 def live_positions(rows: FileSet, number: int, positions: RowNumbers | None) -> RowNumbers:
-    """Rows of a file; ``None`` stands for all live rows."""
+    """Returns the rows of a file; ``None`` stands for all live rows."""
     if positions is not None:
         return positions
     everything, deleted = rows.child(number).all_rows(), rows.deleted(number)
@@ -158,7 +158,7 @@ def live_positions(rows: FileSet, number: int, positions: RowNumbers | None) -> 
 
 
 def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
-    """Whether a path of one schema means the same column, of the same type, in another."""
+    """Returns whether a path of one schema means the same column, of the same type, in another."""
     if path not in column_paths(now) or field_id_at(now, path) != field_id_at(before, path):
         return False
     kind = resolve_column(now, path).type
@@ -167,7 +167,7 @@ def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
 
 
 def _among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which keys are among others."""
+    """Returns which keys are among others."""
 
     def encoded(table: pa.Table) -> pa.Array:
         batches = table.combine_chunks().to_batches()

@@ -51,7 +51,9 @@ class Reads:
         return bool(self._keys or self._ordered or self._filters or self._everything)
 
     def changed(self, removed: FileSet, added: FileSet) -> pa.Table | None:
-        """The rows that it read among removed and added ones; ``None`` if these are the same."""
+        """Returns the rows that it read among removed and added ones; ``None`` if these are the
+        same.
+        """
         for request in self._requests():
             before, after = _answer(removed, request), _answer(added, request)
             if not _same_rows(before, after):
@@ -87,7 +89,7 @@ def _answer(rows: FileSet, request: Request) -> pa.Table:
 
 
 def _same_rows(one: pa.Table, other: pa.Table) -> bool:
-    """Whether two tables have the same rows, in any order."""
+    """Returns whether two tables have the same rows, in any order."""
     if one.num_rows != other.num_rows:
         return False
     return sorted(map(repr, one.to_pylist())) == sorted(map(repr, other.to_pylist()))

@@ -74,7 +74,7 @@ def upsert_change(
     duplicates: Duplicates,
     fit: Fit,
 ) -> tuple[KeyedRows, RowChange[Matches]]:
-    """The rows by key, and the change that upserts them.
+    """Returns the rows by key, and the change that upserts them.
 
     With ``update`` or ``when_matched="ignore"`` it is a merge.
 
@@ -170,7 +170,7 @@ class SourceRows:
 
 
 def _is_prefix(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
-    """Whether rows in the order of unique ``names`` are in the order of ``keys``."""
+    """Returns whether rows in the order of unique ``names`` are in the order of ``keys``."""
     return bool(keys) and all(
         key.column == name and not key.descending for key, name in zip(keys, names, strict=False)
     )

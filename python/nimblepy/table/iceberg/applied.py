@@ -34,17 +34,17 @@ _UNDONE = "undone:"
 
 
 def record(metadata: Metadata, value: str, snapshot: int) -> str:
-    """The record of a value that the next snapshot after ``metadata`` adds."""
+    """Returns the record of a value that the next snapshot after ``metadata`` adds."""
     return f"{value}@{snapshot}/{metadata.ice.metadata.last_sequence_number + 1}"
 
 
 def value_of(text: str) -> str:
-    """The value of a record."""
+    """Returns the value of a record."""
     return text.rpartition("@")[0]
 
 
 def batch_records(metadata: Metadata, head: Snapshot | None) -> dict[str, str]:
-    """The records of batches whose rows are part of a snapshot, by property name."""
+    """Returns the records of batches whose rows are part of a snapshot, by property name."""
     history = _History()
     for snapshot in metadata.ancestors(head):
         if snapshot.summary.get("engine-name") == "nimblepy":
@@ -55,12 +55,12 @@ def batch_records(metadata: Metadata, head: Snapshot | None) -> dict[str, str]:
 
 
 def staged_records(metadata: Metadata, head: Snapshot | None) -> list[str]:
-    """The records of files in the history of a snapshot, newest first."""
+    """Returns the records of files in the history of a snapshot, newest first."""
     return [text for text in _staged(metadata, head) if not text.startswith(_UNDONE)]
 
 
 def with_staged(metadata: Metadata, value: str, snapshot: int) -> dict[str, str]:
-    """The property after one more commit of files, to the branch of ``metadata``."""
+    """Returns the property after one more commit of files, to the branch of ``metadata``."""
     new_record = record(metadata, value, snapshot)
     if metadata.branch != MAIN:
         new_record = f"{_UNDONE}{new_record}"
@@ -71,7 +71,8 @@ def with_staged(metadata: Metadata, value: str, snapshot: int) -> dict[str, str]
 def settled(
     metadata: Metadata, head: Snapshot | None, gone: Collection[int] = ()
 ) -> tuple[dict[str, str], list[str]]:
-    """Properties to set and to remove, so that they are correct for ``head`` without its history.
+    """Returns the properties to set and to remove, so that they are correct for ``head`` without
+    its history.
 
     Args:
         gone: snapshots that are removed now. Undone records of files are removed with them.
@@ -96,7 +97,7 @@ def _batches(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _staged(metadata: Metadata, head: Snapshot | None) -> list[str]:
-    """All records of files, marked if they are undone in the history of a snapshot."""
+    """Returns all records of files, marked if they are undone in the history of a snapshot."""
     records = metadata.properties.get(STAGED_FILES, "").split()
     if not records:
         return []
@@ -127,11 +128,11 @@ class _History:
         self.sequence = snapshot.sequence
 
     def has(self, text: str) -> bool:
-        """Whether the snapshot of a record is an ancestor."""
+        """Returns whether the snapshot of a record is an ancestor."""
         return _numbers(text)[0] in self.ids
 
     def is_without(self, metadata: Metadata, text: str) -> bool:
-        """Whether the snapshot of a record is certainly not an ancestor."""
+        """Returns whether the snapshot of a record is certainly not an ancestor."""
         number, sequence = _numbers(text)
         if number is None or number in self.ids:
             return False
@@ -147,7 +148,7 @@ def _is_kept(metadata: Metadata, text: str, gone: Collection[int]) -> bool:
 
 
 def _numbers(text: str) -> tuple[int | None, int | None]:
-    """(id, sequence number) of the snapshot of a record, as far as they are present."""
+    """Returns (id, sequence number) of the snapshot of a record, as far as they are present."""
     number, _, sequence = text.rpartition("@")[2].partition("/")
     return (
         int(number) if number.isdecimal() else None,

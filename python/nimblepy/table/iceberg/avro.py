@@ -85,8 +85,8 @@ class Source:
         return self._size
 
     def count(self, count: int) -> int:
-        """The items of a block of an array or map whose ``count`` was
-        read. A byte size may follow.
+        """Returns the items of a block of an array or map whose ``count`` was read. A byte size may
+        follow.
         """
         if count < 0:
             self.read_int()
@@ -223,7 +223,7 @@ class _Whole:
         self._empty = 0
 
     def of(self, schema: Any, space: str) -> tuple[Any, int]:
-        """A schema within a namespace without references, and the minimum bytes of a value."""
+        """Returns a nested schema without references, and the minimum size of a value."""
         if isinstance(schema, str) and schema not in _PRIMITIVES:
             definition = self._named.get(_full_name(schema, space))
             if definition is None:
@@ -263,7 +263,7 @@ class _Whole:
         return {**schema, "type": whole}, size
 
     def _counted(self, size: int) -> int:
-        """A type whose values take at least this many bytes."""
+        """Returns a type whose values take at least this many bytes."""
         if size <= 0:
             self._empty += 1
             if self._empty > _MOST_EMPTY:
@@ -291,7 +291,7 @@ def encoded_bytes(value: bytes) -> bytes:
 
 
 def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]) -> bytes:
-    """A complete file with one compressed block.
+    """Returns a complete file with one compressed block.
 
     Args:
         schema: the schema of the records, as JSON.
@@ -313,7 +313,7 @@ def container(schema: str, metadata: Mapping[str, str], records: Sequence[bytes]
 
 
 def fields_by_id(schema: Any) -> list[tuple[int | None, Any]]:
-    """(Iceberg's field id, schema) of each field of a record, in the order of the file."""
+    """Returns (Iceberg's field id, schema) of each field of a record, in the order of the file."""
     return [(item.get("field-id"), item["type"]) for item in schema["fields"]]
 
 
@@ -332,7 +332,7 @@ def records_of(container: Container, source: Source) -> Iterator[Any]:
 
 
 def without_null(schema: Any) -> Any:
-    """The schema without the null branch of a union."""
+    """Returns the schema without the null branch of a union."""
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
         return others[0] if len(others) == 1 else schema
@@ -340,7 +340,7 @@ def without_null(schema: Any) -> Any:
 
 
 def reader_of(schema: Any, source: Source) -> Reader:
-    """A function that reads the next value of a schema in Iceberg's in-memory form.
+    """Returns a function that reads the next value of a schema in Iceberg's in-memory form.
 
     Maps with field ids as keys are dicts, for both of their Avro encodings.
 
@@ -388,7 +388,7 @@ def _primitive(name: str, source: Source) -> Reader:
 
 
 def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Source) -> Reader:
-    """A function that reads values of a union."""
+    """Returns a function that reads values of a union."""
     read_int = source.read_int
     if len(readers) == 2 and "null" in schema:
         null = schema.index("null")

@@ -65,13 +65,13 @@ _SYSTEM_ERRORS = {
 
 
 def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
-    """The OSError for a database that cannot be used, with an ``errno`` value if one fits."""
+    """Returns the OSError for a database that cannot be used, with a fitting ``errno`` if any."""
     code = _SYSTEM_ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return OSError(f"{path}: {error}") if code is None else OSError(code, str(error), path)
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether another connection has the lock."""
+    """Returns whether another connection has the lock."""
     cause = error if isinstance(error, sqlite3.OperationalError) else error.__cause__
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -133,7 +133,9 @@ class CatalogRows:
         return self._memory is not None or os.path.exists(self._path)
 
     def _prepare(self, *, make: bool) -> bool:
-        """Whether the database exists and has the tables of a catalog; ``make`` creates them."""
+        """Returns whether the database exists and has the tables of a catalog; ``make`` creates
+        them.
+        """
         if self._prepared:
             return True
         if not self.exists:
@@ -245,7 +247,7 @@ class CatalogRows:
         return self._noted("mark", secrets.token_hex(8))
 
     def _noted(self, name: str, value: str) -> str:
-        """The value stored under a name. Stores ``value`` first if it is unset."""
+        """Returns the value stored under a name. Stores ``value`` first if it is unset."""
         stored = self._asked(_NOTE, _MARK, "", name)
         if stored:  # without the write lock, which others may hold
             return stored[0][0]
@@ -258,7 +260,7 @@ class CatalogRows:
         return stored_value
 
     def original(self) -> str | None:
-        """The file of the database that this one was copied from, if it still exists there.
+        """Returns the file of the database that this one was copied from, if it still exists there.
 
         The tables of both databases have the same files. A moved database does not count as a copy.
 
@@ -295,7 +297,7 @@ class CatalogRows:
         return None
 
     def catalogs(self) -> list[str]:
-        """Names of the catalogs that have rows in the database."""
+        """Returns the names of the catalogs that have rows in the database."""
         rows = self._asked(
             "SELECT catalog_name FROM iceberg_tables UNION "
             "SELECT catalog_name FROM iceberg_namespace_properties ORDER BY 1"
@@ -305,7 +307,9 @@ class CatalogRows:
     # ------------------------------------------------------------------ tables
 
     def location(self, namespace: str, name: str) -> str | None:
-        """The path of the newest metadata of a table, or ``None`` if the table does not exist."""
+        """Returns the path of the newest metadata of a table, or ``None`` if the table does not
+        exist.
+        """
         if self._prepared and self._memory is None and self._turn.database is None:
             row: tuple[str, ...] | None = without_fork(self._read_location, namespace, name)
         else:
@@ -340,7 +344,7 @@ class CatalogRows:
         return row
 
     def _roots(self) -> list[str]:
-        """The roots at which the lake was written."""
+        """Returns the roots at which the lake was written."""
         rows = self._asked(_NOTE, _MARK, "", "roots")
         return _roots_in(rows[0][0] if rows else None)
 
@@ -357,11 +361,11 @@ class CatalogRows:
             self._has_noted_root = True
 
     def _former(self, location: str) -> list[str]:
-        """A location and the older paths under which the database may store it."""
+        """Returns a location and the older paths under which the database may store it."""
         return former_places(location, self._root, self._roots())
 
     def has_location(self, location: str) -> bool:
-        """Whether this is the newest metadata of a table in any catalog of the database."""
+        """Returns whether this is the newest metadata of a table in any catalog of the database."""
         places = self._former(location)
         return bool(
             self._asked(
@@ -371,7 +375,9 @@ class CatalogRows:
         )
 
     def locations(self) -> list[tuple[tuple[str, str, str], str]]:
-        """((catalog, namespace, table), location) of each table of all catalogs in the database."""
+        """Returns ((catalog, namespace, table), location) of each table of all catalogs in the
+        database.
+        """
         rows = self._asked(
             "SELECT catalog_name, table_namespace, table_name, metadata_location "
             f"FROM iceberg_tables WHERE {self._is_table} AND metadata_location IS NOT NULL"
@@ -446,7 +452,7 @@ class CatalogRows:
         return done > 0
 
     def names(self, namespace: str) -> list[str]:
-        """Names of the tables of a namespace."""
+        """Returns the names of the tables of a namespace."""
         rows = self._asked(
             "SELECT table_name FROM iceberg_tables "
             f"WHERE catalog_name = ? AND table_namespace = ? AND {self._is_table}",
@@ -475,7 +481,7 @@ class CatalogRows:
         self._write_properties(namespace, (), properties)
 
     def properties(self, namespace: str) -> dict[str, str]:
-        """The properties of a namespace."""
+        """Returns the properties of a namespace."""
         rows = self._asked(
             "SELECT property_key, property_value FROM iceberg_namespace_properties "
             "WHERE catalog_name = ? AND namespace = ?",
@@ -521,7 +527,7 @@ class CatalogRows:
 
 
 def chosen_name(names: Sequence[str], uri: str) -> str:
-    """The catalog of a database to use when the caller does not name one.
+    """Returns the catalog of a database to use when the caller does not name one.
 
     Raises:
         InvalidArgumentError: the database has several catalogs, but not nimblepy's own.
@@ -561,7 +567,7 @@ def _marks(values: Sequence[str]) -> str:
 
 
 def _roots_in(text: str | None) -> list[str]:
-    """The roots in a stored JSON list."""
+    """Returns the roots in a stored JSON list."""
     try:
         roots = json.loads(text or "[]")
     except ValueError:
@@ -579,7 +585,7 @@ _LOCATION = f"SELECT metadata_location, ({_NOTE}) FROM iceberg_tables WHERE {_TA
 
 
 def _parsed(uri: str) -> tuple[str, float]:
-    """(path, seconds to wait) of a URI."""
+    """Returns (path, seconds to wait) of a URI."""
     place, _, query = uri.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True))
     timeout = given.pop("timeout", str(_TIMEOUT))

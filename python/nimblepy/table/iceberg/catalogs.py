@@ -134,7 +134,7 @@ class SqliteCatalog(MetastoreCatalog):
         return as_root(self.properties["warehouse"])
 
     def original(self) -> str | None:
-        """The database that this one is a copy of; both have the same tables."""
+        """Returns the database that this one is a copy of; both have the same tables."""
         return self._rows.original()
 
     def other_name(self, identifier: Any, metadata_file: str) -> str | None:
@@ -156,16 +156,16 @@ class SqliteCatalog(MetastoreCatalog):
         return self._rows.turn()
 
     def base_of(self, table: IceTable) -> IceTable:
-        """The version of a table that a commit prepared for ``table`` is based on."""
+        """Returns the version of a table that a commit prepared for ``table`` is based on."""
         return self.load_table(table.name())
 
     @staticmethod
     def version_number(path: str) -> int:
-        """The number in the name of a metadata file; -1 if it has another form."""
+        """Returns the number in the name of a metadata file; -1 if it has another form."""
         return _version_number(path)
 
     def files_beside(self, metadata: Metadata) -> list[str]:
-        """Files of a table that its metadata does not name."""
+        """Returns the files of a table that its metadata does not name."""
         return []
 
     def retire_versions(self, metadata: Metadata) -> None:
@@ -324,7 +324,9 @@ class SqliteCatalog(MetastoreCatalog):
         return load_file_io({**self.properties, **properties}, location)
 
     def _table_location(self, location: str | None, namespace: str, name: str) -> str:
-        """The location of a new table: as given, or a path below its namespace or warehouse."""
+        """Returns the location of a new table: as given, or a path below its namespace or
+        warehouse.
+        """
         if location:
             return location.rstrip("/")
         above = self._rows.properties(namespace).get("location")
@@ -336,7 +338,7 @@ class SqliteCatalog(MetastoreCatalog):
         """Records that the metadata of a table no longer has paths below old roots."""
 
     def _metadata_location(self, metadata: Any, version: int) -> str:
-        """The path of a new metadata file. Its name marks it as made by this catalog."""
+        """Returns the path of a new metadata file. Its name marks it as made by this catalog."""
         places = load_location_provider(metadata.location, metadata.properties)
         path = str(places.new_table_metadata_file_location(version))
         folder, _, name = path.rpartition("/")
@@ -344,7 +346,8 @@ class SqliteCatalog(MetastoreCatalog):
         return f"{folder}/{number}-{unique[: -len(self._ending)]}{self._ending}"
 
     def has_made(self, path: str) -> bool:
-        """Whether a commit to this catalog wrote this metadata file and it is not in use now.
+        """Returns whether a commit to this catalog wrote this metadata file and it is not in use
+        now.
 
         Tables of another catalog, or other names in this catalog, may have the same files.
         """
@@ -504,13 +507,13 @@ class SqliteCatalog(MetastoreCatalog):
 
 
 def _version_number(path: str) -> int:
-    """The number at the start of a metadata file's name; -1 if the name has another form."""
+    """Returns the version at the start of a metadata file's name; -1 if the name has none."""
     match = _METADATA_NAME.fullmatch(path.rpartition("/")[2])
     return -1 if match is None else int(match[1])
 
 
 def split_name(identifier: Any) -> tuple[str, str]:
-    """(namespace, name) of a table, as the rows of a catalog store them."""
+    """Returns (namespace, name) of a table, as the rows of a catalog store them."""
     return (
         Catalog.namespace_to_string(Catalog.namespace_from(identifier)),
         Catalog.table_name_from(identifier),
@@ -518,7 +521,7 @@ def split_name(identifier: Any) -> tuple[str, str]:
 
 
 def _updated(base: Any, updates: Any, location: str) -> Any:
-    """The metadata after some updates, with a log that readers accept."""
+    """Returns the metadata after some updates, with a log that readers accept."""
     made = updated_metadata(base, updates, location)
     if made is base or made == base:
         return base
@@ -553,7 +556,7 @@ def _updated(base: Any, updates: Any, location: str) -> Any:
 
 
 def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
-    """The log entries after the last entry of a removed snapshot.
+    """Returns the log entries after the last entry of a removed snapshot.
 
     Earlier entries would claim times at which a removed snapshot was the newest.
     """
@@ -562,7 +565,7 @@ def _log_after(log: Sequence[Any], gone: set[int]) -> list[Any]:
 
 
 def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog:
-    """The catalog in a SQLite database."""
+    """Returns the catalog in a SQLite database."""
     if not any(name.startswith(_STORE_PROPERTIES) for name in properties):
         properties = {"py-io-impl": f"{OwnIO.__module__}.{OwnIO.__name__}", **properties}
     rows.set_root(warehouse)
@@ -570,7 +573,7 @@ def open_sqlite(rows: CatalogRows, warehouse: str, **properties: str) -> Catalog
 
 
 def open_uri(uri: str, name: str | None, properties: Mapping[str, str]) -> Catalog:
-    """A catalog of any kind that pyiceberg supports.
+    """Returns a catalog of any kind that pyiceberg supports.
 
     Args:
         name: name of the catalog. ``None`` uses the only catalog of a SQL database.
@@ -591,7 +594,9 @@ def open_uri(uri: str, name: str | None, properties: Mapping[str, str]) -> Catal
 
 
 def _names_in(catalog: Catalog) -> list[str]:
-    """Names of the catalogs in the database of a ``SqlCatalog``; empty for other classes."""
+    """Returns the names of the catalogs in the database of a ``SqlCatalog``; empty for other
+    classes.
+    """
     engine = getattr(catalog, "engine", None)
     if engine is None:
         return []
@@ -604,7 +609,7 @@ def _names_in(catalog: Catalog) -> list[str]:
 
 
 def database_of(metadata: Metadata) -> str | None:
-    """The SQLite file with the catalog of a table, or ``None`` for other catalogs."""
+    """Returns the SQLite file with the catalog of a table, or ``None`` for other catalogs."""
     catalog = metadata.ice.catalog
     if isinstance(catalog, SqliteCatalog):
         return catalog.database
@@ -648,13 +653,16 @@ def check_may_remove(metadata: Metadata) -> None:
 
 
 def is_lake_in_a_store(metadata: Metadata) -> bool:
-    """Whether the catalog is in a store, so that checking for new metadata costs a request."""
+    """Returns whether the catalog is in a store.
+
+    If so, checking for new metadata costs a request.
+    """
     catalog = metadata.ice.catalog
     return isinstance(catalog, SqliteCatalog) and not catalog.is_certain
 
 
 def files_beside(metadata: Metadata) -> list[str]:
-    """Files that the catalog keeps for a table in addition to its metadata."""
+    """Returns the files that the catalog keeps for a table in addition to its metadata."""
     catalog = metadata.ice.catalog
     return catalog.files_beside(metadata) if isinstance(catalog, SqliteCatalog) else []
 
@@ -681,7 +689,7 @@ def check_may_rename(catalog: Catalog) -> None:
 
 
 def removable(metadata: Metadata, files: Sequence[str]) -> list[str]:
-    """The files that may be removed once the table does not need them.
+    """Returns the files that may be removed once the table does not need them.
 
     A copy of a lake does not remove files outside of its root: the original may need them.
     """
@@ -718,7 +726,7 @@ def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 
 
 def list_namespaces(catalog: Catalog) -> list[tuple[str, ...]]:
-    """All namespaces, nested ones included."""
+    """Returns all namespaces, nested ones included."""
     names: list[tuple[str, ...]] = []
     waiting: list[tuple[str, ...]] = [()]
     while waiting:
@@ -738,7 +746,7 @@ def list_tables(catalog: Catalog, namespace: tuple[str, ...]) -> list[tuple[str,
 
 
 def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None = None) -> Metadata:
-    """The newest metadata of a table.
+    """Returns the newest metadata of a table.
 
     Args:
         newest: metadata of the caller, which is returned if it still is the newest.
@@ -759,7 +767,7 @@ def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None 
 
 
 def metadata_at(path: str, properties: Mapping[str, str]) -> Metadata:
-    """The metadata in a file. It cannot be committed to.
+    """Returns the metadata in a file. It cannot be committed to.
 
     Args:
         properties: I/O properties in the form of :attr:`Metadata.io_properties`.

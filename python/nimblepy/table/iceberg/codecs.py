@@ -13,7 +13,7 @@ _CRC_BYTES = 4
 
 
 def decompressed(codec: str, block: bytes, most: int) -> bytes:
-    """The bytes of a block.
+    """Returns the bytes of a block.
 
     Args:
         codec: as the header of an Avro file names it.
@@ -57,7 +57,7 @@ def _snappy(block: bytes, most: int) -> bytes:
 
 
 def _snappy_size(packed: bytes) -> int:
-    """What the first bytes say: seven bits each, the low ones first."""
+    """Returns what the first bytes say: seven bits each, the low ones first."""
     size = 0
     for i, octet in enumerate(packed[:5]):
         size |= (octet & 0x7F) << 7 * i

@@ -93,7 +93,7 @@ class Evolution:
         return to_arrow(metadata.schema(), type_details(metadata.properties))
 
     def mapped_names(self) -> dict[tuple[str, ...], int]:
-        """Field ids by path of names, for files without ids."""
+        """Returns field ids by path of names, for files without ids."""
         return mapped_names(self._transaction.table_metadata.properties.get(NAME_MAPPING))
 
     def primary_key_ids(self) -> set[int]:
@@ -104,15 +104,15 @@ class Evolution:
         return {item.source_id for item in order.fields}
 
     def partition_ids(self) -> set[int]:
-        """Columns of the current spec."""
+        """Returns the columns of the current spec."""
         return {item.source_id for item in self._transaction.table_metadata.spec().fields}
 
     def old_partition_ids(self) -> set[int]:
-        """Columns of all specs that the table has had."""
+        """Returns the columns of all specs that the table has had."""
         return {item.source_id for item in self._all_partition_fields()}
 
     def partition_of_name(self, name: str, number: int | None) -> str | None:
-        """The partition field, as text, whose name the column ``number`` must not have."""
+        """Returns the partition field, as text, whose name the column ``number`` must not have."""
         for item in self._all_partition_fields():
             transform = str(item.transform)
             same = item.source_id == number and transform in ("identity", "void")
@@ -126,7 +126,7 @@ class Evolution:
         return [item for spec in specs for item in spec.fields]
 
     def partition_fields(self) -> list[str]:
-        """The transforms of the current spec that partition the rows."""
+        """Returns the transforms of the current spec that partition the rows."""
         spec = self._transaction.table_metadata.spec()
         return [text for item in spec.fields if (text := str(item.transform)) != "void"]
 
@@ -234,7 +234,7 @@ class Evolution:
         return snapshot_commit.swap(self._metadata, tuple(checks), self._transaction.updates)
 
     def pending(self) -> Metadata:
-        """The metadata with all changes, which the next commit of rows makes, too."""
+        """Returns the metadata with all changes, which the next commit of rows makes, too."""
         ice = self._metadata.ice
         base = ice.metadata
         checks = [
@@ -259,7 +259,7 @@ class Evolution:
         )
 
     def is_made(self, newest: Metadata) -> bool:
-        """Whether newer metadata has the changes, from any writer.
+        """Returns whether newer metadata has the changes, from any writer.
 
         New columns and partitions may have been changed again. Of properties only the current
         values are known.
@@ -302,7 +302,7 @@ class Evolution:
 
 
 def with_columns(metadata: Metadata, columns: Sequence[pa.Field]) -> Metadata:
-    """The metadata with columns that it may lack; a commit for it adds them, too.
+    """Returns the metadata with columns that it may lack; a commit for it adds them, too.
 
     Raises:
         InvalidArgumentError: a name that a column cannot have.

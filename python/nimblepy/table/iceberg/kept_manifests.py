@@ -73,7 +73,7 @@ _manifests = _Manifests()
 
 
 def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
-    """The live files of each of some manifests.
+    """Returns the live files of each of some manifests.
 
     Cost: one read of each that this process neither read nor wrote just before; they are asked for
         before this returns.
@@ -86,7 +86,7 @@ def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[Manif
 
 
 def live_files(metadata: Metadata, manifest: Manifest) -> ManifestFiles:
-    """The live files of one manifest; see :func:`decoded`."""
+    """Returns the live files of one manifest; see :func:`decoded`."""
     return next(decoded(metadata, [manifest]))
 
 

@@ -17,7 +17,7 @@ from nimblepy.table.base.places import remove_file
 
 
 def local_path(location: str) -> str | None:
-    """The path of a location on this machine; ``None``: it is somewhere else."""
+    """Returns the path of a location on this machine; ``None``: it is somewhere else."""
     if location.startswith("file:"):
         rest = location.removeprefix("file:")
         return rest[2:] if rest.startswith("//") else rest
@@ -155,7 +155,7 @@ class OwnIO(FileIO):
 
 
 def is_here(location: str) -> bool:
-    """Whether a location is on this machine."""
+    """Returns whether a location is on this machine."""
     return local_path(location) is not None
 
 

@@ -19,7 +19,9 @@ _LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-
 
 
 def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
-    """Properties of a FileIO, and the old roots of the lake with the file at ``location``."""
+    """Returns the properties of a FileIO, and the old roots of the lake with the file at
+    ``location``.
+    """
     translation = translation_of(location)
     if translation is None:
         return dict(properties)
@@ -36,7 +38,7 @@ def register_moved(properties: Mapping[str, str]) -> None:
 
 
 def translated_metadata(data: bytes, location: str) -> bytes:
-    """The bytes of a metadata file at ``location``, with the locations as they are now."""
+    """Returns the bytes of a metadata file at ``location``, with the locations as they are now."""
     translation = translation_of(location)
     if translation is None:
         return data
@@ -48,7 +50,7 @@ def translated_metadata(data: bytes, location: str) -> bytes:
 
 
 def has_old_locations(data: bytes, location: str) -> bool:
-    """Whether a metadata file has locations below old roots of its lake."""
+    """Returns whether a metadata file has locations below old roots of its lake."""
     if translation_of(location) is None:
         return False
     plain = gzip.decompress(data) if location.endswith(".gz.metadata.json") else data
@@ -79,7 +81,8 @@ def translate_locations(content: dict[str, Any], path: Callable[[str], str]) -> 
 
 
 def place_now(location: str, root: str, roots: Iterable[str]) -> str:
-    """The place now of a metadata file of a lake at ``root``, which was written at ``roots``.
+    """Returns the place now of a metadata file of a lake at ``root``, which was written at
+    ``roots``.
 
     A path below an old root counts only if its file was moved as well: a database may be moved
     alone. Cost: a look for the file if the lake was moved.
@@ -94,13 +97,13 @@ def place_now(location: str, root: str, roots: Iterable[str]) -> str:
 
 
 def former_places(location: str, root: str, roots: Iterable[str]) -> list[str]:
-    """A location now, and the paths by which a database may have it."""
+    """Returns a location now, and the paths by which a database may have it."""
     translation = register(root, roots)
     return [location] if translation is None else translation.former(location)
 
 
 def folder_of(location: str) -> str:
-    """The directory of a metadata file, without symbolic links."""
+    """Returns the directory of a metadata file, without symbolic links."""
     path = readable_path(location)
     folder = path.rpartition("/")[0]
     return folder if is_uri(path) else os.path.realpath(folder)

@@ -75,7 +75,7 @@ class Records:
 
 
 def _with_own_names(schema: Any, used: set[str]) -> Any:
-    """An Avro schema whose named types each have a name of their own.
+    """Returns an Avro schema whose named types each have a name of their own.
 
     Avro has a name defined once. The library names decimals, UUIDs and fixed types by what they
     are, and does not read types that are used by their name.
@@ -96,7 +96,7 @@ def _with_own_names(schema: Any, used: set[str]) -> Any:
 
 
 def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
-    """The partition values of a spec, all of them nullable.
+    """Returns the partition values of a spec, all of them nullable.
 
     pyiceberg makes the value of a required column required. But the value is missing if the column
     is a member of an optional struct that is null.

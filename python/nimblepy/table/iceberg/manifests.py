@@ -71,15 +71,15 @@ class FileColumns(ABC):
 
     @abstractmethod
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        """Bounds in the form of ``pruning.comparable``; ``None`` if no file has bounds."""
+        """Returns the bounds as ``pruning.comparable`` makes them; ``None`` without bounds."""
 
     @abstractmethod
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
-        """Partition values in the form of ``pruning.comparable``."""
+        """Returns the partition values in the form of ``pruning.comparable``."""
 
     @abstractmethod
     def entry(self, file: int) -> Entry:
-        """The complete description of one file."""
+        """Returns the complete description of one file."""
 
     @property
     @abstractmethod
@@ -87,11 +87,11 @@ class FileColumns(ABC):
         """string"""
 
     def paths_of(self, files: Numbers) -> pa.Array:
-        """Paths of some of the files."""
+        """Returns the paths of some of the files."""
         return self.paths.take(pa.array(files))
 
     def pieces(self) -> Iterator[FileColumns]:
-        """The same files in pieces. At most ``MANY`` files are in memory at a time."""
+        """Yields the same files in pieces. At most ``MANY`` files are in memory at a time."""
         yield self
 
     @property
@@ -228,12 +228,14 @@ _NEVER = 1 << 62
 
 
 def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFiles:
-    """Data files of one partition spec that no snapshot has yet, as columns."""
+    """Returns the data files of one partition spec that no snapshot has yet, as columns."""
     return new_files(files, spec_id, "", _NEVER)
 
 
 def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int) -> ManifestFiles:
-    """Files of one partition spec as described by the manifest at ``path``, which adds them."""
+    """Returns the files of one partition spec as described by the manifest at ``path``, which adds
+    them.
+    """
     columns: dict[int, list[Any]] = {
         _CONTENT: [_CONTENTS.index(file.content) for file in files],
         _PATH: [file.path for file in files],
@@ -374,7 +376,7 @@ class Selection:
 
     @classmethod
     def of(cls, parts: Sequence[FileColumns], rows: Sequence[Numbers]) -> Selection:
-        """The files ``rows`` of each part."""
+        """Returns the files ``rows`` of each part."""
         # int32 saves memory, because there may be a million files
         part = np.repeat(np.arange(len(parts), dtype=np.int32), [len(item) for item in rows])
         row = np.concatenate([item.astype(np.int32, copy=False) for item in rows] or [part])
@@ -414,7 +416,7 @@ class Selection:
         return self.arrays([part.paths for part in self.parts])
 
     def paths_of(self, files: Numbers) -> pa.Array:
-        """Paths of some files, in any order. Cost: reads only these paths."""
+        """Returns the paths of some files, in any order. Cost: reads only these paths."""
         some = self.take(files)
         path_arrays = [part.paths_of(some.row[some.part == i]) for i, part in enumerate(some.parts)]
         order = np.argsort(some.part, kind="stable")
@@ -423,14 +425,14 @@ class Selection:
         return pa.chunked_array(path_arrays, pa.string()).take(pa.array(at)).combine_chunks()
 
     def gather(self, columns: Sequence[np.ndarray[Any, Any]], kind: Any) -> Any:
-        """A numpy column of the files, gathered from those of all parts."""
+        """Returns a numpy column of the files, gathered from those of all parts."""
         result = np.zeros(len(self), dtype=kind)
         for i, places, rows in self._by_part():
             result[places] = columns[i][rows]
         return result
 
     def arrays(self, columns: Sequence[pa.Array]) -> pa.Array:
-        """An Arrow column of the files, gathered from those of all parts."""
+        """Returns an Arrow column of the files, gathered from those of all parts."""
         if not columns:
             return pa.nulls(0)
         if len(columns) == 1:

@@ -66,7 +66,7 @@ class Maps:
         return order, self._keys[order], files
 
     def column(self, number: int) -> pa.Array | None:
-        """The value of each file for one key, null in files without the key.
+        """Returns the value of each file for one key, null in files without the key.
 
         ``None`` if all files are without it.
         """
@@ -90,14 +90,14 @@ class Maps:
         return ends
 
     def of(self, file: int) -> dict[int, Any]:
-        """The map of one file."""
+        """Returns the map of one file."""
         end = int(self._ends[file])
         begin = end - int(self._counts[file])
         keys = self._keys[begin:end].tolist()
         return dict(zip(keys, self._values.slice(begin, end - begin).to_pylist(), strict=True))
 
     def filter(self, keep: np.ndarray[Any, np.dtype[np.bool_]]) -> Maps:
-        """The maps of some files."""
+        """Returns the maps of some files."""
         items = np.repeat(keep, self._counts)
         return Maps(self._counts[keep], self._keys[items], self._values.filter(pa.array(items)))
 
@@ -118,7 +118,7 @@ class MapsReader:
         self._numbers: list[int] = []  # keys and values alternate if both are numbers
 
     def reader_of(self, schema: Any, source: Source) -> tuple[Reader, Callable[[Any], None]]:
-        """A function that reads a map, and a function that receives its result."""
+        """Returns a function that reads a map, and a function that receives its result."""
         kinds = map_items(without_null(schema))
         if _is_counts(kinds) and pa.types.is_integer(self._kind):
             numbers, ints = self._numbers, source.ints
@@ -139,7 +139,7 @@ class MapsReader:
         self._values += entries.values()
 
     def result(self, count: int) -> Maps:
-        """The maps of ``count`` files; empty if no map was read."""
+        """Returns the maps of ``count`` files; empty if no map was read."""
         counts = np.array(self._counts or [0] * count, dtype=np.int64)
         if self._numbers:
             numbers = np.array(self._numbers, dtype=np.int64)
@@ -153,7 +153,7 @@ class MapsReader:
 
 
 def skipper_of(schema: Any, source: Source) -> Reader:
-    """A function that skips a value."""
+    """Returns a function that skips a value."""
     if _is_counts(map_items(without_null(schema))):
         ints = source.ints
         return _blocks(schema, source, lambda count: ints(2 * count))

@@ -132,12 +132,14 @@ KEPT_METADATA = 16
 
 
 def to_places(ids: Sequence[int]) -> str:
-    """The order of field ids in the form of :data:`PRIMARY_KEY_ORDER`."""
+    """Returns the order of field ids in the form of :data:`PRIMARY_KEY_ORDER`."""
     return ",".join(str(sorted(ids).index(number)) for number in ids)
 
 
 def from_places(ids: Sequence[int], places: str) -> list[int] | None:
-    """Ascending ``ids`` in the order of :func:`to_places`; ``None`` if it does not fit them."""
+    """Returns ascending ``ids`` in the order of :func:`to_places`; ``None`` if it does not fit
+    them.
+    """
     positions = [int(place) for place in places.split(",") if _PLACE.fullmatch(place)]
     return [ids[i] for i in positions] if sorted(positions) == list(range(len(ids))) else None
 
@@ -184,7 +186,7 @@ class Metadata:
         self.updates = tuple(updates)
 
     def on(self, branch: str) -> Metadata:
-        """The same metadata, for reads and commits of a branch."""
+        """Returns the same metadata, for reads and commits of a branch."""
         return self if branch == self.branch else Metadata(self.ice, branch=branch)
 
     @property
@@ -216,7 +218,7 @@ class Metadata:
         return self.properties.get(COMMENT)
 
     def schema(self, schema_id: int | None = None) -> pa.Schema:
-        """The Arrow schema; ``None`` is the current one."""
+        """Returns the Arrow schema; ``None`` is the current one."""
         schema, text = self.ice_schema(schema_id), self.ice.metadata.properties.get(COLUMN_TYPES)
         if text is None:
             return _arrow_schema(schema)
@@ -227,7 +229,7 @@ class Metadata:
         return arrow_schema
 
     def docs(self, schema_id: int | None = None) -> Mapping[int, str]:
-        """The documentation of fields, at any depth, by field id."""
+        """Returns the documentation of fields, at any depth, by field id."""
         return _docs(self.ice_schema(schema_id))
 
     def ice_schema(self, schema_id: int | None) -> Schema:
@@ -236,7 +238,7 @@ class Metadata:
         return next(schema for schema in metadata.schemas if schema.schema_id == wanted_id)
 
     def field_ids(self) -> dict[int, frozenset[int]]:
-        """The field ids of each schema, by the id of the schema."""
+        """Returns the field ids of each schema, by the id of the schema."""
         schemas = self.ice.metadata.schemas
         return {int(schema.schema_id): frozenset(schema.field_ids) for schema in schemas}
 
@@ -252,11 +254,13 @@ class Metadata:
         )
 
     def column_name(self, number: int, schema_id: int | None = None) -> str | None:
-        """The dotted name of a column of a schema, the current one by default."""
+        """Returns the dotted name of a column of a schema, the current one by default."""
         return self.ice_schema(schema_id).find_column_name(number)
 
     def column_number(self, name: str, schema_id: int | None = None) -> int | None:
-        """The field id of a column by its dotted name; ``None`` if a schema does not have it."""
+        """Returns the field id of a column by its dotted name; ``None`` if a schema does not have
+        it.
+        """
         try:
             return int(self.ice_schema(schema_id).find_field(name).field_id)
         except ValueError:
@@ -268,15 +272,17 @@ class Metadata:
         return self.properties.get(NAME_MAPPING)
 
     def new_name_mapping(self) -> str:
-        """The mapping of the current names."""
+        """Returns the mapping of the current names."""
         return self.ice_schema(None).name_mapping.model_dump_json()
 
     def mapped_names(self) -> dict[tuple[str, ...], int]:
-        """Field ids by path of names, for files without field ids."""
+        """Returns field ids by path of names, for files without field ids."""
         return mapped_names(self.name_mapping)
 
     def defaults(self, schema_id: int | None) -> dict[int, pa.Scalar]:
-        """The value of each field in files that predate the field, at any depth, by field id."""
+        """Returns the value of each field in files that predate the field, at any depth, by field
+        id.
+        """
         defaults = _defaults(self.ice_schema(schema_id).fields)
         for number, what in type_details(self.properties).items():
             if number in defaults and isinstance(what, str):
@@ -284,7 +290,8 @@ class Metadata:
         return defaults
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
-        """The columns of the primary key, in order. Iceberg stores them as an unordered set.
+        """Returns the columns of the primary key, in order. Iceberg stores them as an unordered
+        set.
 
         In tables of other engines, columns of the sort order come first, then field ids decide.
         """
@@ -299,7 +306,7 @@ class Metadata:
         return [name for name in names if name is not None]
 
     def cluster_by(self, schema_id: int | None = None) -> list[SortKey]:
-        """The order of rows in each file, up to the first transformed sort key."""
+        """Returns the order of rows in each file, up to the first transformed sort key."""
         schema = self.ice_schema(schema_id)
         keys = []
         for item in self.ice.metadata.sort_order().fields:
@@ -320,7 +327,7 @@ class Metadata:
         return int(self.ice.metadata.default_spec_id)
 
     def spec(self, spec_id: int | None = None) -> list[PartitionField]:
-        """Fields of a partition spec; ``None`` is the current one."""
+        """Returns the fields of a partition spec; ``None`` is the current one."""
         spec = self.ice_spec(self.spec_id if spec_id is None else spec_id)
         return [
             PartitionField(
@@ -333,7 +340,9 @@ class Metadata:
         ]
 
     def leaf_types(self, schema_id: int | None = None) -> dict[int, pa.DataType]:
-        """Types of the columns that have statistics, members of structs included, by field id."""
+        """Returns the types of the columns that have statistics, members of structs included, by
+        field id.
+        """
         schema = self.schema(schema_id)
         types = {}
         for path in column_paths(schema):
@@ -348,7 +357,7 @@ class Metadata:
         return types
 
     def partition_types(self) -> dict[int, list[tuple[int, pa.DataType]]]:
-        """(field id, type of its values) of the fields of each partition spec.
+        """Returns (field id, type of its values) of the fields of each partition spec.
 
         Leaves out the specs of dropped columns.
         """
@@ -362,7 +371,9 @@ class Metadata:
         return types
 
     def spec_types(self, spec_id: int, schema_id: int | None) -> list[pa.DataType | None]:
-        """Types of the values of each field of a partition spec; ``None`` for dropped columns."""
+        """Returns the types of the values of each field of a partition spec; ``None`` for dropped
+        columns.
+        """
         schema = self.spec_schema(schema_id)
         types: list[pa.DataType | None] = []
         for item in self.ice_spec(spec_id).fields:
@@ -374,7 +385,7 @@ class Metadata:
         return types
 
     def spec_schema(self, schema_id: int | None = None) -> Schema:
-        """A schema with the columns of all partition specs, including dropped columns."""
+        """Returns a schema with the columns of all partition specs, including dropped columns."""
         schema = self.ice_schema(schema_id)
         sources = {
             item.source_id for spec in self.ice.metadata.specs().values() for item in spec.fields
@@ -396,7 +407,7 @@ class Metadata:
         return None
 
     def first_cluster_id(self) -> int | None:
-        """Field id of the first column of the cluster key."""
+        """Returns the field id of the first column of the cluster key."""
         fields = self.ice.metadata.sort_order().fields
         return fields[0].source_id if fields and self.cluster_by() else None
 
@@ -419,7 +430,7 @@ class Metadata:
         return _snapshots(self.ice.metadata).get(number)
 
     def named(self, given: int | str) -> Snapshot | None:
-        """A snapshot by its id or its tag."""
+        """Returns a snapshot by its id or its tag."""
         if not isinstance(given, str):
             return self.snapshot(given)
         tag = self.references.get(given)
@@ -440,12 +451,13 @@ class Metadata:
         }
 
     def head(self, branch: str | None = None) -> Snapshot | None:
-        """The newest snapshot of a branch, by default of :attr:`branch`."""
+        """Returns the newest snapshot of a branch, by default of :attr:`branch`."""
         reference = self.ice.metadata.refs.get(self.branch if branch is None else branch)
         return None if reference is None else self.snapshot(reference.snapshot_id)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
-        """The snapshot of ``main`` at this time; ``None`` before the first or if it expired.
+        """Returns the snapshot of ``main`` at this time; ``None`` before the first or if it
+        expired.
 
         Some writers remove the entries of expired snapshots from the log but keep earlier entries.
         Therefore an entry is valid until the next entry only if no snapshot between the two can be
@@ -464,7 +476,7 @@ class Metadata:
         return snapshot if follows or self._none_gone_since(snapshot) else None
 
     def _none_gone_since(self, snapshot: Snapshot) -> bool:
-        """Whether all snapshots that were committed after this one still exist."""
+        """Returns whether all snapshots that were committed after this one still exist."""
         metadata = self.ice.metadata
         if not snapshot.sequence:
             return False  # written in format version 1, without sequence numbers
@@ -472,7 +484,7 @@ class Metadata:
         return bool(later == metadata.last_sequence_number - snapshot.sequence)
 
     def ancestors(self, snapshot: Snapshot | None) -> Iterator[Snapshot]:
-        """A snapshot and its ancestors, newest first, up to the first one that has expired.
+        """Yields a snapshot and its ancestors, newest first, up to the first one that has expired.
 
         Raises:
             CorruptFileError: a snapshot is its own ancestor.
@@ -488,7 +500,7 @@ class Metadata:
             snapshot = None if snapshot.parent is None else self.snapshot(snapshot.parent)
 
     def is_newer_than(self, other: Metadata) -> bool:
-        """Whether this version of the table is newer than another one.
+        """Returns whether this version of the table is newer than another one.
 
         The log of metadata files decides. If it does not reach back far enough, the sequence
         numbers decide, then the timestamps.
@@ -512,7 +524,9 @@ class Metadata:
         return [self.metadata_file, *older]
 
     def statistics_files(self) -> list[tuple[str, int]]:
-        """Files of statistics that other engines have written: (path, id of the snapshot)."""
+        """Returns the files of statistics that other engines have written: (path, id of the
+        snapshot).
+        """
         metadata = self.ice.metadata
         return [
             (item.statistics_path, item.snapshot_id)
@@ -520,7 +534,7 @@ class Metadata:
         ]
 
     def document_bytes(self) -> int:
-        """Bytes of this metadata file; 0 if a newer version replaced and removed it."""
+        """Returns the bytes of this metadata file; 0 if a newer version replaced and removed it."""
         try:
             return len(self.ice.io.new_input(self.metadata_file))
         except FileNotFoundError:
@@ -529,7 +543,7 @@ class Metadata:
     # ---------------------------------------------------------------- manifests
 
     def manifests(self, snapshot: Snapshot) -> list[Manifest]:
-        """The manifests of a snapshot.
+        """Returns the manifests of a snapshot.
 
         Cost: one read, of its manifest list, unless this process read or wrote it recently.
         """
@@ -564,7 +578,7 @@ class Metadata:
         return 0 if head is None else len(kept_lists.get(head.manifest_list) or ())
 
     def entries(self, manifest: Manifest) -> list[Entry]:
-        """The live files of a manifest. Cost: one read."""
+        """Returns the live files of a manifest. Cost: one read."""
         return [
             Entry(plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
             for entry in self.all_entries(manifest)
@@ -572,7 +586,7 @@ class Metadata:
         ]
 
     def all_entries(self, manifest: Manifest) -> list[ManifestEntry]:
-        """All files of a manifest as pyiceberg entries, including removed files."""
+        """Returns all files of a manifest as pyiceberg entries, including removed files."""
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
@@ -584,7 +598,7 @@ class Metadata:
         return entries
 
     def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
-        """The live files of each manifest, as columns.
+        """Returns the live files of each manifest, as columns.
 
         Cost: one read each. From a store, all are read concurrently before this returns.
         """
@@ -601,7 +615,7 @@ class Metadata:
         )
 
     def encoded_entries(self, manifest: Manifest) -> tuple[ManifestFiles, list[bytes]]:
-        """The live files of a manifest, and their encoded entries for another manifest.
+        """Returns the live files of a manifest, and their encoded entries for another manifest.
 
         Entries are copied as bytes if their schema is the current one.
         """
@@ -657,24 +671,27 @@ class Metadata:
         return from_bytes(kind, ranges[0].lower_bound), from_bytes(kind, ranges[0].upper_bound)
 
     def blob_path(self, name: str) -> str:
-        """The path of a blob of cubes."""
+        """Returns the path of a blob of cubes."""
         return f"{self.location}/metadata/{name}"
 
     def has_cubes(self, snapshot: Snapshot | None) -> bool:
-        """Whether files of a snapshot may belong to an OTree."""
+        """Returns whether files of a snapshot may belong to an OTree."""
         return bool(blob_names(self.ancestors(snapshot)))
 
     def cubes(self, snapshot: Snapshot | None) -> Blocks:
-        """The cubes of a snapshot's files that blobs describe, and maybe of removed files."""
+        """Returns the cubes of all files that the snapshot's blobs describe.
+
+        Some of these files may have been removed.
+        """
         names = blob_names(self.ancestors(snapshot))
         return self.cubes_in(names)
 
     def cubes_in(self, names: Sequence[str]) -> Blocks:
-        """The cubes in some blobs."""
+        """Returns the cubes in some blobs."""
         return read_blobs([self.blob_path(name) for name in names], self.read)
 
     def blob_names_old_places(self, name: str) -> bool:
-        """Whether a blob of cubes has outdated paths of files."""
+        """Returns whether a blob of cubes has outdated paths of files."""
         translation = translation_of(self.blob_path(name))
         if translation is None:
             return False
@@ -682,7 +699,7 @@ class Metadata:
         return any(translation.path(path) != path for path in files)
 
     def list_names_old_places(self, snapshot: Snapshot) -> bool:
-        """Whether the manifest list of a snapshot has outdated paths of manifests."""
+        """Returns whether the manifest list of a snapshot has outdated paths of manifests."""
         translation = translation_of(snapshot.manifest_list)
         if translation is None:
             return False
@@ -693,7 +710,7 @@ class Metadata:
         return any(translation.path(path) != path for path in paths)
 
     def names_old_places(self, manifest: Manifest) -> bool:
-        """Whether a manifest has outdated paths of files. Cost: one read."""
+        """Returns whether a manifest has outdated paths of files. Cost: one read."""
         translation = translation_of(manifest.path)
         if translation is None:
             return False
@@ -704,7 +721,7 @@ class Metadata:
         return any(translation.path(path) != path for path in paths)
 
     def read(self, path: str) -> bytes:
-        """A whole file of the table."""
+        """Returns a whole file of the table."""
         self.reads += 1
         return self._content(path)
 
@@ -713,7 +730,9 @@ class Metadata:
             return bytes(source.read())
 
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
-        """Files that one commit added, and files it removed. Cost: reads the manifests it wrote."""
+        """Returns the files that one commit added, and files it removed. Cost: reads the manifests
+        it wrote.
+        """
         added: list[Entry] = []
         removed: list[Entry] = []
         kinds = {ManifestEntryStatus.ADDED: added, ManifestEntryStatus.DELETED: removed}
@@ -808,7 +827,7 @@ def decoding(path: str, what: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The message of an error in one line; for pydantic's errors, the first one."""
+    """Returns the message of an error in one line; for pydantic's errors, the first one."""
     candidates = (error, error.__cause__, *error.args)
     details_of_each = (getattr(item, "errors", None) for item in candidates)
     details = next((item for item in details_of_each if callable(item)), None)
@@ -820,7 +839,7 @@ def _reason(error: Exception) -> str:
 
 
 def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
-    """The schema of the records of an Avro file, and the records."""
+    """Returns the schema of the records of an Avro file, and the records."""
     container = read_container(data, new_decoder, path)
     return container.schema, records_of(container, Source(container.records, new_decoder))
 
@@ -869,11 +888,11 @@ class _Fields:
         return without_null(self._schemas.get(number, "null"))
 
     def of(self, record: Sequence[Any], number: int) -> Any:
-        """The value of a field that records have."""
+        """Returns the value of a field that records have."""
         return record[self._places[number]]
 
     def __call__(self, record: Sequence[Any]) -> list[Any]:
-        """The values of a record.
+        """Returns the values of a record.
 
         Raises:
             ValueError: a value is missing or has another type.
@@ -897,7 +916,7 @@ def _is_map(item: NestedField, value: Any) -> bool:
 
 
 def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[ManifestFile]:
-    """The manifests in a manifest list.
+    """Yields the manifests in a manifest list.
 
     Args:
         specs: number of fields of each partition spec.
@@ -924,7 +943,7 @@ def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[Manife
 
 
 def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterator[ManifestEntry]:
-    """The files that a manifest lists, with what they inherit from the manifest."""
+    """Yields the files that a manifest lists, with what they inherit from the manifest."""
     schema, records = _records(data, manifest.manifest_path)
     fields = _Fields(_ENTRY, schema)
     described = _Fields(_FILE, fields.schema(2))
@@ -1040,12 +1059,12 @@ _forms: LruCache[ManifestForm] = LruCache(KEPT_METADATA)
 
 
 def entry_schema(metadata: Metadata, spec_id: int) -> str:
-    """The Avro schema of the entries of new manifests."""
+    """Returns the Avro schema of the entries of new manifests."""
     return str(manifest_form(metadata, spec_id).records.schema)
 
 
 def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
-    """A live file, as the library has read it, as an entry of a new manifest."""
+    """Returns a live file, as the library has read it, as an entry of a new manifest."""
     old = entry.raw
     made = ManifestEntry.from_args(
         status=ManifestEntryStatus.EXISTING,

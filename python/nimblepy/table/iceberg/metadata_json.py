@@ -20,7 +20,7 @@ class SnapshotTexts:
         self._tables: LruCache[dict[int, tuple[Any, str]]] = LruCache(most_tables)
 
     def of(self, table: str, snapshots: Sequence[Any], dump: Callable[[Any], str]) -> list[str]:
-        """The JSON of each snapshot.
+        """Returns the JSON of each snapshot.
 
         Args:
             table: its unique identifier.
@@ -90,7 +90,7 @@ class MetadataObjects:
 
 
 def with_snapshots(metadata: str, snapshots: Sequence[str]) -> str:
-    """(a metadata file without its snapshots, the snapshots)."""
+    """Returns (a metadata file without its snapshots, the snapshots)."""
     if not metadata.endswith("}") or metadata == "{}":
         raise ValueError("the metadata is not a JSON object with members")
     return f'{metadata[:-1]},"snapshots":[{",".join(snapshots)}]}}'

@@ -70,12 +70,12 @@ class PointerCatalog(SqliteCatalog):
         return SqliteCatalog.version_number(path)
 
     def has_made(self, path: str) -> bool:
-        """Whether a commit to this catalog wrote a metadata file that no other name needs."""
+        """Returns whether this catalog's commits wrote a metadata file that no other name uses."""
         owner = self._rows.owner_of(path)
         return owner is not None and owner.own and bool(_NUMBERED.fullmatch(_name(path)))
 
     def files_beside(self, metadata: Metadata) -> list[str]:
-        """Files of a table that its metadata does not name."""
+        """Returns the files of a table that its metadata does not name."""
         folder, _, name = metadata.metadata_file.rpartition("/")
         return [f"{folder}/{_HINT}"] if _NUMBERED.fullmatch(name) else []
 
@@ -166,7 +166,7 @@ class PointerCatalog(SqliteCatalog):
         self._write_hint(location)
 
     def _has_landed(self, location: str, table: tuple[str, str], before: str | None) -> bool | None:
-        """Whether a swap that lost had taken effect, and other commits followed.
+        """Returns whether a swap that lost had taken effect, and other commits followed.
 
         A client may send a put again whose answer was lost, and lose to itself. ``None``: the
         table was dropped, or its log does not go back far enough.
@@ -262,6 +262,6 @@ def _name(path: str) -> str:
 
 
 def open_pointers(rows: PointerRows) -> PointerCatalog:
-    """The catalog of the pointers in a lake."""
+    """Returns the catalog of the pointers in a lake."""
     own = f"{OwnIO.__module__}.{OwnIO.__name__}"
     return PointerCatalog(rows, warehouse=rows.root, **{"py-io-impl": own})

@@ -155,7 +155,7 @@ class PointerRows:
     # ---------------------------------------------------------------- tables
 
     def location(self, namespace: str, name: str) -> str | None:
-        """The newest metadata file of a table; ``None`` if the table does not exist."""
+        """Returns the newest metadata file of a table; ``None`` if the table does not exist."""
         read = self._read(_table_key(namespace, name))
         return None if read is None else read.location
 
@@ -179,7 +179,7 @@ class PointerRows:
         return read
 
     def pointer(self, namespace: str, name: str) -> Pointer | None:
-        """What was read of a table last."""
+        """Returns what was read of a table last."""
         read = self._last.get(_table_key(namespace, name))
         return None if read is None else read.pointer
 
@@ -257,14 +257,14 @@ class PointerRows:
         return False
 
     def names(self, namespace: str) -> list[str]:
-        """The names of the tables of a namespace."""
+        """Returns the names of the tables of a namespace."""
         return [name for space, name in self._tables() if space == namespace]
 
     def _tables(self) -> list[tuple[str, str]]:
         return [_names_of(key) for key in self._pointers.names() if key.endswith(_TABLE)]
 
     def locations(self) -> list[tuple[tuple[str, str, str], str]]:
-        """((catalog, namespace, table), location) of each table. Cost: one request each."""
+        """Returns ((catalog, namespace, table), location) of each table. Cost: one request each."""
         tables = []
         for space, name in self._tables():
             location = self.location(space, name)
@@ -273,7 +273,7 @@ class PointerRows:
         return tables
 
     def has_location(self, location: str) -> bool:
-        """Whether this is the newest metadata of any table. Cost: one request per table."""
+        """Returns whether this is the newest metadata of any table. Cost: one request per table."""
         return any(place == location for _, place in self.locations())
 
     def tables_at(self, folder: str) -> list[tuple[str, str]]:
@@ -282,12 +282,12 @@ class PointerRows:
         return [(space, name) for (_, space, name), at in tables if folder_of(at) == folder]
 
     def is_last(self, namespace: str, name: str, location: str) -> bool:
-        """Whether this was the metadata of a table when its pointer was read last."""
+        """Returns whether this was the metadata of a table when its pointer was read last."""
         read = self._last.get(_table_key(namespace, name))
         return read is not None and read.location == location
 
     def owner_of(self, path: str) -> Pointer | None:
-        """The last pointer that was read of the table with this metadata file."""
+        """Returns the last pointer that was read of the table with this metadata file."""
         folder = path.rpartition("/")[0]
         with self._lock:
             reads = list(self._last.values())
@@ -306,7 +306,7 @@ class PointerRows:
         self._made = True
 
     def original(self) -> str | None:
-        """The catalog that this is a copy of, if it is where it was."""
+        """Returns the catalog that this is a copy of, if it is where it was."""
         own = self._pointers.read(_CATALOG)
         if own is None:
             return None
@@ -329,7 +329,7 @@ class PointerRows:
     # ---------------------------------------------------------------- namespaces
 
     def namespaces(self) -> list[str]:
-        """All namespaces, also those of tables alone. Cost: one request per 1000 tables."""
+        """Returns all namespaces, also those of tables alone. Cost: one request per 1000 tables."""
         keys = (key for key in self._pointers.names() if key.endswith((_TABLE, _NAMESPACE)))
         return sorted({_text(key.partition("/")[0]) for key in keys})
 
@@ -349,7 +349,7 @@ class PointerRows:
             raise NameTaken from None
 
     def properties(self, namespace: str) -> dict[str, str]:
-        """The properties of a namespace."""
+        """Returns the properties of a namespace."""
         version = self._pointers.read(_namespace_key(namespace))
         if version is None or version.is_dropped:
             return {}
@@ -381,7 +381,7 @@ class PointerRows:
 
 
 def is_lake(directory: str) -> bool:
-    """Whether a directory has a catalog of pointers."""
+    """Returns whether a directory has a catalog of pointers."""
     return os.path.exists(os.path.join(directory, DIRECTORY, _CATALOG))
 
 
@@ -408,7 +408,9 @@ def _names_of(key: str) -> tuple[str, str]:
 
 
 def _file_name(text: str) -> str:
-    """A name for a file: other characters than ASCII's letters and digits are ``=`` and hex."""
+    """Returns a name for a file: other characters than ASCII's letters and digits are ``=`` and
+    hex.
+    """
     octets = text.encode()
     name = "".join(
         chr(c) if re.match(rb"[A-Za-z0-9_-]", bytes([c])) else f"={c:02x}" for c in octets

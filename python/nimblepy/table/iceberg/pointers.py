@@ -71,7 +71,9 @@ class Pointers(ABC):
 
     @abstractmethod
     def read(self, key: str) -> Version | None:
-        """The newest version of an object; ``None`` if it does not exist. Cost: one request."""
+        """Returns the newest version of an object; ``None`` if it does not exist. Cost: one
+        request.
+        """
 
     @abstractmethod
     def write(self, key: str, data: bytes, before: Version | None) -> Version:
@@ -93,7 +95,7 @@ class Pointers(ABC):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """All objects that were not dropped. Cost: one request per 1000 objects."""
+        """Returns all objects that were not dropped. Cost: one request per 1000 objects."""
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -250,7 +252,7 @@ class StoredPointers(Pointers):
             )
 
     def _at(self, key: str) -> tuple[Any, str]:
-        """The store of this process, and a path in it."""
+        """Returns the store of this process, and a path in it."""
         store, path = object_store.locate(self.uri)
         return store, f"{path.rstrip('/')}/{key}"
 
@@ -300,7 +302,7 @@ class StoredPointers(Pointers):
         raise Unknown(f"{self.uri}/{key}: {cause}") from cause
 
     def write_once(self, key: str, data: bytes, before: Version | None) -> Version:
-        """One conditional put.
+        """Returns one conditional put.
 
         Raises:
             Lost: the store says that the condition is not met. The client may have sent the put
@@ -418,5 +420,5 @@ def _same(one: Version, other: Version) -> bool:
 
 
 def _is_refused(text: str) -> bool:
-    """Whether the store said that it does not do such puts."""
+    """Returns whether the store said that it does not do such puts."""
     return any(mark in text for mark in ("501 Not Implemented", "NotImplemented", "400 Bad"))

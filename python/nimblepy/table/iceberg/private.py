@@ -25,7 +25,7 @@ NAMES = (
 
 
 def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
-    """Metadata after some updates.
+    """Returns metadata after some updates.
 
     pyiceberg's public function copies all metadata deeply. Commits of tables with a long history
     would take several times as long (bench/tables/commits.py), so the result shares with ``base``
@@ -50,7 +50,8 @@ def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
 
 
 def iceberg_schema(schema: Any, format_version: int) -> Any:
-    """The Iceberg schema of an Arrow schema that a user of pyiceberg passes to ``create_table``.
+    """Returns the Iceberg schema of an Arrow schema that a user of pyiceberg passes to
+    ``create_table``.
 
     Raises:
         ValueError: it is no schema, or this version of pyiceberg does not convert it.

@@ -69,7 +69,8 @@ class Pruner:
         self._by_spec: dict[int, Test] = {}
 
     def manifests(self, manifests: Sequence[Manifest]) -> list[Manifest]:
-        """The manifests that may list files with such rows, by their summaries of partition values.
+        """Returns the manifests that may list files with such rows, by their summaries of partition
+        values.
 
         Raises:
             CorruptFileError: a summary has a bound that is impossible for its type.
@@ -89,7 +90,7 @@ class Pruner:
         return [item for item in manifests if item.path in left or not item.raw.partitions]
 
     def partition_test(self, spec_id: int) -> Test:
-        """The test of the partition values of a file."""
+        """Returns the test of the partition values of a file."""
         test = self._by_spec.get(spec_id)
         if test is None:
             test = self._by_spec[spec_id] = _projected(self.metrics_test, self._fields(spec_id))
@@ -120,7 +121,7 @@ class Proof:
         self.possible = self._test != Always(True)
 
     def whole(self, files: Files) -> Mask:
-        """Which files have only passing rows, as their statistics prove."""
+        """Returns which files have only passing rows, as their statistics prove."""
         if not self.possible:
             return np.zeros(files.num_files, dtype=np.bool_)
         mask: Mask = ~may_match(files, self._test)
@@ -131,7 +132,10 @@ class Proof:
 
 
 def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
-    """A test that is true if ``node`` can have the outcome. It may also be true otherwise."""
+    """Returns a test that is true if ``node`` can have the outcome.
+
+    The test may also be true if it cannot.
+    """
     match node:
         case nodes.Const(value):
             return Always(_answer(value, outcome))
@@ -171,7 +175,7 @@ def _answer(value: bool | None, outcome: _Outcome) -> bool:
 def _values_test(
     node: nodes.Compare | nodes.In | nodes.StartsWith, passes: bool, number: int, kind: pa.DataType
 ) -> Test:
-    """A test for non-null values that pass, or do not pass."""
+    """Returns a test for non-null values that pass, or do not pass."""
 
     def leaf(op: Op, *values: pa.Scalar) -> Test:
         return Leaf(op, number, kind, tuple(internal_value(kind, value) for value in values))
@@ -201,7 +205,7 @@ def _values_test(
 
 
 def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
-    """All tests, or any of them, as a balanced tree."""
+    """Returns all tests, or any of them, as a balanced tree."""
     left = [part for part in parts if part != Always(not either)]
     if Always(either) in left:
         return Always(either)
@@ -220,7 +224,7 @@ _Fields: TypeAlias = dict[int, list[tuple[int, str, pa.DataType]]]
 
 
 def _projected(test: Test, fields: _Fields) -> Test:
-    """A test of partition values that is true for files with a row that passes ``test``."""
+    """Returns a test of partition values that is true for files with a row that passes ``test``."""
     match test:
         case Both(left, right, either):
             return _joined([_projected(left, fields), _projected(right, fields)], either=either)
@@ -234,7 +238,7 @@ def _projected(test: Test, fields: _Fields) -> Test:
 
 
 def _leaf_of_values(leaf: Leaf, place: int, text: str, kind: pa.DataType) -> Test:
-    """The test of one partition field."""
+    """Returns the test of one partition field."""
     name, _, width = text.partition("[")
     if name == "identity":
         return Leaf(leaf.op, place, kind, leaf.values)
@@ -255,7 +259,9 @@ def _leaf_of_values(leaf: Leaf, place: int, text: str, kind: pa.DataType) -> Tes
 
 
 def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: bool) -> Leaf | None:
-    """A comparison of partition values that follows from a comparison of values, or ``None``."""
+    """Returns a comparison of partition values that follows from a comparison of values, or
+    ``None``.
+    """
     op, values = leaf.op, leaf.values
     if op in ("<", "<=", ">", ">=") and ordered:
         if op in ("<", ">"):
@@ -270,7 +276,7 @@ def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: boo
 
 
 def _neighbour(kind: pa.DataType, value: Any, step: int) -> Any:
-    """The adjacent value for discrete types, otherwise the value itself."""
+    """Returns the adjacent value for discrete types, otherwise the value itself."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value + step
     if pt.is_decimal(kind):
@@ -295,7 +301,7 @@ class _Summaries(Files):
         return np.ones(self.num_files, dtype=np.int64)
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        """Each manifest counts as one value, which is null or NaN if all its values are."""
+        """Returns each manifest counts as one value, which is null or NaN if all its values are."""
         counts_found: list[int | None] = []
         for summaries in self._summaries:
             item = summaries[number]

@@ -95,17 +95,17 @@ class Files(Protocol):
 
     @abstractmethod
     def bound(self, end: End, number: int, kind: pa.DataType) -> pa.Array | None:
-        """Bounds in the form of :func:`comparable`, null if missing; ``None`` if no file has
-        bounds.
+        """Returns the bounds in the form of :func:`comparable`, null if missing; ``None`` if no
+        file has bounds.
         """
 
     @abstractmethod
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
-        """Partition values in the form of :func:`comparable`."""
+        """Returns the partition values in the form of :func:`comparable`."""
 
 
 def may_match(files: Files, test: Test) -> Mask:
-    """Which files may have rows that pass, as far as their statistics show."""
+    """Returns which files may have rows that pass, as far as their statistics show."""
     rows = files.rows
     mask = _evaluate(test, files.num_files, lambda leaf: _by_metrics(files, leaf))
     passes: Mask = ((rows != 0) & mask) | (rows < 0)
@@ -113,7 +113,7 @@ def may_match(files: Files, test: Test) -> Mask:
 
 
 def partition_passes(files: Files, test: Test) -> Mask:
-    """Which files have partition values that pass."""
+    """Returns which files have partition values that pass."""
     return _evaluate(test, files.num_files, lambda leaf: _by_partition(files, leaf))
 
 
@@ -135,7 +135,7 @@ def _evaluate(test: Test, count: int, leaf: Any) -> Mask:
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
-    """The type in which values of a type are compared: numbers, bytes, or decimals."""
+    """Returns the type in which values of a type are compared: numbers, bytes, or decimals."""
     kind = plain_type(kind)
     if pt.is_date32(kind):
         return pa.int32()
@@ -205,7 +205,7 @@ def _of_length(values: pa.Array, width: int, rest: bytes) -> pa.Array:
 
 
 def _fixed_values(stored: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Bytes of one length as little-endian numbers."""
+    """Returns the bytes of one length as little-endian numbers."""
     dtype = np.dtype(np.uint8 if pt.is_boolean(kind) else kind.to_pandas_dtype()).newbyteorder("<")
     mask = stored.is_null().to_numpy(zero_copy_only=False)
     made = np.zeros(len(stored), dtype=dtype)
@@ -242,7 +242,7 @@ def stored_form(value: Any) -> Any:
 
 
 def partition_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Partition values in the form in which they are compared."""
+    """Returns the partition values in the form in which they are compared."""
     compared_type = storage(kind)
     if pt.is_binary(compared_type):
         return pa.array([stored_form(value) for value in values], compared_type)
@@ -278,7 +278,7 @@ def _by_metrics(files: Files, leaf: Leaf) -> Mask:
 
 
 def _all_one_of(files: Files, leaf: Leaf) -> Mask:
-    """Whether all values of a file are equal, and equal to one of the leaf's values."""
+    """Returns whether all values of a file are equal, and equal to one of the leaf's values."""
     none = np.zeros(files.num_files, dtype=np.bool_)
     lower = files.bound("lower", leaf.number, leaf.kind)
     upper = files.bound("upper", leaf.number, leaf.kind)
@@ -327,7 +327,7 @@ def _may_compare(files: Files, leaf: Leaf) -> Mask:
 def _may_be_in(
     values: list[pa.Scalar], lower: pa.Array | None, upper: pa.Array | None, count: int
 ) -> Mask:
-    """Whether at least one of some values is between the bounds."""
+    """Returns whether at least one of some values is between the bounds."""
     between = np.zeros(count, dtype=np.bool_)
     above = np.zeros(count, dtype=np.bool_)
     no_lower = np.ones(count, dtype=np.bool_) if lower is None else _null(lower)
@@ -357,7 +357,7 @@ def _may_start(files: Files, leaf: Leaf) -> Mask:
 
 
 def _all_of(files: Files, what: Counts, number: int) -> Mask:
-    """Whether all values are null, or all are NaN: the count is known and not zero."""
+    """Returns whether all values are null, or all are NaN: the count is known and not zero."""
     values, some = files.counts("values", number), files.counts(what, number)
     if values is None or some is None:
         return np.zeros(files.num_files, dtype=np.bool_)
@@ -408,7 +408,7 @@ def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _true(array: pa.Array) -> Mask:
-    """A mask of the true values; false for false and null."""
+    """Returns a mask of the true values; false for false and null."""
     if array.null_count:
         array = pc.fill_null(array, False)
     mask: Mask = array.to_numpy(zero_copy_only=False)
@@ -427,7 +427,7 @@ def _nan(array: pa.Array) -> Mask:
 
 
 def _unknown(bounds: pa.Array) -> Mask:
-    """A mask of the bounds that are missing or NaN."""
+    """Returns a mask of the bounds that are missing or NaN."""
     return _null(bounds) | _nan(bounds)
 
 
@@ -485,7 +485,7 @@ def _numpy(values: pa.Array) -> np.ndarray[Any, Any]:
 def key_hits(
     files: Files, number: int, values: SortedValues
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """How many of some values each file can have in a column, according to its statistics."""
+    """Returns how many of the values each file can have in a column by its statistics."""
     count, total = files.num_files, len(values.values)
     hits = np.full(count, total, dtype=np.int64)
     lower = files.bound("lower", number, values.kind)

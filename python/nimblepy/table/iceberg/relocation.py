@@ -158,7 +158,7 @@ class Relocation:
         return made
 
     def _entry(self, entry: ManifestEntry) -> ManifestEntry:
-        """An entry of a delete file, with the new file if it had to be written again."""
+        """Returns an entry of a delete file, with the new file if it had to be written again."""
         file = plain_file(entry.data_file)
         if entry.status == ManifestEntryStatus.DELETED or file.content != "position deletes":
             return entry

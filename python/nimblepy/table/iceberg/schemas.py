@@ -99,7 +99,10 @@ TypeDetails: TypeAlias = Mapping[int, str | int]
 
 
 def type_details(properties: Mapping[str, str]) -> dict[int, str | int]:
-    """What a table's properties say of its columns' types; nonsense of others is left out."""
+    """Returns the column types that a table's properties declare.
+
+    Ignores malformed declarations of other programs.
+    """
     text = properties.get(COLUMN_TYPES)
     if text is None:
         return {}
@@ -111,12 +114,14 @@ def type_details(properties: Mapping[str, str]) -> dict[int, str | int]:
 
 
 def type_property(details: TypeDetails) -> dict[str, str]:
-    """The property that stores time zones and lengths of vectors; empty without details."""
+    """Returns the property that stores time zones and lengths of vectors; empty without details."""
     return {COLUMN_TYPES: json.dumps({str(k): v for k, v in details.items()})} if details else {}
 
 
 def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
-    """The time zones and lengths of vectors of ``arrow``, whose fields ``schema`` has by name."""
+    """Returns the time zones and lengths of vectors of ``arrow``, whose fields ``schema`` has by
+    name.
+    """
     details: dict[int, str | int] = {}
 
     def visit(item: NestedField, kind: pa.DataType) -> None:
@@ -139,7 +144,7 @@ def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
 
 
 def to_arrow(schema: Schema, details: TypeDetails = MappingProxyType({})) -> pa.Schema:
-    """The Arrow schema of a table, with a field id in the metadata of every field.
+    """Returns the Arrow schema of a table, with a field id in the metadata of every field.
 
     Args:
         details: time zones and lengths of vectors.
@@ -162,7 +167,7 @@ def _arrow_field(item: NestedField, details: TypeDetails, name: str | None = Non
 
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
-    """The type in which values are compared and hashed: UUIDs are 16 bytes."""
+    """Returns the type in which values are compared and hashed: UUIDs are 16 bytes."""
     return _arrow_type(kind, {}, 0)
 
 
@@ -190,7 +195,7 @@ def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.Data
 
 
 def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
-    """The Iceberg schema for an Arrow one, with new field ids."""
+    """Returns the Iceberg schema for an Arrow one, with new field ids."""
     numbers = iter(range(1, 1 << 30))
 
     def nested(item: pa.Field, required: bool) -> NestedField:
@@ -225,18 +230,18 @@ def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
 
 
 def fresh(schema: Schema) -> Schema:
-    """The schema with the field ids that a new table will have."""
+    """Returns the schema with the field ids that a new table will have."""
     return cast(Schema, assign_fresh_schema_ids(schema))
 
 
 def docs_of(schema: Schema) -> dict[int, str]:
-    """The documentation of fields, at any depth, by field id."""
+    """Returns the documentation of fields, at any depth, by field id."""
     fields = (schema.find_field(number) for number in schema.field_ids)
     return {item.field_id: item.doc for item in fields if item.doc}
 
 
 def with_doc(schema: Schema, number: int, doc: str | None) -> Schema:
-    """The schema with another documentation of the field ``number``; ``None`` removes it."""
+    """Returns the schema with a new documentation of field ``number``; ``None`` removes it."""
 
     def documented(item: NestedField) -> NestedField:
         if item.field_id == number:
@@ -266,7 +271,7 @@ def primitive(kind: pa.DataType) -> IcebergType:
 
 
 def bound_bytes(kind: pa.DataType, value: Any) -> bytes:
-    """A value as Iceberg stores bounds.
+    """Returns a value as Iceberg stores bounds.
 
     Args:
         value: a Python value as ``internal_value`` gives it.

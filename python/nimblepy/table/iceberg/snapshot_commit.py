@@ -277,7 +277,7 @@ class SnapshotCommit:
         return plain_manifest(made)
 
     def _list_record(self, manifest: Manifest) -> bytes:
-        """The entry of a manifest in the list. Manifests of other commits keep their entry."""
+        """Returns a manifest's entry in the list. Manifests of other commits keep their entry."""
         if manifest.raw.added_snapshot_id == self.snapshot:
             return list_records.encode(manifest.raw)
         encoded = _encoded.get(manifest.path)
@@ -287,7 +287,7 @@ class SnapshotCommit:
         return encoded
 
     def has_landed(self, base: Metadata, newest: Metadata) -> bool | None:
-        """Whether an attempt for ``base`` took effect although it was reported as failed.
+        """Returns whether an attempt for ``base`` took effect although it was reported as failed.
 
         If it did not, and other commits followed the base's snapshot, no attempt can take effect
         any more, because each requires that snapshot to be the newest. Then ``doubtful`` is reset.
@@ -329,7 +329,7 @@ class SnapshotCommit:
         return metadata.ice.io.new_output(path)
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
-        """One manifest of new files per spec and kind; rewritten if the files changed."""
+        """Returns one manifest of new files per spec and kind; rewritten if the files changed."""
         paths = [file.path for file in self.added]
         if self._listed == paths:
             return self._written
@@ -409,7 +409,7 @@ class SnapshotCommit:
         return plain_manifest(made)
 
     def _existing_manifests(self, metadata: Metadata, parent: Snapshot | None) -> list[Manifest]:
-        """The manifests of the previous snapshot, without the removed files."""
+        """Returns the manifests of the previous snapshot, without the removed files."""
         if parent is None:
             return []
         missing = set(self.removed)
@@ -600,7 +600,7 @@ def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
 
 
 def _is_whole(history: Sequence[Snapshot]) -> bool:
-    """Whether a history goes back to the first snapshot of the table."""
+    """Returns whether a history goes back to the first snapshot of the table."""
     return bool(history) and history[-1].parent is None
 
 
@@ -613,7 +613,7 @@ class FilesGone(Exception):
 
 
 def who() -> str:
-    """The committer, for the history."""
+    """Returns the committer, for the history."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -621,7 +621,7 @@ def who() -> str:
 
 
 def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
-    """One compare-and-swap of a table's metadata.
+    """Returns one compare-and-swap of a table's metadata.
 
     Raises:
         SwapLost: the newest metadata does not meet the requirements, or the updates do not fit.
@@ -663,7 +663,7 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
 
 
 def may_land_later(metadata: Metadata, error: BaseException) -> bool:
-    """Whether a failed swap may still take effect, so that its files must be kept.
+    """Returns whether a failed swap may still take effect, so that its files must be kept.
 
     After a timeout or Ctrl-C, a server may have the request and apply it later.
     """
@@ -674,7 +674,7 @@ def may_land_later(metadata: Metadata, error: BaseException) -> bool:
 
 
 def _goes(path: str, newer: Metadata) -> bool:
-    """Whether a metadata file is deleted when the log no longer names it.
+    """Returns whether a metadata file is deleted when the log no longer names it.
 
     Any engine may have written the log. Therefore only metadata files in the directory of the
     newest one are deleted. If the catalog recognizes its own files, it deletes no others.
@@ -712,7 +712,7 @@ def _settling(metadata: Metadata, head: Snapshot | None, gone: Sequence[int] = (
 
 
 def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
-    """A tag or branch at another snapshot, with its own retention settings."""
+    """Returns a tag or branch at another snapshot, with its own retention settings."""
     reference = metadata.references.get(name)
     return SetSnapshotRefUpdate(
         ref_name=name,

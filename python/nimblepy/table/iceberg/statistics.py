@@ -18,7 +18,8 @@ _VALUES = "ndv"
 
 
 def distinct_values(metadata: Metadata, snapshot: Snapshot | None) -> dict[int, Distinct]:
-    """Distinct counts by field id, from the newest statistics of this snapshot or its ancestors.
+    """Returns distinct counts by field id, from the newest statistics of this snapshot or its
+    ancestors.
 
     Cost: no reads, because the metadata repeat the counts of the files.
     """
@@ -32,7 +33,7 @@ def distinct_values(metadata: Metadata, snapshot: Snapshot | None) -> dict[int, 
 
 
 def _files_of(metadata: Metadata, snapshot: Snapshot | None) -> list[Any]:
-    """Statistics files of a snapshot and of its ancestors, the newest first."""
+    """Returns the statistics files of a snapshot and of its ancestors, the newest first."""
     by_snapshot = {item.snapshot_id: item for item in metadata.ice.metadata.statistics}
     if not by_snapshot:
         return []
@@ -40,7 +41,9 @@ def _files_of(metadata: Metadata, snapshot: Snapshot | None) -> list[Any]:
 
 
 def read_sketches(metadata: Metadata, snapshot: Snapshot | None) -> list[Blob]:
-    """The blobs with sketches that :func:`distinct_values` describes; empty if the file is lost."""
+    """Returns the blobs with sketches that :func:`distinct_values` describes; empty if the file is
+    lost.
+    """
     blobs: dict[int, Blob] = {}
     for item in _files_of(metadata, snapshot):
         with suppress(OSError, ValueError):
@@ -51,7 +54,7 @@ def read_sketches(metadata: Metadata, snapshot: Snapshot | None) -> list[Blob]:
 
 
 def sketch_blob(number: int, values: int, payload: bytes, snapshot: Snapshot) -> Blob:
-    """The blob of a column's sketch."""
+    """Returns the blob of a column's sketch."""
     return Blob(
         kind=SKETCH,
         payload=payload,
@@ -88,7 +91,7 @@ def write_statistics(
 
 
 def moved_statistics(metadata: Metadata, gone: Collection[int]) -> Any | None:
-    """The new entry for the newest sketches after some snapshots are removed.
+    """Returns the new entry for the newest sketches after some snapshots are removed.
 
     The sketches move to the oldest remaining snapshot after the removed ones. Each blob names the
     snapshot that it was computed from. ``None`` if there are no sketches or they need not move.

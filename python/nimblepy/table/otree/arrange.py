@@ -111,7 +111,7 @@ def _gathered(pieces: Iterable[pa.Table], memory: int) -> Pieces:
 
 
 def _sample(pieces: Pieces, take: Callable[[pa.Table], pa.Table], rng: Any) -> pa.Table:
-    """A random sample of about ``SPACE_ROWS`` rows; every row has the same probability."""
+    """Returns a random sample of about ``SPACE_ROWS`` rows; every row has the same probability."""
     share = min(1.0, SPACE_ROWS / max(1, pieces.rows))
     sampled = []
     for piece in pieces:
@@ -272,7 +272,7 @@ def _split(
 
 
 def _in_turn(numbers: Numbers, count: int) -> tuple[Order, Numbers]:
-    """The stable order of rows by part number, and the offset of each part in that order."""
+    """Returns the stable order of rows by part number, and each part's offset in that order."""
     # NumPy sorts 16-bit integers with a radix sort, which is faster.
     small = numbers.astype(np.uint16) if count <= 1 << 16 else numbers
     edges = np.zeros(count + 1, np.int64)

@@ -66,7 +66,7 @@ class Blocks:
 
     @classmethod
     def of_files(cls, new_files: Iterable[tuple[str, FileCubes]]) -> Blocks:
-        """The blocks of newly written files, from pairs of a path and the file's cubes."""
+        """Returns the blocks of newly written files, from pairs of a path and the file's cubes."""
         files: list[str] = []
         spaces: dict[str, int] = {}
         rows: list[tuple[int, ...]] = []
@@ -128,7 +128,7 @@ class Blocks:
         return least, most
 
     def find(self, paths: pa.Array) -> Numbers:
-        """Positions of files in ``files``; -1 for unknown files."""
+        """Returns the positions of files in ``files``; -1 for unknown files."""
         positions = pc.index_in(paths.cast(pa.string()), self._paths)
         filled: Numbers = pc.fill_null(positions, -1).to_numpy()
         return filled
@@ -138,13 +138,15 @@ class Blocks:
         return pa.array(self.files, pa.string())
 
     def weights_at(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """The minimum and maximum weight of files by position. Position -1 gives the full range."""
+        """Returns the minimum and maximum weight of files by position. Position -1 gives the full
+        range.
+        """
         ends = zip(self.weights, (LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS - 1), strict=True)
         least, most = (np.append(end, unknown)[numbers] for end, unknown in ends)
         return least, most
 
     def of(self, path: str) -> FileCubes | None:
-        """The cubes of one file; ``None`` if they are unknown."""
+        """Returns the cubes of one file; ``None`` if they are unknown."""
         number = self.by_path.get(path)
         if number is None:
             return None
@@ -155,7 +157,7 @@ class Blocks:
     # ------------------------------------------------------------------ as a Puffin file
 
     def to_bytes(self) -> bytes:
-        """A Puffin file with one blob."""
+        """Returns a Puffin file with one blob."""
         payload = b"".join(map(_stream, (self.table, _texts(self.files), _texts(self.spaces))))
         properties = {"crc32": str(zlib.crc32(payload))}
         return puffin_bytes([Blob(kind=_KIND, payload=payload, properties=properties)])[0]
@@ -209,7 +211,7 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def blob_names(snapshots: Iterable[Snapshot]) -> list[str]:
-    """Names of the blobs of the newest snapshot that names any.
+    """Returns the names of the blobs of the newest snapshot that names any.
 
     Commits of other Iceberg writers do not name blobs; the blobs of earlier snapshots then apply.
 
@@ -224,7 +226,7 @@ def blob_names(snapshots: Iterable[Snapshot]) -> list[str]:
 
 
 def named_blobs(snapshot: Snapshot) -> list[str]:
-    """Names of the blobs in the summary of one snapshot."""
+    """Returns the names of the blobs in the summary of one snapshot."""
     text = snapshot.summary.get(BLOBS, "")
     return [name for name in text.split(",") if name and "/" not in name]
 
@@ -240,7 +242,7 @@ def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None
 
 
 def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
-    """The cubes in some blobs, without blobs that cannot be read.
+    """Returns the cubes in some blobs, without blobs that cannot be read.
 
     Cost: reads each blob once per process, while the cache holds it.
     """
@@ -271,7 +273,8 @@ def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
 def rebuilt(
     cubes: Blocks, paths: pa.Array, footer: Callable[[int], Mapping[str, Any] | None]
 ) -> Blocks:
-    """The cubes of files that are missing from ``cubes``, read from the footers of the files.
+    """Returns the cubes of files that are missing from ``cubes``, read from the footers of the
+    files.
 
     Args:
         footer: returns the metadata of a file, by its position in ``paths``.
@@ -308,5 +311,5 @@ def forget_blobs() -> None:
 
 
 def new_blocks(files: Iterable[DataFile]) -> Blocks:
-    """The cubes of files that are being committed."""
+    """Returns the cubes of files that are being committed."""
     return Blocks.of_files((file.path, file.cubes) for file in files if file.cubes is not None)

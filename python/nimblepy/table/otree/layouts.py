@@ -210,7 +210,7 @@ def check_layout(layout: object, schema: pa.Schema, *, partitioned: bool) -> Non
 
 
 def transform_of(layout: OTree, name: ColumnName, kind: pa.DataType) -> Transform:
-    """The transform from values of a column to coordinates."""
+    """Returns the transform from values of a column to coordinates."""
     return layout.transforms.get(name, "hash" if pt.is_nested(kind) else "quantiles")
 
 
@@ -227,7 +227,7 @@ def _check_transform(name: ColumnName, kind: pa.DataType, transform: Transform) 
 
 
 def layout_property(schema: pa.Schema, layout: Layout | None) -> dict[str, str]:
-    """The table property for a layout, with field ids as columns; empty text for no layout."""
+    """Returns the table property for a layout, with field ids for columns; empty for no layout."""
 
     def number(name: ColumnName) -> int:
         return field_id_at(schema, resolve_column(schema, name).path)
@@ -248,7 +248,7 @@ def layout_property(schema: pa.Schema, layout: Layout | None) -> dict[str, str]:
 
 
 def layout_ids(properties: Mapping[str, str]) -> set[int]:
-    """Field ids of the columns in a table's layout."""
+    """Returns the field ids of the columns in a table's layout."""
     text = properties.get(LAYOUT)
     return set(json.loads(text)["columns"]) if text else set()
 
@@ -256,7 +256,7 @@ def layout_ids(properties: Mapping[str, str]) -> set[int]:
 def layout_of(
     properties: Mapping[str, str], column_name: Callable[[int], str | None]
 ) -> Layout | None:
-    """The layout in the properties of a table; ``None`` if one of its columns was dropped."""
+    """Returns the layout in a table's properties; ``None`` if one of its columns was dropped."""
     text = properties.get(LAYOUT)
     if not text:
         return None

@@ -49,7 +49,7 @@ class RowSample(Thinned[pa.Table]):
         return int(part.num_rows)
 
     def table(self) -> pa.Table:
-        """The sampled rows in random order."""
+        """Returns the sampled rows in random order."""
         rows = pa.concat_tables(self.parts).combine_chunks()
         return rows.sort_by(_DRAWS).drop_columns(_DRAWS)
 
@@ -95,13 +95,13 @@ class Planned:
         return len(self.edges) + 1
 
     def part(self, table: pa.Table, paths: Sequence[Path]) -> Numbers:
-        """The part of the curve that contains each row."""
+        """Returns the part of the curve that contains each row."""
         places = self.space.places(space_columns(table, paths))
         parts: Numbers = np.searchsorted(self.edges, places, side="right")
         return parts
 
     def pieces(self, files: Sequence[DataFile]) -> list[list[DataFile]]:
-        """Groups of files that hold pieces of the same inner cube and can be merged.
+        """Returns the groups of files that hold pieces of the same inner cube and can be merged.
 
         Only cubes that were split over several parts of the curve are returned.
         """
@@ -123,7 +123,7 @@ class Planned:
 
 
 def layout_paths(layout: OTree | ZOrder, schema: pa.Schema) -> list[Path]:
-    """The paths of a layout's columns."""
+    """Returns the paths of a layout's columns."""
     return [resolve_column(schema, name).path for name in layout.names]
 
 
@@ -161,7 +161,7 @@ def plan(
 
 
 def _edges(places: Places, begins: Places, parts: int) -> Places:
-    """The places in ``begins`` at which to cut the curve into parts of about equal size."""
+    """Returns the places in ``begins`` at which to cut the curve into parts of about equal size."""
     if parts < 2 or not len(places):
         return np.zeros(0, np.uint64)
     targets = places[len(places) * np.arange(1, parts) // parts]

@@ -56,7 +56,7 @@ class Axis:
     nulls: float = 0.0
 
     def coordinates(self, values: pa.Array) -> Floats:
-        """The coordinates of values, from 0 to 1. Nulls are at 0, NaN is at 1."""
+        """Returns the coordinates of values, from 0 to 1. Nulls are at 0, NaN is at 1."""
         if self.transform == "hash":
             coordinates = _hashed(values) / 2.0**64
         else:
@@ -77,11 +77,11 @@ class Space:
     axes: tuple[Axis, ...]
 
     def places(self, table: pa.Table) -> Places:
-        """The place of each row on the curve, a number of ``tree.BITS`` bits."""
+        """Returns the place of each row on the curve, a number of ``tree.BITS`` bits."""
         return interleaved(self.coordinates(table))
 
     def coordinates(self, table: pa.Table) -> list[Floats]:
-        """The coordinates of each row, axis by axis."""
+        """Returns the coordinates of each row, axis by axis."""
         paths = {field_id_at(table.schema, (name,)): (name,) for name in table.schema.names}
         return [
             axis.coordinates(table.column(paths[axis.column][0]).combine_chunks())
@@ -89,7 +89,8 @@ class Space:
         ]
 
     def drift(self, table: pa.Table) -> float:
-        """How much the distribution of rows differs from the rows that the space was fitted to.
+        """Returns how much the distribution of rows differs from the rows that the space was fitted
+        to.
 
         0 means equal, 1 completely different. It is the maximum difference between the two
         cumulative distributions at the knots of all axes (as in the Kolmogorov-Smirnov test).
@@ -205,7 +206,7 @@ def _known(
 
 
 def _outside(space: Space, sample: pa.Table) -> bool:
-    """Whether a value is outside the range of a linear axis."""
+    """Returns whether a value is outside the range of a linear axis."""
     for axis, column in zip(space.axes, sample.columns, strict=True):
         if axis.transform == "linear":
             numbers = _numbers(column.combine_chunks().drop_null(), axis.prefix)
@@ -256,7 +257,7 @@ def interleaved(coordinates: Sequence[Floats]) -> Places:
 
 
 def _spread(count: int) -> Places:
-    """All numbers of ten bits, with ``count - 1`` zero bits inserted between adjacent bits."""
+    """Returns all ten-bit numbers with ``count - 1`` zero bits inserted between adjacent bits."""
     numbers = np.arange(1 << _CHUNK, dtype=np.uint64)
     spread = np.zeros(1 << _CHUNK, np.uint64)
     for bit in range(_CHUNK):
@@ -286,7 +287,7 @@ def interpolated(numbers: Floats, knots: Floats, ranks: Floats) -> Floats:
 
 
 def _segments(numbers: Floats, inner: Floats) -> Any:
-    """The number of elements of ``inner`` (ascending) that are <= each number."""
+    """Returns the number of elements of ``inner`` (ascending) that are <= each number."""
     width = inner[-1] - inner[0] if len(inner) else 0.0
     if not 0.0 < width < np.inf or not np.isfinite(CELLS / width):
         return np.searchsorted(inner, numbers, side="right")
@@ -326,7 +327,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _octets(values: pa.Array) -> tuple[Any, Any, Any]:
-    """(bytes, offset of each value, length of each value). Nulls are empty."""
+    """Returns (bytes, offset of each value, length of each value). Nulls are empty."""
     values = pc.fill_null(values.cast(pa.binary()), b"")
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
     data = values.buffers()[2]
@@ -335,7 +336,7 @@ def _octets(values: pa.Array) -> tuple[Any, Any, Any]:
 
 
 def _octet(octets: Any, begin: Any, length: Any, at: int) -> Any:
-    """The byte at position ``at`` of each value; 0 past its end."""
+    """Returns the byte at position ``at`` of each value; 0 past its end."""
     octet = octets[np.minimum(begin + at, len(octets) - 1)].astype(np.uint64)
     octet[length <= at] = 0
     return octet
@@ -360,7 +361,7 @@ def _text_numbers(values: pa.Array, prefix: bytes) -> Floats:
 
 
 def _common_prefix(values: pa.Array) -> bytes:
-    """The longest common prefix of all texts, up to ``_LONGEST_PREFIX`` bytes."""
+    """Returns the longest common prefix of all texts, up to ``_LONGEST_PREFIX`` bytes."""
     if not _is_text(values.type):
         return b""
     ends = pc.min_max(values.cast(pa.binary()))
@@ -376,7 +377,7 @@ def _common_prefix(values: pa.Array) -> bytes:
 
 
 def _hashed(values: pa.Array) -> Places:
-    """A 64-bit hash of each value, the same in all processes."""
+    """Returns a 64-bit hash of each value, the same in all processes."""
     if pt.is_nested(values.type):
         values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
     if not _is_text(values.type):

@@ -14,7 +14,7 @@ MANY, CELLS = 1 << 15, 1 << 13
 def edges_below(
     values: Any, edges: Any, cells: Callable[[Any], Any], beyond: float | np.uint64
 ) -> Any:
-    """The number of edges that are less than or equal to each value.
+    """Returns the number of edges that are less than or equal to each value.
 
     Args:
         edges: in ascending order.

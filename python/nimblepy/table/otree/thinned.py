@@ -35,15 +35,15 @@ class Thinned(ABC, Generic[Part]):
 
     @abstractmethod
     def draws(self, part: Part) -> Draws:
-        """A random number for each row. Repeated calls return the same numbers."""
+        """Returns a random number for each row. Repeated calls return the same numbers."""
 
     @abstractmethod
     def some(self, part: Part, kept: Mask) -> Part:
-        """The rows of a part that the mask selects."""
+        """Returns the rows of a part that the mask selects."""
 
     @abstractmethod
     def count(self, part: Part) -> int:
-        """The number of rows in a part."""
+        """Returns the number of rows in a part."""
 
     def add_part(self, part: Part, rows: int) -> None:
         """Adds rows that were not sampled before."""

@@ -36,7 +36,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def weight_of(fraction: float) -> int:
-    """The quantile of the weights: this fraction of all weights is less than the result."""
+    """Returns the quantile of the weights: this fraction of all weights is less than the result."""
     return LEAST_WEIGHT + min(WEIGHTS, max(0, round(fraction * WEIGHTS)))
 
 
@@ -92,7 +92,7 @@ class Estimate(Thinned[tuple[Places, Weights]]):
 
 
 def _cells(places: Places) -> Numbers:
-    """Numbers of equal intervals of the curve, for :func:`edges_below`."""
+    """Returns the numbers of equal intervals of the curve, for :func:`edges_below`."""
     return (places >> np.uint64(BITS - (CELLS - 1).bit_length())).astype(np.int64)
 
 
@@ -114,7 +114,9 @@ class Tree:
         return sum(len(prefixes) for _, prefixes, _ in self.inner) + len(self.leaves)
 
     def assign(self, places: Places, weights: Weights) -> Numbers:
-        """The cube number of each row. Inner cubes are numbered level by level, then leaves."""
+        """Returns the cube number of each row. Inner cubes are numbered level by level, then
+        leaves.
+        """
         first = sum(len(prefixes) for _, prefixes, _ in self.inner)
         cubes: Numbers = edges_below(places, self.leaves, _cells, np.uint64((1 << 64) - 1))
         cubes += first - 1
@@ -127,7 +129,7 @@ class Tree:
         return cubes
 
     def bounds(self, places: Places, bits: Numbers) -> Numbers:
-        """The weight bound of the smallest inner cube that contains each box.
+        """Returns the weight bound of the smallest inner cube that contains each box.
 
         The result is ``LEAST_WEIGHT`` for boxes that no inner cube contains.
 
@@ -144,7 +146,9 @@ class Tree:
         return bounds_of_boxes
 
     def prefix(self, cube: int) -> tuple[int, int]:
-        """(bits, prefix) of a cube. For a leaf, those of the smallest cube that contains it."""
+        """Returns (bits, prefix) of a cube. For a leaf, those of the smallest cube that contains
+        it.
+        """
         for bits, prefixes, _ in self.inner:
             if cube < len(prefixes):
                 return bits, int(prefixes[cube])
@@ -261,7 +265,7 @@ class _Growing:
                 )
 
     def _bound(self, weights: Weights, others: int, taken: float) -> tuple[int | None, float]:
-        """(the weight bound of an inner cube, or ``None`` for a leaf; the new ``taken``)."""
+        """Returns (weight bound of an inner cube, or ``None`` for a leaf; the new ``taken``)."""
         capacity = float(self._cube_rows) if self._is_part else self._capacity
         if capacity < _FLOOR_SHARE * self._cube_rows:
             return None, taken

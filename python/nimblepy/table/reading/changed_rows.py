@@ -85,12 +85,12 @@ def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRo
 
 
 def _numbers(rows: FileSet) -> dict[str, int]:
-    """Positions of the files, by path."""
+    """Returns the positions of the files, by path."""
     return {path: number for number, path in enumerate(rows.members.files.paths.to_pylist())}
 
 
 def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows:
-    """Some rows of some files, without all others."""
+    """Returns some rows of some files, without all others."""
     members = rows.members.take(sorted(number for number, _ in shown.values()))
     deletions = {
         path: _core.RowBitmap(RowSet.of_range(0, rows.stored_rows(number)).minus(left).rows)

@@ -33,7 +33,7 @@ _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 def steps(
     metadata: ice.Metadata, since: int | str | None, until: int | str | None
 ) -> list[Snapshot]:
-    """The snapshots after ``since``, up to and including ``until``, oldest first.
+    """Returns the snapshots after ``since``, up to and including ``until``, oldest first.
 
     Args:
         since: an id or a tag; ``None`` is before the first snapshot.
@@ -74,7 +74,7 @@ def steps(
 
 
 def _is_first(snapshot: Snapshot) -> bool:
-    """Whether a snapshot has no predecessor.
+    """Returns whether a snapshot has no predecessor.
 
     Snapshots of format version 1 have no sequence numbers, so their row counts decide.
     """
@@ -102,7 +102,7 @@ def _known(metadata: ice.Metadata, name: str, given: int | str | None) -> Snapsh
 
 
 def changes_schema(reading: Reading, columns: pa.Schema) -> pa.Schema:
-    """The columns of changes.
+    """Returns the columns of changes.
 
     Raises:
         InvalidArgumentError: the table has a column with the name of an added column.
@@ -228,7 +228,7 @@ class _Step:
         return places, matched
 
     def _keys(self, parts: Sequence[_Part]) -> pa.Array:
-        """The encoded primary key of each row."""
+        """Returns the encoded primary key of each row."""
         keys = [SortKey(name) for name in self._reading.primary_key]
         encoded = []
         for _, batch in self._rows("", parts, self._reading.primary_key):
@@ -238,7 +238,7 @@ class _Step:
     def _updates(
         self, old: Positions, new: Positions, columns: Projected
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
-        """Each updated row: the old version, then the new version."""
+        """Yields each updated row: the old version, then the new version."""
         before, after = _Places(self._reading, self.deleted), _Places(self._reading, self.inserted)
         for begin in range(0, len(old), _BATCH_ROWS // 2):
             chunk = slice(begin, begin + _BATCH_ROWS // 2)
@@ -269,7 +269,7 @@ class _Places:
 
 
 def _named(files: Sequence[DataFile], table: str) -> dict[str, RowNumbers]:
-    """The rows of each data file that delete files list."""
+    """Returns the rows of each data file that delete files list."""
     rows_by_path: dict[str, list[RowNumbers]] = {}
     for file in files:
         if file.content == "data":
@@ -281,7 +281,7 @@ def _named(files: Sequence[DataFile], table: str) -> dict[str, RowNumbers]:
 
 
 def _without(file: DataFile, deleted: RowNumbers | None) -> RowNumbers | None:
-    """The rows of a file except ``deleted``; ``None`` means all rows."""
+    """Returns the rows of a file except ``deleted``; ``None`` means all rows."""
     if deleted is None or not len(deleted):
         return None
     return np.setdiff1d(np.arange(file.rows, dtype=np.uint64), deleted, assume_unique=True)
@@ -290,8 +290,8 @@ def _without(file: DataFile, deleted: RowNumbers | None) -> RowNumbers | None:
 def _deleted(
     before: SnapshotPlan, removed: Sequence[Entry], named: dict[str, RowNumbers]
 ) -> Iterator[_Part]:
-    """Rows that were live in the previous snapshot: all rows of removed files, and rows that delete
-    files list.
+    """Yields the rows that were live in the previous snapshot: all rows of removed files, and rows
+    that delete files list.
     """
     for entry in removed:
         named.pop(entry.file.path, None)
@@ -314,7 +314,7 @@ def _deleted(
 
 
 def _left(parts: Sequence[_Part], taken: Positions) -> list[_Part]:
-    """The parts without the rows at some positions over all of them."""
+    """Returns the parts without the rows at some positions over all of them."""
     remaining: list[_Part] = []
     sorted_places = np.sort(taken)
     first = 0

@@ -48,7 +48,7 @@ _KEPT_DELETES = 1024
 
 
 def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
-    """The rows of a delete file.
+    """Returns the rows of a delete file.
 
     Args:
         rows: ascending rows of each data file.
@@ -107,7 +107,7 @@ _cache = _Cache()
 
 
 def positions(file: DataFile) -> Mapping[str, RowNumbers]:
-    """Ascending rows of each data file that a delete file names.
+    """Returns ascending rows of each data file that a delete file names.
 
     Raises:
         UnsupportedVersionError: nimblepy does not support this kind of delete file.
@@ -190,7 +190,7 @@ def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNum
 
 
 def names_old_places(file: DataFile) -> bool:
-    """Whether a delete file names data files by paths where they are no longer.
+    """Returns whether a delete file names data files by paths where they are no longer.
 
     Cost: reads the file if its lake was moved.
     """
@@ -199,7 +199,7 @@ def names_old_places(file: DataFile) -> bool:
 
 
 def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:
-    """The paths of deletes as codes, one code per distinct path."""
+    """Returns the paths of deletes as codes, one code per distinct path."""
     whole = names.combine_chunks()
     if pa.types.is_dictionary(whole.type):
         dictionary = whole.dictionary
@@ -209,7 +209,7 @@ def _with_codes(names: pa.ChunkedArray) -> pa.DictionaryArray:
 
 
 def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
-    """The rows of several delete files, without duplicates and ascending."""
+    """Returns the rows of several delete files, without duplicates and ascending."""
     if len(parts) == 1:
         return parts[0].copy()  # Copy: a view would keep the whole delete file in memory.
     return ascending_once(np.concatenate(parts))
@@ -222,7 +222,7 @@ _deleted: LruCache[tuple[frozenset[str], _core.RowBitmap | None]] = LruCache(_KE
 def deleted_rows(
     path: str, deletes: Sequence[DataFile], names: frozenset[str]
 ) -> _core.RowBitmap | None:
-    """The rows of a data file that delete files list, or ``None``.
+    """Returns the rows of a data file that delete files list, or ``None``.
 
     Args:
         names: paths of the delete files.

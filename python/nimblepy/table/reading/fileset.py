@@ -214,7 +214,7 @@ class FileSet(MemberRows):
 
 
 def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
-    """Members by their lower key bound, with the bounds of their keys."""
+    """Returns members by their lower key bound, with the bounds of their keys."""
     if not reading.cluster_by or not len(members):
         return members.take(_order([members.files.paths])), None
     lower, upper = key_ends(reading, members)
@@ -266,7 +266,7 @@ class Specs:
 
 
 def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = None) -> Reading:
-    """The settings to read files with one of the schemas of a table."""
+    """Returns the settings to read files with one of the schemas of a table."""
     return Reading(
         name=".".join(metadata.name),
         schema=metadata.schema(schema_id),
@@ -284,7 +284,7 @@ _Fields = Sequence[tuple[SortKey, pa.DataType, int]]
 def key_ends(
     reading: Reading, members: Members, keys: Sequence[SortKey] | None = None
 ) -> tuple[pa.BinaryArray, pa.BinaryArray]:
-    """A lower and an upper bound for the encoded keys of each file.
+    """Returns a lower and an upper bound for the encoded keys of each file.
 
     Args:
         keys: the columns of the key; ``None`` means the cluster key.
@@ -316,7 +316,7 @@ def _all_ends(part: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryAr
 
 
 def _encoded(files: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryArray:
-    """A lower or an upper bound for the encoded keys of each file."""
+    """Returns a lower or an upper bound for the encoded keys of each file."""
     is_known = np.ones(files.num_files, dtype=np.bool_)
     arrays = []
     for key, kind, number in fields:
@@ -334,8 +334,8 @@ def _encoded(files: FileColumns, fields: _Fields, *, first: bool) -> pa.BinaryAr
 def _ends(
     files: FileColumns, key: SortKey, kind: pa.DataType, number: int, first: bool
 ) -> tuple[pa.Array, Mask]:
-    """The first or last value that a key column can have in each file,
-    and a mask of known values.
+    """Returns the first or last value that a key column can have in each file, and a mask of known
+    values.
     """
     count = files.num_files
     nothing = np.zeros(count, dtype=np.bool_)

@@ -70,7 +70,7 @@ def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
 
 
 def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:
-    """The files that can hold at least one key, with the number of keys that each can hold."""
+    """Yields (file, number of keys it can hold) for each file that can hold at least one key."""
     values = SortedValues(keys.kind, keys.values)
     for part in parts:
         hits = key_hits(part, keys.number, values)
@@ -81,7 +81,7 @@ def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:
 
 
 def files_for_keys(metadata: ice.Metadata, manifests: Sequence[Manifest], keys: KeysOf) -> pa.Table:
-    """The files of some manifests that can hold a key, ordered by path."""
+    """Returns the files of some manifests that can hold a key, ordered by path."""
     parts, rest = indexed_files(metadata, metadata.head(), manifests)
     tables = [HOLDING.empty_table(), *holding(parts, keys)]
     tables += holding(ice.decoded(metadata, rest), keys)
@@ -89,7 +89,7 @@ def files_for_keys(metadata: ice.Metadata, manifests: Sequence[Manifest], keys: 
 
 
 def uncovered(metadata: ice.Metadata, manifests: Sequence[Manifest]) -> list[Manifest]:
-    """The manifests that no part of the plan index covers."""
+    """Returns the manifests that no part of the plan index covers."""
     return covered(parts_of(metadata, metadata.head()), manifests)[1]
 
 
@@ -110,7 +110,7 @@ class MetadataFile:
 
 
 def data_manifests(metadata: ice.Metadata) -> list[Manifest]:
-    """The manifests of the newest snapshot that list data files."""
+    """Returns the manifests of the newest snapshot that list data files."""
     head = metadata.head()
     manifests = [] if head is None else metadata.manifests(head)
     return [item for item in manifests if item.files and not item.deletes]

@@ -72,17 +72,19 @@ class Member:
         return self.entry.file
 
     def deleted_bitmap(self) -> _core.RowBitmap | None:
-        """The deleted rows; ``None`` if no row is deleted. Cost: each delete file is read once."""
+        """Returns the deleted rows; ``None`` if no row is deleted. Cost: each delete file is read
+        once.
+        """
         return deleted_rows(self.file.path, self.deletes, self.delete_paths)
 
     def deleted(self) -> RowNumbers | None:
-        """The deleted rows, ascending."""
+        """Returns the deleted rows, ascending."""
         bitmap = self.deleted_bitmap()
         return None if bitmap is None else bitmap.rows()
 
 
 def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
-    """A member for a file that no manifest lists."""
+    """Returns a member for a file that no manifest lists."""
     return Member(Entry(file=file, sequence=0, manifest="", raw=None), tuple(deletes))
 
 
@@ -116,7 +118,7 @@ class Reading:
         self._left_open = 0
 
     def with_weights(self) -> Reading:
-        """The same settings with the weight of rows of an OTree as the last column."""
+        """Returns the same settings with the weight of rows of an OTree as the last column."""
         if self._weighted is None:
             self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
         return self._weighted
@@ -197,7 +199,7 @@ class Reading:
         return MappedRows(opened, self.schema, keys, missing, have)
 
     def _finds_key(self, opened: RowSource) -> bool:
-        """Whether the file has an index that answers lookups by primary key."""
+        """Returns whether the file has an index that answers lookups by primary key."""
         key = list(self.primary_key)
         return not key or any(
             set(key) == {k.column for k in info.columns[: len(key)]}
@@ -206,7 +208,7 @@ class Reading:
         )
 
     def constants(self, file: DataFile) -> dict[int, pa.Scalar]:
-        """Partition values that hold for all rows of the file, by field id."""
+        """Returns the partition values that hold for all rows of the file, by field id."""
         values = {}
         by_id = {field_id_of(item): item.type for item in self.schema}
         for item, value in zip(self.specs(file.spec_id), file.partition, strict=True):
@@ -234,7 +236,7 @@ class MemberRows(FilesSource):
 
     @abstractmethod
     def part(self, files: Sequence[int]) -> MemberRows:
-        """Some of the files, by number."""
+        """Returns some of the files, by number."""
 
     @property
     def num_files(self) -> int:  # type: ignore[override]

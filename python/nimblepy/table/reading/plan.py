@@ -72,14 +72,14 @@ class Members(Sequence[Member]):
         return member
 
     def have(self, paths: Sequence[str]) -> Mask:
-        """Which of some paths are paths of these files."""
+        """Returns which of some paths are paths of these files."""
         given = pa.array(paths, pa.string())
         parts = [part.paths for part in self.files.parts if len(part.paths)]
         is_member = pc.is_in(given, value_set=pa.chunked_array(parts, pa.string()))
         return np.asarray(is_member.to_numpy(zero_copy_only=False))
 
     def take(self, order: Numbers | Sequence[int]) -> Members:
-        """The files at some positions."""
+        """Returns the files at some positions."""
         return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
 
     def beside(self, part: FileColumns) -> Members:
@@ -204,7 +204,7 @@ class SnapshotPlan:
 
     @explains_missing_files
     def members(self, conjuncts: Sequence[Node] = ()) -> Members:
-        """Files that may have rows for which all ``conjuncts`` are true."""
+        """Returns the files that may have rows for which all ``conjuncts`` are true."""
         if self._all is not None:
             if not conjuncts:
                 return self._all
@@ -245,7 +245,7 @@ class SnapshotPlan:
         return Selection.of(parts, rows)
 
     def matches(self, members: Members, conjuncts: Sequence[Node]) -> Mask:
-        """Which files may have rows for which all ``conjuncts`` are true."""
+        """Returns which files may have rows for which all ``conjuncts`` are true."""
         pruner = ice.Pruner(self._metadata, conjuncts, self._schema_id)
         masks = [_mask(part, pruner) for part in members.files.parts]
         mask: Mask = members.files.gather(masks, np.bool_)
@@ -256,11 +256,11 @@ class SnapshotPlan:
         return _Deletes(self.delete_files()).of
 
     def deletes_of(self, entry: Entry) -> tuple[DataFile, ...]:
-        """The delete files of the snapshot that may list rows of a file."""
+        """Returns the delete files of the snapshot that may list rows of a file."""
         return self._deletes_of(entry)
 
     def whole(self, members: Members, filter: Node) -> Mask:
-        """Which files have only passing rows, as their statistics prove."""
+        """Returns which files have only passing rows, as their statistics prove."""
         proof = ice.Proof(self._metadata, filter, self._schema_id)
         if not proof.possible:
             return np.zeros(len(members), dtype=np.bool_)
@@ -280,7 +280,7 @@ class SnapshotPlan:
 
     @explains_missing_files
     def delete_files(self) -> list[Entry]:
-        """All delete files of the snapshot."""
+        """Returns all delete files of the snapshot."""
         name = ".".join(self._metadata.name)
         entries = []
         manifests = [manifest for manifest in self.manifests if manifest.deletes]

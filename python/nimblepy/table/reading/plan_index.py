@@ -91,13 +91,13 @@ class Layout:
 
 
 def layout_of(metadata: ice.Metadata) -> Layout:
-    """The layout for the current columns of a table."""
+    """Returns the layout for the current columns of a table."""
     columns = metadata.leaf_types()
     return Layout(columns, metadata.partition_types(), metadata.first_cluster_id())
 
 
 def index_rows(files: FileColumns, layout: Layout) -> pa.Table:
-    """A row for each file, with all columns of the layout."""
+    """Returns a row for each file, with all columns of the layout."""
     count = files.num_files
     made: dict[str, pa.Array] = {"spec": pa.array(np.full(count, files.spec_id, np.int32))}
     places = {number: i for i, (number, _) in enumerate(layout.partitions[files.spec_id])}
@@ -129,7 +129,7 @@ def index_rows(files: FileColumns, layout: Layout) -> pa.Table:
 
 
 def clustered(rows: pa.Table, layout: Layout) -> pa.Array:
-    """The order of index rows by partition, then by lower bound of the cluster key."""
+    """Returns the order of index rows by partition, then by lower bound of the cluster key."""
     names = ["spec", *(f"p{number}" for number in _partition_fields(layout))]
     if layout.order is not None and layout.order in layout.columns:
         names.append(f"l{layout.order}")
@@ -172,7 +172,7 @@ def write_index(
 
 
 def _per_manifest(numbers: Numbers, rows: Numbers, count: int) -> tuple[Numbers, Numbers]:
-    """Number of files, and of rows in them, of each manifest."""
+    """Returns the number of files, and of rows in them, of each manifest."""
     sums = np.zeros(count, dtype=np.int64)
     np.add.at(sums, numbers, rows)
     return np.bincount(numbers, minlength=count), sums
@@ -185,12 +185,12 @@ def _has_gaps(column: pa.ChunkedArray) -> bool:
 
 
 def _partition_fields(layout: Layout) -> dict[int, pa.DataType]:
-    """Partition fields of all specs, by field id."""
+    """Returns the partition fields of all specs, by field id."""
     return {number: kind for fields in layout.partitions.values() for number, kind in fields}
 
 
 def _kept(kind: pa.DataType) -> pa.DataType:
-    """The stored type of a column, which compares like the column's type."""
+    """Returns the stored type of a column, which compares like the column's type."""
     kept = storage(kind)
     if pt.is_boolean(kept):
         return pa.uint8()
@@ -243,7 +243,7 @@ class IndexPart:
             raise ValueError(f"{path}: the columns {wrong} have other types")
 
     def covers(self, manifest: Manifest) -> bool:
-        """Whether the part has a row for each live file of a manifest."""
+        """Returns whether the part has a row for each live file of a manifest."""
         stored = self.manifests.get(manifest.path)
         listed = manifest.files, manifest.spec_id, manifest.rows
         return stored is not None and stored[1:] == listed
@@ -251,7 +251,7 @@ class IndexPart:
     def files(
         self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
     ) -> list[IndexFiles]:
-        """The live files of some covered manifests, by partition spec.
+        """Returns the live files of some covered manifests, by partition spec.
 
         Raises:
             OSError, NimbleError: the part cannot be read, or its content is wrong.
@@ -324,7 +324,7 @@ class IndexPart:
     def _expression(
         self, test: Test, fields: list[tuple[int, pa.DataType]] | None
     ) -> pc.Expression | None:
-        """The expression for zone maps; ``None`` if they cannot help."""
+        """Returns the expression for zone maps; ``None`` if they cannot help."""
         match test:
             case Both(left, right, either):
                 first, second = self._expression(left, fields), self._expression(right, fields)
@@ -374,7 +374,9 @@ class IndexPart:
         return tests[0] if tests else None
 
     def _can_ask(self, leaf: Leaf, name: str) -> bool:
-        """Whether a column has the type of the values. The type may have been widened since."""
+        """Returns whether a column has the type of the values. The type may have been widened
+        since.
+        """
         kind = storage(leaf.kind)
         plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_binary(kind)
         return plain and name in self.names and self.file.schema.field(name).type == kind
@@ -416,7 +418,7 @@ class IndexFiles(FileColumns):
         return self._count
 
     def narrowed(self, keep: Mask) -> IndexFiles:
-        """The files that ``keep`` selects."""
+        """Returns the files that ``keep`` selects."""
         if keep.all():
             return self
         rows = RowSet(self._rows.expand().begin[keep])
@@ -477,7 +479,7 @@ class IndexFiles(FileColumns):
         return column
 
     def _known(self, name: str) -> pa.Array | None:
-        """A column of statistics; ``None`` if it cannot be read."""
+        """Returns a column of statistics; ``None`` if it cannot be read."""
         if name not in self._index.names:
             return None
         try:
@@ -563,7 +565,7 @@ class IndexFiles(FileColumns):
         return Entry(data_file, row["sequence"], "")
 
     def _row(self, file: int) -> dict[str, Any]:
-        """All columns of one file. Reads a window of neighbouring files together."""
+        """Returns all columns of one file. Reads a window of neighbouring files together."""
         first, rows = self._window
         if not first <= file < first + len(rows):
             first = file - file % _WINDOW
@@ -587,7 +589,9 @@ def _numbers(column: pa.Array) -> Numbers:
 
 
 def _compared(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Values in the type in which they are compared, which may be wider than in the index."""
+    """Returns the values in the type in which they are compared, which may be wider than in the
+    index.
+    """
     compared = storage(kind)
     if pt.is_boolean(compared):
         return values
@@ -597,7 +601,7 @@ def _compared(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def python_value(value: Any, kind: pa.DataType) -> Any:
-    """A value of the index as Iceberg represents it in memory."""
+    """Returns a value of the index as Iceberg represents it in memory."""
     if value is None:
         return None
     if pt.is_boolean(kind):
@@ -650,18 +654,20 @@ def clear_cache() -> None:
 
 
 def named_parts(metadata: ice.Metadata, snapshot: Snapshot) -> list[str]:
-    """The paths of the parts that a snapshot's summary names."""
+    """Returns the paths of the parts that a snapshot's summary names."""
     names = snapshot.summary.get(PLAN_INDEX, "").split(",")
     return [metadata.blob_path(name) for name in names if name and "/" not in name]
 
 
 def summary_of(paths: Sequence[str]) -> str:
-    """The summary entries that name some parts."""
+    """Returns the summary entries that name some parts."""
     return ",".join(path.rpartition("/")[2] for path in paths)
 
 
 def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
-    """The paths of the plan index of a snapshot, or of the last snapshot before it that has one."""
+    """Returns the paths of the plan index of a snapshot, or of the last snapshot before it that has
+    one.
+    """
     for i, one in enumerate(metadata.ancestors(snapshot)):
         if PLAN_INDEX in one.summary:
             return named_parts(metadata, one)
@@ -671,7 +677,7 @@ def paths_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[str]:
 
 
 def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPart]:
-    """The usable parts of the plan index of a snapshot, the largest first."""
+    """Returns the usable parts of the plan index of a snapshot, the largest first."""
     return asked_for(metadata, snapshot)()
 
 
@@ -697,7 +703,7 @@ def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[],
 def covered(
     parts: Sequence[IndexPart], manifests: Sequence[Manifest]
 ) -> tuple[list[list[Manifest]], list[Manifest]]:
-    """The manifests that each part answers for, and the manifests that no part covers."""
+    """Returns the manifests that each part answers for, and the manifests that no part covers."""
     by_part: list[list[Manifest]] = [[] for _ in parts]
     rest = []
     for manifest in manifests:
@@ -725,7 +731,7 @@ def files_of(
     answering: Sequence[list[Manifest]],
     pruner: ice.Pruner | None,
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Files of the manifests that each part covers, and the manifests of damaged parts."""
+    """Returns the files of the manifests that each part covers, and damaged parts' manifests."""
     files: list[IndexFiles] = []
     rest: list[Manifest] = []
     for part, part_manifests in zip(parts, answering, strict=True):
@@ -741,7 +747,9 @@ def files_of(
 def indexed_files(
     metadata: ice.Metadata, snapshot: Snapshot | None, manifests: Sequence[Manifest]
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Files of some manifests from the index, and the manifests that the index does not have."""
+    """Returns the files of some manifests from the index, and the manifests that the index does not
+    have.
+    """
     parts = parts_of(metadata, snapshot)
     answering, rest = answered(metadata, parts, manifests)
     files, unread = files_of(metadata, parts, answering, None)
@@ -764,7 +772,7 @@ def merged_parts(parts: Sequence[IndexPart], live: Sequence[int], new: int) -> l
 
 
 def tail(sizes: Sequence[int], new: int, most: int) -> int:
-    """How many of the smallest parts to rewrite together with new files.
+    """Returns how many of the smallest parts to rewrite together with new files.
 
     Each remaining part is several times larger than the next, so an entry is rewritten only a few
     times.

@@ -85,7 +85,8 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
 
 
 def unreachable(metadata: ice.Metadata, expired: Collection[int]) -> list[str]:
-    """The files that only expired snapshots reference, including their manifests and statistics.
+    """Returns the files that only expired snapshots reference, including their manifests and
+    statistics.
 
     Args:
         gone: ids of the expired snapshots.
@@ -136,7 +137,7 @@ def unreachable(metadata: ice.Metadata, expired: Collection[int]) -> list[str]:
 
 
 def _named(metadata: ice.Metadata, manifests: list[Manifest]) -> Iterator[pa.Array]:
-    """Paths of the files in some manifests."""
+    """Yields the paths of the files in some manifests."""
     data = [item for item in manifests if not item.deletes]
     parts, rest = indexed_files(metadata, metadata.head(), data)
     yield from (part.paths for part in parts)

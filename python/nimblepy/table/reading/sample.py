@@ -56,21 +56,21 @@ class Window:
         return [(a + LEAST_WEIGHT, b + LEAST_WEIGHT) for a, b in parts if b > a]
 
     def meets(self, least: Numbers, most: Numbers) -> Mask:
-        """Which files with these bounds of weights may have weights in the window."""
+        """Returns which files with these bounds of weights may have weights in the window."""
         mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
             mask |= (a <= most) & (least < b)
         return mask
 
     def holds(self, least: Numbers, most: Numbers) -> Mask:
-        """Which files with these bounds of weights have all weights in the window."""
+        """Returns which files with these bounds of weights have all weights in the window."""
         mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
             mask |= (a <= least) & (most < b)
         return mask
 
     def node(self, schema: pa.Schema) -> Node:
-        """The test of a row's weight, as a filter."""
+        """Returns the test of a row's weight, as a filter."""
         column = f'"{WEIGHT}"'
         tests = [f"({column} >= {a} AND {column} <= {b - 1})" for a, b in self.ranges]
         return parse_filter(" OR ".join(tests) or "FALSE", schema).node
@@ -161,7 +161,7 @@ def sample(
     columns: Columns,
     filter: Filter,
 ) -> pa.Table:
-    """Rows drawn at random, each with the same probability.
+    """Returns rows drawn at random, each with the same probability.
 
     Args:
         cubes: the known cubes of the files.
@@ -178,7 +178,9 @@ def sample(
 
 
 def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Blocks, Blocks]:
-    """All known cubes of files, and those that no blob has and that were read from file footers."""
+    """Returns all known cubes of files, and those that no blob has and that were read from file
+    footers.
+    """
 
     def footer(number: int) -> Mapping[str, Any] | None:
         opened = _opened(reading.child(members[number].file))
@@ -191,7 +193,7 @@ def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Bloc
 def _taken(
     members: Members, by_weight: Reading, cubes: Blocks, window: Window
 ) -> tuple[Members, list[Taking]]:
-    """The files that may have selected rows: first files with weights, then the others."""
+    """Returns the files that may have selected rows: first files with weights, then the others."""
     paths = members.files.paths
     numbers = cubes.find(paths)
     if len(numbers) and int(numbers.min()) < 0:
@@ -210,7 +212,7 @@ def _taken(
 
 
 def _opened(child: RowSource) -> RowSource:
-    """The file in its stored form."""
+    """Returns the file in its stored form."""
     return child.child if isinstance(child, MappedRows) else child
 
 

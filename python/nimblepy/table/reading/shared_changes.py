@@ -42,7 +42,7 @@ class WantedChanges:
     reload: Callable[[], ice.Metadata]
 
     def reader(self) -> pa.RecordBatchReader:
-        """All changes, snapshot by snapshot."""
+        """Returns all changes, snapshot by snapshot."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:

@@ -117,7 +117,7 @@ def _metrics(item: Mapping[str, Any]) -> Metrics:
 
 
 def _plain_value(value: Any) -> Any:
-    """A partition value for JSON. Types that JSON does not have become [kind, text]."""
+    """Returns a partition value for JSON. Types that JSON does not have become [kind, text]."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, bytes):
@@ -246,7 +246,7 @@ def rows_of_text(text: str) -> SomeRows:
 
 
 def pickled(rows: MemberRows) -> tuple[Callable[[str], SomeRows], tuple[str]]:
-    """The result of ``__reduce__`` for rows, which are pickled as their description."""
+    """Returns the result of ``__reduce__`` for rows, which are pickled as their description."""
     return rows_of_text, (rows_as_text(rows),)
 
 

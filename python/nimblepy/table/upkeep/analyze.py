@@ -94,7 +94,7 @@ def analyze(
 
 
 def _asked(metadata: ice.Metadata, columns: Sequence[ColumnName] | None) -> dict[int, Path]:
-    """Field ids and paths of the columns. The default is all columns of primitive types."""
+    """Returns field ids and paths of the columns. The default is all columns of primitive types."""
     schema = metadata.schema()
     leaves = metadata.leaf_types()
     if columns is None:
@@ -115,7 +115,7 @@ def _asked(metadata: ice.Metadata, columns: Sequence[ColumnName] | None) -> dict
 def _seen_before(
     metadata: ice.Metadata, head: Snapshot, stored: Mapping[int, Blob], requested: Collection[int]
 ) -> tuple[dict[int, Sketch], list[DataFile] | None]:
-    """The stored sketches of an earlier snapshot, and the files that were added since.
+    """Returns the stored sketches of an earlier snapshot, and the files that were added since.
 
     If the second item is ``None``, all rows must be read: rows were deleted, there are no usable
     sketches, or the type of a column has changed.
@@ -199,7 +199,7 @@ def _committed(
 def _of_other_columns(
     metadata: ice.Metadata, snapshot: Snapshot, blobs: Sequence[Blob]
 ) -> list[Blob]:
-    """The stored sketches of all other columns, which the new statistics file must repeat.
+    """Returns the stored sketches of all other columns, which the new statistics file must repeat.
 
     They are read again for each attempt, because a concurrent call may have added some.
     """

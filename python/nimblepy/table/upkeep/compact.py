@@ -126,7 +126,7 @@ def choose(rows: FileSet, filter: Filter, target: Target, *, where_needed: bool)
 
 
 def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
-    """Numbers of the files that may have passing rows."""
+    """Returns the numbers of the files that may have passing rows."""
     if filter is None:
         return range(len(rows.members))
     parsed = parse_filter(filter, rows.schema)
@@ -176,12 +176,14 @@ def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
 
 
 def _files_of(size: int, target: Target) -> int:
-    """The maximum number of files that some bytes need."""
+    """Returns the maximum number of files that some bytes need."""
     return max(1, -(-size // target.target_bytes))
 
 
 def _exact(files: Group, some: set[int], rows: FileSet) -> Group:
-    """The same files, with exact first and last keys for files whose bounds may be truncated."""
+    """Returns the same files, with exact first and last keys for files whose bounds may be
+    truncated.
+    """
     names = tuple(key.column for key in rows.cluster_by)
     kinds = [resolve_column(rows.schema, name).type for name in names]
     if not any(is_text(kind) or is_bytes(kind) for kind in kinds):
@@ -198,7 +200,7 @@ def _exact(files: Group, some: set[int], rows: FileSet) -> Group:
 
 
 def _deep(files: Group, parts: Sequence[set[int]]) -> set[int]:
-    """Files that share a possible key with too many other files.
+    """Returns the files that share a possible key with too many other files.
 
     Files that only meet at a bound do not overlap: rows of one key may end one file and begin the
     next.
@@ -312,14 +314,16 @@ def _written(
 
 
 def _is_sorted(member: Member, rows: MemberRows) -> bool:
-    """Whether the rows of a file are known to be in the order of the cluster key."""
+    """Returns whether the rows of a file are known to be in the order of the cluster key."""
     if member.file.format == "NIMBLEPY":
         return rows.reading.child(member.file).cluster_by == rows.cluster_by
     return bool(member.file.sort_order_id)
 
 
 def _batch_rows(group: Group) -> int:
-    """Rows of a batch, limited so that the batches of all overlapping files fit into memory."""
+    """Returns the rows of a batch, limited so that the batches of all overlapping files fit into
+    memory.
+    """
     depth = open_files = 0
     ends = [(key, 0) for key in group.lower] + [(key, 1) for key in group.upper]
     for _, is_end in sorted(ends):
@@ -333,7 +337,7 @@ def _batch_rows(group: Group) -> int:
 def _live(
     member: Member, rows: MemberRows, target: Target, batch_rows: int, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file, in file order, with weights if the target needs them."""
+    """Yields the live rows of a file, in file order, with weights if the target needs them."""
     reading = rows.reading.with_weights() if target.weighted else rows.reading
     child = reading.child(member.file)
     deleted = member.deleted_bitmap()
@@ -517,7 +521,7 @@ def _sifted_deletes(
 
 
 def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
-    """The rows of remaining files that some delete files list.
+    """Returns the rows of remaining files that some delete files list.
 
     A delete file applies only to older files. A path may have been removed and added again, and the
     merged delete file is newer, so only positions for the listed files are kept.

@@ -276,7 +276,7 @@ def _spread(numbers: Sequence[int]) -> Spread:
 
 
 def _partitions(rows: FileSet, metadata: ice.Metadata) -> tuple[Numbers, Counter[int]]:
-    """The partition number of each file, and the number of manifests of each partition."""
+    """Returns the partition number of each file, and the number of manifests of each partition."""
     numbers: dict[Any, int] = {}
     kinds = metadata.partition_types()
     files = rows.members.files
@@ -308,7 +308,7 @@ def _per(codes: Numbers) -> Numbers:
 
 
 def _depth(rows: FileSet, codes: Numbers) -> int:
-    """The maximum number of files of one partition that may have the same key."""
+    """Returns the maximum number of files of one partition that may have the same key."""
     if not rows.cluster_by or not len(codes):
         return 0
     lower, upper = (ends.to_pylist() for ends in key_ends(rows.reading, rows.members))
@@ -350,7 +350,7 @@ def _plans(
 def _compaction(
     chosen: Sequence[Group], files: int, target: Target, share: float, depth: int
 ) -> str | None:
-    """The reason to compact; ``None`` if a compaction would replace too little."""
+    """Returns the reason to compact; ``None`` if a compaction would replace too little."""
     if not chosen:
         return None
     why = []
@@ -386,7 +386,7 @@ def _rewriting(per_partition: Spread, beside: Sequence[Manifest]) -> str | None:
 
 
 def _analysis(metadata: ice.Metadata, distinct: Iterable[Distinct], rows: int) -> str | None:
-    """The reason to analyze an analyzed table again; ``None`` if it changed too little."""
+    """Returns the reason to analyze an analyzed table again; ``None`` if it changed too little."""
     analyzed = [metadata.snapshot(number) for number in {item.snapshot for item in distinct}]
     counts = [
         count

@@ -308,7 +308,7 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
 
 
 def _unpublished(metadata: ice.Metadata) -> set[int]:
-    """Snapshots between ``main`` and the branches that ``main`` can be fast-forwarded to.
+    """Returns snapshots between ``main`` and the branches that ``main`` can be fast-forwarded to.
 
     Without them, it is no longer known that ``main`` is an ancestor of the branch.
     """
@@ -327,7 +327,7 @@ def _unpublished(metadata: ice.Metadata) -> set[int]:
 
 
 def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
-    """Whether a tag or branch has reached its maximum age."""
+    """Returns whether a tag or branch has reached its maximum age."""
     age = reference.age_ms
     return age is not None and name != ice.MAIN and now - head.timestamp_ms > age
 
@@ -358,14 +358,16 @@ def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 
 
 def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
-    """The arguments of :func:`expire` after a commit; (None, None) if nothing should expire."""
+    """Returns the arguments of :func:`expire` after a commit; (None, None) if nothing should
+    expire.
+    """
     if _is_time(len(metadata.snapshots) - _MOST_SNAPSHOTS):
         return _MOST_SNAPSHOTS, None
     return (KEPT_SNAPSHOTS, YOUNG) if _is_time(superfluous(metadata)) else (None, None)
 
 
 def _is_time(too_many: int) -> bool:
-    """Whether a commit that leaves this many superfluous snapshots expires them.
+    """Returns whether a commit that leaves this many superfluous snapshots expires them.
 
     Among concurrent processes only one reaches the first number. If it fails, all expire from the
     second number on.
@@ -374,12 +376,12 @@ def _is_time(too_many: int) -> bool:
 
 
 def expired_by_advice(metadata: ice.Metadata) -> list[int]:
-    """The snapshots that an advised expiry would remove."""
+    """Returns the snapshots that an advised expiry would remove."""
     return _expired(metadata, KEPT_SNAPSHOTS, YOUNG)
 
 
 def superfluous(metadata: ice.Metadata) -> int:
-    """Number of old snapshots that commits do not have to keep."""
+    """Returns the number of old snapshots that commits do not have to keep."""
     limit = instant_ms(YOUNG, "older_than")
     older = metadata.snapshots[:-KEPT_SNAPSHOTS]
     return sum(snapshot.timestamp_ms < limit for snapshot in older)
@@ -434,7 +436,7 @@ def _changed_ms(path: str) -> float:
 
 
 def _facts(path: str) -> os.stat_result:
-    """The status of a file, or of a symbolic link whose target cannot be reached.
+    """Returns the status of a file, or of a symbolic link whose target cannot be reached.
 
     Raises:
         FileNotFoundError: neither exists.
@@ -465,7 +467,7 @@ def _remove(path: str, limit_ms: int | None) -> bool | OSError:
 
 
 def _sizes(paths: Sequence[str]) -> list[int | None]:
-    """Bytes of each file, if known. Cost: one request per file in a store."""
+    """Returns the bytes of each file, if known. Cost: one request per file in a store."""
     if not any(map(is_uri, paths)):
         return list(map(_size, paths))
     with ThreadPoolExecutor(_REMOVED_AT_ONCE) as pool:
@@ -574,7 +576,7 @@ class _Named:
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
-    """Every file below the location, and every file that a snapshot references."""
+    """Returns every file below the location, and every file that a snapshot references."""
     there = {_key(path): (path, size) for path, size, _ in _files_below(reload().location)}
     rows: list[dict[str, object]] = []
     for kind, files in reachable_by_kind(reload()).items():
@@ -640,7 +642,7 @@ def _absolute(location: str) -> str:
 
 
 def _real(path: str) -> str:
-    """A unique form of a path or URI.
+    """Returns a unique form of a path or URI.
 
     Resolves symbolic links of local files, and treats Hadoop's schemes for S3 as equal.
     """
@@ -656,7 +658,7 @@ def _key(path: str) -> str:
 
 
 def _files_below(location: str) -> list[tuple[str, int, float]]:
-    """(path, bytes, seconds since 1970 of the last change) of all files of a table."""
+    """Returns (path, bytes, seconds since 1970 of the last change) of all files of a table."""
     root = readable_path(location)
     place = locate(root)
     if not place.is_local:

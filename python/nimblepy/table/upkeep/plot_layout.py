@@ -59,7 +59,7 @@ def plot(rows: FileSet, columns: Sequence[ColumnName], cubes: Blocks) -> str:
 
 
 def page(svg: str, name: str) -> str:
-    """An HTML page that contains an SVG picture."""
+    """Returns an HTML page that contains an SVG picture."""
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(name)}</title>\n'
         f"<body>\n{svg}</body></html>\n"
@@ -145,7 +145,9 @@ def _bars(read: dict[str, float], columns: Sequence[str], left: int) -> str:
 
 
 def read_by_layout(boxes: Extents, surveyed: Survey) -> dict[str, float]:
-    """The fraction of all rows that boxes read, in this table and in other layouts (sampled)."""
+    """Returns the fraction of all rows that boxes read, in this table and in other layouts
+    (sampled).
+    """
     stacked = surveyed.points
     generator = np.random.default_rng(0)
     side = BOX_SHARE ** (1.0 / stacked.shape[1])

@@ -104,16 +104,16 @@ class Extents:
         return Extents(*(getattr(self, field.name)[files] for field in fields(self)))
 
     def read(self) -> float:
-        """Rows of the files that a typical box reads, on average."""
+        """Returns the rows of the files that a typical box reads, on average."""
         return float(self.rows @ _met(self.sides))
 
     def costs(self, cube_rows: int) -> Floats:
-        """The expected cost of each file for a typical box, in rows."""
+        """Returns the expected cost of each file for a typical box, in rows."""
         costs: Floats = (self.rows + _FILE_COST * cube_rows) * _met(self.sides)
         return costs
 
     def ideal(self, cube_rows: int, share: float) -> float:
-        """The expected cost of all files for a typical box after a rewrite, in rows.
+        """Returns the expected cost of all files for a typical box after a rewrite, in rows.
 
         Args:
             share: the fraction that these rows make up of all rows in the same region. If it is
@@ -130,7 +130,9 @@ class Extents:
         return float(moving @ sides**count) + float(self.staying @ _met(self.sides))
 
     def around(self, part: Extents) -> float:
-        """Rows of all files inside the bounding box of ``part``, if rows are evenly distributed."""
+        """Returns the rows of all files inside the bounding box of ``part``, if rows are evenly
+        distributed.
+        """
         low, high = part.lower.min(axis=0), part.upper.max(axis=0)
         inside = np.minimum(self.upper, high) - np.maximum(self.lower, low)
         shares = np.clip(inside / np.maximum(self.sides, 2.0**-30), 0.0, 1.0)
@@ -139,7 +141,7 @@ class Extents:
 
 
 def _met(sides: Floats) -> Floats:
-    """The fraction of typical boxes that intersect a box with these sides."""
+    """Returns the fraction of typical boxes that intersect a box with these sides."""
     box = BOX_SHARE ** (1.0 / sides.shape[1])
     shares: Floats = np.minimum(1.0, sides + box).prod(axis=1)
     return shares
@@ -182,7 +184,9 @@ def choose(files: Extents, cube_rows: int, budget: int) -> list[Numbers]:
 
 
 def _widest(files: Extents, cube_rows: int, budget: float) -> Numbers:
-    """The files that boxes read much more often than necessary, with the most waste per byte."""
+    """Returns the files that boxes read much more often than necessary, with the most waste per
+    byte.
+    """
     moving = files.rows - files.staying + _FILE_COST * cube_rows
     met = _met(files.sides)
     order = np.argsort(-moving * (met - files.least) / np.maximum(1, files.sizes), kind="stable")
@@ -192,7 +196,7 @@ def _widest(files: Extents, cube_rows: int, budget: float) -> Numbers:
 
 
 def _gain_of_wide(files: Extents, wide: Numbers, cube_rows: int) -> float:
-    """The gain from rewriting the widest files; 0 if it is not worth the cost."""
+    """Returns the gain from rewriting the widest files; 0 if it is not worth the cost."""
     part = files.take(wide)
     if not part.is_mixed:
         return 0.0
@@ -205,7 +209,7 @@ def _gain_of_wide(files: Extents, wide: Numbers, cube_rows: int) -> float:
 def _in_cubes(
     files: Extents, subtrees: Sequence[Numbers], taken: Mask, cube_rows: int
 ) -> list[tuple[float, Numbers]]:
-    """(gain, files) of each cube worth rewriting, sorted by descending gain per byte."""
+    """Returns (gain, files) of each cube worth rewriting, sorted by descending gain per byte."""
     candidates: list[tuple[float, float, Numbers]] = []
     costs = files.costs(cube_rows)
     for group in subtrees:
@@ -225,7 +229,7 @@ def _in_cubes(
 def _worth(
     rows: FileSet, files: Extents, selected: Numbers, cube_rows: int, budget: int | None
 ) -> list[Numbers]:
-    """Groups of files to rewrite, and a last group of files with many deleted rows."""
+    """Returns the groups of files to rewrite, and a last group of files with many deleted rows."""
     part = files.take(selected)
     left = int(part.sizes.sum()) if budget is None else budget
     groups = [selected[group] for group in choose(part, cube_rows, left)]
@@ -258,7 +262,8 @@ def _subtrees(files: Extents) -> Iterator[Numbers]:
 
 
 def _places(lower: Floats, upper: Floats, longest: float) -> tuple[Places, Numbers]:
-    """The place of each file's centre, and the bits of the deepest cube that the file fits into.
+    """Returns the place of each file's centre, and the bits of the deepest cube that the file fits
+    into.
 
     Args:
         longest: how many times longer than the cube a file may be.
@@ -274,7 +279,7 @@ def _places(lower: Floats, upper: Floats, longest: float) -> tuple[Places, Numbe
 
 
 def extents(rows: FileSet, layout: OTree, surveyed: Survey, cubes: Blocks) -> Extents:
-    """The extents of a table's files, from the bounds in manifests.
+    """Returns the extents of a table's files, from the bounds in manifests.
 
     Args:
         surveyed: the distribution of the rows in the layout's columns.
@@ -336,12 +341,13 @@ class Survey:
     places: Places
 
     def tree(self, layout: OTree) -> Tree:
-        """The cubes of all rows, if they were written in one commit."""
+        """Returns the cubes of all rows, if they were written in one commit."""
         all_rows = self.whole.estimate
         return grow(all_rows, len(layout.columns), layout.cube_rows, 1 << 62, 1.0, all_rows)
 
     def met(self, tree: Tree, places: Places, bits: Numbers) -> Floats:
-        """The fraction of typical boxes that intersect a leaf, averaged over the leaves in cubes.
+        """Returns the fraction of typical boxes that intersect a leaf, averaged over the leaves in
+        cubes.
 
         Args:
             places, bits: a place in each cube, and the bits of its prefix.
@@ -363,7 +369,7 @@ class Survey:
 
 
 def sampled(rows: FileSet, layout: OTree, cubes: Blocks, most: int) -> pa.Table:
-    """A sample of about ``most`` rows: the columns of a layout, each with its field id.
+    """Returns a sample of about ``most`` rows: the columns of a layout, each with its field id.
 
     Raises:
         InvalidArgumentError: a column of the layout does not exist.

@@ -102,7 +102,7 @@ def _check_format(metadata: ice.Metadata, what: str) -> None:
 
 
 def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
-    """The secondary indexes of new files."""
+    """Returns the secondary indexes of new files."""
     schema = metadata.schema()
     return {
         identity_of(schema, info): info
@@ -112,7 +112,7 @@ def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
 
 
 def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, float]:
-    """The share of the rows whose files have each secondary index.
+    """Returns the share of the rows whose files have each secondary index.
 
     Cost: opens every file of a table with secondary indexes.
     """
@@ -235,7 +235,7 @@ def _copy(
 
 
 def _ids(file: FileSource, rows: FileSet) -> dict[int, Path]:
-    """Paths of the columns of a file, by field id."""
+    """Returns the paths of the columns of a file, by field id."""
     schema = file.schema
     if not has_field_ids(schema):
         schema = with_field_ids(schema, rows.reading.names)
@@ -255,7 +255,7 @@ def _field(schema: pa.Schema, path: Path) -> pa.Field:
 
 
 def _renamed(index: TableIndex, paths: Sequence[Path]) -> TableIndex:
-    """The index under the names of the columns in a file."""
+    """Returns the index under the names of the columns in a file."""
     if isinstance(index, HashIndex):
         return replace(index, columns=tuple(paths))
     keys = zip(as_sort_keys(index.columns), paths, strict=True)
@@ -263,7 +263,9 @@ def _renamed(index: TableIndex, paths: Sequence[Path]) -> TableIndex:
 
 
 def _stored(file: FileSource, index: Index, ids: dict[int, Path]) -> IndexIdentity | None:
-    """The identity of an index of a file; ``None`` for the cluster index and unknown columns."""
+    """Returns the identity of an index of a file; ``None`` for the cluster index and unknown
+    columns.
+    """
     if index.number == CLUSTER:
         return None
     numbers = {path: number for number, path in ids.items()}

@@ -224,7 +224,7 @@ def _kept_rows(
     kept: list[Manifest],
     first: int,
 ) -> list[pa.Table]:
-    """Rows of the index for manifests that are kept; their numbers start at ``first``."""
+    """Returns the index rows of the kept manifests, which are numbered from ``first``."""
     numbers = {item.path: first + i for i, item in enumerate(kept)}
     tables = []
     parts, rest = plan_index.indexed_files(metadata, head, kept)
@@ -242,7 +242,7 @@ def _kept_rows(
 def can_be_better(
     manifests: list[Manifest], beside: Sequence[Manifest], metadata: ice.Metadata
 ) -> bool:
-    """Whether a rewrite would change anything.
+    """Returns whether a rewrite would change anything.
 
     Args:
         manifests: all data manifests.
@@ -256,7 +256,7 @@ def _gains(bad: list[Manifest], manifests: list[Manifest], beside: Sequence[Mani
 
 
 def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manifest]:
-    """The manifests that are small, or whose partitions overlap those of other manifests."""
+    """Returns the manifests that are small, or whose partitions overlap those of others."""
     kinds = metadata.partition_types()
     chosen: list[Manifest] = []
     for spec_id, fields in kinds.items():
@@ -279,7 +279,7 @@ def _to_rewrite(manifests: list[Manifest], metadata: ice.Metadata) -> list[Manif
 
 
 def _overlapping(manifests: list[Manifest], metadata: ice.Metadata) -> set[str]:
-    """Paths of manifests whose partition ranges overlap in more than an end point."""
+    """Returns the paths of manifests whose partition ranges overlap in more than an end point."""
     ends = []
     for item in manifests:
         lower, upper = metadata.first_partition_range(item)
@@ -299,7 +299,7 @@ def _overlapping(manifests: list[Manifest], metadata: ice.Metadata) -> set[str]:
 
 
 def _changes(rows: pa.Table, names: list[str]) -> Numbers:
-    """Row numbers at which the partition changes. The rows are grouped by partition."""
+    """Returns the row numbers at which the partition changes. The rows are grouped by partition."""
     changed = np.zeros(rows.num_rows, dtype=np.bool_)
     for name in names:
         column = rows.column(name).combine_chunks().dictionary_encode("encode")
@@ -309,7 +309,9 @@ def _changes(rows: pa.Table, names: list[str]) -> Numbers:
 
 
 def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
-    """Row ranges of the manifests. Cuts are between partitions if the range is large enough."""
+    """Returns the row ranges of the manifests. Cuts are between partitions if the range is large
+    enough.
+    """
     cuts = []
     begin = 0
     while begin < count:
@@ -324,7 +326,7 @@ def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
 
 
 def _partitions(rows: pa.Table, layout: Layout, spec_id: int) -> list[tuple[Any, ...]]:
-    """The different partitions of the rows, as Iceberg's in-memory values."""
+    """Returns the different partitions of the rows, as Iceberg's in-memory values."""
     fields = layout.partitions[spec_id]
     if not fields:
         return []

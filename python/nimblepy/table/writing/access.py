@@ -37,10 +37,10 @@ class TableAccess(Protocol):
         """
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
-        """The rows of the newest snapshot of some metadata."""
+        """Returns the rows of the newest snapshot of some metadata."""
 
     def reading(self, metadata: ice.Metadata) -> Reading:
-        """How files are read with the current schema of some metadata."""
+        """Returns how files are read with the current schema of some metadata."""
 
     def show(self, metadata: ice.Metadata) -> None:
         """Moves the handle to the newest snapshot of some metadata."""

@@ -15,7 +15,7 @@ Batch: TypeAlias = tuple[str, int]
 
 
 def checked_batch(batch: object) -> Batch:
-    """A batch as the caller names it: (name, number)."""
+    """Returns a batch as the caller names it: (name, number)."""
     if not isinstance(batch, tuple) or len(batch) != 2 or not isinstance(batch[0], str):
         raise InvalidArgumentError(f"batch: expected (name, number), got {batch!r}")
     name, number = batch
@@ -29,12 +29,14 @@ def checked_batch(batch: object) -> Batch:
 
 
 def batch_record(metadata: ice.Metadata, batch: Batch, snapshot: int) -> dict[str, str]:
-    """The record of a batch that a snapshot adds: for its summary, and on ``main`` a property."""
+    """Returns the record of a batch that a snapshot adds: for its summary, and on ``main`` a
+    property.
+    """
     return {BATCH_PREFIX + batch[0]: ice.record(metadata, str(batch[1]), snapshot)}
 
 
 def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
-    """Whether this batch, or a later one of its name, is part of the newest snapshot."""
+    """Returns whether this batch, or a later one of its name, is part of the newest snapshot."""
     record = ice.batch_records(metadata, metadata.head()).get(BATCH_PREFIX + batch[0])
     if record is None:
         return False
@@ -50,12 +52,12 @@ def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
 def staged_record(
     metadata: ice.Metadata, files: Iterable[DataFile], snapshot: int
 ) -> dict[str, str]:
-    """The property of the table after a snapshot adds files that others wrote."""
+    """Returns the property of the table after a snapshot adds files that others wrote."""
     return ice.with_staged(metadata, _hash(files), snapshot)
 
 
 def were_staged(metadata: ice.Metadata, files: Iterable[DataFile]) -> bool:
-    """Whether exactly these files were committed by a recent snapshot in the history."""
+    """Returns whether exactly these files were committed by a recent snapshot in the history."""
     digest = _hash(files)
     records = ice.staged_records(metadata, metadata.head())
     return any(ice.value_of(record) == digest for record in records)

@@ -88,7 +88,7 @@ class Change(Protocol):
         """The snapshot to commit."""
 
     def is_done(self, metadata: ice.Metadata) -> bool:
-        """Whether the table has the change already, so that it must not be made again."""
+        """Returns whether the table has the change already, so that it must not be made again."""
 
     def plan(self, metadata: ice.Metadata) -> bool:
         """Prepares ``commit`` for the newest metadata; called again after each lost race.
@@ -312,7 +312,7 @@ def check_branch(metadata: ice.Metadata) -> None:
 
 
 def dropped(metadata: ice.Metadata) -> ConflictError:
-    """The error for a change of a table that does not exist any more."""
+    """Returns the error for a change of a table that does not exist any more."""
     name = ".".join(metadata.name)
     return ConflictError(f"{name}: it was dropped or renamed", kind="table")
 

@@ -84,7 +84,7 @@ class MetricsCollector:
 
 
 def _leaves(field: pa.Field, column: pa.Array) -> Iterator[tuple[pa.Field, pa.Array, bool]]:
-    """Columns with values, below structs, lists and maps. Columns in lists have no bounds.
+    """Yields columns with values, below structs, lists and maps. Columns in lists have no bounds.
 
     The field ids are those of ``field``; the rows may have none.
     """
@@ -122,7 +122,7 @@ def _upper(kind: pa.DataType, scalar: pa.Scalar) -> bytes | None:
 
 
 def raised(text: str) -> str | None:
-    """The smallest text above all texts that begin with ``text``, or ``None``."""
+    """Returns the smallest text above all texts that begin with ``text``, or ``None``."""
     for at in range(len(text) - 1, -1, -1):
         code = ord(text[at])
         if code < _LAST_CHARACTER:

@@ -64,7 +64,7 @@ D = TypeVar("D")
 def settings(
     data_format: DataFormat, options: WriteOptions | None, properties: Mapping[str, str] | None
 ) -> dict[str, str]:
-    """The properties of a new table."""
+    """Returns the properties of a new table."""
     stored = {**_DEFAULTS, **format_property(data_format)}
     if options is not None:
         stored[_OPTIONS] = json.dumps(_changed(options))
@@ -106,7 +106,7 @@ def check_name(name: str) -> None:
 
 
 def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
-    """A property as a whole number; the default if it is missing or invalid."""
+    """Returns a property as a whole number; the default if it is missing or invalid."""
     try:
         number = int(properties[name])
     except (KeyError, ValueError):
@@ -121,7 +121,7 @@ def _changed(options: WriteOptions) -> dict[str, Any]:
 
 
 def index_property(schema: pa.Schema, indexes: Sequence[TableIndex]) -> dict[str, str]:
-    """The property that stores the indexes of every file, by field id."""
+    """Returns the property that stores the indexes of every file, by field id."""
     if isinstance(indexes, (HashIndex, SortedIndex)):
         indexes = (indexes,)
     kept: list[dict[str, Any]] = []
@@ -157,7 +157,7 @@ def _number(schema: pa.Schema, name: ColumnName) -> int:
 
 
 def identity_of(schema: pa.Schema, index: TableIndex | IndexInfo) -> IndexIdentity:
-    """What identifies an index.
+    """Returns what identifies an index.
 
     Args:
         schema: the columns, with field ids.
@@ -176,7 +176,7 @@ def identity_of(schema: pa.Schema, index: TableIndex | IndexInfo) -> IndexIdenti
 def changed_indexes(
     metadata: ice.Metadata, add: Sequence[TableIndex], drop: Collection[IndexIdentity]
 ) -> dict[str, str]:
-    """The property of the indexes of new files after some are added and dropped."""
+    """Returns the property of the indexes of new files after some are added and dropped."""
     schema = metadata.schema()
     dropped = {*drop, *(identity_of(schema, index) for index in add)}
     kept = [
@@ -188,7 +188,7 @@ def changed_indexes(
 
 
 def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
-    """The indexes of new files, without keys."""
+    """Returns the indexes of new files, without keys."""
     if data_format_of(metadata) != "nimble":
         return []
     cluster = tuple(metadata.cluster_by(schema_id))
@@ -200,8 +200,8 @@ def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
 
 
 def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
-    """The indexes whose columns all exist, and an index on the primary key if nothing else covers
-    it.
+    """Returns the indexes whose columns all exist, and an index on the primary key if nothing else
+    covers it.
     """
     indexes = _asked_indexes(metadata, schema_id)
     primary = metadata.primary_key(schema_id)
@@ -242,13 +242,13 @@ def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[TableI
 
 
 def data_format_of(metadata: ice.Metadata) -> DataFormat:
-    """The format of new files; Parquet for tables that other engines created."""
+    """Returns the format of new files; Parquet for tables that other engines created."""
     stored = metadata.properties.get(_FORMAT, "parquet")
     return "nimble" if stored == "nimble" else "parquet"
 
 
 def format_property(data_format: DataFormat) -> dict[str, str]:
-    """The properties that select the format of new files."""
+    """Returns the properties that select the format of new files."""
     if data_format not in get_args(DataFormat):
         raise InvalidArgumentError(
             f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
@@ -257,7 +257,7 @@ def format_property(data_format: DataFormat) -> dict[str, str]:
 
 
 def target_of(metadata: ice.Metadata) -> Target:
-    """The settings of new files of a table."""
+    """Returns the settings of new files of a table."""
     primary, cluster = metadata.primary_key(), tuple(metadata.cluster_by())
     names = [key.column for key in cluster]
     stored = json.loads(metadata.properties.get(_OPTIONS, "{}"))
@@ -288,7 +288,7 @@ def target_of(metadata: ice.Metadata) -> Target:
 
 
 def rewriting_target(metadata: ice.Metadata) -> Target:
-    """The settings of files to which existing rows are rewritten.
+    """Returns the settings of files to which existing rows are rewritten.
 
     Rows keep their weights, even if the table is no OTree any more. New weights would bias samples,
     because the weights decide which files are rewritten.
@@ -299,6 +299,6 @@ def rewriting_target(metadata: ice.Metadata) -> Target:
 
 
 def _rows_before(metadata: ice.Metadata) -> int:
-    """Number of rows of the newest snapshot, if known."""
+    """Returns the number of rows of the newest snapshot, if known."""
     head = metadata.head()
     return 0 if head is None else head.figure("total-records") or 0

@@ -112,7 +112,7 @@ class Target:
         return self.file_schema if self.weighted else self.schema
 
     def new_path(self, kind: str = "data") -> str:
-        """A new, unique path for a file."""
+        """Returns a new, unique path for a file."""
         name = f"{kind}-{uuid.uuid4().hex}{SUFFIXES[self.data_format]}"
         path = f"{self.location}/data/{name}"
         place = locate(readable_path(path))
@@ -187,7 +187,7 @@ def write_rows(
 
 
 def _pieces(reader: pa.RecordBatchReader, conform: Conformer) -> Iterator[pa.Table]:
-    """The rows in tables of limited size."""
+    """Yields the rows in tables of limited size."""
     held: list[pa.RecordBatch] = []
     size = 0
     for batch in reader:
@@ -304,7 +304,7 @@ def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def partition_sources(target: Target) -> list[tuple[Path, str, pa.DataType]]:
-    """(column, transform, type of the column) of each partition field."""
+    """Returns (column, transform, type of the column) of each partition field."""
     by_id = _columns_by_id(target.schema) if target.spec else {}
     sources = [(by_id.get(item.source_id), item.transform) for item in target.spec]
     return [(column[0], how, column[1]) for column, how in sources if column is not None]
@@ -321,7 +321,7 @@ def partition_rows(
 
 
 def partition_of(table: pa.Table, target: Target) -> set[tuple[Any, ...]]:
-    """The partitions of some rows."""
+    """Returns the partitions of some rows."""
     return {partition for partition, _ in _Splitter(target).parts(table)}
 
 
@@ -338,7 +338,7 @@ def discard(files: Sequence[_Placed]) -> None:
 
 
 def _columns_by_id(schema: pa.Schema) -> dict[int, tuple[tuple[str, ...], pa.DataType]]:
-    """(path, type) of all columns and struct fields by field id."""
+    """Returns (path, type) of all columns and struct fields by field id."""
     from nimblepy.schema.columns import column_paths
     from nimblepy.schema.field_ids import field_id_at
 
@@ -447,7 +447,7 @@ class _ParquetFile:
 
 
 def key_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
-    """The columns of a key in key order, named by numbers."""
+    """Returns the columns of a key in key order, named by numbers."""
     columns = [column_at(table, resolve_column(table.schema, key.column).path) for key in keys]
     return pa.table(columns, names=[str(i) for i in range(len(keys))])
 
