@@ -164,6 +164,34 @@ def test_staged_files_are_added_once_to_each_branch(table: nb.Table) -> None:
     assert values(audit) == BEFORE | {8: 1}
 
 
+def test_staged_files_committed_to_two_branches_at_once(table: nb.Table, between: Any) -> None:
+    """The later commit overwrote the record of the earlier one, whose retry added rows again."""
+    audit = table.at(branch="audit")
+    of_audit = write_rows(pa.table({"id": [8], "v": [1]}), write_target(audit))
+    of_main = write_rows(pa.table({"id": [9], "v": [1]}), write_target(table))
+    between(lambda: commit_files(audit, of_audit))
+    commit_files(table, of_main)
+    for handle, files, key in ((audit, of_audit, 8), (table, of_main, 9)):
+        handle.refresh().compact(where_needed=False)
+        assert commit_files(handle, files).files_added == 0
+        assert values(handle) == BEFORE | {key: 1}
+
+
+def test_staged_files_beside_a_rollback_of_main(table: nb.Table, between: Any) -> None:
+    first = table.snapshot
+    of_main = write_rows(pa.table({"id": [9], "v": [1]}), write_target(table))
+    commit_files(table, of_main)
+    audit = table.at(branch="audit")
+    of_audit = write_rows(pa.table({"id": [8], "v": [1]}), write_target(audit))
+    between(lambda: commit_files(audit, of_audit))
+    table.rollback(first)
+    audit.refresh().compact(where_needed=False)
+    assert commit_files(audit, of_audit).files_added == 0
+    assert values(audit) == BEFORE | {8: 1}
+    assert values(table) == BEFORE
+    assert commit_files(table, of_main, mode="upsert").rows_inserted == 1
+
+
 def test_changes_of_a_branch(table: nb.Table) -> None:
     audit, since = table.at(branch="audit"), table.snapshot
     audit.upsert([{"id": 1, "v": 5}])
@@ -194,6 +222,24 @@ def test_expiry_keeps_what_branches_need(table: nb.Table) -> None:
     table.expire(keep=1)
     assert set(table.snapshots()["snapshot_id"].to_pylist()) == set(table.branches.values())
     assert values(audit.refresh())[1] == 21
+
+
+def test_fast_forward_over_expired_snapshots(table: nb.Table) -> None:
+    """It said that the snapshot of the branch is not an ancestor, although it was one."""
+    for v in range(4):
+        table.upsert([{"id": 1, "v": 10 + v}])
+    audit = table.at(branch="audit")
+    table.expire(keep=1)
+    with pytest.raises(nb.ConflictError, match="the snapshots between them have expired") as caught:
+        table.fast_forward("audit", to="main")
+    assert (caught.value.base, caught.value.winner) == (table.snapshot, audit.snapshot)
+    table.drop_reference("audit")
+    assert values(table.branch("audit").at(branch="audit")) == BEFORE | {1: 13}
+    # The history of main shows that it does not have these commits.
+    table.at(branch="audit").append([{"id": 7, "v": 7}])
+    table.refresh().append([{"id": 8, "v": 8}])
+    with pytest.raises(nb.ConflictError, match="is not an ancestor"):
+        table.fast_forward("audit", to="main")
 
 
 def test_a_dropped_branch_takes_no_commits(table: nb.Table) -> None:

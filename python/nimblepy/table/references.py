@@ -136,8 +136,18 @@ def fast_forward(table: TableState, branch: str, to: str) -> None:
             raise InvalidArgumentError(f"fast_forward: {branch!r} is a tag of {name}")
         if moved.snapshot == target:
             return metadata
-        history = metadata.ancestors(known(metadata, target))
+        history = list(metadata.ancestors(known(metadata, target)))
         if all(moved.snapshot not in (item.id, item.parent) for item in history):
+            if known(metadata, moved.snapshot).sequence < history[-1].sequence:
+                raise ConflictError(
+                    f"{name}: {branch!r} at snapshot {moved.snapshot} cannot be fast-forwarded to "
+                    f"{to!r} at snapshot {target}: the snapshots between them have expired, so it "
+                    f"is not known whether {to!r} has all commits of {branch!r}. If it has, drop "
+                    f"{branch!r} with drop_reference() and make it again with branch()",
+                    kind="reference",
+                    base=target,
+                    winner=moved.snapshot,
+                )
             raise ConflictError(
                 f"{name}: {branch!r} at snapshot {moved.snapshot} cannot be fast-forwarded to "
                 f"{to!r} at snapshot {target}: snapshot {moved.snapshot} is not an ancestor of "

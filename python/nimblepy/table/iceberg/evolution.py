@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table import Transaction as IceTransaction
@@ -28,7 +27,6 @@ from pyiceberg.types import NestedField
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.base.transforms import free_name, partition_text
 from nimblepy.table.iceberg import snapshot_commit
-from nimblepy.table.iceberg.catalogs import load_table
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
 from nimblepy.table.iceberg.schemas import (
     details_of,
@@ -41,7 +39,7 @@ from nimblepy.table.iceberg.schemas import (
     type_property,
     with_doc,
 )
-from nimblepy.table.iceberg.snapshot_commit import SameProperties, SwapLost
+from nimblepy.table.iceberg.snapshot_commit import same_properties
 
 # Retries of copying metadata that other threads are using.
 _MOST_COPIES = 20
@@ -224,13 +222,8 @@ class Evolution:
             AssertDefaultSpecId(default_spec_id=base.default_spec_id),
             AssertLastAssignedPartitionId(last_assigned_partition_id=base.last_partition_id),
             AssertDefaultSortOrderId(default_sort_order_id=base.default_sort_order_id),
+            *same_properties(self._metadata),
         ]
-        if isinstance(ice.catalog, MetastoreCatalog):
-            checks.append(SameProperties(self._metadata))
-        else:  # servers have no requirement for properties, so they are checked just before
-            newest = load_table(ice.catalog, self._metadata.name)
-            if newest.properties != self._metadata.properties:
-                raise SwapLost
         return snapshot_commit.swap(self._metadata, tuple(checks), self._transaction.updates)
 
     def pending(self) -> Metadata:

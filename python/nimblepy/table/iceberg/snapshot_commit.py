@@ -7,7 +7,7 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,13 +50,14 @@ from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.table.base.hooks import around_swap
 from nimblepy.table.base.model import (
+    BATCH_PREFIX,
     MAIN,
     PLAN_INDEX,
     DataFile,
     Manifest,
     Snapshot,
 )
-from nimblepy.table.iceberg.applied import batch_records, settled
+from nimblepy.table.iceberg.applied import STAGED_FILES, batch_records, settled
 from nimblepy.table.iceberg.avro import (
     container,
 )
@@ -244,10 +245,11 @@ class SnapshotCommit:
         )
         if self.properties:
             updates += (SetPropertiesUpdate(updates=self.properties),)
+        same = same_properties(metadata.committed, _shared(self.properties))
         try:
             done = swap(
                 metadata.committed,
-                (*requirements, *metadata.checks),
+                (*requirements, *metadata.checks, *same),
                 (*metadata.updates, *updates),
             )
         except BaseException as error:
@@ -692,13 +694,16 @@ def set_reference(
 ) -> Metadata:
     """Points a tag or branch to a snapshot; ``expected`` is where it must point now."""
     updates: list[Any] = [_reference_at(metadata, name, snapshot, SnapshotRefType(kind))]
+    same: list[Any] = []
     if name == MAIN:  # batches and files are undone with their rows
         updates += _settling(metadata, metadata.snapshot(snapshot))
+        same = same_properties(metadata, [STAGED_FILES])
     return swap(
         metadata,
         (
             AssertTableUUID(uuid=metadata.ice.metadata.table_uuid),
             AssertRefSnapshotId(ref=name, snapshot_id=expected),
+            *same,
         ),
         tuple(updates),
     )
@@ -809,12 +814,42 @@ def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:
     return swap(metadata, tuple(checks), tuple(updates))
 
 
-class SameProperties:
-    """A requirement that is checked here: the properties have not changed."""
+def same_properties(metadata: Metadata, names: Collection[str] | None = None) -> list[Any]:
+    """Requirements that properties have not changed; ``names=None`` means all properties.
 
-    def __init__(self, metadata: Metadata) -> None:
-        self._properties = metadata.properties
+    Servers have no such requirement, so it is checked just before.
+
+    Raises:
+        SwapLost: a property has changed.
+    """
+    if names is not None and not names:
+        return []
+    same = _SameProperties(metadata, names)
+    if isinstance(metadata.ice.catalog, MetastoreCatalog):
+        return [same]
+    if not same.holds(load_table(metadata.ice.catalog, metadata.name).properties):
+        raise SwapLost
+    return []
+
+
+def _shared(names: Iterable[str]) -> list[str]:
+    """The properties that commits to all branches set. Only commits to ``main`` record batches."""
+    return [name for name in names if not name.startswith(BATCH_PREFIX)]
+
+
+class _SameProperties:
+    """A requirement that is checked here: properties have not changed."""
+
+    def __init__(self, metadata: Metadata, names: Collection[str] | None) -> None:
+        self._names = names
+        self._properties = self._chosen(metadata.properties)
+
+    def _chosen(self, properties: Mapping[str, str]) -> dict[str, str]:
+        return {k: v for k, v in properties.items() if self._names is None or k in self._names}
+
+    def holds(self, properties: Mapping[str, str]) -> bool:
+        return self._chosen(properties) == self._properties
 
     def validate(self, base_metadata: Any) -> None:
-        if base_metadata is None or dict(base_metadata.properties) != self._properties:
+        if base_metadata is None or not self.holds(base_metadata.properties):
             raise CommitFailedException("properties have changed")
