@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.table.testing import commit_hooks
 
 
 @pytest.fixture
@@ -158,3 +159,73 @@ def test_files_and_partitions(table: nb.Table) -> None:
     assert past.files().num_rows == 3
     table.delete("true")
     assert (table.files().num_rows, table.partitions().num_rows) == (0, 0)
+
+
+def test_files_that_others_replace_during_each_pass(table: nb.Table) -> None:
+    """Success was reported although no file had the index, nor would a new one."""
+    other = table.catalog.table("a.b")
+    calls = 0
+
+    def replace() -> None:
+        nonlocal calls
+        calls += 1
+        other.overwrite(rows(0, 100))
+
+    with commit_hooks(before_swap=replace):
+        table.add_index(nb.HashIndex(["email"]))
+    assert calls >= 2
+    assert kinds(table) == ["cluster", "hash"]
+    assert emails(table) == [7, 57]
+    assert table.health().index_coverage == {"hash (email)": 1.0}
+
+
+def test_files_without_the_index_that_never_end(table: nb.Table, tmp_path: Path) -> None:
+    """Files of a program that does not know of the index yet."""
+    other = table.catalog.table("a.b")
+    written = 0
+
+    def replace() -> None:
+        nonlocal written
+        written += 1
+        keys = range(1000 * written, 1000 * written + 10)
+        data = pa.table({"id": keys, "email": ["new"] * 10, "day": pa.array([1] * 10, pa.int32())})
+        target = tmp_path / f"{written}.nimble"
+        nb.write(data, target, cluster_by="id")
+        other.delete("true")
+        other.add_files([str(target)])
+
+    with (
+        commit_hooks(before_swap=replace),
+        pytest.raises(nb.ConflictError, match="1 files lack the index") as caught,
+    ):
+        table.add_index(nb.HashIndex(["email"]))
+    assert caught.value.kind == "files"
+    assert table.refresh().health().index_coverage == {"hash (email)": 0.0}
+    table.add_index(nb.HashIndex(["email"]))
+    assert table.health().index_coverage == {"hash (email)": 1.0}
+    assert len(emails(table, "new")) == 10
+    with pytest.raises(nb.InvalidArgumentError, match="has the index"):
+        table.add_index(nb.HashIndex(["email"]))
+
+
+def test_indexes_added_on_two_branches_at_once(table: nb.Table) -> None:
+    """The later commit overwrote the property of the earlier one, as it did not look at it."""
+    table.branch("audit")
+    audit = table.at(branch="audit")
+    left = [nb.SortedIndex(["email"])]
+    with commit_hooks(before_swap=lambda: left and audit.add_index(left.pop())):
+        table.add_index(nb.HashIndex(["email"]))
+    assert not left
+    assert table.health().index_coverage == {"hash (email)": 1.0, "sorted (email)": 0.0}
+    table.add_index(nb.SortedIndex(["email"]))  # the other branch has it
+    assert table.health().index_coverage == {"hash (email)": 1.0, "sorted (email)": 1.0}
+
+
+def test_indexes_of_an_empty_table_added_at_once(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.c", rows(0, 1).schema)
+    other = lake.table("a.c")
+    left = [nb.SortedIndex(["email"])]
+    with commit_hooks(before_swap=lambda: left and other.add_index(left.pop())):
+        table.add_index(nb.HashIndex(["email"]))
+    table.append(rows(0, 60))
+    assert sorted(kinds(table)) == ["hash", "sorted"]

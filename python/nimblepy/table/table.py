@@ -1029,9 +1029,10 @@ class Table(TableHandle):
         beside it succeed. :meth:`health` says which share of the rows has each index.
 
         Raises:
-            InvalidArgumentError: the table has such an index, or lacks a column; or its files are
-                Parquet files.
-            ConflictError: as :meth:`append`.
+            InvalidArgumentError: all files have such an index, or the table lacks a column; or its
+                files are Parquet files.
+            ConflictError: as :meth:`append`; or other commits kept adding files without the index.
+                New files of nimblepy have it, and a second call completes it.
 
         Cost: copies every file that lacks the index, and decodes its columns.
         """
@@ -1079,7 +1080,7 @@ class Table(TableHandle):
         """Returns the data files of this handle's snapshot, in reading order.
 
         ``path``, ``format``, ``rows``, ``bytes``, how many of the rows are ``deleted``, and the
-        ``partition`` in words, such as ``month(day)=2024-05``.
+        ``partition`` in words, such as ``day_month=2024-05``.
 
         Cost: plans all files, and reads the delete files.
         """

@@ -569,7 +569,7 @@ def commit_repeatedly(table: TableAccess, what: str, prepare: Prepare) -> Commit
         call = begin(table, what)
         change = prepare(table, call.metadata)
         now = call.run(change)
-        done = now if done is None else _sum(done, now)
+        done = now if done is None else summed(done, now)
         if not change.given_up:
             break
     assert done is not None
@@ -605,7 +605,7 @@ def write_all(
         shown.finish()
 
 
-def _sum(one: Commit, other: Commit) -> Commit:
+def summed(one: Commit, other: Commit) -> Commit:
     """Adds two commits."""
     return Commit(
         snapshot=other.snapshot,

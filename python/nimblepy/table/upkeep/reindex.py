@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
+from nimblepy.errors import ConflictError, IndexUnavailableError, InvalidArgumentError
 from nimblepy.file.add_index import rewrite_indexes
 from nimblepy.file.indexes import CLUSTER, Index
 from nimblepy.file.open import open_source
@@ -30,7 +31,7 @@ from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Member
-from nimblepy.table.upkeep.compact import Compaction, Group
+from nimblepy.table.upkeep.compact import Compaction, Group, summed
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
@@ -59,9 +60,9 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
     schema = metadata.schema()
     index_specs(schema, new)  # checks their columns
     existing = _declared(metadata)
-    for index in new:
-        if identity_of(schema, index) in existing:
-            raise InvalidArgumentError(f"add_index: {table.name} has the index {index} already")
+    again = [index for index in new if identity_of(schema, index) in existing]
+    if again and not _missing(table, metadata, again):
+        raise InvalidArgumentError(f"add_index: {table.name} has the index {again[0]} already")
     return _run(table, "add_index", new, set())
 
 
@@ -135,21 +136,65 @@ def _run(
     table: TableAccess, what: str, add: Sequence[TableIndex], drop: set[IndexIdentity]
 ) -> Commit:
     """Replaces files until all of them have the indexes, usually in one commit."""
-    first: Commit | None = None
+
+    def indexes(metadata: ice.Metadata) -> dict[str, str]:
+        return changed_indexes(metadata, add, drop)
+
+    done: Commit | None = None
     for _ in range(_MOST_PASSES):
         call = begin(table, what)
         rows, target = table.rows(call.metadata), rewriting_target(call.metadata)
         change = _Reindexing(rows, table, target, add, drop)
-        if change.has_files:
-            done = call.run(change)
-            first = done if first is None else first
-        elif first is None:
-            set_properties(table, changed_indexes(call.metadata, add, drop))
-            first = call.nothing(table.newest())
-        else:
-            break
-    assert first is not None
-    return first
+        if not change.groups:
+            if done is None:
+                set_properties(table, indexes)
+                done = call.nothing(table.newest())
+            return done
+        now = call.run(change)
+        done = now if done is None else summed(done, now)
+        if not change.groups:
+            # Other commits replaced all these files. From now on they write files that need no
+            # change, so a later pass finds fewer files.
+            set_properties(table, indexes)
+    assert done is not None
+    metadata = table.newest()
+    left = _missing(table, metadata, add) if add else 0
+    if left:
+        base, winner = call.metadata.head(), metadata.head()
+        raise ConflictError(
+            f"{table.name}: {what}: other commits replaced files during {_MOST_PASSES} passes, and "
+            f"{left} files lack the index; new files have it, and {what} completes it",
+            kind="files",
+            base=None if base is None else base.id,
+            winner=None if winner is None else winner.id,
+        )
+    return done
+
+
+def _missing(table: TableAccess, metadata: ice.Metadata, indexes: Sequence[TableIndex]) -> int:
+    """The number of files that have the columns of some indexes, but not all of the indexes."""
+    rows = table.rows(metadata)
+    count = 0
+    for member in rows.members:
+        if member.file.format == "NIMBLEPY":
+            with closing(open_source(readable_path(member.file.path))) as file:
+                count += bool(_missing_specs(file, rows, indexes))
+    return count
+
+
+def _missing_specs(
+    file: FileSource, rows: FileSet, indexes: Sequence[TableIndex]
+) -> list[dict[str, Any]]:
+    """The indexes that a file lacks, unless it lacks a column of them."""
+    ids = _ids(file, rows)
+    there = {_stored(file, index, ids) for index in file.handle.indexes}
+    specs: list[dict[str, Any]] = []
+    for index in indexes:
+        identity = identity_of(rows.schema, index)
+        paths = [ids[number] for number, _, _ in identity[1] if number in ids]
+        if identity not in there and len(paths) == len(identity[1]):
+            specs += index_specs(file.schema, [_renamed(index, paths)])
+    return specs
 
 
 class _Reindexing(Compaction):
@@ -175,10 +220,6 @@ class _Reindexing(Compaction):
             discard([file for group in groups for file in group.added])
             raise
         super().__init__(groups, table, target)
-
-    @property
-    def has_files(self) -> bool:
-        return bool(self.groups)
 
     def plan(self, metadata: ice.Metadata) -> bool:
         self.commit.properties = changed_indexes(metadata, self._add, self._drop)
@@ -211,12 +252,7 @@ def _copy(
         ids = _ids(file, rows)
         there = {_stored(file, index, ids): index.number for index in file.handle.indexes}
         dropped = [number for item, number in there.items() if item in drop]
-        specs = []
-        for index in add:
-            identity = identity_of(rows.schema, index)
-            paths = [ids[number] for number, _, _ in identity[1] if number in ids]
-            if identity not in there and len(paths) == len(identity[1]):
-                specs += index_specs(file.schema, [_renamed(index, paths)])
+        specs = _missing_specs(file, rows, add)
         if not dropped and not specs:
             return None
         new_path = target.new_path()
