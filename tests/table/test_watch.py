@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.table import iceberg as ice
+from nimblepy.table.watch import _running
 
 
 @pytest.fixture
@@ -148,3 +150,15 @@ def test_a_child_of_fork_follows_too(table: nb.Table) -> None:
         table.append({"k": [2]})
         until(lambda: reader.num_rows == 2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_ends_its_thread(table: nb.Table) -> None:
+    """The watch stayed in the set of running watches, and kept its handle alive."""
+    watch = table.catalog.table("a.b").watch(lambda _: sys.exit(), poll=0.005)
+    assert watch in _running
+    table.append({"k": [2]})
+    until(lambda: not watch.is_running)
+    assert watch not in _running
+    assert "closed" in repr(watch)
+    watch.close()

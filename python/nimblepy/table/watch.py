@@ -49,16 +49,18 @@ class Watch:
     def _follow(self) -> None:
         state = TableState(self.table)
         stop = self._stop
-        while not stop.wait(self._poll) and not state.is_closed:
-            self._refresh(state)
-            seen = _seen(state)
-            if seen != self._seen and not stop.is_set():
-                self._seen = seen
-                try:
-                    self._callback(self.table)
-                except Exception:
-                    _log.exception("%s: watch: the callback failed", state.name)
-        _running.discard(self)
+        try:
+            while not stop.wait(self._poll) and not state.is_closed:
+                self._refresh(state)
+                seen = _seen(state)
+                if seen != self._seen and not stop.is_set():
+                    self._seen = seen
+                    try:
+                        self._callback(self.table)
+                    except Exception:
+                        _log.exception("%s: watch: the callback failed", state.name)
+        finally:  # SystemExit of the callback too
+            _running.discard(self)
 
     def _refresh(self, state: TableState) -> None:
         """Refreshes the handle. An error is logged once, and the next look tries again."""
