@@ -142,3 +142,18 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(nb.MissingExtraError, match=r"nimblepy\[otel\]"):
         telemetry.enable()
+
+
+def test_a_failing_exporter_fails_no_commit(recorder: Recorder, lake: nb.Catalog) -> None:
+    """The rows were in the table, but append raised the error of the exporter."""
+
+    class Failing(SimpleSpanProcessor):
+        def on_end(self, span: Any) -> None:
+            raise RuntimeError("the collector is away")
+
+    table = lake.create_table("a.b", ROWS, primary_key="k")
+    recorder.tracers.add_span_processor(Failing(recorder.exporter))
+    assert table.append([{"k": 10, "v": 1}]).rows_inserted == 1
+    with table.alter() as alter:
+        alter.add_column("w", pa.int64())
+    assert lake.table("a.b").num_rows == 11

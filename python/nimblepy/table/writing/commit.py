@@ -77,7 +77,10 @@ def report(table: str, operation: str, done: Commit) -> None:
         done.seconds,
     )
     for observer in observers:
-        observer(table, operation, done)
+        try:
+            observer(table, operation, done)
+        except Exception:  # the commit took effect
+            _log.exception("%s: %s: an observer failed", table, operation)
 
 
 class Change(Protocol):
