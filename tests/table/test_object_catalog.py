@@ -120,6 +120,20 @@ def test_a_registered_name_keeps_the_files_of_the_other(root: str) -> None:
     assert keys(connect(root).table("a.b")) == [1, 2, 10, 11, 12, 13]
 
 
+def test_a_refused_name_changes_no_table(root: str) -> None:
+    """The table of the taken name no longer removed its old metadata files."""
+    lake = connect(root)
+    table = lake.create_table(
+        "a.b", rows(1), properties={"write.metadata.previous-versions-max": "1"}
+    )
+    with pytest.raises(nb.InvalidArgumentError, match="exists"):
+        lake.register("a.b", table.metadata_location)
+    for i in range(5):
+        table.append(rows(10 + i))
+    files = [path for path in table.census()["path"].to_pylist() if ".metadata.json" in path]
+    assert len(files) == 2
+
+
 NAMES = ["catalog.json", "with space", "größe 表", "100%", "a#b", "what?", "it's", "A-_=7"]
 
 

@@ -223,6 +223,8 @@ class PointerCatalog(SqliteCatalog):
         namespace, name = split_name(identifier)
         self.check_namespace(namespace)
         self.metadata_file_at(metadata_location)  # what is no metadata gets no name
+        if not overwrite and self._rows.location(namespace, name) is not None:
+            raise TableAlreadyExistsError(f"{namespace}.{name} already exists")
         # From now on neither name removes metadata files that the other one may need.
         for other in self._rows.tables_at(folder_of(metadata_location)):
             self._rows.change(*other, own=False)

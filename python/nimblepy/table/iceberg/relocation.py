@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Summary
 
-from nimblepy.errors import InvalidArgumentError, UnsupportedVersionError
+from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
 from nimblepy.io.log import logger
 from nimblepy.table.base.model import PLAN_INDEX, DataFile, Manifest, Snapshot
 from nimblepy.table.base.moved import translation_of
@@ -48,6 +48,7 @@ class Relocation:
 
         Raises:
             InvalidArgumentError: the catalog cannot do this.
+            ConflictError: every attempt lost.
             UnsupportedVersionError: the table has another format version than 2.
         """
         catalog = self._metadata.ice.catalog
@@ -77,7 +78,9 @@ class Relocation:
             catalog.forget_roots(metadata.name)
             _log.debug("%s: relocate: %d manifests, %d delete files rewritten", name, *self._counts)
             return load_table(catalog, metadata.name)
-        raise OSError(f"relocate {name}: {_MOST_ATTEMPTS} attempts lost to other commits")
+        raise ConflictError(
+            f"relocate {name}: {_MOST_ATTEMPTS} attempts lost to other commits", kind="attempts"
+        )
 
     @property
     def _counts(self) -> tuple[int, int]:
