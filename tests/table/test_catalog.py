@@ -38,6 +38,16 @@ def test_a_directory_is_a_catalog(lake: nb.Catalog, tmp_path: Path) -> None:
     assert again.table("shop.items").get(2) == {"id": 2, "v": "b"}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "files"])
+def test_a_directory_by_its_uri(tmp_path: Path, kind: str) -> None:
+    """A URI of a directory was taken for a catalog of pyiceberg."""
+    place = tmp_path / "a lake"
+    nb.connect(place, catalog=kind).create_table("a.b", pa.table({"k": [1]}))
+    again = nb.connect(place.as_uri().replace("%20", " "))
+    assert again.table("a.b").num_rows == 1
+    assert nb.connect(place).tables() == again.tables() == ["a.b"]
+
+
 def test_an_empty_table(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", ROWS.schema, primary_key="id")
     assert table.snapshot is None

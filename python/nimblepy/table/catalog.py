@@ -20,7 +20,13 @@ from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.model import COMMENT, DataFormat
-from nimblepy.table.base.places import check_part, new_location, parse_name, remove_file
+from nimblepy.table.base.places import (
+    check_part,
+    new_location,
+    parse_name,
+    readable_path,
+    remove_file,
+)
 from nimblepy.table.base.types import check_keys, table_schema
 from nimblepy.table.iceberg.catalog_rows import DEFAULT_NAME, CatalogRows
 from nimblepy.table.iceberg.pointer_rows import PointerRows, is_lake
@@ -52,11 +58,12 @@ def connect(
     """Opens a catalog of tables.
 
     Args:
-        target: a directory. The catalog is a SQLite database in it, and the tables are below it.
-            The first write makes both. Or a place in a bucket, such as ``s3://bucket/lake``
-            (``gs://``, ``az://``, ``abfs://``): the catalog is a small object per table, which a
-            commit swaps by a conditional put. No database is needed. Or the URI of a catalog that
-            pyiceberg knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``.
+        target: a directory, or its ``file://`` URI. The catalog is a SQLite database in it, and
+            the tables are below it. The first write makes both. Or a place in a bucket, such as
+            ``s3://bucket/lake`` (``gs://``, ``az://``, ``abfs://``): the catalog is a small object
+            per table, which a commit swaps by a conditional put. No database is needed. Or the URI
+            of a catalog that pyiceberg knows: ``sqlite:///path``, ``rest:https://...``,
+            ``thrift://...``.
         catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: a directory has the
             catalog of a bucket instead of a database. A directory that has one is recognized.
         name: of the catalog. A SQL database may have several, each with tables of its own:
@@ -111,7 +118,7 @@ def _connect(
         raise InvalidArgumentError(
             f"connect: expected a directory or the URI of a catalog, got {target!r}"
         )
-    text = os.fspath(target)
+    text = readable_path(os.fspath(target))  # file:///lake is the directory /lake
     is_address = is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:|sqlite:", text)
     is_bucket = text.startswith(_BUCKETS)
     if is_address and (kind == "sqlite" or (kind == "files" and not is_bucket)):
