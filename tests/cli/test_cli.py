@@ -108,8 +108,8 @@ def test_a_condition_without_its_option_names_it(nimble: Path) -> None:
 def test_bad_arguments_are_one_line(nimble: Path, source: Path) -> None:
     check_one_line(run("scan", nimble, "--filter", "nam = 1"), "did you mean 'name'")
     check_one_line(run("scan", nimble, "--json", "--csv"), "not both")
-    check_one_line(run("lookup", nimble, "seven"), "'seven' is not a int64")
-    check_one_line(run("lookup", nimble, "7,8"), "'7,8' is not a int64")
+    check_one_line(run("lookup", nimble, "seven"), "'seven' is not a value of type int64")
+    check_one_line(run("lookup", nimble, "7,8"), "'7,8' is not a value of type int64")
     check_one_line(run("lookup", nimble, "7", "--on", "loc.lat"))
     check_one_line(run("range", nimble, "--prefix", "1", "--lower", "2"), "--prefix")
     check_one_line(run("convert", source, nimble), "--overwrite")

@@ -256,3 +256,29 @@ def test_optimize_and_rewrite_manifests(table: str) -> None:
     assert "nothing to do" in run("table", "optimize", table).stdout
     run("table", "health", table)
     assert "manifests became" in run("table", "rewrite-manifests", table, "--whole").stdout
+
+
+def test_errors_name_options_of_commands(table: str, tmp_path: Path, data: Path) -> None:
+    """They named arguments and methods of Python."""
+    wider, half, keyless = (tmp_path / f"{name}.csv" for name in ("wider", "half", "keyless"))
+    wider.write_text("id,price,more\n4,1,2\n")
+    half.write_text("id,price\n4.5,1\n")
+    keyless.write_text("v\n1\n")
+    other = table.replace("items", "keyless")
+    run("table", "create", other, keyless)
+    run("table", "tag", table, "first")
+    for command, message in (
+        (["create", table, data], "--if-not-exists keeps it"),
+        (["append", table, wider], "--new-columns add adds it, --new-columns drop leaves it out"),
+        (["append", table, half], "pass --cast to truncate it"),
+        (["append", table, data], "nimble table upsert replaces rows"),
+        (["upsert", other, keyless], "has no primary key to find rows by\n"),
+        (["rollback", table, "77"], "see nimble table history"),
+        (["diff", table, "77"], "see nimble table history"),
+    ):
+        error = run("table", *command, status=2).stderr
+        assert message in error
+        assert "()" not in error
+    run("table", "append", other, keyless)
+    moved = run("table", "tag", table, "first", "--branch", "main", status=2).stderr
+    assert "; --replace moves it" in moved

@@ -189,7 +189,7 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
         ("loc.lta > 1", "unknown column 'loc.lta'; did you mean 'loc.lat'"),
         ("tinyy > 1", "did you mean 'tiny'"),
         ("s > 3", "cannot compare a string column with 3"),
-        ("i = 'abc'", "'abc' is not a int64 value"),
+        ("i = 'abc'", "'abc' is not a value of type int64"),
         ("d > '2020-13-01'", "'2020-13-01' is not a date32"),
         ("i IN (SELECT 1)", "not a query"),
         ("count(*) > 1", "not supported in a filter"),

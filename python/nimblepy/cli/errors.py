@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,21 @@ from contextlib import contextmanager
 import typer
 
 from nimblepy.errors import NimbleError
+
+# How errors name arguments and methods of Python, and what replaces that on the command line.
+_OPTIONS = [
+    (re.compile(call), option)
+    for call, option in (
+        (r"if_exists='ignore' returns it", "--if-not-exists keeps it"),
+        (r"new_columns='(\w+)'", r"--new-columns \1"),
+        (r"\bcast=True", "--cast"),
+        (r"\breplace=True", "--replace"),
+        (r"(table\.)?snapshots\(\)", "nimble table history"),
+        (r"\bupsert\(\) replaces", "nimble table upsert replaces"),
+        (r"; merge\(data, on=\.\.\.\) needs none", ""),
+        (r"drop_reference\(\) and make it again with branch\(\)", "--drop and make it again"),
+    )
+]
 
 
 @contextmanager
@@ -35,7 +51,10 @@ def one_line_errors() -> Iterator[None]:
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{os.fspath(error.filename)}: {error.strerror}"
-    return str(error) or type(error).__name__
+    text = str(error) or type(error).__name__
+    for call, option in _OPTIONS:
+        text = call.sub(option, text)
+    return text
 
 
 def _fail(message: str) -> typer.Exit:

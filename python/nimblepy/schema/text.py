@@ -96,7 +96,7 @@ def parse_text(data_type: pa.DataType, text: str) -> object:
             return _parse_instant(data_type, text.strip())
     except (ValueError, KeyError, ArithmeticError, pa.ArrowInvalid):
         pass
-    raise InvalidArgumentError(f"type mismatch: {text!r} is not a {data_type} value")
+    raise InvalidArgumentError(f"type mismatch: {text!r} is not a value of type {data_type}")
 
 
 def _parse_instant(data_type: pa.DataType, text: str) -> pa.Scalar:
