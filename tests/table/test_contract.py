@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import inspect
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,7 +272,7 @@ def test_names_work_as_a_whole_or_are_refused(lake: nb.Catalog, name: str) -> No
     table.delete("k = 2")
     table.tag(name[:50])
     assert lake.tables() == [whole]
-    again = nb.connect(lake.__reduce__()[1][0]).table(whole)
+    again = pickle.loads(pickle.dumps(lake)).table(whole)
     assert again.lookup([1, 2, 3]).column("k").to_pylist() == [1, 3]
     assert again.at(tag=name[:50]).num_rows == 2
     assert again.remove_orphans(older_than=dt.timedelta(0)).files == ()
