@@ -66,6 +66,10 @@ class Removal:
     files: tuple[str, ...] = ()
     bytes: int = 0
 
+    def __repr__(self) -> str:
+        counts = f"{len(self.snapshots)} snapshots, {len(self.files)} files, {self.bytes:,} bytes"
+        return f"<nimblepy.Removal of {counts}>"
+
 
 def instant_ms(age: Age, what: str) -> int:
     """Converts an age or an aware datetime to milliseconds since 1970."""
