@@ -86,7 +86,7 @@ def text_of(value: Any, name: str) -> bytes | None:
     if isinstance(value, datetime.datetime):
         shown = value.replace(tzinfo=None).isoformat(timespec="microseconds")
         return (shown + ("Z" if value.tzinfo else "")).encode()
-    if isinstance(value, list):
+    if isinstance(value, (list, dict)):
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
     return str(value).encode()
 
@@ -249,6 +249,8 @@ def test_pages_together_are_the_range(lake: nb.Catalog, client: redis.Redis) -> 
         ("NB.GET users 1 COLS 2 id id", "twice"),
         ("NB.MGET users KEYS 3 1 2", "arguments are missing"),
         ("NB.MGET users WHAT 3 1 2", "unknown option"),
+        ("NB.MGET users KEYS 1 1 KEYS 1 2", "KEYS is given twice"),
+        ("NB.GET users 1 LIMIT 3", "unknown option 'LIMIT' of NB.GET"),
         ("NB.RANGE users - + INCLUSIVE x", "INCLUSIVE"),
         ("HGETALL", "wrong number"),
         ("HSET users:1 a 1", "READONLY"),
@@ -292,6 +294,215 @@ def test_limits_are_errors_before_any_byte(lake: nb.Catalog) -> None:
                 client.execute_command(*command)
         assert len(client.execute_command("NB.RANGE", "u", "-", "+", "LIMIT", 5)[1]) == 5
         assert client.hget("u:1", "id") == b"1"
+
+
+def test_limit_of_bytes_holds_for_single_rows(tmp_path: Path) -> None:
+    """Commands of one row answered with any size."""
+    wide = {"k": [1, 2], "v": ["x" * 5000, "x" * 500], "w": [["y" * 5000], ["y"]]}
+    nb.write(wide, tmp_path / "t.nimble", cluster_by=["k"])
+    with (
+        nb.serve(tmp_path / "t.nimble", max_reply_bytes=2000) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        for command in (
+            ["HGETALL", "t:1"],
+            ["HVALS", "t:1"],
+            ["HGET", "t:1", "v"],
+            ["HGET", "t:1", "w"],
+            ["HMGET", "t:2", "v", "v", "v", "v"],
+            ["NB.GET", "t", "1"],
+            ["NB.GET", "t", "1", "COLS", "1", "w"],
+            ["NB.HMGETALL", "t:2", "t:2", "t:2", "t:2"],
+            ["NB.MGET", "t", "KEYS", "1", "1"],
+        ):
+            with pytest.raises(redis.ResponseError, match=r"TOOBIG a reply of more than \d+ bytes"):
+                client.execute_command(*command)
+        assert client.hmget("t:2", "v", "v", "k") == [b"x" * 500, b"x" * 500, b"2"]
+
+
+def test_rows_are_decoded_in_slices(tmp_path: Path) -> None:
+    rng = random.Random(2)
+    rows = [{"k": i, "v": rng.choice([None, "a", "b" * (i % 50)])} for i in range(3000)]
+    (tmp_path / "d").mkdir()
+    for i in range(3):
+        nb.write(pa.Table.from_pylist(rows[i::3]), tmp_path / "d" / f"{i}.nimble", cluster_by=["k"])
+    expected = shown(pa.Table.from_pylist(rows))
+    with nb.serve(tmp_path / "d", "t") as server, redis.Redis(port=server.port) as client:
+        for n in (1, 16, 17, 271, 272, 273, 3000):
+            _, got = client.execute_command("NB.RANGE", "t", "-", "+", "LIMIT", n)
+            assert got == expected[:n]
+            _, got = client.execute_command("NB.RANGE", "t", "-", "+", "REVERSE", "LIMIT", n)
+            assert got == expected[::-1][:n]
+            keys = [rng.randrange(3000) for _ in range(n)]
+            got = client.execute_command("NB.MGET", "t", "KEYS", n, *keys)
+            assert got == [expected[k] for k in keys]
+
+
+def test_dictionaries_unions_and_runs(tmp_path: Path) -> None:
+    """A run was read past the end, and codes of a nested dictionary in another file's."""
+    dictionary = pa.dictionary(pa.int8(), pa.string())
+    kind = pa.struct([("d", dictionary), ("n", pa.int64())])
+    runs = pa.run_end_encoded(pa.int32(), pa.int64())
+    (tmp_path / "d").mkdir()
+    expected = {}
+    for part, words in enumerate((["a", "b", None], ["c", "a", "b"])):
+        numbers = [7, 7, None]
+        union = pa.UnionArray.from_dense(
+            pa.array([0, 1, 0], pa.int8()),
+            pa.array([0, 0, 1], pa.int32()),
+            [pa.array([1, 2]), pa.array(["u"])],
+            ["i", "s"],
+        )
+        keys = [part * 3 + i for i in range(3)]
+        codes = pa.array(words).dictionary_encode().cast(dictionary)
+        nested = pa.StructArray.from_arrays([codes, pa.array(keys)], fields=list(kind))
+        run = pa.compute.run_end_encode(pa.array(numbers), run_end_type=pa.int32())
+        assert run.type == runs
+        data = pa.table({"k": keys, "d": codes, "s": nested, "u": union, "r": run})
+        nb.write(data, tmp_path / "d" / f"{part}.nimble", cluster_by=["k"])
+        for i, key in enumerate(keys):
+            word = "null" if words[i] is None else f'"{words[i]}"'
+            row = [str(key), words[i], f'{{"d":{word},"n":{key}}}', ["1", "u", "2"][i], numbers[i]]
+            expected[key] = [None if v is None else str(v).encode() for v in row]
+    with nb.serve(tmp_path / "d", "t") as server, redis.Redis(port=server.port) as client:
+        assert client.execute_command("NB.RANGE", "t", "-", "+")[1] == list(expected.values())
+        keys = [5, 0, 4, 1, 3, 2]
+        got = client.execute_command("NB.MGET", "t", "KEYS", 6, *keys)
+        assert got == [expected[k] for k in keys]
+        for key, row in expected.items():
+            assert client.hmget(f"t:{key}", "k", "d", "s", "u", "r") == row
+
+
+def test_decimal_keys_have_one_form(tmp_path: Path) -> None:
+    values = [decimal.Decimal(v) for v in ("-1.50", "0.00", "0.07", "12.30")]
+    keys = pa.array(values, pa.decimal128(9, 2))
+    nb.write(pa.table({"k": keys}), tmp_path / "t.nimble", cluster_by=["k"])
+    with nb.serve(tmp_path / "t.nimble") as server, redis.Redis(port=server.port) as client:
+        for value in values:
+            assert client.hgetall(f"t:{value}") == {b"k": str(value).encode()}
+        for text in ("-1.5", "-1.500", "0", "-0.00", "00.00", ".07", "0.070", "12.3", "12.30 ",
+                     "+12.30", "12.", "012.30", "1e1"):  # fmt: skip
+            assert client.hgetall(f"t:{text}") == {}, text
+
+
+def test_commands_of_a_connection_in_a_block(server: nb.Server) -> None:
+    """PING and others were unknown commands inside of MULTI."""
+
+    def ask(*commands: str) -> list[bytes]:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+            peer.sendall("".join(f"{c}\r\n" for c in (*commands, "QUIT")).encode())
+            got = b""
+            while block := peer.recv(65536):
+                got += block
+        return got.split(b"\r\n")[:-2]
+
+    block = ["MULTI", "PING", "ECHO a", "SELECT 0", "HGET users:1 id", "DBSIZE", "UNWATCH", "EXEC"]
+    got = ask(*block)
+    assert got[:7] == [b"+OK", *[b"+QUEUED"] * 6]
+    assert got[7:13] == [b"*6", b"+PONG", b"$1", b"a", b"+OK", b"$1"]
+    assert got[-1] == b"+OK"
+    for command in ("HELLO 3", "AUTH x", "CLIENT ID"):
+        got = ask("MULTI", command, "PING", "EXEC", "PING")
+        assert got[1].endswith(b"is not allowed in MULTI")
+        assert got[2] == b"+QUEUED"
+        assert got[3].startswith(b"-EXECABORT")
+        assert got[4] == b"+PONG"
+    assert ask("MULTI", "WATCH a", "RESET", "PING", "EXEC")[-2:] == [
+        b"+PONG",
+        b"-ERR EXEC without MULTI",
+    ]
+
+
+def test_block_holds_a_bounded_number_of_bytes(server: nb.Server) -> None:
+    """A block kept up to 1,024 commands of 8 MiB."""
+    with redis.Redis(port=server.port, socket_timeout=60) as client, client.client() as one:
+        assert one.execute_command("MULTI") == b"OK"
+        argument = "x" * 900_000
+        answers = []
+        for _ in range(12):
+            try:
+                answers.append(one.execute_command("ECHO", argument))
+            except redis.ResponseError as error:
+                answers.append(str(error).split()[0].encode())
+        assert answers[:9] == [b"QUEUED"] * 9
+        assert answers[9:] == [b"TOOBIG", b"QUEUED", b"QUEUED"]
+        with pytest.raises(redis.ResponseError, match=r"EXECABORT|discarded"):
+            one.execute_command("EXEC")
+        assert one.execute_command("ECHO", "a") == b"a"
+
+
+def test_names_with_a_colon_are_refused(lake: nb.Catalog) -> None:
+    for name in ("a:b", "a b", "a\u2003b", ""):
+        with pytest.raises(nb.InvalidArgumentError, match="name"):
+            nb.serve(lake, {name: "shop.users"})
+
+
+def test_dataset_handles_keep_their_options(tmp_path: Path) -> None:
+    """A dataset of a store was looked for on the local disk, by its name."""
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    (tmp_path / "root" / "d").mkdir(parents=True)
+    nb.write({"k": [1]}, tmp_path / "root" / "d" / "a.nimble", cluster_by=["k"])
+    with nb.open_dataset(tmp_path / "root" / "d") as dataset, nb.serve(dataset) as server:
+        assert list(server.stats()["tables"]) == ["d"]
+        dataset.close()
+        with redis.Redis(port=server.port) as client:
+            assert client.hget("d:1", "k") == b"1"
+    store = SubTreeFileSystem(str(tmp_path / "root"), LocalFileSystem())
+    with (
+        nb.open_dataset("d", filesystem=store) as dataset,
+        pytest.raises(nb.InvalidArgumentError, match="local disks"),
+    ):
+        nb.serve(dataset)
+
+
+_WITHOUT_MEMORY = """
+import resource, select, socket, sys
+import nimblepy as nb
+nb.write({"k": list(range(1000))}, sys.argv[1], cluster_by=["k"])
+with nb.serve(sys.argv[1], "t") as server:
+    peers = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(16)]
+    def reply(peer, command):
+        try:
+            peer.sendall(command)
+            return peer.recv(100)
+        except OSError:
+            return b""
+    assert reply(peers[0], b"PING\\r\\n") == b"+PONG\\r\\n"
+    # A command of eight arguments, which is never complete.
+    part = b"*9\\r\\n" + (b"$900000\\r\\n" + b"x" * 900000 + b"\\r\\n") * 8
+    with open("/proc/self/statm") as f:
+        used = int(f.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (12 << 20), resource.RLIM_INFINITY))
+    closed = False
+    for peer in peers[1:]:
+        try:
+            peer.sendall(part)
+        except OSError:
+            closed = True
+    if not closed:  # the server answers nothing, so a peer is readable if it was closed
+        closed = bool(select.select(peers[1:], [], [], 60)[0])
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for peer in peers[1:]:
+        peer.close()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as peer:
+        assert reply(peer, b"HGET t:7 k\\r\\n") == b"$1\\r\\n7\\r\\n"
+    print("closed", closed)
+"""
+
+
+@pytest.mark.no_sanitizer
+def test_connection_without_memory_is_closed_and_the_server_goes_on(tmp_path: Path) -> None:
+    """std::bad_alloc on a thread of connections ended the process."""
+    import subprocess
+    import sys
+
+    path = str(tmp_path / "t.nimble")
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_MEMORY, path], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "closed True\n"
 
 
 def test_tokens(lake: nb.Catalog, tmp_path: Path) -> None:
@@ -447,22 +658,37 @@ def test_replaced_files_are_read_again(tmp_path: Path) -> None:
             time.sleep(0.02)
 
 
-def test_moved_members_of_structs_are_refused(tmp_path: Path) -> None:
-    """Members are read by their places, so values of two members were exchanged."""
+def test_members_of_structs_are_found_by_their_ids(tmp_path: Path) -> None:
+    """Files without a member, or with members at other places, could not be read."""
     lake = nb.connect(tmp_path / "lake", create=True)
-    place = pa.struct([("lat", pa.int64()), ("lon", pa.int64())])
-    table = lake.create_table(
-        "a.t", pa.schema([("k", pa.int64()), ("place", place)]), primary_key=["k"], cluster_by=["k"]
+    place = pa.struct([("lat", pa.int32()), ("lon", pa.int64())])
+    columns = [("k", pa.int64()), ("place", place), ("all", pa.list_(place)), ("v", pa.string())]
+    table = lake.create_table("a.t", pa.schema(columns), primary_key=["k"], cluster_by=["k"])
+    places = [{"lat": 1, "lon": 2}, None, {"lat": None, "lon": 4}]
+    table.append(
+        pa.table(
+            {"k": [1, 2, 3], "place": places, "all": [places, None, []], "v": ["x", "y", None]},
+            schema=table.schema,
+        )
     )
-    table.append(pa.table({"k": [1], "place": [{"lat": 1, "lon": 2}]}, schema=table.schema))
     with table.alter() as change:
         change.move_column("place.lon", first=True)
-    with (
-        nb.serve(lake, {"t": "a.t"}) as server,
-        redis.Redis(port=server.port) as client,
-        pytest.raises(redis.ResponseError, match="rewrite the file"),
-    ):
-        client.hgetall("t:1")
+        change.rename_column("place.lat", "north")
+        change.widen("place.north", pa.int64())
+        change.add_column("place.name", pa.string())
+    table.append(
+        pa.table(
+            {"k": [4], "place": [{"lon": 5, "north": 2**40, "name": "n"}], "all": [[]], "v": ["z"]},
+            schema=table.schema,
+        )
+    )
+    with nb.serve(lake, {"t": "a.t"}) as server, redis.Redis(port=server.port) as client:
+        for k in range(1, 5):
+            row = table.get(k)
+            assert row is not None
+            assert client.hgetall(f"t:{k}") == texts_of(row)
+        _, rows = client.execute_command("NB.RANGE", "t", "-", "+")
+        assert rows == shown(table.range())
 
 
 def test_bounds_that_no_value_reaches(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ using Arguments = std::span<const std::string_view>;
 
 // From this many keys on, a command does not run among the connections.
 constexpr size_t kLongKeys = 64;
-// Bytes of a reply besides the values, for each value.
-constexpr uint64_t kValueBytes = 16;
+// Rows that are decoded before the size of their reply is checked.
+constexpr uint64_t kFirstSlice = 16;
+constexpr uint64_t kSlice = 256;
 
 // Commands that write a key in Redis.
 constexpr std::array kWrites = {
@@ -42,6 +43,38 @@ bool parse_count(std::string_view text, uint64_t* out) {
   return error == std::errc() && end == text.data() + text.size() &&
          !text.empty();
 }
+
+// Cuts rows into slices, in the order of a read.
+class RowSlices {
+ public:
+  RowSlices(std::span<const FileRange> rows, bool reverse)
+      : rows_(rows), reverse_(reverse) {}
+  bool is_done() const { return at_ == rows_.size(); }
+  // At most `most` rows.
+  std::vector<FileRange> next(uint64_t most) {
+    std::vector<FileRange> out;
+    while (most > 0 && at_ < rows_.size()) {
+      const auto [file, range] = rows_[at_];
+      const uint64_t n = std::min(most, range.size() - taken_);
+      const uint64_t begin =
+          reverse_ ? range.end - taken_ - n : range.begin + taken_;
+      out.push_back({file, {begin, begin + n}});
+      most -= n;
+      taken_ += n;
+      if (taken_ == range.size()) {
+        ++at_;
+        taken_ = 0;
+      }
+    }
+    return out;
+  }
+
+ private:
+  const std::span<const FileRange> rows_;
+  const bool reverse_;
+  size_t at_ = 0;
+  uint64_t taken_ = 0;  // rows of the range at_
+};
 
 // One command being answered.
 class Command {
@@ -134,15 +167,10 @@ class Command {
   }
   // The table of a key NAME:KEY, and the key's text. Null: no table has it.
   const ServedTable* split(std::string_view key, std::string_view* rest) const {
-    // Names of tables may contain ':'.
-    for (size_t at = key.find(':'); at != std::string_view::npos;
-         at = key.find(':', at + 1)) {
-      if (const ServedTable* table = table_of(key.substr(0, at))) {
-        *rest = key.substr(at + 1);
-        return table;
-      }
-    }
-    return nullptr;
+    const size_t at = key.find(':');
+    if (at == std::string_view::npos) return nullptr;
+    *rest = key.substr(at + 1);
+    return table_of(key.substr(0, at));
   }
   // The row of a hash's key. A text that is not a key of the table is a key
   // that does not exist, as for Redis.
@@ -201,10 +229,17 @@ class Command {
       reply_->map(0);
       return Status::ok();
     }
+    NIMBLE_RETURN_IF_ERROR(read_row(*table, *row, table->all_columns()));
     NIMBLE_RETURN_IF_ERROR(
-        table->read_text(*row, table->all_columns(), &scratch_->row));
+        check_bytes(scratch_->row.reply_bytes() + table->name_bytes()));
     put_row(*table, scratch_->row, table->all_columns());
     return Status::ok();
+  }
+
+  Status read_row(const ServedTable& table, RowAddress row,
+                  std::span<const uint32_t> columns) {
+    return table.read_text(row, columns, limits_.max_reply_bytes,
+                           &scratch_->row);
   }
 
   // Columns that the table does not have are nil, as fields are for Redis.
@@ -217,7 +252,7 @@ class Command {
       places.push_back(column ? columns.size() : SIZE_MAX);
       if (column) columns.push_back(*column);
     }
-    NIMBLE_RETURN_IF_ERROR(table.read_text(row, columns, &scratch_->row));
+    NIMBLE_RETURN_IF_ERROR(read_row(table, row, columns));
     if (columns.size() == names.size()) return Status::ok();
     std::vector<RowText::Value> values;
     for (const size_t at : places) {
@@ -272,8 +307,7 @@ class Command {
     RowText& text = scratch_->row;
     text.clear();
     if (row) {
-      NIMBLE_RETURN_IF_ERROR(
-          table->read_text(*row, table->all_columns(), &text));
+      NIMBLE_RETURN_IF_ERROR(read_row(*table, *row, table->all_columns()));
     }
     size_t valid = 0;
     for (const RowText::Value& v : text.values) valid += v.is_null ? 0 : 1;
@@ -326,9 +360,9 @@ class Command {
       auto& [of, text] = rows.emplace_back();
       if (!row) continue;
       of = table;
-      NIMBLE_RETURN_IF_ERROR(
-          table->read_text(*row, table->all_columns(), &text));
-      bytes += text.bytes.size() + 2 * kValueBytes * text.values.size();
+      NIMBLE_RETURN_IF_ERROR(table->read_text(
+          *row, table->all_columns(), limits_.max_reply_bytes - bytes, &text));
+      bytes += text.reply_bytes() + table->name_bytes();
       NIMBLE_RETURN_IF_ERROR(check_bytes(bytes));
     }
     reply_->array(rows.size());
@@ -355,21 +389,43 @@ class Command {
                              " rows; give LIMIT");
   }
   Status check_bytes(uint64_t n) const {
-    if (n <= limits_.max_reply_bytes) return Status::ok();
-    return Status::too_large("a reply of more than " +
-                             std::to_string(limits_.max_reply_bytes) +
-                             " bytes; ask for fewer rows or columns");
+    return check_reply_bytes(n, limits_.max_reply_bytes);
   }
 
-  Status read_options(const ServedTable& table, size_t at, Options* out) const {
+  // Options that a command accepts.
+  static constexpr std::array kGetOptions = {"COLS"};
+  static constexpr std::array kManyOptions = {"COLS", "KEYS", "AS", "MISSING"};
+  static constexpr std::array kPrefixOptions = {"COLS", "AS", "LIMIT",
+                                                "REVERSE", "STARTS"};
+  static constexpr std::array kRangeOptions = {"COLS",    "AS",    "LIMIT",
+                                               "REVERSE", "AFTER", "INCLUSIVE"};
+
+  Status read_options(const ServedTable& table, size_t at,
+                      std::span<const char* const> accepted,
+                      Options* out) const {
     const auto missing = [&](std::string_view what) {
       return Status::invalid_argument("after " + std::string(what) +
                                       " arguments are missing");
     };
+    uint32_t seen = 0;
     while (at < arguments_.size()) {
       const std::string_view option = arguments_[at++];
       const size_t left = arguments_.size() - at;
       uint64_t n = 0;
+      const auto known =
+          std::find_if(accepted.begin(), accepted.end(),
+                       [&](const char* name) { return equals(option, name); });
+      if (known == accepted.end()) {
+        return Status::invalid_argument("unknown option '" +
+                                        std::string(option.substr(0, 100)) +
+                                        "' of " + scratch_->name);
+      }
+      const uint32_t bit = 1u << (known - accepted.begin());
+      if ((seen & bit) != 0) {
+        return Status::invalid_argument(std::string(*known) +
+                                        " is given twice");
+      }
+      seen |= bit;
       if (equals(option, "COLS")) {
         if (left < 1 || !parse_count(arguments_[at], &n) || n > left - 1) {
           return missing("COLS");
@@ -427,11 +483,8 @@ class Command {
         }
       } else if (equals(option, "REVERSE")) {
         out->reverse = true;
-      } else if (equals(option, "STARTS")) {
+      } else {  // STARTS
         out->starts_with = true;
-      } else {
-        return Status::invalid_argument(
-            "unknown option '" + std::string(option.substr(0, 100)) + "'");
       }
     }
     if (!out->has_columns) out->columns = table.all_columns();
@@ -442,7 +495,7 @@ class Command {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
     Options options;
-    NIMBLE_RETURN_IF_ERROR(read_options(*table, 3, &options));
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, 3, kGetOptions, &options));
     NIMBLE_ASSIGN_OR_RETURN(const bool possible,
                             table->read_key(arguments_[2], &scratch_->key));
     std::optional<RowAddress> row;
@@ -453,8 +506,7 @@ class Command {
       reply_->null();
       return Status::ok();
     }
-    NIMBLE_RETURN_IF_ERROR(
-        table->read_text(*row, options.columns, &scratch_->row));
+    NIMBLE_RETURN_IF_ERROR(read_row(*table, *row, options.columns));
     if (options.has_columns) {
       put_values(scratch_->row);
     } else {
@@ -482,7 +534,7 @@ class Command {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
     Options options;
-    NIMBLE_RETURN_IF_ERROR(read_options(*table, 2, &options));
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, 2, kManyOptions, &options));
     LocatedRows located;
     NIMBLE_RETURN_IF_ERROR(find_keys(*table, options.keys, &located));
     std::vector<size_t> place(options.keys.size(), SIZE_MAX);
@@ -495,8 +547,7 @@ class Command {
       rows.push_back({static_cast<uint32_t>(located.files[i]), {row, row + 1}});
     }
     NIMBLE_RETURN_IF_ERROR(check_rows(rows.size()));
-    NIMBLE_ASSIGN_OR_RETURN(std::string values,
-                            values_of(*table, rows, false, options.columns));
+    NIMBLE_RETURN_IF_ERROR(read_cells(*table, rows, false, options.columns));
     size_t found = 0;
     for (const size_t at : place) found += at != SIZE_MAX ? 1 : 0;
     reply_->array(options.skip_missing ? found : place.size());
@@ -510,31 +561,35 @@ class Command {
     return Status::ok();
   }
 
-  // The texts of rows, row by row, in cells_ and *the result*.
-  Result<std::string> values_of(const ServedTable& table,
-                                std::span<const FileRange> rows, bool reverse,
-                                std::span<const uint32_t> columns) {
+  // Writes the texts of rows, row by row, into cells_ and text_. Decodes a few
+  // rows at a time, so that a reply above the limit costs little memory.
+  Status read_cells(const ServedTable& table, std::span<const FileRange> rows,
+                    bool reverse, std::span<const uint32_t> columns) {
     cells_.clear();
     text_.clear();
-    if (rows.empty()) return std::string();
-    NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
-                            table.read(rows, reverse, columns));
-    const uint64_t n = read.columns.length();
-    if (columns.size() > 0 &&
-        n > limits_.max_reply_bytes / (kValueBytes / 2) / columns.size()) {
+    uint64_t total = 0;
+    for (const FileRange& r : rows) total += r.rows.size();
+    const uint64_t most = limits_.max_reply_bytes / kReplyValueBytes;
+    if (total > most / std::max<size_t>(1, columns.size())) {
       return check_bytes(UINT64_MAX);
     }
-    for (uint64_t row = 0; row < n; ++row) {
-      for (const Column& column : read.columns.children) {
-        const size_t begin = text_.size();
-        const bool is_null = is_null_row(column, row);
-        if (!is_null) append_text(column, row, &text_);
-        cells_.push_back({begin, text_.size() - begin, is_null});
+    RowSlices slices(rows, reverse);
+    for (uint64_t n = kFirstSlice; !slices.is_done(); n = kSlice) {
+      const std::vector<FileRange> slice = slices.next(n);
+      NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
+                              table.read(slice, reverse, columns));
+      for (uint64_t row = 0; row < read.columns.length(); ++row) {
+        for (const Column& column : read.columns.children) {
+          const size_t begin = text_.size();
+          const bool is_null = is_null_row(column, row);
+          if (!is_null) append_text(column, row, &text_);
+          cells_.push_back({begin, text_.size() - begin, is_null});
+        }
+        NIMBLE_RETURN_IF_ERROR(
+            check_bytes(text_.size() + kReplyValueBytes * cells_.size()));
       }
-      NIMBLE_RETURN_IF_ERROR(
-          check_bytes(text_.size() + kValueBytes / 2 * cells_.size()));
     }
-    return std::string();
+    return Status::ok();
   }
   void put_cells(size_t row, size_t width) {
     reply_->array(width);
@@ -571,7 +626,9 @@ class Command {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
     Options options;
-    NIMBLE_RETURN_IF_ERROR(read_options(*table, is_prefix ? 3 : 4, &options));
+    NIMBLE_RETURN_IF_ERROR(
+        is_prefix ? read_options(*table, 3, kPrefixOptions, &options)
+                  : read_options(*table, 4, kRangeOptions, &options));
     OrderedRows wanted;
     wanted.is_prefix = is_prefix;
     wanted.reverse = options.reverse;
@@ -610,9 +667,6 @@ class Command {
           bound(arguments_[3], "+", &wanted.has_upper, &wanted.upper));
     }
     if (options.after) {
-      if (is_prefix) {
-        return Status::invalid_argument("AFTER is an option of NB.RANGE");
-      }
       if (options.reverse) {
         wanted.upper_inclusive = false;
         NIMBLE_RETURN_IF_ERROR(bound(*options.after, std::nullopt,
@@ -645,9 +699,8 @@ class Command {
             &next));
       }
     }
-    NIMBLE_ASSIGN_OR_RETURN(
-        std::string values,
-        values_of(*table, rows, options.reverse, options.columns));
+    NIMBLE_RETURN_IF_ERROR(
+        read_cells(*table, rows, options.reverse, options.columns));
     reply_->array(2);
     if (has_more && total > 0) {
       reply_->text(next);

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "nimble/key/key_scalar.h"
+#include "nimble/serve/opened_file.h"
 
 namespace nimble {
 namespace {
@@ -48,14 +49,54 @@ void widen(const Column& from, Column* out) {
   }
 }
 
+// Appends all rows.
+void append_all(const Column& from, Column* out) {
+  std::vector<uint64_t> rows(from.length());
+  std::iota(rows.begin(), rows.end(), uint64_t{0});
+  out->append_rows(from, rows.data(), rows.size());
+}
+
+// Appends the values that codes stand for.
+Status append_decoded(const Column& from, Column* out) {
+  const uint64_t n = from.length();
+  const uint32_t width = from.field().width;
+  std::vector<uint64_t> codes;  // of valid rows before row i
+  for (uint64_t i = 0; i < n; ++i) {
+    if (!from.is_valid(i)) {
+      if (!codes.empty()) {
+        out->append_rows(from.dictionary->values, codes.data(), codes.size());
+        codes.clear();
+      }
+      append_constant(nullptr, 1, out);
+      continue;
+    }
+    uint64_t code = 0;
+    std::memcpy(&code, from.value_data() + i * width, width);
+    if (from.dictionary == nullptr ||
+        code >= from.dictionary->values.length()) {
+      return Status::corrupt("column '" + out->field().name + "': code " +
+                             std::to_string(code) +
+                             " is past the end of the dictionary");
+    }
+    codes.push_back(code);
+  }
+  if (!codes.empty()) {
+    out->append_rows(from.dictionary->values, codes.data(), codes.size());
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 Field plain_field(const Field& field) {
-  if (field.layout != Layout::kDictionary) return field;
-  Field out = field.dictionary[0];
-  out.name = field.name;
-  out.flags = field.flags;
-  out.metadata = field.metadata;
+  Field out = field;
+  if (field.layout == Layout::kDictionary) {
+    out = field.dictionary[0];
+    out.name = field.name;
+    out.flags = field.flags;
+    out.metadata = field.metadata;
+  }
+  for (Field& child : out.children) child = plain_field(child);
   return out;
 }
 
@@ -63,32 +104,59 @@ Status append_converted(const Column& from, Column* out) {
   const Field& f = from.field();
   const Field& t = out->field();
   const uint64_t n = from.length();
-  if (f.layout == Layout::kDictionary) {
-    const Column& values = from.dictionary->values;
-    const uint32_t width = f.width;
-    for (uint64_t i = 0; i < n; ++i) {
-      uint64_t code = 0;
-      std::memcpy(&code, from.value_data() + i * width, width);
-      if (!from.is_valid(i) || code >= values.length()) {
-        append_constant(nullptr, 1, out);
-      } else {
-        out->append_rows(values, &code, 1);
-      }
-    }
-    return Status::ok();
-  }
+  if (f.layout == Layout::kDictionary) return append_decoded(from, out);
   if (f.layout != t.layout || f.width > t.width) {
     return Status::unsupported("column '" + t.name + "': " + f.type_name() +
                                " as " + t.type_name());
   }
-  if (f.layout != Layout::kFixed || f.width == t.width) {
-    std::vector<uint64_t> rows(n);
-    std::iota(rows.begin(), rows.end(), uint64_t{0});
-    out->append_rows(from, rows.data(), n);
-    return Status::ok();
+  switch (f.layout) {
+    case Layout::kFixed:
+      if (f.width == t.width) {
+        append_all(from, out);
+        return Status::ok();
+      }
+      append_validity(from, out);
+      widen(from, out);
+      break;
+    case Layout::kList: {
+      append_validity(from, out);
+      const int64_t shift =
+          static_cast<int64_t>(out->children[0].length()) - from.ends[0];
+      for (uint64_t i = 1; i <= n; ++i) {
+        out->ends.push_back(from.ends[i] + shift);
+      }
+      NIMBLE_RETURN_IF_ERROR(
+          append_converted(from.children[0], &out->children[0]));
+      break;
+    }
+    case Layout::kFixedList:
+      append_validity(from, out);
+      NIMBLE_RETURN_IF_ERROR(
+          append_converted(from.children[0], &out->children[0]));
+      break;
+    case Layout::kStruct:
+      append_validity(from, out);
+      for (size_t i = 0; i < t.children.size(); ++i) {
+        const std::optional<size_t> at = match_field(t.children[i], f);
+        if (at) {
+          NIMBLE_RETURN_IF_ERROR(
+              append_converted(from.children[*at], &out->children[i]));
+        } else {
+          append_constant(nullptr, n, &out->children[i]);
+        }
+      }
+      break;
+    case Layout::kUnion:
+    case Layout::kRunEnd:
+      if (has_dictionary(f)) {
+        return Status::unsupported(
+            "column '" + t.name + "': a dictionary inside of " + f.type_name());
+      }
+      [[fallthrough]];
+    default:
+      append_all(from, out);
+      return Status::ok();
   }
-  append_validity(from, out);
-  widen(from, out);
   out->add_rows(n);
   return Status::ok();
 }
@@ -141,6 +209,24 @@ void append_constant(const std::string* value, uint64_t rows, Column* out) {
     case Layout::kStruct:
       for (Column& child : out->children)
         append_constant(nullptr, rows, &child);
+      break;
+    case Layout::kRunEnd:
+      if (rows == 0) break;
+      append_constant(nullptr, 1, &out->children[0]);
+      out->ends.push_back(static_cast<int64_t>(before + rows));
+      break;
+    case Layout::kUnion:
+      // Rows of the first child.
+      out->values.resize(before + rows);
+      std::memset(out->values.data() + before, field.type_ids[0], rows);
+      for (uint64_t i = 0; field.is_dense_union && i < rows; ++i) {
+        out->ends.push_back(
+            static_cast<int64_t>(out->children[0].length() + i));
+      }
+      for (Column& child : out->children) {
+        append_constant(nullptr, rows, &child);
+        if (field.is_dense_union) break;
+      }
       break;
     default:
       break;

@@ -23,25 +23,43 @@ std::optional<std::string_view> field_id(const Field& field) {
   return std::nullopt;
 }
 
-bool has_field_ids(const Field& schema) {
-  return std::any_of(schema.children.begin(), schema.children.end(),
+bool has_field_ids(const Field& parent) {
+  return std::any_of(parent.children.begin(), parent.children.end(),
                      [](const Field& c) { return field_id(c).has_value(); });
 }
 
-// Whether values of `have` are shown as values of `want` without conversion, or
-// widened: integers, floats, decimals of one scale, text of any offset width.
+const Field& plain(const Field& field) {
+  return field.layout == Layout::kDictionary ? field.dictionary[0] : field;
+}
+
+// Whether values of `have` can be shown as values of `want`: unchanged, or
+// widened. Integers, floats, decimals of one scale, and text of any offset
+// width can be widened, also inside of lists and structs. Structs may lack
+// nullable members.
 bool can_serve_as(const Field& have, const Field& want) {
   if (have_same_types(have, want)) return true;
-  const Field& h =
-      have.layout == Layout::kDictionary ? have.dictionary[0] : have;
-  const Field& w =
-      want.layout == Layout::kDictionary ? want.dictionary[0] : want;
-  if (h.layout != w.layout || h.logical != w.logical ||
-      h.children.size() != w.children.size() || h.width > w.width) {
+  const Field& h = plain(have);
+  const Field& w = plain(want);
+  if (h.layout != w.layout || h.logical != w.logical || h.width > w.width) {
     return false;
   }
-  for (size_t i = 0; i < h.children.size(); ++i) {
-    if (!have_same_types(h.children[i], w.children[i])) return false;
+  switch (h.layout) {
+    case Layout::kStruct:
+      return std::all_of(
+          w.children.begin(), w.children.end(), [&](const Field& member) {
+            const std::optional<size_t> at = match_field(member, h);
+            return at ? can_serve_as(h.children[*at], member)
+                      : member.nullable();
+          });
+    case Layout::kList:
+    case Layout::kFixedList:
+      return h.is_map == w.is_map && h.list_size == w.list_size &&
+             can_serve_as(h.children[0], w.children[0]);
+    case Layout::kUnion:
+    case Layout::kRunEnd:
+      return false;
+    default:
+      break;
   }
   switch (h.logical) {
     case Logical::kInt:
@@ -53,47 +71,33 @@ bool can_serve_as(const Field& have, const Field& want) {
       return true;
     case Logical::kDecimal:
       return decimal_scale(h.format) == decimal_scale(w.format);
-    case Logical::kNested:
-      return h.is_map == w.is_map && h.list_size == w.list_size;
     default:
       return h.format == w.format;
   }
 }
 
-enum class Members { kSame, kRenamed, kMoved };
-
-// Whether members of structs, at any depth, are at the same places. Members are
-// read by their places.
-Members compare_members(const Field& have, const Field& want, bool by_id) {
-  if (have.children.size() != want.children.size()) return Members::kMoved;
-  Members result = Members::kSame;
+// Whether structs at any depth have the same members at the same places.
+bool have_same_members(const Field& have, const Field& want) {
+  if (have.children.size() != want.children.size()) return false;
   for (size_t i = 0; i < want.children.size(); ++i) {
-    if (want.layout == Layout::kStruct) {
-      if (match_field(want.children[i], have.children, by_id) != i) {
-        return Members::kMoved;
-      }
-      if (have.children[i].name != want.children[i].name) {
-        result = Members::kRenamed;
-      }
+    if (want.layout == Layout::kStruct &&
+        (match_field(want.children[i], have) != i ||
+         have.children[i].name != want.children[i].name)) {
+      return false;
     }
-    const Members inner =
-        compare_members(have.children[i], want.children[i], by_id);
-    if (inner == Members::kMoved) return inner;
-    if (inner == Members::kRenamed) result = inner;
+    if (!have_same_members(have.children[i], want.children[i])) return false;
   }
-  return result;
+  return true;
 }
 
 }  // namespace
 
-std::optional<size_t> match_field(const Field& wanted,
-                                  const std::vector<Field>& fields,
-                                  bool by_id) {
+std::optional<size_t> match_field(const Field& wanted, const Field& parent) {
   const std::optional<std::string_view> id = field_id(wanted);
-  for (size_t i = 0; i < fields.size(); ++i) {
-    const bool matches =
-        by_id && id ? field_id(fields[i]) == id : fields[i].name == wanted.name;
-    if (matches) return i;
+  const bool by_id = id && has_field_ids(parent);
+  for (size_t i = 0; i < parent.children.size(); ++i) {
+    const Field& child = parent.children[i];
+    if (by_id ? field_id(child) == id : child.name == wanted.name) return i;
   }
   return std::nullopt;
 }
@@ -159,8 +163,7 @@ Result<std::unique_ptr<const OpenedFile>> OpenedFile::open(
         " rows in " + std::to_string(file.size) + " bytes");
   }
   out->deleted_ = file.deleted.get();
-  NIMBLE_RETURN_IF_ERROR(
-      out->find_columns(manifest, file).with_context(file.path));
+  out->find_columns(manifest, file);
   if (reader.footer().cluster) {
     out->cluster_lookup_ = open_cluster_lookup(reader.cluster());
   }
@@ -177,16 +180,21 @@ Result<std::unique_ptr<const OpenedFile>> OpenedFile::open(
   return std::unique_ptr<const OpenedFile>(std::move(out));
 }
 
-Status OpenedFile::find_columns(const ServingManifest& manifest,
-                                const ServedFile& file) {
+Status OpenedFile::check_column(size_t i) const {
+  const std::string& problem = columns_[i].problem;
+  if (problem.empty()) return Status::ok();
+  return Status::unsupported(reader_->file().name() + ": " + problem);
+}
+
+void OpenedFile::find_columns(const ServingManifest& manifest,
+                              const ServedFile& file) {
   const Field& schema = reader_->footer().schema;
-  const bool by_id = has_field_ids(schema);
   const bool is_mapped = reader_->file().mapped() != nullptr;
   for (uint32_t i = 0; i < manifest.schema.children.size(); ++i) {
     const Field& wanted = manifest.schema.children[i];
     ServedColumn& column = columns_.emplace_back();
     column.field = &wanted;
-    column.top = match_field(wanted, schema.children, by_id);
+    column.top = match_field(wanted, schema);
     if (!column.top) {
       for (const auto* constants : {&file.constants, &manifest.defaults}) {
         for (const ServedConstant& c : *constants) {
@@ -197,18 +205,13 @@ Status OpenedFile::find_columns(const ServingManifest& manifest,
     }
     const Field& have = schema.children[*column.top];
     if (!can_serve_as(have, wanted)) {
-      return Status::unsupported("column '" + wanted.name + "' is " +
-                                 have.type_name() + " in the file and " +
-                                 wanted.type_name() +
-                                 " in the table; rewrite the file");
+      column.problem = "column '" + wanted.name + "' is " + have.type_name() +
+                       " in the file and " + wanted.type_name() +
+                       " in the table; rewrite the file";
+      continue;
     }
-    const Members members = compare_members(have, wanted, by_id);
-    if (members == Members::kMoved) {
-      return Status::unsupported("members of column '" + wanted.name +
-                                 "' are at other places in the file; rewrite "
-                                 "the file");
-    }
-    column.is_same = members == Members::kSame && have_same_types(have, wanted);
+    column.is_same =
+        have_same_types(have, wanted) && have_same_members(have, wanted);
     const bool is_flat = have.layout == Layout::kFixed ||
                          have.layout == Layout::kBool ||
                          have.layout == Layout::kBytes;
@@ -221,13 +224,11 @@ Status OpenedFile::find_columns(const ServingManifest& manifest,
       column.field = &have;
     }
   }
-  return Status::ok();
 }
 
 std::vector<KeyColumnSpec> OpenedFile::key_here(const ServingManifest& manifest,
                                                 const ServedKey& key) const {
   const Field& schema = reader_->footer().schema;
-  const bool by_id = has_field_ids(schema);
   std::vector<KeyColumnSpec> out;
   for (const KeyColumnSpec& column : key.columns) {
     const Field* wanted = &manifest.schema;
@@ -236,8 +237,7 @@ std::vector<KeyColumnSpec> OpenedFile::key_here(const ServingManifest& manifest,
     spec.order = column.order;
     for (const int step : column.path) {
       wanted = &wanted->children[static_cast<size_t>(step)];
-      const std::optional<size_t> at =
-          match_field(*wanted, here->children, by_id);
+      const std::optional<size_t> at = match_field(*wanted, *here);
       if (!at) return {};
       spec.path.push_back(static_cast<int>(*at));
       here = &here->children[*at];

@@ -41,6 +41,8 @@ struct ServedColumn {
   // The child of the file's root struct; nullopt: the file does not have it.
   std::optional<size_t> top;
   bool is_same = false;  // the file has it with the same type
+  // Why this file's values cannot be read; empty if they can.
+  std::string problem;
   // Of files that do not have it: the value, or null.
   const ServedConstant* constant = nullptr;
   // Set if single values can be read without a batch.
@@ -71,6 +73,8 @@ class OpenedFile {
   const FileReader& reader() const { return *reader_; }
   const std::shared_ptr<const FileReader>& owner() const { return reader_; }
   const ServedColumn& column(size_t i) const { return columns_[i]; }
+  // Fails if a column cannot be read from this file.
+  Status check_column(size_t i) const;
   const RowBitmap* deleted() const { return deleted_; }
   // Fail if no index of the file has the key.
   Result<const ServedIndex*> lookup_index() const;
@@ -78,7 +82,7 @@ class OpenedFile {
 
  private:
   OpenedFile() = default;
-  Status find_columns(const ServingManifest& manifest, const ServedFile& file);
+  void find_columns(const ServingManifest& manifest, const ServedFile& file);
   // Finds an index that begins with the columns of the key. `is_ordered`: in
   // their order, with their directions.
   Result<std::optional<ServedIndex>> find_index(const ServingManifest& manifest,
@@ -96,9 +100,8 @@ class OpenedFile {
   std::optional<ServedIndex> lookup_, cluster_;
 };
 
-// A child of a struct with the same field id, or the same name if the file has
-// no field ids.
-std::optional<size_t> match_field(const Field& wanted,
-                                  const std::vector<Field>& fields, bool by_id);
+// The child of `parent` with the same field id, or the same name if the
+// children have no field ids.
+std::optional<size_t> match_field(const Field& wanted, const Field& parent);
 
 }  // namespace nimble

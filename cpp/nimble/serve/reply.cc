@@ -4,6 +4,12 @@
 
 namespace nimble {
 
+Status check_reply_bytes(uint64_t bytes, uint64_t most) {
+  if (bytes <= most) return Status::ok();
+  return Status::too_large("a reply of more than " + std::to_string(most) +
+                           " bytes; ask for fewer rows or columns");
+}
+
 void RespReply::head(char type, int64_t number) {
   char text[24];
   text[0] = type;

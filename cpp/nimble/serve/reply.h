@@ -6,7 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "nimble/base/result.h"
+
 namespace nimble {
+
+// Bytes of a reply besides the text, for each value: about "$123\r\n...\r\n".
+inline constexpr uint64_t kReplyValueBytes = 8;
+
+// Fails with kTooLarge if a reply of `bytes` is larger than `most`.
+Status check_reply_bytes(uint64_t bytes, uint64_t most);
 
 class Reply {
  public:

@@ -38,11 +38,20 @@ RespState read_number(std::string_view bytes, char type, size_t* at,
   return RespState::kCommand;
 }
 
-RespState read_inline(std::string_view bytes, const RespLimits& limits,
-                      std::vector<std::string_view>* arguments, size_t* used,
-                      std::string* problem) {
-  const size_t end = bytes.substr(0, limits.max_inline_bytes).find('\n');
+}  // namespace
+
+void RespParser::reset() {
+  at_ = 0;
+  spans_.clear();
+}
+
+RespState RespParser::read_inline(std::string_view bytes,
+                                  const RespLimits& limits,
+                                  std::vector<std::string_view>* arguments,
+                                  size_t* used, std::string* problem) {
+  const size_t end = bytes.substr(0, limits.max_inline_bytes).find('\n', at_);
   if (end == std::string_view::npos) {
+    at_ = bytes.size();
     if (bytes.size() < limits.max_inline_bytes) return RespState::kIncomplete;
     *problem = "too big inline request";
     return RespState::kBroken;
@@ -58,31 +67,31 @@ RespState read_inline(std::string_view bytes, const RespLimits& limits,
     line.remove_prefix(size);
   }
   *used = end + 1;
+  reset();
   return RespState::kCommand;
 }
 
-}  // namespace
-
-RespState parse_command(std::string_view bytes, const RespLimits& limits,
-                        std::vector<std::string_view>* arguments, size_t* used,
-                        std::string* problem) {
+RespState RespParser::next(std::string_view bytes, const RespLimits& limits,
+                           std::vector<std::string_view>* arguments,
+                           size_t* used, std::string* problem) {
   arguments->clear();
   *used = 0;
   if (bytes.empty()) return RespState::kIncomplete;
   if (bytes[0] != '*') {
     return read_inline(bytes, limits, arguments, used, problem);
   }
-  size_t at = 0;
-  int64_t count = 0;
-  RespState state = read_number(bytes, '*', &at, &count, problem);
-  if (state != RespState::kCommand) return state;
-  if (count > 0 && static_cast<uint64_t>(count) > limits.max_arguments) {
-    *problem = "invalid multibulk length";
-    return RespState::kBroken;
+  if (at_ == 0) {
+    const RespState state = read_number(bytes, '*', &at_, &count_, problem);
+    if (state != RespState::kCommand) return state;
+    if (count_ > 0 && static_cast<uint64_t>(count_) > limits.max_arguments) {
+      *problem = "invalid multibulk length";
+      return RespState::kBroken;
+    }
   }
-  for (int64_t i = 0; i < count; ++i) {
+  while (count_ > 0 && spans_.size() < static_cast<uint64_t>(count_)) {
+    size_t at = at_;
     int64_t size = 0;
-    state = read_number(bytes, '$', &at, &size, problem);
+    const RespState state = read_number(bytes, '$', &at, &size, problem);
     if (state != RespState::kCommand) return state;
     if (size < 0 || static_cast<uint64_t>(size) > limits.max_argument_bytes) {
       *problem = "invalid bulk length";
@@ -98,10 +107,14 @@ RespState parse_command(std::string_view bytes, const RespLimits& limits,
       *problem = "an argument does not end after its length";
       return RespState::kBroken;
     }
-    arguments->push_back(bytes.substr(at, n));
-    at += n + 2;
+    spans_.emplace_back(at, n);
+    at_ = at + n + 2;
   }
-  *used = at;
+  for (const auto& [begin, size] : spans_) {
+    arguments->push_back(bytes.substr(begin, size));
+  }
+  *used = at_;
+  reset();
   return RespState::kCommand;
 }
 

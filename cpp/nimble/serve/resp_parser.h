@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace nimble {
@@ -22,11 +23,26 @@ enum class RespState : uint8_t {
   kBroken,      // not RESP, or above a limit: close the connection
 };
 
-// Reads the next command from the front of `bytes`. Sets *used to its size,
-// also for an empty line, which is a command without arguments. The arguments
-// borrow `bytes`. kBroken: *problem says why.
-RespState parse_command(std::string_view bytes, const RespLimits& limits,
+class RespParser {
+ public:
+  // Reads the next command from the front of `bytes`. Sets *used to its size,
+  // also for an empty line, which is a command without arguments. The arguments
+  // borrow `bytes`. kBroken: *problem says why. After kIncomplete, the next
+  // call continues: it costs what the new bytes cost. REQUIRES: after
+  // kIncomplete, `bytes` begins as in the call before.
+  RespState next(std::string_view bytes, const RespLimits& limits,
+                 std::vector<std::string_view>* arguments, size_t* used,
+                 std::string* problem);
+
+ private:
+  RespState read_inline(std::string_view bytes, const RespLimits& limits,
                         std::vector<std::string_view>* arguments, size_t* used,
                         std::string* problem);
+  void reset();
+
+  size_t at_ = 0;      // bytes that need not be read again
+  int64_t count_ = 0;  // arguments of the command; set if at_ > 0
+  std::vector<std::pair<size_t, size_t>> spans_;  // of the arguments so far
+};
 
 }  // namespace nimble

@@ -84,6 +84,7 @@ Result<std::shared_ptr<const ServedTable>> ServedTable::create(
   for (uint32_t i = 0; i < m.schema.children.size(); ++i) {
     out->all_columns_.push_back(i);
     out->names_.emplace_back(m.schema.children[i].name, i);
+    out->name_bytes_ += m.schema.children[i].name.size() + kReplyValueBytes;
   }
   std::sort(out->names_.begin(), out->names_.end());
   for (const ServedFile& file : m.files) {
@@ -652,7 +653,7 @@ Result<std::vector<FileRange>> ServedTable::merge_ordered(
 // ---- values
 
 Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
-                              RowText* out) const {
+                              uint64_t max_bytes, RowText* out) const {
   constexpr size_t kAhead = 16;
   out->clear();
   NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(row.file));
@@ -678,6 +679,8 @@ Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
       if (places[k - i].values.decoder != nullptr) places[k - i].prefetch();
     }
     for (size_t k = i; k < end; ++k) {
+      NIMBLE_RETURN_IF_ERROR(
+          check_reply_bytes(out->reply_bytes() + kReplyValueBytes, max_bytes));
       const ServedColumn& column = opened->column(columns[k]);
       if (column.flat) {
         FlatValue value;
@@ -685,6 +688,8 @@ Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
         if (value.is_null()) {
           out->values.push_back({0, 0, true});
         } else {
+          NIMBLE_RETURN_IF_ERROR(check_reply_bytes(
+              out->reply_bytes() + kReplyValueBytes + value.size(), max_bytes));
           put([&] {
             append_text(*column.field, {value.data(), value.size()},
                         &out->bytes);
@@ -715,7 +720,7 @@ Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
       }
     }
   }
-  return Status::ok();
+  return check_reply_bytes(out->reply_bytes(), max_bytes);
 }
 
 Result<RowColumns> ServedTable::read(std::span<const FileRange> rows,
@@ -813,6 +818,7 @@ Result<RowColumns> ServedTable::read_converted(
     NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
     std::vector<OutputColumn> outputs;
     for (const uint32_t c : columns) {
+      NIMBLE_RETURN_IF_ERROR(opened->check_column(c));
       const std::optional<size_t> top = opened->column(c).top;
       if (top) {
         outputs.push_back(

@@ -16,6 +16,7 @@
 
 #include "nimble/locate/locate.h"
 #include "nimble/serve/opened_file.h"
+#include "nimble/serve/reply.h"
 
 namespace nimble {
 
@@ -61,6 +62,10 @@ struct RowText {
   std::string_view text(size_t i) const {
     return std::string_view(bytes).substr(values[i].begin, values[i].size);
   }
+  // Bytes in a reply, without the names of columns.
+  uint64_t reply_bytes() const {
+    return bytes.size() + kReplyValueBytes * values.size();
+  }
   void clear() {
     bytes.clear();
     values.clear();
@@ -82,6 +87,8 @@ class ServedTable {
   const Field& schema() const { return manifest_.schema; }
   uint64_t num_rows() const { return num_rows_; }  // deleted rows excluded
   std::optional<uint32_t> find_column(std::string_view name) const;
+  // Bytes of the names of all columns in a reply.
+  uint64_t name_bytes() const { return name_bytes_; }
   // 0, 1, 2, ...: all columns.
   const std::vector<uint32_t>& all_columns() const { return all_columns_; }
   // Opens files of local disks ahead, at most `most`. Missing files are left to
@@ -106,9 +113,10 @@ class ServedTable {
   // row shows that there are more.
   Result<std::vector<FileRange>> find_ordered(const OrderedRows& rows) const;
 
-  // Replaces *out by the text of some columns of a row.
+  // Replaces *out by the text of some columns of a row. Fails with kTooLarge if
+  // a reply with them would have more than `max_bytes`.
   Status read_text(RowAddress row, std::span<const uint32_t> columns,
-                   RowText* out) const;
+                   uint64_t max_bytes, RowText* out) const;
   // Reads rows in the given order as columns.
   Result<RowColumns> read(std::span<const FileRange> rows, bool reverse,
                           std::span<const uint32_t> columns) const;
@@ -147,6 +155,7 @@ class ServedTable {
   ServingManifest manifest_;
   std::shared_ptr<OpenFiles> open_files_;
   uint64_t num_rows_ = 0;
+  uint64_t name_bytes_ = 0;
   std::vector<uint32_t> all_columns_;
   std::vector<std::pair<std::string, uint32_t>> names_;  // sorted
   std::optional<KeyEncoder> lookup_encoder_, cluster_encoder_;

@@ -19,9 +19,11 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
+#include <exception>
+#include <list>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -77,6 +79,12 @@ Status failed(const std::string& what) {
   return Status::io_error(what + ": " + std::strerror(error), error);
 }
 
+Status no_threads(const std::system_error& error) {
+  return Status::io_error(
+      "a server's threads cannot start: " + std::string(error.code().message()),
+      error.code().value());
+}
+
 // Compares in a time that does not depend on where the texts differ.
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
@@ -88,6 +96,15 @@ bool same_secret(std::string_view a, std::string_view b) {
 }
 
 using Words = std::vector<std::string>;
+
+// Memory of a command's copy, about.
+uint64_t memory_of(std::span<const std::string_view> arguments) {
+  uint64_t bytes = sizeof(Words);
+  for (const std::string_view a : arguments) {
+    bytes += sizeof(std::string) + a.size();
+  }
+  return bytes;
+}
 
 struct Client {
   int fd = -1;
@@ -106,11 +123,23 @@ struct Client {
   bool in_multi = false;
   bool multi_failed = false;
   std::vector<Words> queued;  // of MULTI
+  uint64_t queued_bytes = 0;
+  RespParser parser;
   std::string name;
   Clock::time_point active;
   uint32_t events = EPOLLIN;
 
   size_t unsent() const { return out.size() - sent; }
+  void end_multi() {
+    std::vector<Words>().swap(queued);
+    queued_bytes = 0;
+    in_multi = multi_failed = false;
+  }
+  // Remembers that EXEC must fail, and frees what was queued.
+  void fail_multi() {
+    end_multi();
+    in_multi = multi_failed = true;
+  }
 };
 
 }  // namespace
@@ -148,17 +177,22 @@ class Server::Impl {
     // `next`, the old tables, may close files here.
   }
 
-  // A command, or those of a MULTI block, answered by a worker.
+  // A command, or those of a MULTI block, answered by a worker. Jobs move from
+  // list to list as nodes, so that an answer can always be handed over.
   struct Job {
     class Loop* loop = nullptr;
     uint64_t client = 0;
     bool resp3 = false;
     bool is_block = false;
     std::vector<Words> commands;
+    uint64_t bytes = 0;  // of the commands
     std::shared_ptr<const ServedTables> tables;
+    std::string reply;
+    bool has_failed = false;  // there is no reply: close the connection
   };
-  // False: the queue is full.
-  bool submit(Job job);
+  using Jobs = std::list<Job>;
+  // Takes the only job of the list. False: the queue is full.
+  bool submit(Jobs* job);
   // Answers commands; appends to *out.
   void answer(const ServedTables& tables,
               std::span<const std::string_view> arguments,
@@ -181,7 +215,8 @@ class Server::Impl {
   std::mutex stop_mutex_;
   std::mutex jobs_mutex_;
   std::condition_variable jobs_ready_;
-  std::deque<Job> jobs_;
+  Jobs jobs_;
+  uint64_t jobs_bytes_ = 0;
   std::vector<std::unique_ptr<class Loop>> loops_;
   std::vector<std::thread> threads_, workers_;
   std::atomic<size_t> running_loops_{0};
@@ -196,10 +231,11 @@ class Loop {
   explicit Loop(Server::Impl* server) : server_(*server) {}
   Status open();
   void run();
-  void complete(uint64_t client, std::string reply) {
+  // Takes the only job of the list.
+  void complete(Server::Impl::Jobs* job) {
     {
       const std::lock_guard lock(mutex_);
-      completed_.emplace_back(client, std::move(reply));
+      completed_.splice(completed_.end(), *job);
     }
     wake();
   }
@@ -227,7 +263,11 @@ class Loop {
   void update(Client* c);
   void close_socket(int fd);
   void close(uint64_t id);
+  // Answers and sends what is possible. Without memory for that, closes the
+  // connection: its state is not known any more.
+  void serve(Client* c, uint32_t events);
   void take_completed();
+  void wait_and_serve(Clock::time_point* last_tick);
   void tick();
   void refresh_tables() {
     const uint64_t now = server_.version.load(std::memory_order_acquire);
@@ -240,7 +280,7 @@ class Loop {
   Server::Impl& server_;
   Descriptor epoll_, event_;
   std::mutex mutex_;
-  std::vector<std::pair<uint64_t, std::string>> completed_;
+  Server::Impl::Jobs completed_;
   std::unordered_map<uint64_t, std::unique_ptr<Client>> clients_;
   std::shared_ptr<const ServedTables> tables_;
   uint64_t version_ = 0;
@@ -274,54 +314,66 @@ Status Loop::open() {
 }
 
 void Loop::run() {
-  std::array<epoll_event, 64> events;
   Clock::time_point last_tick = Clock::now();
-  tick();
-  for (;;) {
-    const int timeout = again_.empty() ? kTickMillis : 0;
-    const int n = ::epoll_wait(epoll_.get(), events.data(),
-                               static_cast<int>(events.size()), timeout);
-    refresh_tables();
-    for (int i = 0; i < n; ++i) {
-      const uint64_t id = events[static_cast<size_t>(i)].data.u64;
-      const uint32_t what = events[static_cast<size_t>(i)].events;
-      if (id == kEvent) {
-        uint64_t count = 0;
-        [[maybe_unused]] const ssize_t got =
-            ::read(event_.get(), &count, sizeof count);
-        take_completed();
-      } else if (id < kFirstClient) {
-        accept_from(server_.listeners[id - 1].get());
-      } else {
-        const auto at = clients_.find(id);
-        if (at == clients_.end()) continue;
-        Client* const c = at->second.get();
-        if ((what & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_from(c);
-        answer(c);
-        if (!flush(c)) close(id);
-      }
-    }
-    std::vector<uint64_t> again;
-    again.swap(again_);
-    for (const uint64_t id : again) {
-      const auto at = clients_.find(id);
-      if (at == clients_.end()) continue;
-      answer(at->second.get());
-      if (!flush(at->second.get())) close(id);
-    }
-    const Clock::time_point now = Clock::now();
-    if (now - last_tick >= std::chrono::milliseconds(kTickMillis) ||
-        server_.stopping.load()) {
-      last_tick = now;
-      tick();
-      if (server_.ending.load()) break;
-      if (server_.stopping.load() && clients_.empty()) break;
+  tick();  // begins to accept
+  while (!server_.ending.load() &&
+         !(server_.stopping.load() && clients_.empty())) {
+    try {
+      wait_and_serve(&last_tick);
+    } catch (const std::exception&) {  // no memory
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
   }
   for (auto& [id, client] : clients_) close_socket(client->fd);
   server_.counters.clients.fetch_sub(clients_.size());
   clients_.clear();
   tables_.reset();
+}
+
+void Loop::wait_and_serve(Clock::time_point* last_tick) {
+  std::array<epoll_event, 64> events;
+  const int timeout = again_.empty() ? kTickMillis : 0;
+  const int n = ::epoll_wait(epoll_.get(), events.data(),
+                             static_cast<int>(events.size()), timeout);
+  refresh_tables();
+  for (int i = 0; i < n; ++i) {
+    const uint64_t id = events[static_cast<size_t>(i)].data.u64;
+    if (id == kEvent) {
+      uint64_t count = 0;
+      [[maybe_unused]] const ssize_t got =
+          ::read(event_.get(), &count, sizeof count);
+      take_completed();
+    } else if (id < kFirstClient) {
+      accept_from(server_.listeners[id - 1].get());
+    } else if (const auto at = clients_.find(id); at != clients_.end()) {
+      serve(at->second.get(), events[static_cast<size_t>(i)].events);
+    }
+  }
+  std::vector<uint64_t> again;
+  again.swap(again_);
+  for (const uint64_t id : again) {
+    const auto at = clients_.find(id);
+    if (at != clients_.end()) serve(at->second.get(), 0);
+  }
+  const Clock::time_point now = Clock::now();
+  if (now - *last_tick >= std::chrono::milliseconds(kTickMillis) ||
+      server_.stopping.load()) {
+    *last_tick = now;
+    tick();
+  }
+}
+
+void Loop::serve(Client* c, uint32_t events) {
+  const uint64_t id = c->id;
+  bool stays = false;
+  try {
+    if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_from(c);
+    answer(c);
+    stays = flush(c);
+  } catch (const std::exception&) {  // no memory
+    server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (!stays) close(id);
 }
 
 void Loop::tick() {
@@ -375,20 +427,28 @@ void Loop::accept_from(int listener) {
     }
     const int one = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    auto client = std::make_unique<Client>();
+    std::unique_ptr<Client> client;
+    try {
+      client = std::make_unique<Client>();
+      client->id = next_id_.fetch_add(1);
+      clients_.emplace(client->id, nullptr);
+    } catch (const std::bad_alloc&) {
+      ::close(fd);
+      continue;
+    }
     client->fd = fd;
-    client->id = next_id_.fetch_add(1);
     client->is_authentic = server_.options.token.empty();
     client->active = Clock::now();
     epoll_event e{};
     e.events = client->events;
     e.data.u64 = client->id;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &e) != 0) {
+      clients_.erase(client->id);
       ::close(fd);
       continue;
     }
     server_.counters.clients.fetch_add(1);
-    clients_.emplace(client->id, std::move(client));
+    clients_[e.data.u64] = std::move(client);
   }
 }
 
@@ -430,7 +490,7 @@ void Loop::answer(Client* c) {
     size_t used = 0;
     std::string problem;
     const RespState state =
-        parse_command(left, limits, &arguments_, &used, &problem);
+        c->parser.next(left, limits, &arguments_, &used, &problem);
     if (state == RespState::kIncomplete) break;
     if (state == RespState::kBroken) {
       RespReply(&c->out).error("ERR Protocol error: " + problem);
@@ -469,12 +529,20 @@ void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
     return;
   }
   if (c->in_multi) {
-    if (c->queued.size() >= kMaxQueuedInMulti) {
-      c->multi_failed = true;
-      reply.error("ERR too many commands in MULTI");
+    const uint64_t bytes = memory_of(arguments);
+    const uint64_t most = server_.options.resp.max_command_bytes;
+    if (c->queued.size() >= kMaxQueuedInMulti || bytes > most ||
+        c->queued_bytes > most - bytes) {
+      c->fail_multi();
+      reply.error("TOOBIG MULTI: more than " +
+                  std::to_string(kMaxQueuedInMulti) + " commands or " +
+                  std::to_string(most) + " bytes");
       return;
     }
-    c->queued.emplace_back(arguments.begin(), arguments.end());
+    if (!c->multi_failed) {
+      c->queued.emplace_back(arguments.begin(), arguments.end());
+      c->queued_bytes += bytes;
+    }
     reply.simple("QUEUED");
     return;
   }
@@ -489,9 +557,15 @@ void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
 
 void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
                   RespReply* reply) {
-  Server::Impl::Job job{this,   c->id, c->resp3, is_block, std::move(commands),
-                        tables_};
-  if (server_.submit(std::move(job))) {
+  uint64_t bytes = 0;
+  for (const Words& words : commands) {
+    bytes +=
+        memory_of(std::vector<std::string_view>(words.begin(), words.end()));
+  }
+  Server::Impl::Jobs job(1);
+  job.front() = {this,  c->id,   c->resp3, is_block, std::move(commands),
+                 bytes, tables_, {},       false};
+  if (server_.submit(&job)) {
     c->is_waiting = true;
     return;
   }
@@ -572,12 +646,22 @@ bool Loop::handle_session(Client* c,
                           RespReply* reply) {
   const std::string name = upper_of(arguments[0]);
   const size_t n = arguments.size();
+  const auto refuse_in_multi = [&] {
+    c->fail_multi();
+    reply->error("ERR " + name + " is not allowed in MULTI");
+  };
   if (name == "HELLO") {
-    hello(c, arguments, reply);
+    if (c->in_multi) {
+      refuse_in_multi();
+    } else {
+      hello(c, arguments, reply);
+    }
     return true;
   }
   if (name == "AUTH" && (n == 2 || n == 3)) {
-    if (server_.options.token.empty()) {
+    if (c->in_multi) {
+      refuse_in_multi();
+    } else if (server_.options.token.empty()) {
       reply->error("ERR AUTH called without any password configured");
     } else if (same_secret(arguments[n - 1], server_.options.token)) {
       c->is_authentic = true;
@@ -609,8 +693,7 @@ bool Loop::handle_session(Client* c,
     }
     std::vector<Words> commands = std::move(c->queued);
     const bool has_failed = c->multi_failed;
-    c->queued.clear();
-    c->in_multi = c->multi_failed = false;
+    c->end_multi();
     if (name == "DISCARD") {
       reply->simple("OK");
     } else if (has_failed) {
@@ -621,8 +704,54 @@ bool Loop::handle_session(Client* c,
     }
     return true;
   }
-  if (c->in_multi) return false;
-  if (name == "PING") {
+  if (name == "RESET") {
+    c->end_multi();
+    c->resp3 = reply->resp3 = false;
+    c->is_authentic = server_.options.token.empty();
+    c->name.clear();
+    reply->simple("RESET");
+    return true;
+  }
+  if (name == "WATCH") {
+    if (c->in_multi) {
+      reply->error("ERR WATCH inside MULTI is not allowed");
+    } else {
+      reply->simple("OK");  // nothing that is watched changes in a block
+    }
+    return true;
+  }
+  if (name == "CLIENT" && n >= 2) {
+    if (c->in_multi) {
+      refuse_in_multi();
+      return true;
+    }
+    const std::string what = upper_of(arguments[1]);
+    if (what == "SETNAME" && n == 3) {
+      c->name = arguments[2].substr(0, 256);
+      reply->simple("OK");
+    } else if (what == "GETNAME") {
+      reply->text(c->name);
+    } else if (what == "ID") {
+      reply->integer(static_cast<int64_t>(c->id));
+    } else if (what == "SETINFO" || what == "NO-EVICT" || what == "NO-TOUCH") {
+      reply->simple("OK");
+    } else {
+      reply->error("ERR unknown subcommand of CLIENT");
+    }
+    return true;
+  }
+  return false;
+}
+
+namespace {
+
+// Answers commands about the server, which need no connection. Returns whether
+// the command is one of them.
+bool answer_about_server(std::string_view name,
+                         std::span<const std::string_view> arguments,
+                         const ServedTables& tables, RespReply* reply) {
+  const size_t n = arguments.size();
+  if (name == "PING" && n <= 2) {
     if (n > 1) {
       reply->text(arguments[1]);
     } else {
@@ -642,16 +771,8 @@ bool Loop::handle_session(Client* c,
     }
     return true;
   }
-  if (name == "RESET") {
-    c->resp3 = reply->resp3 = false;
-    c->is_authentic = server_.options.token.empty();
-    c->name.clear();
-    reply->simple("RESET");
-    return true;
-  }
-  if (name == "WATCH" || name == "UNWATCH" || name == "READONLY" ||
-      name == "READWRITE") {
-    reply->simple("OK");  // nothing that is watched ever changes in a block
+  if (name == "UNWATCH" || name == "READONLY" || name == "READWRITE") {
+    reply->simple("OK");
     return true;
   }
   if (name == "COMMAND") {
@@ -664,7 +785,7 @@ bool Loop::handle_session(Client* c,
   }
   if (name == "DBSIZE") {
     uint64_t rows = 0;
-    for (const auto& [key, table] : *tables_) rows += table->num_rows();
+    for (const auto& [key, table] : tables) rows += table->num_rows();
     reply->integer(static_cast<int64_t>(rows));
     return true;
   }
@@ -675,24 +796,10 @@ bool Loop::handle_session(Client* c,
         "# Keyspace\r\n");
     return true;
   }
-  if (name == "CLIENT" && n >= 2) {
-    const std::string what = upper_of(arguments[1]);
-    if (what == "SETNAME" && n == 3) {
-      c->name = arguments[2].substr(0, 256);
-      reply->simple("OK");
-    } else if (what == "GETNAME") {
-      reply->text(c->name);
-    } else if (what == "ID") {
-      reply->integer(static_cast<int64_t>(c->id));
-    } else if (what == "SETINFO" || what == "NO-EVICT" || what == "NO-TOUCH") {
-      reply->simple("OK");
-    } else {
-      reply->error("ERR unknown subcommand of CLIENT");
-    }
-    return true;
-  }
   return false;
 }
+
+}  // namespace
 
 bool Loop::flush(Client* c) {
   if (c->is_gone) return false;
@@ -765,33 +872,44 @@ void Loop::close(uint64_t id) {
 }
 
 void Loop::take_completed() {
-  std::vector<std::pair<uint64_t, std::string>> completed;
+  Server::Impl::Jobs completed;
   {
     const std::lock_guard lock(mutex_);
     completed.swap(completed_);
   }
-  for (auto& [id, text] : completed) {
-    const auto at = clients_.find(id);
+  for (Server::Impl::Job& job : completed) {
+    const auto at = clients_.find(job.client);
     if (at == clients_.end()) continue;  // it left
     Client* const c = at->second.get();
     c->is_waiting = false;
-    if (c->out.empty()) {
-      c->out = std::move(text);
+    if (job.has_failed) {
+      close(job.client);
+    } else if (c->out.empty()) {
+      c->out = std::move(job.reply);
+      serve(c, 0);
     } else {
-      c->out += text;
+      try {
+        c->out += job.reply;
+        serve(c, 0);
+      } catch (const std::bad_alloc&) {
+        close(job.client);
+      }
     }
-    answer(c);
-    if (!flush(c)) close(id);
   }
 }
 
 // ---- the server
 
-bool Server::Impl::submit(Job job) {
+bool Server::Impl::submit(Jobs* job) {
   {
     const std::lock_guard lock(jobs_mutex_);
-    if (jobs_.size() >= options.max_queued) return false;
-    jobs_.push_back(std::move(job));
+    if (jobs_.size() >= options.max_queued ||
+        (!jobs_.empty() &&
+         jobs_bytes_ + job->front().bytes > options.max_queued_bytes)) {
+      return false;
+    }
+    jobs_bytes_ += job->front().bytes;
+    jobs_.splice(jobs_.end(), *job);
   }
   jobs_ready_.notify_one();
   return true;
@@ -804,7 +922,8 @@ void Server::Impl::answer(const ServedTables& tables,
   const Clock::time_point begin = Clock::now();
   const size_t before = out->size();
   try {
-    if (!run_command(tables, options.limits, arguments, scratch, reply)) {
+    if (!run_command(tables, options.limits, arguments, scratch, reply) &&
+        !answer_about_server(scratch->name, arguments, tables, reply)) {
       reply->error("ERR unknown command '" +
                    std::string(arguments[0].substr(0, 128)) + "'");
     }
@@ -846,21 +965,24 @@ void Server::Impl::answer_block(const Job& job, CommandScratch* scratch,
 void Server::Impl::work() {
   CommandScratch scratch;
   for (;;) {
-    Job job;
+    Jobs job;
     {
       std::unique_lock lock(jobs_mutex_);
       jobs_ready_.wait(lock, [&] { return !jobs_.empty() || ending.load(); });
       if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      job.splice(job.begin(), jobs_, jobs_.begin());
+      jobs_bytes_ -= job.front().bytes;
     }
-    std::string out;
+    Job& j = job.front();
     try {
-      answer_block(job, &scratch, &out);
-    } catch (const std::bad_alloc&) {
-      out = "-TOOBIG the server is out of memory\r\n";
+      answer_block(j, &scratch, &j.reply);
+    } catch (const std::exception&) {  // no memory
+      j.has_failed = true;
+      j.reply = {};
     }
-    job.loop->complete(job.client, std::move(out));
+    j.commands.clear();
+    j.tables.reset();
+    j.loop->complete(&job);
   }
 }
 
@@ -962,15 +1084,29 @@ Status Server::Impl::start_threads() {
     NIMBLE_RETURN_IF_ERROR(loop->open());
     loops_.push_back(std::move(loop));
   }
-  for (uint32_t i = 0; i < std::max(1u, options.workers); ++i) {
-    workers_.emplace_back([this] { work(); });
+  // Threads that cannot start are fewer threads, but one of each is needed.
+  const uint32_t workers = std::max(1u, options.workers);
+  workers_.reserve(workers);
+  threads_.reserve(loops_.size());
+  try {
+    for (uint32_t i = 0; i < workers; ++i) {
+      workers_.emplace_back([this] { work(); });
+    }
+  } catch (const std::system_error& error) {
+    if (workers_.empty()) return no_threads(error);
   }
   for (const auto& loop : loops_) {
     running_loops_.fetch_add(1);
-    threads_.emplace_back([this, at = loop.get()] {
-      at->run();
+    try {
+      threads_.emplace_back([this, at = loop.get()] {
+        at->run();
+        running_loops_.fetch_sub(1);
+      });
+    } catch (const std::system_error& error) {
       running_loops_.fetch_sub(1);
-    });
+      if (!threads_.empty()) break;
+      return no_threads(error);
+    }
   }
   return Status::ok();
 }
@@ -991,6 +1127,7 @@ void Server::Impl::stop(double seconds) {
     const std::lock_guard lock(jobs_mutex_);
     ending.store(true);
     jobs_.clear();
+    jobs_bytes_ = 0;
   }
   jobs_ready_.notify_all();
   for (const auto& loop : loops_) loop->wake();

@@ -27,6 +27,7 @@ struct ServerOptions {
   uint32_t workers = 2;
   uint32_t max_clients = 10000;
   uint32_t max_queued = 256;  // long commands that wait for a worker
+  uint64_t max_queued_bytes = uint64_t{64} << 20;  // of their arguments
   uint32_t idle_seconds = 0;  // 0: idle clients stay connected
   uint64_t max_unsent_bytes = uint64_t{1} << 20;  // then a client waits
   CommandLimits limits;

@@ -308,8 +308,8 @@ TextFit parse_float(const Field& field, std::string_view text,
   return TextFit::kExact;
 }
 
-// Two's complement of field.width bytes. The digits after the point may be
-// fewer than the scale; more digits are a value that the column cannot have.
+// Two's complement of field.width bytes. Only the text that append_text()
+// writes is accepted, so that a row has one key.
 TextFit parse_decimal(const Field& field, std::string_view text,
                       std::string* out) {
   const bool is_negative = text.starts_with('-');
@@ -317,18 +317,21 @@ TextFit parse_decimal(const Field& field, std::string_view text,
   const size_t point = text.find('.');
   const std::string_view whole = text.substr(0, point);
   std::string_view fraction;
-  if (point != std::string_view::npos) {
-    fraction = text.substr(point + 1);
-    if (!all_digits(fraction)) return TextFit::kInvalid;
+  if (point != std::string_view::npos) fraction = text.substr(point + 1);
+  const int scale = decimal_scale(field.format);
+  const bool has_fraction = scale > 0;
+  if (!all_digits(whole) || (whole[0] == '0' && whole.size() > 1) ||
+      (point != std::string_view::npos) != has_fraction ||
+      (has_fraction && (!all_digits(fraction) ||
+                        fraction.size() != static_cast<size_t>(scale)))) {
+    return TextFit::kInvalid;
   }
-  if (!all_digits(whole)) return TextFit::kInvalid;
-  const int scale = std::max(0, decimal_scale(field.format));
-  while (fraction.ends_with('0')) fraction.remove_suffix(1);
-  if (fraction.size() > static_cast<size_t>(scale)) return TextFit::kOutside;
   if (whole.size() > 100) return TextFit::kOutside;
   std::string digits(whole);
   digits += fraction;
-  digits.append(static_cast<size_t>(scale) - fraction.size(), '0');
+  if (is_negative && digits.find_first_not_of('0') == std::string::npos) {
+    return TextFit::kInvalid;  // "-0"
+  }
   std::string v(field.width, '\0');
   for (const char digit : digits) {
     int carry = digit - '0';
@@ -672,7 +675,7 @@ void append_json(const Column& column, uint64_t row, std::string* out) {
     append_json(column.dictionary->values,
                 static_cast<uint64_t>(code_of(column, row)), out);
   } else if (field.layout == Layout::kRunEnd) {
-    append_json(column.children[1], run_of(column, row), out);
+    append_json(column.children[0], run_of(column, row), out);
   } else if (field.layout == Layout::kUnion) {
     const auto [child, at] = of_union(column, row);
     append_json(*child, at, out);
@@ -744,7 +747,7 @@ void append_text(const Column& column, uint64_t row, std::string* out) {
                   static_cast<uint64_t>(code_of(column, row)), out);
       return;
     case Layout::kRunEnd:
-      append_text(column.children[1], run_of(column, row), out);
+      append_text(column.children[0], run_of(column, row), out);
       return;
     case Layout::kUnion: {
       const auto [child, at] = of_union(column, row);
@@ -786,7 +789,7 @@ bool is_null_row(const Column& column, uint64_t row) {
     case Layout::kNull:
       return true;
     case Layout::kRunEnd:
-      return is_null_row(column.children[1], run_of(column, row));
+      return is_null_row(column.children[0], run_of(column, row));
     case Layout::kUnion: {
       const auto [child, at] = of_union(column, row);
       return child == nullptr || is_null_row(*child, at);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.file import File
-from nimblepy.files.dataset import Dataset
+from nimblepy.files.dataset import Dataset, source_of_dataset
 from nimblepy.files.resolve import as_rows
 from nimblepy.io.log import logger
 from nimblepy.serving.manifest import Served, serving_manifest
@@ -51,22 +52,26 @@ def open_served(
         assert isinstance(lake, Catalog)
         return {_checked(name): lake.table(source.name)}
     if isinstance(source, Dataset):
-        paths = source.paths
-        source = os.path.dirname(paths[0]) if paths else ""
-    elif not isinstance(source, (str, os.PathLike)):
+        directory = source_of_dataset(source).directory.path
+        return {_checked(tables or _name_of(directory)): copy.copy(source)}
+    if not isinstance(source, (str, os.PathLike)):
         if source.source is None:
             raise InvalidArgumentError("serve: a file that was opened from bytes is not served")
         source = source.source
     rows = as_rows(source)
     assert isinstance(rows, (File, Dataset))
-    default = os.path.basename(os.fspath(source).rstrip("/")).removesuffix(".nimble")
-    return {_checked(tables or default): rows}
+    return {_checked(tables or _name_of(os.fspath(source))): rows}
+
+
+def _name_of(path: str) -> str:
+    return os.path.basename(path.rstrip("/")).removesuffix(".nimble")
 
 
 def _checked(name: str) -> str:
-    if not name or any(ord(c) <= 32 for c in name) or "\\" in name or "/" in name:
+    # A key is NAME:KEY, and CURRENT has names of files separated by spaces.
+    if not name or any(c.isspace() or ord(c) <= 32 or c in ":/\\" for c in name):
         raise InvalidArgumentError(
-            f"serve: the name {name!r} is empty, or has a space, a slash or a backslash"
+            f"serve: the name {name!r} is empty, or has a space, a colon, a slash or a backslash"
         )
     return name
 

@@ -85,6 +85,8 @@ def _of_table(table: Table) -> bytes:
 
 def _of_dataset(dataset: Dataset) -> bytes:
     source = source_of_dataset(dataset)
+    if not source.directory.is_local:
+        raise InvalidArgumentError(f"{source.directory.path}: only files of local disks are served")
     count = source.num_files
     sizes = source.files.table.column("size_bytes").to_pylist()
     files: list[_File] = [
@@ -152,7 +154,7 @@ def _local(path: str) -> str:
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    arrays = [pa.array([], field.type) for field in schema]
+    arrays = [pa.nulls(0, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

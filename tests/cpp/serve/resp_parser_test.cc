@@ -18,7 +18,7 @@ struct Parsed {
 Parsed parse(std::string_view bytes, const RespLimits& limits = {}) {
   Parsed out;
   out.state =
-      parse_command(bytes, limits, &out.arguments, &out.used, &out.problem);
+      RespParser().next(bytes, limits, &out.arguments, &out.used, &out.problem);
   return out;
 }
 
@@ -34,6 +34,39 @@ TEST(RespParser, CommandIsIncompleteAtEveryCut) {
   REQUIRE(p.arguments.size() == 3u);
   CHECK(p.arguments[0] == "HMGET" && p.arguments[1] == "users:1");
   CHECK(p.arguments[2].empty());
+}
+
+// Every packet made the parser start again at the first argument.
+TEST(RespParser, CommandThatArrivesInPiecesEqualsTheWholeOne) {
+  std::mt19937_64 rng(3);
+  std::string text = "*500\r\n";
+  for (int i = 0; i < 500; ++i) {
+    const std::string argument(rng() % 30, 'a');
+    text += "$" + std::to_string(argument.size()) + "\r\n" + argument + "\r\n";
+  }
+  text += "PING  x\r\n*1\r\n$4\r\nPING\r\n";
+  for (const size_t most : {1, 2, 7, 100, 5000}) {
+    RespParser parser;
+    std::vector<size_t> sizes;
+    size_t begin = 0, end = 0;
+    while (begin < text.size()) {
+      const std::string received = text.substr(begin, end - begin);
+      Parsed p;
+      p.state = parser.next(received, {}, &p.arguments, &p.used, &p.problem);
+      REQUIRE(p.state != RespState::kBroken);
+      if (p.state == RespState::kIncomplete) {
+        REQUIRE(end < text.size());
+        end = std::min(text.size(), end + 1 + rng() % most);
+        continue;
+      }
+      const Parsed whole = parse(std::string_view(text).substr(begin));
+      CHECK(p.arguments == whole.arguments);
+      CHECK_EQ(p.used, whole.used);
+      sizes.push_back(p.arguments.size());
+      begin += p.used;
+    }
+    CHECK(sizes == (std::vector<size_t>{500, 2, 1}));
+  }
 }
 
 TEST(RespParser, InlineCommandIsSplitAtBlanks) {
