@@ -190,7 +190,7 @@ def test_zoned_column_reads_text_in_its_own_zone() -> None:
         ("tinyy > 1", "did you mean 'tiny'"),
         ("s > 3", "cannot compare a string column with 3"),
         ("i = 'abc'", "'abc' is not a value of type int64"),
-        ("d > '2020-13-01'", "'2020-13-01' is not a date32"),
+        ("d > '2020-13-01'", "'2020-13-01' is not a value of type date32"),
         ("i IN (SELECT 1)", "not a query"),
         ("count(*) > 1", "not supported in a filter"),
         ("s ~ 'a'", "use regexp_matches or regexp_full_match"),

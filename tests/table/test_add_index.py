@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
+import time
+from collections import Counter
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from processes import CHILDREN
 
 import nimblepy as nb
 from nimblepy.table.testing import commit_hooks
@@ -229,3 +235,50 @@ def test_indexes_of_an_empty_table_added_at_once(lake: nb.Catalog) -> None:
         table.add_index(nb.HashIndex(["email"]))
     table.append(rows(0, 60))
     assert sorted(kinds(table)) == ["hash", "sorted"]
+
+
+def _toggle(place: Path, ready: Event) -> None:
+    table = nb.connect(place).table("a.b")
+    ready.set()
+    if table.health().index_coverage:
+        table.drop_index(["email"])
+    else:
+        table.add_index(nb.HashIndex(["email"]))
+
+
+@pytest.mark.crash
+@pytest.mark.no_sanitizer
+@pytest.mark.parametrize("times", [6, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_process_that_is_killed(tmp_path: Path, times: int) -> None:
+    """Killed while it adds or drops an index: all files have the index, or none has it."""
+    place = tmp_path / "lake"
+    table = nb.connect(place).create_table("a.b", rows(0, 60), primary_key="id", partition_by="day")
+    for i in range(1, 8):
+        table.append(rows(60 * i, 60 * i + 60))
+    table.delete("id % 10 = 0")
+    content = table.to_table().sort_by("id")
+    moments, seconds = random.Random(3), 0.5
+    seen: Counter[bool] = Counter()
+    for _ in range(times):
+        ready = CHILDREN.Event()
+        child = CHILDREN.Process(target=_toggle, args=(place, ready))
+        child.start()
+        assert ready.wait(60)
+        start = time.perf_counter()
+        child.join(moments.uniform(0, 1.1 * seconds))
+        if child.is_alive():
+            child.kill()
+            child.join()
+        else:
+            seconds = time.perf_counter() - start
+            assert child.exitcode == 0
+        table = nb.connect(place).table("a.b")
+        coverage = table.health().index_coverage
+        assert coverage in ({}, {"hash (email)": 1.0})
+        seen[bool(coverage)] += 1
+        assert table.to_table().sort_by("id").equals(content)
+        if coverage:
+            assert emails(table) == [k for k in range(7, 480, 50) if k % 10]
+        table.remove_orphans(older_than=dt.timedelta(0))
+        assert all(table.census()["reachable"].to_pylist())
+    assert times < 50 or min(seen.values()) > 5
