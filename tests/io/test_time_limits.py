@@ -56,7 +56,7 @@ def test_a_file_system_that_hangs(tmp_path: Path) -> None:
     assert time.monotonic() - start < 3
 
 
-@pytest.mark.parametrize("timeout", [0, -1, True, "1s"])
+@pytest.mark.parametrize("timeout", [0, -1, True, "1s", float("nan"), float("inf"), 1e300])
 def test_a_limit_is_a_positive_number(timeout: object, tmp_path: Path) -> None:
     for call in (nb.open, nb.open_dataset, nb.connect):
         with pytest.raises(nb.InvalidArgumentError, match="timeout: expected seconds above 0"):

@@ -18,8 +18,10 @@ _limits: dict[str, float] = {}
 def checked_timeout(timeout: float | None) -> float | None:
     """Returns ``timeout``, which must be a positive number of seconds."""
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-    if timeout is not None and not (is_number and timeout > 0):
-        raise InvalidArgumentError(f"timeout: expected seconds above 0, got {timeout!r}")
+    if timeout is not None and not (is_number and 0 < timeout <= threading.TIMEOUT_MAX):
+        raise InvalidArgumentError(
+            f"timeout: expected seconds above 0, or None for no limit, got {timeout!r}"
+        )
     return timeout
 
 
@@ -32,7 +34,8 @@ def limit_of(path: str) -> float | None:
     """Returns the limit of the innermost place that has ``path``."""
     if not _limits:
         return None
-    places = [place for place in _limits if path.startswith(place) or path == place[:-1]]
+    # A copy: another thread may add a limit meanwhile.
+    places = [place for place in list(_limits) if path.startswith(place) or path == place[:-1]]
     return _limits[max(places, key=len)] if places else None
 
 
