@@ -68,6 +68,34 @@ def test_values_beyond_2_32_rows_are_found(tmp_path: Path) -> None:
         assert file.scan(["c"]).count() == first + 100
 
 
+# ---- billions of nulls in lists ----
+
+
+def _lists_of_nulls(k: int, length: int) -> pa.RecordBatch:
+    """One row with ``length`` nulls, which take no memory."""
+    nulls = pa.ListArray.from_arrays(pa.array([0, length], pa.int32()), pa.nulls(length))
+    row = pa.StructArray.from_arrays([nulls, pa.array([k])], ["nulls", "id"])
+    return pa.record_batch([pa.array([k]), row], ["k", "row"])
+
+
+def _write_one_stripe(path: Path, rows: int) -> None:
+    options = nb.WriteOptions(stripe_bytes=1 << 30)
+    with nb.Writer(path, _lists_of_nulls(0, 1).schema, options=options) as writer:
+        for k in range(rows):
+            writer.write(_lists_of_nulls(k, 1 << 29))
+
+
+def test_stripe_that_exceeds_an_array_is_verified_and_indexed(tmp_path: Path) -> None:
+    # verify() and add_index() read a fixed number of rows as one array, whatever their size
+    path = tmp_path / "lists.nimble"
+    _write_one_stripe(path, 4)
+    with nb.open(path) as file:
+        file.verify()
+    nb.add_index(path, nb.SortedIndex("row.id"))
+    with nb.open(path) as file:
+        assert file.lookup([3], on="row.id", columns=["k"]).column("k").to_pylist() == [3]
+
+
 # ---- far apart ----
 
 

@@ -88,22 +88,21 @@ Status IndexRewriter::open_columns() {
 }
 
 Status IndexRewriter::index_rows(uint64_t* rows) {
-  const uint64_t end = std::min(source_->num_rows(), next_row_ + kStepRows);
-  const RowRange range{next_row_, end};
-  if (range.empty()) return Status::ok();
-  Column read = rows_->make_output();
-  NIMBLE_RETURN_IF_ERROR(rows_->read_ranges({&range, 1}, 1, &read));
+  const uint64_t left = source_->num_rows() - next_row_;
+  if (left == 0) return Status::ok();
   ArrowArray array{};
-  NIMBLE_RETURN_IF_ERROR(std::move(read).export_array(&array));
+  NIMBLE_ASSIGN_OR_RETURN(
+      const uint64_t n,
+      rows_->read_batch(next_row_, std::min(left, kStepRows), &array));
   auto view = ArrayView::open(rows_->schema(), array, "");
   stripe_->clear();
   Status status = view ? stripe_->append(*view, 0, view->length(), "")
                        : std::move(view).error();
-  if (array.release != nullptr) array.release(&array);
+  array.release(&array);
   NIMBLE_RETURN_IF_ERROR(std::move(status));
   NIMBLE_RETURN_IF_ERROR(writer_.add_stripe(*stripe_));
-  next_row_ = end;
-  *rows = range.size();
+  next_row_ += n;
+  *rows = n;
   return Status::ok();
 }
 

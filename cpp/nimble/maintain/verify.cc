@@ -181,12 +181,12 @@ Status verify_file(const FileReader& file) {
   NIMBLE_RETURN_IF_ERROR(indexes.open(file));
   BloomChecker blooms;
   NIMBLE_RETURN_IF_ERROR(blooms.open(file, rows->schema()));
-  for (uint64_t at = 0; at < file.num_rows(); at += kBatchRows) {
-    const RowRange range{at, std::min(file.num_rows(), at + kBatchRows)};
-    Column column = rows->make_output();
-    NIMBLE_RETURN_IF_ERROR(rows->read_ranges({&range, 1}, 1, &column));
+  for (uint64_t at = 0; at < file.num_rows();) {
     ArrowArray array{};
-    NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
+    NIMBLE_ASSIGN_OR_RETURN(
+        const uint64_t n,
+        rows->read_batch(at, std::min(file.num_rows() - at, kBatchRows),
+                         &array));
     Status status;
     if (file.encoder() != nullptr || !indexes.empty() || !blooms.empty()) {
       auto view = ArrayView::open(rows->schema(), array, "");
@@ -196,7 +196,8 @@ Status verify_file(const FileReader& file) {
       if (status) status = blooms.check(*view, at);
     }
     array.release(&array);
-    NIMBLE_RETURN_IF_ERROR(status.is_ok() ? Status() : std::move(status));
+    NIMBLE_RETURN_IF_ERROR(std::move(status));
+    at += n;
   }
   NIMBLE_RETURN_IF_ERROR(indexes.finish());
   for (size_t i = 0; i < file.footer().vectors.size(); ++i) {

@@ -444,6 +444,18 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
   return Status::ok();
 }
 
+Result<uint64_t> RowReader::read_batch(uint64_t begin, uint64_t most,
+                                       ArrowArray* out) const {
+  for (uint64_t n = rows_in_stripe(begin, most);; n = div_ceil(n, 2)) {
+    Column column = make_output();
+    const RowRange rows{begin, begin + n};
+    NIMBLE_RETURN_IF_ERROR(read_ranges({&rows, 1}, 1, &column));
+    Status status = std::move(column).export_array(out);
+    if (status) return n;
+    if (status.code() != StatusCode::kTooLarge || n == 1) return status;
+  }
+}
+
 void RowReader::prefetch(const StripeReader& reader,
                          std::span<const uint64_t> rows,
                          std::span<const uint8_t> appended) const {

@@ -61,6 +61,12 @@ class RowReader {
   // to `threads` threads.
   Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
                      Column* out) const;
+  // Exports rows from `begin` on as an array, which the caller releases. Takes
+  // at most `most` rows, only those of one stripe, and fewer if they are too
+  // large for one array. Returns their number.
+  // REQUIRES: most > 0; begin + most <= num_rows().
+  Result<uint64_t> read_batch(uint64_t begin, uint64_t most,
+                              ArrowArray* out) const;
   // Reserves memory for `count` more rows of fixed-width columns.
   void reserve_rows(uint64_t count, Column* out) const;
   // Appends strictly ascending rows of the file.
