@@ -78,6 +78,24 @@ def _lists_of_nulls(k: int, length: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array([k]), row], ["k", "row"])
 
 
+def test_lists_beyond_2_32_nulls_are_read_verified_and_indexed(tmp_path: Path) -> None:
+    # the writer put them into one stripe, which readers refused as damaged
+    path = tmp_path / "lists.nimble"
+    with nb.Writer(path, _lists_of_nulls(0, 1).schema) as writer:
+        for k in range(3):
+            writer.write(_lists_of_nulls(k, 1_500_000_000))
+    with nb.open(path) as file:
+        file.verify()
+        batches = list(file.scan())
+        assert [batch.column("k").to_pylist() for batch in batches] == [[0], [1], [2]]
+        assert pc.list_value_length(batches[2].column("row").field(0)).to_pylist() == [
+            1_500_000_000
+        ]
+    nb.add_index(path, nb.SortedIndex("row.id"))
+    with nb.open(path) as file:
+        assert file.lookup([1], on="row.id", columns=["k"]).column("k").to_pylist() == [1]
+
+
 def _write_one_stripe(path: Path, rows: int) -> None:
     options = nb.WriteOptions(stripe_bytes=1 << 30)
     with nb.Writer(path, _lists_of_nulls(0, 1).schema, options=options) as writer:
@@ -94,6 +112,13 @@ def test_stripe_that_exceeds_an_array_is_verified_and_indexed(tmp_path: Path) ->
     nb.add_index(path, nb.SortedIndex("row.id"))
     with nb.open(path) as file:
         assert file.lookup([3], on="row.id", columns=["k"]).column("k").to_pylist() == [3]
+
+
+def test_stripe_that_readers_would_refuse_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "lists.nimble"
+    with pytest.raises(nb.InvalidArgumentError, match=r"'row': 2684354560 values in one stripe"):
+        _write_one_stripe(path, 5)
+    assert not path.exists()
 
 
 # ---- far apart ----

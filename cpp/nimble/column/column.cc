@@ -23,8 +23,25 @@ uint64_t Column::memory_bytes() const {
 uint64_t Column::data_bytes() const {
   uint64_t n = validity.size() + values.size() + bytes.data.size() +
                bytes.offsets.size() + ends.size() * 8;
+  if (is_without_bytes()) n += length_ / 8;
   for (const Column& c : children) n += c.data_bytes();
   return n;
+}
+
+bool Column::is_without_bytes() const {
+  switch (field_->layout) {
+    case Layout::kNull:
+    case Layout::kRunEnd:
+      return true;
+    case Layout::kFixed:
+      return field_->width == 0;
+    case Layout::kFixedList:
+      return field_->list_size == 0;
+    case Layout::kStruct:
+      return children.empty();
+    default:
+      return false;
+  }
 }
 
 void Column::clear() {

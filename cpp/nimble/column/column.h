@@ -32,8 +32,11 @@ class Column {
   uint64_t null_count() const { return null_count_; }
   // Bytes allocated, children included.
   uint64_t memory_bytes() const;
-  // Bytes of the rows' data.
+  // Bytes of the rows' data. Rows without bytes, such as nulls of type null,
+  // count as a bit each, because stripes limit their number too.
   uint64_t data_bytes() const;
+  // Whether rows take no bytes, apart from those of children and validity.
+  bool is_without_bytes() const;
 
   // ---- writer side (column_append.cc, column_gather.cc)
   // Appends rows [begin, begin + count) of an Arrow array. Null slots of

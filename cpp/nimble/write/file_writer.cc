@@ -33,6 +33,21 @@ Status check_columns(const Field& schema) {
   return Status::ok();
 }
 
+// Readers refuse more items without bytes in one stripe.
+Status check_items(const Column& column, const std::string& path) {
+  if (column.is_without_bytes() && column.length() > kMaxStripeRows) {
+    return Status::unsupported(
+        "column '" + path + "': " + std::to_string(column.length()) +
+        " values in one stripe; expected at most " +
+        std::to_string(kMaxStripeRows) +
+        "; write shorter lists, or stripes of fewer rows (stripe_rows)");
+  }
+  for (const Column& child : column.children) {
+    NIMBLE_RETURN_IF_ERROR(check_items(child, path));
+  }
+  return Status::ok();
+}
+
 uint64_t metadata_bytes(const StripeMeta& s) {
   return s.heads.size() + s.values.size() * 8 + s.segment_offsets.size() * 20;
 }
@@ -268,6 +283,9 @@ void FileWriter::remember_encodings(const EncodedStripe& encoded) {
 Status FileWriter::flush_stripe() {
   const uint64_t rows = stripe_.length();
   if (rows == 0) return Status::ok();
+  for (const Column& column : stripe_.children) {
+    NIMBLE_RETURN_IF_ERROR(check_items(column, column.field().name));
+  }
   EncodedStripe encoded;
   if (shared_.empty()) {
     // Columns of wide tables have smaller dictionaries.
