@@ -91,6 +91,32 @@ def test_file_object_source_eight_threads_get_right_answers(written: str) -> Non
         list(pool.map(lambda seed: work(file, seed), range(8)))
 
 
+def test_scan_iterator_of_many_threads_loses_no_rows(written: str) -> None:
+    # the core's iterator was not protected: batches were lost
+    file = nb.open(written)
+    for _ in range(20):
+        batches = iter(file.scan(["k"], batch_rows=100))
+        rows: list[int] = []
+        errors: list[Exception] = []
+
+        def run() -> None:
+            while True:
+                try:
+                    rows.append(next(batches).num_rows)  # noqa: B023
+                except StopIteration:
+                    return
+                except nb.InvalidArgumentError as e:
+                    errors.append(e)  # noqa: B023
+
+        threads = [threading.Thread(target=run) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sum(rows) == N
+        assert all("one call at a time" in str(e) for e in errors)
+
+
 def test_file_reads_release_the_gil(written: str) -> None:
     file = nb.open(written)
     done = threading.Event()

@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
@@ -145,7 +147,7 @@ class BatchIterator {
             .release()
             .ptr();
     ArrowArray array{};
-    check(without_gil([&] { return scan_->next(&array); }));
+    check(without_gil([&] { return read(&array); }));
     if (array.release == nullptr) return nullptr;
     const py::int_ address(reinterpret_cast<uintptr_t>(&array));
     PyObject* const arguments[] = {address.ptr(), schema_.ptr()};
@@ -155,16 +157,30 @@ class BatchIterator {
     return batch;
   }
 
+  Status read(ArrowArray* out) {
+    // Does not wait: in a child of fork(), a locked mutex remains locked.
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) {
+      return Status::invalid_argument(
+          "iterator of a scan: next() was called while another call of it "
+          "runs; "
+          "expected one call at a time");
+    }
+    return scan_->next(out);
+  }
+
   ScanPtr scan_;
   py::object schema_;
+  std::mutex mutex_;
 };
 
-BatchIterator scan(const std::vector<const ScanPart*>& parts,
-                   const py::object& schema, uint64_t batch_rows,
-                   uint32_t threads, std::optional<uint64_t> limit) {
+std::unique_ptr<BatchIterator> scan(const std::vector<const ScanPart*>& parts,
+                                    const py::object& schema,
+                                    uint64_t batch_rows, uint32_t threads,
+                                    std::optional<uint64_t> limit) {
   ScanOptions options{batch_rows, threads};
   if (limit) options.limit = *limit;
-  return BatchIterator(create(parts, options), schema);
+  return std::make_unique<BatchIterator>(create(parts, options), schema);
 }
 
 uint64_t count(const std::vector<const ScanPart*>& parts, uint32_t threads) {
