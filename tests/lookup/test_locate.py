@@ -124,15 +124,15 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     first, second = (f._current.compiled(KeyIndex(("k",)))[0] for f in (a, b))
     assert probes.fits(first)
     assert not probes.fits(second)
-    with pytest.raises(InvalidArgumentError, match="the index has other columns"):
+    with pytest.raises(InvalidArgumentError, match="the index is over other columns"):
         probes.locate(np.array([0, 1]), [first, second], [None] * 2)
-    with pytest.raises(InvalidArgumentError, match="not one index for each file"):
+    with pytest.raises(InvalidArgumentError, match="expected one index for each file"):
         probes.locate(np.array([0, 1]), [first], [None])
     bounds = _core.KeyBounds(
         pa.record_batch({"l": pa.array([b""], pa.binary()), "u": pa.array([b"\xff"], pa.binary())})
     )
     assert probes.files(bounds).tolist() == [0]
-    with pytest.raises(InvalidArgumentError, match="no bounds of file 1"):
+    with pytest.raises(InvalidArgumentError, match="there are no bounds for file 1"):
         probes.locate(np.array([1]), [first], [None], bounds)
     readers = [a._current.compiled(ColumnReader(("x",))), b._current.compiled(ColumnReader(("x",)))]
     one = np.array([0]), np.array([1], dtype=np.uint64)

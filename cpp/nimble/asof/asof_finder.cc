@@ -161,7 +161,8 @@ Status AsofFinder::all_places(const AsofKeys& keys,
     after.clear();
     after.put_bytes(key);
     // Keys begin with a marker, which has a successor.
-    if (!successor(&after)) return Status::corrupt("a key without a marker");
+    if (!successor(&after))
+      return Status::corrupt("the key of a row has no marker byte");
     to->push_back(after.span());
     return Status::ok();
   };

@@ -77,8 +77,9 @@ class BatchSearch {
               const Array<int64_t>& keys, const RowBitmap* deleted,
               const std::optional<std::vector<int>>& known, bool is_only) {
     if (!fits(index)) {
-      raise(Status::invalid_argument(index.file().file().name() +
-                                     ": the index has other columns"));
+      raise(Status::invalid_argument(
+          index.file().file().name() +
+          ": the index is over other columns than the key"));
     }
     const std::vector<uint64_t> positions = positions_of(keys);
     const AsofFile asof{&index.file(), &*index, index.is_cluster(),
@@ -99,7 +100,7 @@ class BatchSearch {
     const std::vector<uint64_t> positions = positions_of(keys);
     if (positions.size() != encoded.size() ||
         static_cast<size_t>(rows.size()) != encoded.size()) {
-      raise(Status::invalid_argument("offer: not one value for each key"));
+      raise(Status::invalid_argument("offer: expected one value for each key"));
     }
     for (size_t i = 0; i < positions.size(); ++i) {
       search_.offer(positions[i], file, rows.data()[i], encoded.key(i));
@@ -129,7 +130,8 @@ class BatchSearch {
     std::vector<uint8_t> out(batch_.keys().size(), 0);
     if (!exclusive) return out;
     if (static_cast<size_t>(exclusive->size()) != batch_.num_rows()) {
-      raise(Status::invalid_argument("exclusive: not one flag for each key"));
+      raise(Status::invalid_argument(
+          "exclusive: expected one flag for each key"));
     }
     for (size_t i = 0; i < out.size(); ++i) {
       out[i] = exclusive->data()[batch_.row_of(i)] ? 1 : 0;
@@ -141,7 +143,8 @@ class BatchSearch {
     const auto values = ImportedArray::from_python(limits);
     const ArrayView& view = values->view();
     if (static_cast<size_t>(view.length()) != batch_.num_rows()) {
-      raise(Status::invalid_argument("limits: not one limit for each key"));
+      raise(
+          Status::invalid_argument("limits: expected one limit for each key"));
     }
     const KeyEncoder encoder =
         unwrap(KeyEncoder::create(values->field(), {{{0}, SortOrder{}}}));
@@ -158,7 +161,7 @@ class BatchSearch {
     const auto i = static_cast<size_t>(file);
     for (const KeyBounds* given : {bounds, ends}) {
       if (given != nullptr && (file < 0 || i >= given->size())) {
-        raise(Status::invalid_argument("no bounds of file " +
+        raise(Status::invalid_argument("there are no bounds for file " +
                                        std::to_string(file)));
       }
     }
@@ -178,7 +181,7 @@ class BatchSearch {
     for (py::ssize_t i = 0; i < keys.size(); ++i) {
       const auto row = static_cast<size_t>(keys.data()[i]);
       if (row >= position_.size() || position_[row] == kNoRow) {
-        raise(Status::invalid_argument("a key that is not searched"));
+        raise(Status::invalid_argument("the key is not one of those searched"));
       }
       out.push_back(position_[row]);
     }

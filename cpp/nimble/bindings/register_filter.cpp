@@ -32,7 +32,7 @@ TestOp op_of(const std::string& name) {
   for (const auto& [text, op] : ops) {
     if (name == text) return op;
   }
-  raise(Status::invalid_argument("no test is called '" + name + "'"));
+  raise(Status::invalid_argument("unknown test '" + name + "'"));
 }
 
 Formula::Term term_of(const std::pair<std::string, int64_t>& term) {
@@ -45,7 +45,7 @@ Formula::Term term_of(const std::pair<std::string, int64_t>& term) {
   for (const auto& [text, kind] : kinds) {
     if (term.first == text) return {kind, term.second};
   }
-  raise(Status::invalid_argument("no term is called '" + term.first + "'"));
+  raise(Status::invalid_argument("unknown term '" + term.first + "'"));
 }
 
 Predicate predicate_of(const py::tuple& spec, size_t at) {

@@ -43,12 +43,12 @@ std::shared_ptr<const IndexHandle> IndexHandle::open(
 
 void IndexHandle::check_ordered() const {
   if (lookup_->is_ordered()) return;
-  raise(Status::not_found("a hash index has no order"));
+  raise(Status::not_found("a hash index does not order its keys"));
 }
 
 void IndexHandle::check_same_file(const RowReader& reader) const {
   if (&reader.file() == file_.get()) return;
-  raise(Status::invalid_argument("the projection is of another file"));
+  raise(Status::invalid_argument("the projection belongs to another file"));
 }
 
 namespace {
@@ -285,7 +285,7 @@ Array<uint64_t> rows_at(const IndexHandle& index,
   const std::vector<PlaceRange> wanted = ranges_from_numpy(places);
   for (const PlaceRange& p : wanted) {
     if (p.begin <= p.end && p.end <= index.file().num_rows()) continue;
-    raise(Status::invalid_argument("places that the index does not have"));
+    raise(Status::invalid_argument("the index does not have these places"));
   }
   std::vector<uint64_t> found;
   ask([&] { return index->rows_at(wanted, &found); });

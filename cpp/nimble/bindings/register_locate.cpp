@@ -44,7 +44,8 @@ Array<bool> contains(const RowBitmap& bitmap, const Rows& rows) {
 // range of each part.
 py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
   if (begin.size() != end.size()) {
-    raise(Status::invalid_argument("absent: as many ends as first rows"));
+    raise(Status::invalid_argument(
+        "absent: expected one end for each first row"));
   }
   std::vector<RowRange> parts;
   std::vector<int64_t> of;
@@ -90,20 +91,22 @@ class Probes {
                    const KeyBounds* bounds) const {
     if (static_cast<size_t>(files.size()) != indexes.size() ||
         deleted.size() != indexes.size()) {
-      raise(Status::invalid_argument("locate: not one index for each file"));
+      raise(
+          Status::invalid_argument("locate: expected one index for each file"));
     }
     std::vector<FileProbes> asked;
     asked.reserve(indexes.size());
     for (size_t i = 0; i < indexes.size(); ++i) {
       const IndexHandle& index = *indexes[i];
       if (!fits(index)) {
-        raise(Status::invalid_argument(index.file().file().name() +
-                                       ": the index has other columns"));
+        raise(Status::invalid_argument(
+            index.file().file().name() +
+            ": the index is over other columns than the key"));
       }
       const int64_t file = files.at(static_cast<py::ssize_t>(i));
       if (file < 0 ||
           (bounds != nullptr && static_cast<size_t>(file) >= bounds->size())) {
-        raise(Status::invalid_argument("locate: no bounds of file " +
+        raise(Status::invalid_argument("locate: there are no bounds for file " +
                                        std::to_string(file)));
       }
       const auto number = static_cast<size_t>(file);

@@ -92,7 +92,8 @@ py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
     const KeyEncoder encoder = encoder_of(*imported, orders);
     if (keys.empty()) keys.reset(encoder.fixed_width());
     if (keys.fixed_width() != encoder.fixed_width()) {
-      raise(Status::invalid_argument("key_order: batches of different types"));
+      raise(Status::invalid_argument(
+          "key_order: the batches have different types"));
     }
     const ArrayView& view = imported->view();
     check(without_gil(

@@ -399,7 +399,7 @@ class PointReader final : public KeyedFile,
     uint64_t code = 0;  // negative codes are out of range, too
     std::memcpy(&code, value.data(), value.size());
     if (code >= dictionary->values.length()) {
-      fail(Status::corrupt("a code past the dictionary's values"), column);
+      fail(Status::corrupt("a code is outside the dictionary"), column);
     }
     return g.row->make(dictionary->values, code);
   }

@@ -73,8 +73,10 @@ class RangeReader {
     index_->check_same_file(*rows_);
     index_->check_ordered();
     if (width == 0 || width > encoder_.columns().size()) {
-      raise(Status::invalid_argument("an index with bounds of " +
-                                     std::to_string(width) + " columns"));
+      raise(Status::invalid_argument(
+          "the bounds must be of 1 to " +
+          std::to_string(encoder_.columns().size()) + " columns, not " +
+          std::to_string(width)));
     }
     const py::module_ arrow = py::module_::import("pyarrow");
     schema_ = arrow.attr("Schema").attr("_import_from_c_capsule")(

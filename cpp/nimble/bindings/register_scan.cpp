@@ -79,7 +79,7 @@ ScanPart make_part(std::shared_ptr<RowReader> output,
   const OpenFile& file = output->file();
   if ((filter && &filter->file() != &file) ||
       (inputs && &inputs->file() != &file)) {
-    raise(Status::invalid_argument("the filter is of another file"));
+    raise(Status::invalid_argument("the filter belongs to another file"));
   }
   if ((inputs == nullptr) != test.is_none()) {
     raise(

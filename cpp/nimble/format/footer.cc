@@ -119,7 +119,7 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
       continue;
     }
     if (i->root() == nullptr) {
-      return Status::corrupt("footer: an index without a root");
+      return Status::corrupt("footer: an index has no root");
     }
     SecondaryIndexRef ref;
     ref.kind = kind;
@@ -131,7 +131,7 @@ Status get_indexes(const IndexVector* indexes, uint64_t limit,
     ref.size_bytes = i->size_bytes();
     ref.has_bloom = i->has_bloom();
     if (is_vector && ref.columns.size() != 1) {
-      return Status::corrupt("footer: a vector index on several columns");
+      return Status::corrupt("footer: a vector index has more than one column");
     }
     (is_vector ? out->vectors : out->indexes).push_back(std::move(ref));
   }
@@ -225,7 +225,8 @@ Result<FileFooter> FileFooter::parse(ByteSpan bytes, uint64_t limit) {
   }
   FileFooter out;
   out.num_rows = footer.num_rows();
-  if (footer.schema() == nullptr) return Status::corrupt("footer: no schema");
+  if (footer.schema() == nullptr)
+    return Status::corrupt("footer: it has no schema");
   out.schema = get_schema(*footer.schema());
   NIMBLE_RETURN_IF_ERROR(out.schema.resolve("").with_context("footer"));
   if (out.schema.layout != Layout::kStruct) {

@@ -86,7 +86,7 @@ Status check_chunks(const ChunkDirectoryRef& c, uint64_t rows, uint64_t limit) {
   uint64_t last = 0;
   for (const uint64_t end : c.chunk_end_rows) {
     if (end <= last || end - last >= kMaxStripeRows) {
-      return Status::corrupt("key chunks: a chunk of impossible length");
+      return Status::corrupt("key chunks: a chunk is empty or too long");
     }
     last = end;
   }
@@ -159,7 +159,8 @@ Result<GroupView> GroupView::open(ByteSpan bytes, const StreamPlan& plan,
     }
   }
   if (rows != num_rows) {
-    return Status::corrupt(std::to_string(rows) + " rows, the footer says " +
+    return Status::corrupt(std::to_string(rows) +
+                           " rows, but the footer says " +
                            std::to_string(num_rows));
   }
   if (const fb::ChunkDirectory* c = group.chunks(); c != nullptr) {

@@ -82,19 +82,18 @@ Result<std::vector<KeyColumnSpec>> get_key_columns(const FbKeyColumns* columns,
   std::vector<KeyColumnSpec> out;
   if (columns == nullptr || columns->size() == 0) {
     return Status::corrupt(std::string(where) +
-                           ": an index without key columns");
+                           ": an index has no key columns");
   }
   for (const fb::KeyColumn* k : *columns) {
     KeyColumnSpec ref;
     const Field* at = &schema;
     if (k->path() == nullptr || k->path()->size() == 0) {
-      return Status::corrupt(std::string(where) +
-                             ": a key column without a path");
+      return Status::corrupt(std::string(where) + ": a key column has no path");
     }
     for (uint32_t step : *k->path()) {
       if (at->layout != Layout::kStruct || step >= at->children.size()) {
         return Status::corrupt(std::string(where) +
-                               ": a key column that the schema lacks");
+                               ": a key column is not in the schema");
       }
       at = &at->children[step];
       ref.path.push_back(static_cast<int>(step));

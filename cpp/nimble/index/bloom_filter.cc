@@ -89,7 +89,7 @@ Result<BloomFilter> BloomFilter::open(ByteSpan bytes) {
   if (bytes.empty() || bytes.size() % kBloomBlockSize != 0 ||
       bytes.size() / kBloomBlockSize > kMaxBlocks) {
     return Status::corrupt("a Bloom filter of " + std::to_string(bytes.size()) +
-                           " bytes is not whole blocks");
+                           " bytes does not consist of whole blocks");
   }
   BloomFilter filter;
   filter.blocks_ = bytes.data();

@@ -242,7 +242,7 @@ Status HashPartition::read_list(uint64_t at, size_t enough,
                   reinterpret_cast<uint8_t*>(out));
     for (uint64_t i = 0; i < n; ++i) {
       if (out[i] >= num_rows_ - row - 1)
-        return Status::corrupt("a list of rows beyond the file's");
+        return Status::corrupt("a list has rows that the file does not have");
       out[i] = row += out[i] + 1;
     }
   }

@@ -73,7 +73,7 @@ Result<KeyColumnInput> KeyColumnInput::bind(const KeyColumn& column,
       width != column.width) {
     return Status::invalid_argument("column '" + column.name + "' of type " +
                                     leaf.field().type_name() +
-                                    " is not what the key was made for");
+                                    " has another type than the key");
   }
   in.has_codes_ = leaf.field().layout == Layout::kDictionary;
   in.values_ = in.has_codes_ ? &leaf.dictionary() : &leaf;

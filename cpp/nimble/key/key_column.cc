@@ -55,7 +55,8 @@ Result<KeyColumn> resolve_key_column(const Field& root,
     if (at->layout != Layout::kStruct || i < 0 ||
         static_cast<size_t>(i) >= at->children.size()) {
       return Status::invalid_argument(
-          "a key column's path leads nowhere below '" + out.name + "'");
+          "the path of a key column leads to no field below '" + out.name +
+          "'");
     }
     at = &at->children[static_cast<size_t>(i)];
     out.name += out.name.empty() ? at->name : "." + at->name;

@@ -49,11 +49,11 @@ Status KeyEncoder::encode(const ArrayView& root, int64_t begin, int64_t count,
                           KeyBuffer* out) const {
   if (begin < 0 || count < 0 || begin > root.length() ||
       count > root.length() - begin) {
-    return Status::invalid_argument("rows to encode are outside the batch");
+    return Status::invalid_argument("the rows to encode are outside the batch");
   }
   if (out->empty()) out->reset(fixed_width_);
   if (out->fixed_width() != fixed_width_) {
-    return Status::invalid_argument("keys of another layout are in the buffer");
+    return Status::invalid_argument("the buffer holds keys of another layout");
   }
   std::vector<KeyColumnInput> inputs;
   inputs.reserve(columns_.size());

@@ -229,8 +229,9 @@ Status encode_scalar(const KeyColumn& c, const KeyScalar& v, ByteBuffer* out) {
 Status encode_starts_with(const KeyColumn& c, ByteSpan start, ByteBuffer* out) {
   if (c.kind != KeyKind::kBytes &&
       (c.kind != KeyKind::kFixedBytes || start.size() > c.width)) {
-    return Status::invalid_argument("column '" + c.name +
-                                    "' has no values that start with this");
+    return Status::invalid_argument(
+        "column '" + c.name +
+        "' cannot have values that start with this prefix");
   }
   out->put_u8(c.value_marker());
   const bool escape = c.kind == KeyKind::kBytes;

@@ -259,7 +259,7 @@ Status KeyChunk::stored_key_at(uint32_t i, ByteBuffer* key) const {
 
 Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
   if (begin > end || end > num_keys_) {
-    return Status::invalid_argument("keys outside the chunk");
+    return Status::invalid_argument("the keys are outside the chunk");
   }
   if (begin == end) return Status::ok();
   if (step_ != 1) {

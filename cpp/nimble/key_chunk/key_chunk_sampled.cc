@@ -12,11 +12,12 @@ Status KeyChunk::open_sampled(ByteSpan body, const KeySource* source,
   const uint8_t form = in.get_u8();
   NIMBLE_RETURN_IF_ERROR(in.status("sampled key chunk"));
   if (source == nullptr) {
-    return Status::corrupt("key chunk: sampled keys in an index of all keys");
+    return Status::corrupt(
+        "key chunk: it has sampled keys, but its index has all keys");
   }
   if (step < 2 || step > kMaxSampleStep) {
     return Status::corrupt("key chunk: every " + std::to_string(step) +
-                           "th key where 2 to 1024 are possible");
+                           "th key is stored, but the step must be 2 to 1024");
   }
   step_ = static_cast<uint32_t>(step);
   source_ = source;

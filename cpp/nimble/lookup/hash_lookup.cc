@@ -215,11 +215,11 @@ class HashLookup final : public IndexLookup {
                       merge_ranges(std::move(ranges)));
   }
   static Status no_order() {
-    return Status::not_found("a hash index has no order");
+    return Status::not_found("a hash index does not order its keys");
   }
 
   static Status whole_keys_only() {
-    return Status::not_found("a hash index answers whole keys only");
+    return Status::not_found("a hash index finds whole keys only");
   }
   Status candidates(const KeyBuffer& keys, bool whole,
                     CandidateRows* out) const {

@@ -206,7 +206,7 @@ class SortedLookup final : public IndexLookup {
       const size_t bad = find_disorder(entries, 0, entries.size(), true);
       if (bad == entries.size()) continue;
       return Status::corrupt("sorted index: place " + std::to_string(at + bad) +
-                             " is not above the one before it");
+                             " is not greater than the one before it");
     }
     return Status::ok();
   }

@@ -70,7 +70,7 @@ Result<SectionRef> move_sorted_group(const FileReader& file,
   const fb::ChunkDirectory* chunks = group->chunks();
   const auto* ends = chunks == nullptr ? nullptr : chunks->chunk_ends();
   if (ends == nullptr || ends->size() == 0 || !is_aligned(ends)) {
-    return Status::corrupt("a group without chunks");
+    return Status::corrupt("a group has no chunks");
   }
   const uint64_t size = ends->Get(ends->size() - 1);
   NIMBLE_RETURN_IF_ERROR(check_range(file, chunks->key_stream_offset(), size));
@@ -81,7 +81,7 @@ Result<SectionRef> move_sorted_group(const FileReader& file,
   const auto* table = reinterpret_cast<const flatbuffers::Table*>(chunks);
   const uint8_t* place =
       table->GetAddressOf(fb::ChunkDirectory::VT_KEY_STREAM_OFFSET);
-  if (place == nullptr) return Status::corrupt("a group without key stream");
+  if (place == nullptr) return Status::corrupt("a group has no stream of keys");
   overwrite(place, moved.offset);
   return sink(group.bytes());
 }
@@ -122,7 +122,7 @@ Result<std::vector<uint8_t>> move_vector(const FileReader& file, ByteSpan bytes,
     NIMBLE_ASSIGN_OR_RETURN(const SectionRef moved, sink(part));
     if (at == 0) begin = moved.offset;
     if (moved.offset != begin + at) {
-      return Status::corrupt("lists of a size that is not a multiple of 8");
+      return Status::corrupt("the size of its lists is not a multiple of 8");
     }
   }
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> directory,

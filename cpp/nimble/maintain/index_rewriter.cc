@@ -48,7 +48,8 @@ Result<std::unique_ptr<IndexRewriter>> IndexRewriter::create(
   for (const size_t i : change.drop) {
     const FileFooter& footer = source->footer();
     if (i >= footer.indexes.size() + footer.vectors.size()) {
-      return Status::invalid_argument("no index " + std::to_string(i));
+      return Status::invalid_argument("the file has no index " +
+                                      std::to_string(i));
     }
   }
   std::unique_ptr<IndexRewriter> out(new IndexRewriter(
@@ -117,7 +118,7 @@ Result<uint64_t> IndexRewriter::data_end() const {
     if (d.section.size == 0) continue;
     const SchemaNode& node = source_->plan().node(d.node);
     if (node.field->dictionary.empty()) {
-      return Status::corrupt("a dictionary of a column that has none");
+      return Status::corrupt("the column has codes but no dictionary");
     }
     const StreamPlan plan(node.field->dictionary[0]);
     NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,

@@ -121,9 +121,9 @@ class BloomChecker {
     for (const uint32_t node : blooms_->nodes()) {
       std::vector<int> path;
       if (!find_path(file.plan(), 0, node, &path)) {
-        return Status::corrupt(file.file().name() +
-                               ": a Bloom filter of node " +
-                               std::to_string(node) + ", which is no column");
+        return Status::corrupt(
+            file.file().name() + ": a Bloom filter of node " +
+            std::to_string(node) + ", which is not a column");
       }
       NIMBLE_ASSIGN_OR_RETURN(
           KeyEncoder encoder,

@@ -64,7 +64,7 @@ Result<const T*> ColumnShared::load(std::atomic<const T*>* slot,
 
 Result<const PhraseTable*> ColumnShared::phrases() const {
   if (!phrases_section_) {
-    return Status::corrupt("phrases of a stream that has none");
+    return Status::corrupt("the stream has codes of phrases but no phrases");
   }
   return load(&phrases_, "phrases",
               [&](const std::string& what) { return make_phrases(what); });
@@ -83,7 +83,7 @@ Result<std::unique_ptr<const PhraseTable>> ColumnShared::make_phrases(
 
 Result<const SharedDictionary*> ColumnShared::dictionary() const {
   if (!dictionary_sections_) {
-    return Status::corrupt("codes of a stream that has no shared dictionary");
+    return Status::corrupt("the stream has codes but no shared dictionary");
   }
   NIMBLE_ASSIGN_OR_RETURN(
       const LoadedDictionary* loaded,

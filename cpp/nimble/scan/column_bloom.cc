@@ -31,7 +31,7 @@ Status ColumnBlooms::parse(const std::vector<uint8_t>& root) {
     Column column;
     column.node = c->node();
     if (!is_aligned(c->end_rows()) || !is_aligned(c->filters())) {
-      return Status::corrupt("arrays that are not aligned");
+      return Status::corrupt("its arrays are not aligned");
     }
     if (c->end_rows() != nullptr) {
       column.end_rows.assign(c->end_rows()->begin(), c->end_rows()->end());
@@ -48,7 +48,7 @@ Status ColumnBlooms::parse(const std::vector<uint8_t>& root) {
 Status ColumnBlooms::check(const Column& column) const {
   uint64_t last = 0;
   for (const uint64_t end : column.end_rows) {
-    if (end <= last) return Status::corrupt("a stripe without rows");
+    if (end <= last) return Status::corrupt("a stripe has no rows");
     last = end;
   }
   if (column.filters.size() != column.end_rows.size() ||

@@ -187,7 +187,7 @@ Result<Predicate> make_predicate(TestOp op, const ArrayView& values) {
   const bool is_one = op != TestOp::kOneOf;
   for (int64_t i = 0; i < values.length(); ++i) {
     if (values.is_valid(i)) continue;
-    return Status::invalid_argument("a test of values has no nulls");
+    return Status::invalid_argument("the values of a test must not be null");
   }
   Predicate out;
   out.type = field.value_type();
@@ -199,7 +199,8 @@ Result<Predicate> make_predicate(TestOp op, const ArrayView& values) {
        field.layout != Layout::kBytes) ||
       (field.layout != Layout::kFixed && field.layout != Layout::kBool &&
        field.layout != Layout::kBytes)) {
-    return Status::unsupported("no such test of " + field.type_name());
+    return Status::unsupported("this test is not possible for " +
+                               field.type_name());
   }
   if (is_bytes) {
     compare_strings(op, values, &out);

@@ -127,7 +127,8 @@ Status Formula::check(size_t num_columns) const {
       const bool exists = term.operand >= 0 &&
                           static_cast<uint64_t>(term.operand) < num_columns;
       if (!exists)
-        return Status::invalid_argument("no such column in a formula");
+        return Status::invalid_argument(
+            "a formula names a column that it does not have");
     }
     const bool is_operand =
         term.kind == Kind::kColumn || term.kind == Kind::kConstant;

@@ -96,7 +96,8 @@ uint64_t Scan::Part::slice_rows(uint64_t batch_rows) const {
 
 Result<std::unique_ptr<Scan>> Scan::create(std::vector<ScanPart> parts,
                                            const ScanOptions& options) {
-  if (parts.empty()) return Status::invalid_argument("a scan without files");
+  if (parts.empty())
+    return Status::invalid_argument("a scan needs at least one file");
   std::vector<std::shared_ptr<Part>> made;
   for (ScanPart& part : parts) {
     if (!made.empty() && !have_same_types(part.output->schema(),

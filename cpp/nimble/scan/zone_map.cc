@@ -53,11 +53,11 @@ Result<Zones> parse(const std::vector<uint8_t>& bytes, uint64_t num_rows) {
       z.map->max_exact() == nullptr || z.map->max_exact()->size() != n ||
       !ends_fit(z.map->min_ends(), z.map->min_bytes(), n) ||
       !ends_fit(z.map->max_ends(), z.map->max_bytes(), n)) {
-    return Status::corrupt("zone map: arrays of different lengths");
+    return Status::corrupt("zone map: its arrays have different lengths");
   }
   uint64_t last = 0;
   for (const uint64_t end : *rows) {
-    if (end <= last) return Status::corrupt("zone map: an empty zone");
+    if (end <= last) return Status::corrupt("zone map: a zone has no rows");
     last = end;
   }
   if (last != num_rows) {

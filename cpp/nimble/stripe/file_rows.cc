@@ -10,7 +10,8 @@ namespace {
 Status check(std::span<const RowReader* const> readers,
              const FileRows& wanted) {
   if (wanted.files.size() != wanted.rows.size()) {
-    return Status::invalid_argument("rows of files: not one file for each row");
+    return Status::invalid_argument(
+        "rows of files: expected one file for each row");
   }
   for (size_t i = 0; i < wanted.rows.size(); ++i) {
     const auto file = static_cast<uint64_t>(wanted.files[i]);

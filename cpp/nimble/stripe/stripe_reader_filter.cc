@@ -53,7 +53,7 @@ Status StripeReader::filter_values(uint32_t node, uint32_t segment,
                                    uint64_t* selection) const {
   const uint32_t stream = plan_.node(node).values;
   if (stream == kNoStream) {
-    return Status::unsupported("values without bytes cannot be tested");
+    return Status::unsupported("only columns with stored values can be tested");
   }
   return filter_stream(stream, segment, test, selection);
 }

@@ -16,7 +16,7 @@ Result<OpenFile::Dictionary> read_dictionary(const OpenFile& file,
                                              const NodeSection& ref) {
   if (ref.node >= file.plan().nodes().size() ||
       file.plan().node(ref.node).field->layout != Layout::kDictionary) {
-    return Status::corrupt("a dictionary of a column that has none");
+    return Status::corrupt("the column has codes but no dictionary");
   }
   const Field& field = file.plan().node(ref.node).field->dictionary[0];
   auto out = std::make_shared<DictionaryValues>(field);
@@ -31,7 +31,7 @@ Result<OpenFile::Dictionary> read_dictionary(const OpenFile& file,
   const LoadedGroup group(std::move(view), {}, std::move(none), 0, nullptr,
                           nullptr);
   if (group.view().stripes().size() != 1) {
-    return Status::corrupt("not one stripe of values");
+    return Status::corrupt("expected the values of one stripe");
   }
   FetchedBodies fetched(file.file(), file.range_cache(), file.stats());
   const StripeReader reader(file, plan, group, group.view().stripes()[0],
@@ -521,7 +521,7 @@ Status StripeReader::check_codes(uint32_t node, uint64_t first,
   }
   if (!past) return Status::ok();
   return Status::corrupt("column '" + out->field().name +
-                         "': a code past the dictionary's " +
+                         "': a code is outside the dictionary of " +
                          std::to_string(size) + " values");
 }
 

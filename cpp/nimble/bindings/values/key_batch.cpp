@@ -39,7 +39,8 @@ KeyBatch::KeyBatch(const std::vector<KeyColumnSpec>& columns,
   std::vector<uint8_t> left_out;
   if (impossible) {
     if (static_cast<size_t>(impossible->size()) != num_rows_) {
-      raise(Status::invalid_argument("impossible: not one flag per key"));
+      raise(Status::invalid_argument(
+          "impossible: expected one flag for each key"));
     }
     left_out.assign(impossible->data(), impossible->data() + num_rows_);
   }

@@ -16,7 +16,8 @@ PointKey::PointKey(const KeyEncoder* encoder, std::vector<size_t> order)
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] == i && sorted.size() == num_columns_) continue;
-    raise(Status::invalid_argument("not an order of all key columns"));
+    raise(Status::invalid_argument(
+        "expected each key column once, in any order"));
   }
 }
 

@@ -12,7 +12,7 @@ Result<PackedBlocks> PackedBlocks::open(ByteReader* head,
   const uint64_t needed = blocks.end_of(blocks.num_blocks_ - 1);
   if (needed > blocks.part_.size()) {
     return Status::corrupt("packed blocks need " + std::to_string(needed) +
-                           " bytes, their part has " +
+                           " bytes, but their part has " +
                            std::to_string(blocks.part_.size()));
   }
   NIMBLE_RETURN_IF_ERROR(

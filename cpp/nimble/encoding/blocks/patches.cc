@@ -64,8 +64,8 @@ Result<PatchPositions> PatchPositions::open(ByteReader* head,
   NIMBLE_RETURN_IF_ERROR(positions.read_counts(head));
   const uint8_t place = head->get_u8();
   if (place > 1) {
-    return Status::corrupt("place of exceptions is " + std::to_string(place) +
-                           ", not 0 or 1");
+    return Status::corrupt("the place of exceptions must be 0 or 1, found " +
+                           std::to_string(place));
   }
   positions.is_inline_ = place == 1;
   uint64_t size = 0;

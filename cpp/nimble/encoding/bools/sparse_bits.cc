@@ -114,7 +114,7 @@ Result<std::unique_ptr<Decoder>> open_sparse_bits(
   }
   const uint8_t common = head->get_u8();
   NIMBLE_RETURN_IF_ERROR(head->status("sparse bits head"));
-  if (common > 1) return Status::corrupt("sparse bits head is damaged");
+  if (common > 1) return Status::corrupt("the head of sparse bits is damaged");
   NIMBLE_ASSIGN_OR_RETURN(PatchPositions rare,
                           PatchPositions::open(head, context));
   return std::unique_ptr<Decoder>(std::make_unique<SparseBitsDecoder>(

@@ -42,8 +42,9 @@ Result<Child> Child::open(ByteReader* head, const DecodeContext& parent,
   child.id_ = static_cast<EncodingId>(ahead.get_u8());
   NIMBLE_RETURN_IF_ERROR(ahead.status("nested encoding"));
   if (place > 1) {
-    return Status::corrupt("place of a nested encoding is " +
-                           std::to_string(place) + ", not 0 or 1");
+    return Status::corrupt(
+        "the place of a nested encoding must be 0 or 1, found " +
+        std::to_string(place));
   }
   NIMBLE_ASSIGN_OR_RETURN(child.decoder_, open_decoder(head, context));
   return child;

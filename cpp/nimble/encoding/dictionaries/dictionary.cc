@@ -112,7 +112,8 @@ class DictionaryDecoder final : public Decoder {
   Status check_code(uint64_t max) const {
     if (max < count_) return Status::ok();
     return Status::corrupt("code " + std::to_string(max) +
-                           " of a dictionary of " + std::to_string(count_));
+                           " is outside a dictionary of " +
+                           std::to_string(count_));
   }
 
   Child codes_;
@@ -126,7 +127,7 @@ Result<DictionaryDecoder::Dictionary> DictionaryDecoder::dictionary(
     const SegmentBody& body) const {
   if (own_) return Dictionary{&*own_values_, own_->body(body)};
   if (shared_ == nullptr) {
-    return Status::corrupt("codes of a stream that has no shared dictionary");
+    return Status::corrupt("the stream has codes but no shared dictionary");
   }
   NIMBLE_ASSIGN_OR_RETURN(const SharedDictionary* dictionary,
                           shared_->dictionary());
@@ -222,7 +223,7 @@ Status check_type(const DecodeContext& context) {
       context.type.width <= kMaxNestedWidth) {
     return Status::ok();
   }
-  return Status::corrupt("dictionary of a type it cannot hold");
+  return Status::corrupt("a dictionary cannot hold values of this type");
 }
 
 Result<Child> open_codes(ByteReader* head, const DecodeContext& context,

@@ -22,8 +22,9 @@ Result<std::unique_ptr<SharedDictionary>> SharedDictionary::open(
   NIMBLE_ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                           open_decoder(&reader, context));
   if (reader.remaining() > 0) {
-    return Status::corrupt(std::to_string(reader.remaining()) +
-                           " bytes behind the head of a shared dictionary");
+    return Status::corrupt(
+        std::to_string(reader.remaining()) +
+        " unexpected bytes after the head of a shared dictionary");
   }
   return std::unique_ptr<SharedDictionary>(
       new SharedDictionary(std::move(decoder), body, what));

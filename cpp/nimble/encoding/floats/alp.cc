@@ -465,7 +465,7 @@ Result<std::unique_ptr<Decoder>> open_alp(ByteReader* head,
                               context.num_values));
   const uint8_t has_patches = head->get_u8();
   NIMBLE_RETURN_IF_ERROR(head->status("alp head"));
-  if (has_patches > 1) return Status::corrupt("alp head is damaged");
+  if (has_patches > 1) return Status::corrupt("the head of alp is damaged");
   std::optional<Patches> patches;
   if (has_patches == 1) {
     NIMBLE_ASSIGN_OR_RETURN(Patches opened, Patches::open(head, context));

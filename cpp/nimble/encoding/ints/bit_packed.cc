@@ -200,7 +200,8 @@ Result<std::unique_ptr<BitPackedDecoder>> BitPackedDecoder::open(
       new BitPackedDecoder(context, std::move(blocks)));
   const uint8_t has_patches = head->get_u8();
   NIMBLE_RETURN_IF_ERROR(head->status("bit-packed head"));
-  if (has_patches > 1) return Status::corrupt("bit-packed head is damaged");
+  if (has_patches > 1)
+    return Status::corrupt("the head of bit-packed values is damaged");
   if (has_patches == 1) {
     NIMBLE_ASSIGN_OR_RETURN(Patches patches, Patches::open(head, context));
     decoder->patches_ = std::move(patches);

@@ -158,7 +158,7 @@ Result<std::unique_ptr<Decoder>> open_constant(ByteReader* head,
   NIMBLE_RETURN_IF_ERROR(head->status("constant value"));
   if (value.size() > kMaxConstantBytes) {
     return Status::corrupt("constant of " + std::to_string(value.size()) +
-                           " bytes, at most " +
+                           " bytes, but at most " +
                            std::to_string(kMaxConstantBytes) + " are allowed");
   }
   return std::unique_ptr<Decoder>(

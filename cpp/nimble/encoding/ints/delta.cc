@@ -287,7 +287,7 @@ Status encode_delta(const Values& values, SegmentBuilder* out) {
 Result<std::unique_ptr<Decoder>> open_delta(ByteReader* head,
                                             const DecodeContext& context) {
   if (!is_int(context.type)) {
-    return Status::corrupt("only integers have differences");
+    return Status::corrupt("only integers can be stored as differences");
   }
   NIMBLE_ASSIGN_OR_RETURN(
       PackedBlocks blocks,

@@ -200,7 +200,7 @@ Status encode_differences(const Values& values, const EncodeContext& context,
 Result<std::unique_ptr<Decoder>> open_differences(
     ByteReader* head, const DecodeContext& context) {
   if (!is_int(context.type)) {
-    return Status::corrupt("only integers have differences");
+    return Status::corrupt("only integers can be stored as differences");
   }
   NIMBLE_ASSIGN_OR_RETURN(Child firsts,
                           Child::open(head, context, context.type,

@@ -130,7 +130,8 @@ Status encode_narrow(const Values& values, const std::vector<uint64_t>& low,
 Result<std::unique_ptr<Decoder>> open_narrow(ByteReader* head,
                                              const DecodeContext& context) {
   if (!can_be_narrow(context.type)) {
-    return Status::corrupt("only signed 16 and 32-byte values can be narrow");
+    return Status::corrupt(
+        "only signed values of 16 or 32 bytes can be narrowed");
   }
   NIMBLE_ASSIGN_OR_RETURN(
       Child child,

@@ -147,7 +147,7 @@ Status encode_present_values(const Values& values, const uint8_t* common,
 Result<std::unique_ptr<Decoder>> open_present_values(
     ByteReader* head, const DecodeContext& context) {
   if (!can_be_present(context.type)) {
-    return Status::corrupt("present values of a type that cannot be");
+    return Status::corrupt("this type cannot be stored as present values");
   }
   const uint64_t count = head->get_varint();
   const ByteSpan common = head->get_bytes(context.type.width);

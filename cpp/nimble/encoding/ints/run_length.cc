@@ -398,7 +398,7 @@ Result<std::vector<uint32_t>> read_first_runs(ByteReader* head,
       const uint64_t step = head->get_varint();
       // A block of 1024 rows begins at most this many runs.
       if (step > kBlockValues || step >= num_runs - run) {
-        return Status::corrupt("runs of block " + std::to_string(b) +
+        return Status::corrupt("the runs of block " + std::to_string(b) +
                                " are past the last run");
       }
       run += step;

@@ -90,7 +90,7 @@ class SparseDecoder final : public Decoder, public SummedDecoder {
 Result<std::unique_ptr<Decoder>> open_sparse(ByteReader* head,
                                              const DecodeContext& context) {
   if (!can_be_sparse(context.type)) {
-    return Status::corrupt("sparse values of a type that cannot be");
+    return Status::corrupt("this type cannot be stored as sparse values");
   }
   const ByteSpan common = head->get_bytes(context.type.width);
   NIMBLE_RETURN_IF_ERROR(head->status("sparse head"));

@@ -37,9 +37,9 @@ struct Rests {
 };
 
 Status shared_too_much(uint64_t shared, uint64_t length, uint64_t row) {
-  return Status::corrupt("string " + std::to_string(row) + " shares " +
-                         std::to_string(shared) + " bytes with one of " +
-                         std::to_string(length));
+  return Status::corrupt(
+      "string " + std::to_string(row) + " shares " + std::to_string(shared) +
+      " bytes with a string of only " + std::to_string(length));
 }
 
 // Copies of at most this many bytes use a fixed size, which both buffers' slack

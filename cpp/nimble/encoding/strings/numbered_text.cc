@@ -373,7 +373,7 @@ Status NumberedTextDecoder::append(const BytesSink& shapes,
       if (step == 8 || from == end) continue;
       const uint8_t mark = *from++;
       if (NIMBLE_UNLIKELY(number == numbers_.size())) {
-        return Status::corrupt("a text with more than " +
+        return Status::corrupt("a text has more than " +
                                std::to_string(number) + " numbers");
       }
       const uint64_t v = numbers.data()[number++ * numbers.stride() + i];

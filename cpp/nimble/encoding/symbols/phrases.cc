@@ -98,7 +98,7 @@ Status PhrasesDecoder::table(const SegmentBody& body,
   if (NIMBLE_LIKELY(*out != nullptr)) return Status::ok();
   if (!own_) {
     if (shared_ == nullptr) {
-      return Status::corrupt("phrases of a stream that has none");
+      return Status::corrupt("the stream has codes of phrases but no phrases");
     }
     NIMBLE_ASSIGN_OR_RETURN(*out, shared_->phrases());
     table_.store(*out, std::memory_order_release);
@@ -443,7 +443,7 @@ Result<std::unique_ptr<Decoder>> open_codes(ByteReader* head,
 
 Status check_type(const DecodeContext& context) {
   if (context.type.kind == ValueKind::kBytes) return Status::ok();
-  return Status::corrupt("phrases make strings only");
+  return Status::corrupt("phrases hold strings only");
 }
 
 }  // namespace

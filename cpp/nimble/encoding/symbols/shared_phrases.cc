@@ -112,7 +112,7 @@ Result<std::vector<Phrase>> parse_phrases(ByteSpan bytes) {
   NIMBLE_RETURN_IF_ERROR(reader.status("phrases"));
   if (reader.remaining() > 0) {
     return Status::corrupt(std::to_string(reader.remaining()) +
-                           " bytes behind the last phrase");
+                           " unexpected bytes after the last phrase");
   }
   return phrases;
 }

@@ -129,7 +129,8 @@ Result<std::unique_ptr<ZstdDecompressor>> ZstdDecompressor::open(
     ByteSpan dictionary) {
   ZSTD_DDict* const ready =
       ZSTD_createDDict(dictionary.data(), dictionary.size());
-  if (ready == nullptr) return Status::corrupt("zstd dictionary is damaged");
+  if (ready == nullptr)
+    return Status::corrupt("the zstd dictionary is damaged");
   std::unique_ptr<ZstdDecompressor> out(new ZstdDecompressor);
   out->prepared_ = std::make_unique<Prepared>(Prepared{ready});
   return out;

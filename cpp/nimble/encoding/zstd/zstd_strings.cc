@@ -318,7 +318,7 @@ uint64_t probe_zstd_strings(const Values& values, Effort effort) {
 Result<std::unique_ptr<Decoder>> open_zstd_strings(
     ByteReader* head, const DecodeContext& context) {
   if (context.type.kind != ValueKind::kBytes) {
-    return Status::corrupt("zstd strings of a type that is not bytes");
+    return Status::corrupt("zstd_strings hold strings only");
   }
   const uint64_t dictionary_bytes = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("zstd strings"));
