@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from second_reader import verify_file
 
 COUNT, WIDTH = 300, 4096
 
@@ -107,6 +108,26 @@ def test_queries_calibrate(tmp_path: Path) -> None:
         # Random queries have neighbours everywhere, so nearly all lists are needed.
         plan = f.explain(nearest=sample[0])
         assert plan["lists probed"] > plan["lists"] / 2
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_the_second_reader_agrees(tmp_path: Path, metric: Any) -> None:
+    for name, shift, width, kind in (("a", 0.0, 513, "f4"), ("b", 300.0, 512, "f8")):
+        x = (shift + np.random.default_rng(3).normal(size=(2200, width))).astype(kind)
+        x[5, 1], x[6] = np.nan, 0
+        valid = np.arange(2200) % 100 != 9
+        column = pa.FixedSizeListArray.from_arrays(
+            pa.array(x.ravel(), from_pandas=False), width, mask=pa.array(~valid)
+        )
+        rows = pa.table({"id": np.arange(2200), "v": column})
+        indexes = [nb.VectorIndex("v", metric=metric, lists=12), nb.HashIndex("id")]
+        nb.write(rows, tmp_path / name, indexes=indexes)
+        report = verify_file(tmp_path / name)
+        assert report.ok, str(report)
+        assert report.counts["vector lists"] == 12
+    # A small file has no lists.
+    nb.write(table(), tmp_path / "c", indexes=[nb.VectorIndex("v", metric=metric)])
+    assert verify_file(tmp_path / "c").ok
 
 
 @pytest.mark.sanitizer

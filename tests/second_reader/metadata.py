@@ -53,7 +53,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class SecondaryIndex:
-    kind: int  # 1 hash, 2 sorted
+    kind: int  # 1 hash, 2 sorted, 3 vector
     columns: list[KeyColumn]
     root: Section
     num_keys: int

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from nimblepy.errors import CorruptFileError
 from second_reader.chunks import BloomFilter, check_boundaries, check_order, held_keys
@@ -12,9 +15,19 @@ from second_reader.column_bloom import SECTION, ColumnBloom, read_column_blooms
 from second_reader.columns import StripeData
 from second_reader.indexes import CHECKS
 from second_reader.keys import stripe_keys
-from second_reader.metadata import MAGIC, SAMPLED_KEYS, Group, ZoneMap, read_zone_map
+from second_reader.metadata import (
+    MAGIC,
+    SAMPLED_KEYS,
+    Group,
+    SecondaryIndex,
+    ZoneMap,
+    read_zone_map,
+)
 from second_reader.reader import Container, Source
+from second_reader.vector_index import check_vectors, stripe_vectors
 from second_reader.zones import check_zones, has_zones
+
+VECTOR = 3
 
 
 @dataclass
@@ -46,6 +59,9 @@ class _Walk:
         self.bloom: BloomFilter | None = None
         self.column_blooms: list[ColumnBloom] = []
         self.index_keys: list[list[bytes]] = [[] for _ in file.footer.indexes]
+        self.vectors: dict[int, list[Any]] = {
+            number: [] for number, i in enumerate(file.footer.indexes) if i.kind == VECTOR
+        }
 
     def attempt(self, what: str, action: Callable[[], None]) -> None:
         try:
@@ -72,11 +88,20 @@ class _Walk:
     def secondary_indexes(self) -> None:
         for number, index in enumerate(self.file.footer.indexes):
             check, keys = CHECKS.get(index.kind), self.index_keys[number]
-            if check is None:
+            if number in self.vectors:
+                self.attempt(f"index {number}", partial(self.vector_index, number, index))
+                self.file.tally["secondary indexes"] += 1
+            elif check is None:
                 self.problems.append(f"index {number}: kind {index.kind} is not known")
             else:
                 self.attempt(f"index {number}", partial(check, self.file, index, keys))
                 self.file.tally["secondary indexes"] += 1
+
+    def vector_index(self, number: int, index: SecondaryIndex) -> None:
+        parts = self.vectors[number]
+        if parts:
+            x = np.concatenate([x for x, _ in parts])
+            check_vectors(self.file, index, x, np.concatenate([there for _, there in parts]))
 
     def open_side_sections(self) -> None:
         footer = self.file.footer
@@ -129,8 +154,11 @@ class _Walk:
         cluster = self.file.footer.cluster
         if cluster is not None:
             keys += stripe_keys(data, cluster.columns, self.file.dictionary)
-        for index, index_keys in zip(self.file.footer.indexes, self.index_keys, strict=True):
-            index_keys += stripe_keys(data, index.columns, self.file.dictionary)
+        for number, index in enumerate(self.file.footer.indexes):
+            if number in self.vectors:
+                self.vectors[number].append(stripe_vectors(data, index.columns[0].path))
+                continue
+            self.index_keys[number] += stripe_keys(data, index.columns, self.file.dictionary)
 
     def keys(self, index: int, group: Group, expected: list[bytes], first_row: int) -> None:
         """Compares the keys of a group's rows with its part of the index."""

@@ -32,6 +32,15 @@ std::unique_ptr<OpenVectorIndex> open(const FilePtr& file, size_t number) {
   return out;
 }
 
+const char* vector_metric(const FilePtr& file, size_t number) {
+  if (number >= file->footer().vectors.size()) {
+    raise(
+        Status::invalid_argument("no vector index " + std::to_string(number)));
+  }
+  return metric_name(unwrap(
+      without_gil([&] { return VectorIndex::read_metric(*file, number); })));
+}
+
 // (path, rows in lists, bytes) of each vector index of the footer.
 py::list vector_indexes(const FileReader& file) {
   py::list out;
@@ -139,6 +148,7 @@ void register_nearest(py::module_& m) {
           },
           py::arg("recall"), py::arg("k"));
   m.def("vector_indexes", &vector_indexes, py::arg("file"));
+  m.def("vector_metric", &vector_metric, py::arg("file"), py::arg("number"));
   m.def("nearest", &nearest, py::arg("parts"), py::arg("queries"),
         py::arg("metric"), py::arg("k"), py::arg("recall"), py::arg("exact"),
         py::arg("threads"));

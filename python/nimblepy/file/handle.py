@@ -49,6 +49,7 @@ class FileHandle:
             if len(path) == 1
         }
         self._opened_vectors: dict[str, _core.VectorIndex] = {}
+        self._vector_metrics: dict[str, str] = {}
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
         # Prepared filters (file/scan.py).
         self.filters: dict[Any, Any] = {}
@@ -85,6 +86,16 @@ class FileHandle:
         """Returns the number of the vector index on a column."""
         entry = self.vectors.get(column)
         return None if entry is None else entry[0]
+
+    def vector_metric(self, column: str) -> str | None:
+        """The metric of the vector index on a column. Cached."""
+        number = self.vector_number(column)
+        if number is None:
+            return None
+        metric = self._vector_metrics.get(column)
+        if metric is None:
+            metric = self._vector_metrics[column] = _core.vector_metric(self.core, number)
+        return metric
 
     def vector_index(self, column: str) -> _core.VectorIndex | None:
         """Returns the vector index on a column, opened. Cached."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
+from nimblepy.errors import NimbleError
 from nimblepy.file.candidates import candidate_rows
 from nimblepy.file.explain import explain_keys, explain_ordered, explain_where
 from nimblepy.file.handle import RESULT_ROWS, FileHandle, batch_table
@@ -103,7 +104,11 @@ class FileSource(RowSource):
         ]
         infos += [
             IndexInfo(
-                kind="vector", columns=(SortKey(name),), size_bytes=size_bytes, num_keys=num_rows
+                kind="vector",
+                columns=(SortKey(name),),
+                size_bytes=size_bytes,
+                num_keys=num_rows,
+                metric=self._known_metric(name),
             )
             for name, (_, num_rows, size_bytes) in self.handle.vectors.items()
         ]
@@ -118,6 +123,12 @@ class FileSource(RowSource):
             )
             infos.insert(0, cluster)
         return infos
+
+    def _known_metric(self, column: str) -> str | None:
+        try:
+            return self.handle.vector_metric(column)
+        except (NimbleError, NotImplementedError):
+            return None
 
     @property
     def io_stats(self) -> IoStats:
@@ -195,6 +206,11 @@ class FileSource(RowSource):
     def vector_columns(self) -> tuple[ColumnName, ...]:
         return tuple(self.handle.vectors)
 
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        assert isinstance(column, str)
+        metric = self.handle.vector_metric(column)
+        return frozenset() if metric is None else frozenset([metric])
+
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:
@@ -202,7 +218,8 @@ class FileSource(RowSource):
             rows = self.everything if request.within is None else self.find(request.within)
         part = scan_part(self.handle, Where(request.filter, rows), (request.column,))
         assert isinstance(request.column, str)
-        yield NearestPart(0, part, self.handle.vector_index(request.column), None)
+        lists = None if request.compares_all else self.handle.vector_index(request.column)
+        yield NearestPart(0, part, lists, None)
 
     def _index_for(self, keys: Keys) -> Index:
         if keys.between is not None:

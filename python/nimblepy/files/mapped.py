@@ -473,6 +473,10 @@ class MappedRows(RowSource):
                     names.append(field.name)
         return tuple(names)
 
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        mapped = self._names_in_child((column,))
+        return frozenset() if mapped is None else self.child.vector_metrics(mapped[0])
+
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:

@@ -129,6 +129,9 @@ class ParquetRows(RowSource):
     def vector_columns(self) -> tuple[ColumnName, ...]:
         return ()
 
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        return frozenset()
+
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:

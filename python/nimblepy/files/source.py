@@ -246,6 +246,10 @@ class FilesSource(RowSource):
     def _index_keys_for_asof(self) -> dict[tuple[tuple[ColumnName, ...], ColumnName], Any]:
         return {}
 
+    @cached_property
+    def _vector_metrics(self) -> dict[ColumnName, frozenset[str]]:
+        return {}
+
     def all_rows(self) -> RowSet:
         return self._all_rows
 
@@ -408,6 +412,7 @@ class FilesSource(RowSource):
                 tuple(resolve_column(self.schema, key.column) for key in info.columns),
             )
             for number, info in enumerate(self.declared)
+            if info.kind != "vector"
         ]
 
     def _shared_keys(
@@ -487,10 +492,30 @@ class FilesSource(RowSource):
         return cached
 
     def vector_columns(self) -> tuple[ColumnName, ...]:
-        names: dict[ColumnName, None] = {}
+        names: dict[ColumnName, None] = dict.fromkeys(self._declared_vectors)
         for child in self.children():
             names.update(dict.fromkeys(child.vector_columns()))
         return tuple(names)
+
+    @cached_property
+    def _declared_vectors(self) -> dict[ColumnName, str]:
+        """The metrics of the declared vector indexes by column."""
+        return {
+            info.columns[0].column: info.metric
+            for info in self.declared
+            if info.kind == "vector" and info.metric is not None
+        }
+
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        declared = self._declared_vectors.get(column)
+        if declared is not None:
+            return frozenset([declared])
+        metrics = self._vector_metrics.get(column)
+        if metrics is None:
+            files = [i for i in range(self.num_files) if self.stored_rows(i)]
+            each = [self.child(i).vector_metrics(column) for i in self.prepared(files)]
+            metrics = self._vector_metrics[column] = frozenset().union(*each)
+        return metrics
 
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None

@@ -24,12 +24,16 @@ MOST_HITS = 10_000
 
 
 class VectorSource(Protocol):
-    """What :func:`vector_column` needs of a source."""
+    """What a search needs of a source."""
 
     @property
     def schema(self) -> pa.Schema: ...
 
     def vector_columns(self) -> tuple[ColumnName, ...]: ...
+
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]: ...
+
+    def nearest_parts(self, request: NearestRows) -> Iterator[NearestPart]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +55,11 @@ class NearestRows:
     exact: bool
     filter: Filter | None = None
     within: Ordered | None = None
+
+    @property
+    def compares_all(self) -> bool:
+        """Whether indexes are not used."""
+        return self.exact or self.recall == 1
 
 
 class NearestPart(NamedTuple):
@@ -166,36 +175,48 @@ def check_nearest(k: object, recall: object, metric: object) -> None:
         raise InvalidArgumentError(f"metric must be one of {expected}, got {metric!r}")
 
 
-def find_nearest(request: NearestRows, given: Iterator[NearestPart]) -> Nearest:
-    """Searches the parts of a source, over all of its files together.
+def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
+    """Searches the files of a source together.
 
     Raises:
         InvalidArgumentError: an index has another metric than the request.
     """
-    parts = list(given)
-    metrics = {str(part.lists.metric) for part in parts if part.lists is not None}
-    metric: Any = request.metric
-    if metric is None:
-        if len(metrics) > 1:
-            raise InvalidArgumentError(
-                f"the files have indexes of the metrics {', '.join(sorted(metrics))}; pass metric="
-            )
-        metric = next(iter(metrics), "l2")
-    others = metrics - {metric}
-    if others and not request.exact:
-        raise InvalidArgumentError(
-            f"metric {metric!r}: the vector index has {sorted(others)[0]!r}; use that metric, or "
-            "exact=True, which compares all rows"
-        )
+    metric = _metric(request, source)
     if metric == "cosine" and not request.queries.any(axis=1).all():
         raise InvalidArgumentError("query: has only zeros, which have no cosine")
-    core = [(part.scan, None if request.exact else part.lists, part.deleted) for part in parts]
+    parts = list(source.nearest_parts(request))
+    core = []
+    for part in parts:
+        # An old snapshot of a table may have files with an index of another metric.
+        usable = part.lists is not None and part.lists.metric == metric
+        core.append((part.scan, part.lists if usable else None, part.deleted))
     rows, part_of, queries, distances, stats = _core.nearest(
         core, request.queries, metric, request.k, request.recall, request.exact, 0
     )
     files = np.array([part.file for part in parts], dtype=np.int64)
     found = RowSet(rows, file=files[part_of] if len(part_of) else part_of)
     return Nearest(found, queries, distances, metric, stats)
+
+
+def _metric(request: NearestRows, source: VectorSource) -> Metric:
+    """The metric of a search. Asks all files, so it does not depend on the filter."""
+    if request.metric is not None and request.exact:
+        return request.metric
+    metrics = source.vector_metrics(request.column)
+    metric: Any = request.metric
+    if metric is None:
+        if len(metrics) > 1:
+            raise InvalidArgumentError(
+                f"the files have indexes of the metrics {', '.join(sorted(metrics))}; pass metric="
+            )
+        return next(iter(metrics), "l2")  # type: ignore[arg-type]
+    others = metrics - {metric}
+    if others:
+        raise InvalidArgumentError(
+            f"metric {metric!r}: the vector index has {sorted(others)[0]!r}; use that metric, or "
+            "exact=True, which compares all rows"
+        )
+    return metric  # type: ignore[no-any-return]
 
 
 def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:

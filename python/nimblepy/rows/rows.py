@@ -497,7 +497,7 @@ class Rows(_core.PointBase, ABC):
             query, k, on, metric, filter, params, prefix, lower, upper, recall, exact
         )
         source.projected(names)
-        found = find_nearest(request, source.nearest_parts(request))
+        found = find_nearest(request, source)
         rows = found.rows if source.is_many else found.rows.without_file()
         return with_distances(source.read(rows, names), found, many)
 
@@ -715,7 +715,7 @@ class Rows(_core.PointBase, ABC):
                 nearest, k, on, metric, filter, params, prefix, lower, upper, recall, exact
             )
             before = searched.io_stats
-            found = find_nearest(asked, searched.nearest_parts(asked))
+            found = find_nearest(asked, searched)
             after = searched.io_stats
             return nearest_plan(
                 asked, found, after.reads - before.reads, after.bytes_read - before.bytes_read

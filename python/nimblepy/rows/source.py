@@ -193,6 +193,10 @@ class RowSource(ABC):
         """Returns columns with a vector index in one of the files."""
 
     @abstractmethod
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        """The metrics of the vector indexes on a column, of all files."""
+
+    @abstractmethod
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:

@@ -44,6 +44,9 @@ class SourceWrapper(RowSource, Generic[Wrapped]):
     def vector_columns(self) -> tuple[ColumnName, ...]:
         return self.wrapped.vector_columns()
 
+    def vector_metrics(self, column: ColumnName) -> frozenset[str]:
+        return self.wrapped.vector_metrics(column)
+
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:

@@ -269,6 +269,7 @@ class IndexInfo:
         num_keys: entries in the index (rows; for a hash index, distinct keys; for a vector index,
             rows in lists).
         has_bloom: whether a Bloom filter answers most misses without reading the index.
+        metric: of a vector index; ``None`` if this version does not know it.
     """
 
     kind: str
@@ -276,3 +277,4 @@ class IndexInfo:
     size_bytes: int
     num_keys: int
     has_bloom: bool = False
+    metric: str | None = None

@@ -58,14 +58,17 @@ TEST(VectorIndex, RotationKeepsDistances) {
   }
 }
 
-TEST(VectorIndex, EstimatesAreNearTheDistances) {
+// The mean error of estimates of a query's distances to rows around a centroid,
+// all moved by `shift`.
+double error_of_estimates(float shift, uint32_t levels) {
   constexpr uint32_t kDimensions = 256;
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal;
   std::vector<float> centroid(kDimensions), query(kDimensions);
-  for (float& x : centroid) x = normal(random);
-  for (float& x : query) x = normal(random);
-  const QueryCode code(query.data(), kDimensions);
+  for (float& x : centroid) x = shift + normal(random);
+  for (float& x : query) x = shift + normal(random);
+  QueryCode code;
+  code.set(query.data(), kDimensions, levels);
   float half = 0;
   for (const float x : query) half += x / 2;
   const float to_centroid =
@@ -78,18 +81,44 @@ TEST(VectorIndex, EstimatesAreNearTheDistances) {
     const CodeNumbers numbers =
         encode_residual(VectorMetric::kL2, row.data(), centroid.data(),
                         kDimensions, lane, block.data());
-    uint32_t sums[kVectorBlock];
-    sum_codes(block.data(), 1, kDimensions, code.table.data(), sums);
-    const float s = code.table_scale * static_cast<float>(sums[lane]) +
-                    code.table_offset - half;
+    uint32_t sum = 0;
+    for (uint32_t level = 0; level < levels; ++level) {
+      uint32_t sums[kVectorBlock];
+      sum_codes(block.data(), 1, kDimensions, code.table(level), sums);
+      sum = 128 * sum + sums[lane];
+    }
+    const float s = code.table_scale() * static_cast<float>(sum) +
+                    code.table_offset() - half;
     const float estimate = to_centroid + numbers.offset - 2 * numbers.scale * s;
     const float exact = squared_distance(query.data(), row.data(), kDimensions);
     error += std::fabs(estimate - exact) / exact;
   }
-  CHECK(error / kVectorBlock < 0.05);
+  return error / kVectorBlock;
 }
 
-std::vector<uint8_t> built(uint32_t threads, VectorRoot* root) {
+TEST(VectorIndex, EstimatesAreNearTheDistances) {
+  CHECK(error_of_estimates(0, 1) < 0.05);
+  CHECK(error_of_estimates(0, 2) < 0.05);
+}
+
+TEST(VectorIndex, TwoLevelsOfTablesEstimateFarFromTheOrigin) {
+  CHECK(error_of_estimates(1000, 1) > 0.15);
+  CHECK(error_of_estimates(1000, 2) < 0.06);
+}
+
+TEST(VectorIndex, ProductsWithTheLeastCodeFitAnInteger) {
+  // Codes of a damaged directory may be -128.
+  const std::vector<float> query(kMaxVectorDimensions, -1.0f);
+  const std::vector<int8_t> code(kMaxVectorDimensions, -128);
+  QueryCode q;
+  q.set(query.data(), kMaxVectorDimensions);
+  const float product =
+      -q.centroid_distance(VectorMetric::kDot, code.data(), 1, 0);
+  CHECK(std::fabs(product / (128.0f * kMaxVectorDimensions) - 1) < 0.01f);
+}
+
+std::vector<uint8_t> built(uint32_t threads, VectorRoot* root,
+                           uint8_t mask = 255) {
   constexpr uint32_t kDimensions = 512;
   constexpr uint64_t kRows = 2200;
   VectorType type;
@@ -103,7 +132,7 @@ std::vector<uint8_t> built(uint32_t threads, VectorRoot* root) {
   std::mt19937_64 random(4);
   std::vector<uint8_t> row(kDimensions);
   for (uint64_t i = 0; i < kRows; ++i) {
-    for (uint8_t& x : row) x = static_cast<uint8_t>(random());
+    for (uint8_t& x : row) x = static_cast<uint8_t>(random()) & mask;
     CHECK((*writer)->add(i % 100 == 7 ? nullptr : row.data()).is_ok());
   }
   std::vector<uint8_t> file;
@@ -154,6 +183,44 @@ TEST(VectorIndex, DamagedRootsAndDirectoriesAreRefusedOrHarmless) {
   std::vector<uint8_t> bad(directory.begin(), directory.end());
   bad[8 * root.num_lists] ^= 1;  // rows of the first list
   CHECK(!ListDirectory::parse(bad, root).has_value());
+}
+
+TEST(VectorIndex, TheMetricOfAnUnknownIndexIsKnown) {
+  VectorRoot root;
+  root.metric = VectorMetric::kDot;
+  root.dimensions = 3;
+  root.padded = 64;
+  root.bits = 4;
+  const auto parsed = VectorRoot::parse(root.serialize(), 0, 0);
+  CHECK(parsed.error().code() == StatusCode::kUnsupported);
+  CHECK(*VectorRoot::parse_metric(root.serialize()) == VectorMetric::kDot);
+}
+
+TEST(VectorIndex, SizesOfListsThatWrapAreRefused) {
+  VectorRoot root;
+  root.dimensions = root.padded = kMaxVectorDimensions;
+  root.num_lists = 3;
+  root.num_rows = 1;
+  root.row_width = 8;
+  root.lists_bytes = 1000;
+  std::vector<uint8_t> bytes(ListDirectory::size_of(root));
+  for (size_t i = 24; i < 36; ++i) bytes[i] = 255;  // rows of the lists
+  CHECK(!ListDirectory::parse(bytes, root).has_value());
+}
+
+TEST(VectorIndex, ACenterFarFromTheOriginIsSubtracted) {
+  VectorRoot root;
+  built(1, &root);
+  CHECK(!root.has_center());
+  const std::vector<uint8_t> file = built(1, &root, 7);  // 0 to 7
+  CHECK(!root.has_center());
+  CHECK(file == built(8, &root, 7));
+  const auto directory = [&](const std::vector<uint8_t>& all) {
+    return ByteSpan(all).subspan(root.directory.offset, root.directory.size);
+  };
+  CHECK(ListDirectory::parse(directory(file), root)->center == nullptr);
+  root.rotation = kCenteredAndRotated;
+  CHECK(!ListDirectory::parse(directory(file), root).has_value());
 }
 
 }  // namespace

@@ -74,16 +74,18 @@ float encode_centroid(const float* centroid, uint32_t padded, int8_t* code) {
   return scale;
 }
 
-QueryCode::QueryCode(const float* rotated, uint32_t padded)
-    : table(uint64_t{padded} / 4 * 16), whole(padded) {
-  // Values of the table, before they are scaled to 7 bits.
-  std::vector<float> sums(table.size());
-  std::vector<float> least(padded / 4);
+void QueryCode::set(const float* rotated, uint32_t padded, uint32_t levels) {
+  padded_ = padded;
+  levels_ = levels;
+  const uint32_t groups = padded / 4;
+  // Values of the tables, before they are rounded.
+  sums_.resize(uint64_t{groups} * 16);
+  least_.resize(groups);
   float range = 1e-30f, greatest = 1e-30f;
   double offset = 0;
-  for (uint32_t g = 0; g < padded / 4; ++g) {
+  for (uint32_t g = 0; g < groups; ++g) {
     const float* const q = rotated + 4 * g;
-    float* const s = &sums[16 * uint64_t{g}];
+    float* const s = &sums_[16 * uint64_t{g}];
     s[0] = 0;
     float low = 0, high = 0;
     for (uint32_t j = 0; j < 4; ++j) {
@@ -91,23 +93,49 @@ QueryCode::QueryCode(const float* rotated, uint32_t padded)
       (q[j] < 0 ? low : high) += q[j];
       greatest = std::max(greatest, std::fabs(q[j]));
     }
-    least[g] = low;
+    least_[g] = low;
     offset += low;
     range = std::max(range, high - low);
   }
-  table_scale = range / 127;
-  table_offset = static_cast<float>(offset);
-  const float to_table = 127 / range;
-  for (uint64_t i = 0; i < sums.size(); ++i) {
-    table[i] = static_cast<uint8_t>((sums[i] - least[i / 16]) * to_table + .5f);
+  table_offset_ = static_cast<float>(offset);
+  const uint32_t most = (1u << (7 * levels)) - 1;
+  table_scale_ = range / static_cast<float>(most);
+  const float to_table = static_cast<float>(most) / range;
+  for (uint32_t level = 0; level < levels; ++level) {
+    tables_[level].resize(sums_.size());
   }
+  for (uint64_t i = 0; i < sums_.size(); ++i) {
+    const auto value = std::min(
+        most,
+        static_cast<uint32_t>((sums_[i] - least_[i / 16]) * to_table + .5f));
+    for (uint32_t level = 0; level < levels; ++level) {
+      tables_[level][i] =
+          static_cast<uint8_t>(value >> (7 * (levels - 1 - level)) & 127);
+    }
+  }
+  // Codes of centroids are at least -128.
   const double limit =
-      std::min(32767.0, 2147483647.0 / 127 / static_cast<double>(padded) - 1);
-  scale = static_cast<float>(greatest / limit);
+      std::min(32767.0, 2147483647.0 / 128 / static_cast<double>(padded) - 1);
+  scale_ = static_cast<float>(greatest / limit);
+  whole_.resize(padded);
   for (uint32_t i = 0; i < padded; ++i) {
-    whole[i] = static_cast<int16_t>(std::lround(rotated[i] / greatest * limit));
+    whole_[i] =
+        static_cast<int16_t>(std::lround(rotated[i] / greatest * limit));
   }
-  norm = dot_product(rotated, rotated, padded);
+  norm_ = dot_product(rotated, rotated, padded);
+}
+
+float QueryCode::table_error() const {
+  // Rounding errors are spread evenly over one step of the table.
+  return 0.29f * table_scale_ * std::sqrt(static_cast<float>(padded_) / 4);
+}
+
+float QueryCode::centroid_distance(VectorMetric metric, const int8_t* code,
+                                   float scale, float norm) const {
+  const float product =
+      scale * scale_ *
+      static_cast<float>(dot_product(code, whole_.data(), padded_));
+  return metric == VectorMetric::kDot ? -product : norm_ + norm - 2 * product;
 }
 
 }  // namespace nimble

@@ -29,19 +29,42 @@ CodeNumbers encode_residual(VectorMetric metric, const float* rotated,
 // Codes a centroid by one byte per dimension. Returns the scale.
 float encode_centroid(const float* centroid, uint32_t padded, int8_t* code);
 
-// A rotated query, prepared for products with codes.
-struct QueryCode {
-  explicit QueryCode(const float* rotated, uint32_t padded);
+// A rotated query, prepared for products with codes. Reuse keeps its memory.
+class QueryCode {
+ public:
+  // `levels` is 1 or 2: the tables that values of a group of 4 dimensions are
+  // rounded to, of 7 bits each.
+  void set(const float* rotated, uint32_t padded, uint32_t levels = 1);
 
-  // For codes of rows: 16 values of 7 bits for each group of 4 dimensions.
-  //   <bits, query> ~ table_scale * (sum of values) + table_offset
-  std::vector<uint8_t> table;
-  float table_scale;
-  float table_offset;
-  // For codes of centroids: query ~ scale * whole.
-  std::vector<int16_t> whole;
-  float scale;
-  float norm;  // squared length
+  uint32_t levels() const { return levels_; }
+  // For codes of rows: 16 values for each group of 4 dimensions. With sums of
+  // the values of both levels, <bits, query> ~ table_scale * sum +
+  // table_offset. The sum is 128 * that of level 0 + that of level 1.
+  const uint8_t* table(uint32_t level) const { return tables_[level].data(); }
+  float table_scale() const { return table_scale_; }
+  float table_offset() const { return table_offset_; }
+  // The usual error of <bits, query>.
+  float table_error() const;
+  // Squared length.
+  float norm() const { return norm_; }
+  // The distance to a centroid, about: squared Euclidean, or minus the
+  // product. `norm` is the centroid's squared length, and `scale` that of its
+  // code.
+  float centroid_distance(VectorMetric metric, const int8_t* code, float scale,
+                          float norm) const;
+
+ private:
+  uint32_t padded_ = 0;
+  uint32_t levels_ = 1;
+  std::vector<float> sums_;
+  std::vector<float> least_;
+  std::vector<uint8_t> tables_[2];
+  float table_scale_ = 1;
+  float table_offset_ = 0;
+  // For codes of centroids: query ~ scale_ * whole_.
+  std::vector<int16_t> whole_;
+  float scale_ = 1;
+  float norm_ = 0;
 };
 
 }  // namespace nimble

@@ -22,21 +22,32 @@ constexpr uint32_t kNeighbours[] = {10, 100};
 constexpr double kRecalls[] = {.5,  .6,  .7,  .75,  .8,  .85,  .9,   .925, .95,
                                .96, .97, .98, .985, .99, .995, .999, 1};
 
+// Rows whose mean is the center.
+constexpr uint64_t kCenterRows = 1024;
+// A center is subtracted if its squared length is this many times the mean
+// squared distance of the rows from it. Codes of vectors that are nearer to the
+// origin are as good without it, and searches of many files without centers
+// share the preparation of a query.
+constexpr double kFarCenter = 8;
+
+void divide_by_length(float* values, uint64_t n) {
+  const float norm = dot_product(values, values, n);
+  const float by = norm > 0 ? 1 / std::sqrt(norm) : 0;
+  for (uint64_t i = 0; i < n; ++i) values[i] *= by;
+}
+
 // Makes `count` vectors in rows of `padded` numbers ready to be coded.
-// `values` has rows of `dimensions` numbers.
+// `values` has rows of `dimensions` numbers. `center` may be empty.
 void rotate_rows(VectorMetric metric, const Rotation& rotation,
-                 const float* values, uint64_t dimensions, uint64_t count,
-                 float* out) {
+                 const std::vector<float>& center, const float* values,
+                 uint64_t dimensions, uint64_t count, float* out) {
   const uint64_t padded = rotation.padded();
   for (uint64_t i = 0; i < count; ++i) {
     float* const to = out + i * padded;
     std::memcpy(to, values + i * dimensions, dimensions * sizeof(float));
     std::fill(to + dimensions, to + padded, 0.0f);
-    if (metric == VectorMetric::kCosine) {
-      const float norm = dot_product(to, to, dimensions);
-      const float by = norm > 0 ? 1 / std::sqrt(norm) : 0;
-      for (uint64_t j = 0; j < dimensions; ++j) to[j] *= by;
-    }
+    if (metric == VectorMetric::kCosine) divide_by_length(to, dimensions);
+    for (uint64_t j = 0; j < center.size(); ++j) to[j] -= center[j];
     rotation.apply(to);
   }
 }
@@ -106,23 +117,31 @@ class VectorIndexWriter::Truth {
     }
   }
 
-  // How many rows a search must look at to find some of the `k` neighbours.
+  // How many rows a search must look at to find some of the `k` neighbours. A
+  // search orders lists by the codes of centroids, and so does this.
   std::vector<CurvePoint> curve(uint32_t k, const std::vector<float>& centroids,
                                 const std::vector<uint32_t>& list_of) const {
     const auto num_lists = static_cast<uint32_t>(centroids.size() / padded_);
     std::vector<uint64_t> sizes(num_lists);
     for (const uint32_t list : list_of) ++sizes[list];
+    std::vector<int8_t> codes(centroids.size());
+    std::vector<float> scales(num_lists), norms(num_lists);
+    for (uint32_t i = 0; i < num_lists; ++i) {
+      const float* const c = &centroids[uint64_t{i} * padded_];
+      scales[i] = encode_centroid(c, padded_, &codes[uint64_t{i} * padded_]);
+      norms[i] = dot_product(c, c, padded_);
+    }
+    QueryCode code;
     std::vector<float> needed;
     std::vector<std::pair<float, uint32_t>> order(num_lists);
     std::vector<float> reached(num_lists);
     for (uint32_t q = 0; q < count_; ++q) {
-      const float* const query = &queries_[uint64_t{q} * padded_];
+      code.set(&queries_[uint64_t{q} * padded_], padded_);
       for (uint32_t i = 0; i < num_lists; ++i) {
-        const float* const c = &centroids[uint64_t{i} * padded_];
-        order[i] = {metric_ == VectorMetric::kDot
-                        ? -dot_product(query, c, padded_)
-                        : squared_distance(query, c, padded_),
-                    i};
+        order[i] = {
+            code.centroid_distance(metric_, &codes[uint64_t{i} * padded_],
+                                   scales[i], norms[i]),
+            i};
       }
       std::sort(order.begin(), order.end());
       uint64_t rows = 0;
@@ -192,8 +211,41 @@ Status VectorIndexWriter::read_rotated(uint64_t first, uint64_t count,
   std::vector<float> values(count * type.dimensions);
   to_floats(type.element, bytes.data(), values.size(), values.data());
   out->resize(count * padded());
-  rotate_rows(options_.metric, rotation_, values.data(), type.dimensions, count,
-              out->data());
+  rotate_rows(options_.metric, rotation_, center_, values.data(),
+              type.dimensions, count, out->data());
+  return Status::ok();
+}
+
+Status VectorIndexWriter::find_center() {
+  const VectorType& type = store_.type();
+  const uint64_t n = type.dimensions;
+  RandomStream random(4);
+  const std::vector<uint64_t> rows =
+      random_numbers(store_.size(), kCenterRows, &random);
+  std::vector<double> sum(n);
+  double squares = 0;
+  std::vector<uint8_t> bytes;
+  std::vector<float> row(n);
+  for (const uint64_t i : rows) {
+    NIMBLE_RETURN_IF_ERROR(store_.read(i, 1, &bytes));
+    to_floats(type.element, bytes.data(), n, row.data());
+    if (options_.metric == VectorMetric::kCosine) {
+      divide_by_length(row.data(), n);
+    }
+    for (uint64_t j = 0; j < n; ++j) {
+      sum[j] += double{row[j]};
+      squares += double{row[j]} * double{row[j]};
+    }
+  }
+  const auto count = static_cast<double>(rows.size());
+  double norm = 0;
+  for (double& x : sum) {
+    x /= count;
+    norm += x * x;
+  }
+  const double spread = std::max(squares / count - norm, 0.0);
+  if (norm <= kFarCenter * spread || norm == 0) return Status::ok();
+  center_.assign(sum.begin(), sum.end());
   return Status::ok();
 }
 
@@ -231,6 +283,9 @@ Result<std::vector<float>> VectorIndexWriter::train(uint32_t num_lists) const {
 Result<std::vector<float>> VectorIndexWriter::calibration_queries(
     std::vector<uint64_t>* rows) const {
   const uint64_t n = store_.type().dimensions;
+  // Products with the center are equal for all rows.
+  const std::vector<float> center =
+      options_.metric == VectorMetric::kDot ? std::vector<float>() : center_;
   if (!options_.queries.empty()) {
     const uint64_t given = options_.queries.size() / n;
     RandomStream random(3);
@@ -241,16 +296,19 @@ Result<std::vector<float>> VectorIndexWriter::calibration_queries(
       values.insert(values.end(), from, from + static_cast<ptrdiff_t>(n));
     }
     std::vector<float> out(values.size() / n * padded());
-    rotate_rows(options_.metric, rotation_, values.data(), n, values.size() / n,
-                out.data());
+    rotate_rows(options_.metric, rotation_, center, values.data(), n,
+                values.size() / n, out.data());
     return out;
   }
   RandomStream random(3);
   *rows = random_numbers(store_.size(), kCalibrationQueries, &random);
-  std::vector<float> out, row;
-  for (const uint64_t i : *rows) {
-    NIMBLE_RETURN_IF_ERROR(read_rotated(i, 1, &row));
-    out.insert(out.end(), row.begin(), row.end());
+  std::vector<float> out(rows->size() * padded()), row(n);
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < rows->size(); ++i) {
+    NIMBLE_RETURN_IF_ERROR(store_.read((*rows)[i], 1, &bytes));
+    to_floats(store_.type().element, bytes.data(), n, row.data());
+    rotate_rows(options_.metric, rotation_, center, row.data(), n, 1,
+                &out[i * padded()]);
   }
   return out;
 }
@@ -387,8 +445,7 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
     first = last;
   }
   ByteBuffer directory;
-  uint8_t* const to =
-      directory.extend(ListDirectory::size_of(num_lists, width));
+  uint8_t* const to = directory.extend(ListDirectory::size_of(*root));
   const uint64_t n = num_lists;
   for (uint64_t i = 0; i < n; ++i) {
     const float* const c = &centroids[i * width];
@@ -397,6 +454,10 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
     store(to + 8 * n + 4 * i, static_cast<uint32_t>(sizes[i]));
     store(to + 12 * n + 4 * i, encode_centroid(c, width, code));
     store(to + 16 * n + 4 * i, dot_product(c, c, width));
+  }
+  if (!center_.empty()) {
+    std::memcpy(to + (20 + uint64_t{width}) * n, center_.data(),
+                center_.size() * sizeof(float));
   }
   NIMBLE_ASSIGN_OR_RETURN(root->directory, sink(directory.span()));
   return Status::ok();
@@ -418,6 +479,8 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
       std::llround(2 * std::sqrt(static_cast<double>(rows))));
   root.num_lists = static_cast<uint32_t>(std::clamp<uint64_t>(
       options_.lists == 0 ? best : options_.lists, 1, rows));
+  NIMBLE_RETURN_IF_ERROR(find_center());
+  if (!center_.empty()) root.rotation = kCenteredAndRotated;
   NIMBLE_ASSIGN_OR_RETURN(const std::vector<float> centroids,
                           train(root.num_lists));
   std::vector<uint64_t> own_rows;

@@ -53,7 +53,9 @@ class VectorIndexWriter {
             static_cast<uint32_t>(round_up(type.dimensions, kVectorPadding))) {}
 
   uint32_t padded() const { return rotation_.padded(); }
-  // Reads stored rows, rotated, and of length 1 under cosine.
+  // Sets the center, if it is far from the origin.
+  Status find_center();
+  // Reads stored rows: of length 1 under cosine, without the center, rotated.
   Status read_rotated(uint64_t first, uint64_t count,
                       std::vector<float>* out) const;
   Result<std::vector<float>> train(uint32_t num_lists) const;
@@ -70,6 +72,7 @@ class VectorIndexWriter {
   const VectorIndexOptions options_;
   VectorStore store_;
   const Rotation rotation_;
+  std::vector<float> center_;  // empty, or one number per dimension
 };
 
 }  // namespace nimble

@@ -73,24 +73,33 @@ std::vector<uint8_t> VectorRoot::serialize() const {
   return {b.GetBufferPointer(), b.GetBufferPointer() + b.GetSize()};
 }
 
+Result<VectorMetric> VectorRoot::parse_metric(ByteSpan bytes) {
+  NIMBLE_ASSIGN_OR_RETURN(const auto root,
+                          FlatBufferView<fb::VectorIndexRoot>::open(
+                              bytes, fb::VectorIndexRootIdentifier()));
+  if (root->metric() < 1 || root->metric() > 3) {
+    return Status::unsupported("vector index: metric " +
+                               std::to_string(root->metric()) +
+                               "; this version knows 1 to 3");
+  }
+  return static_cast<VectorMetric>(root->metric());
+}
+
 Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
                                      uint64_t file_rows) {
   NIMBLE_ASSIGN_OR_RETURN(const auto root,
                           FlatBufferView<fb::VectorIndexRoot>::open(
                               bytes, fb::VectorIndexRootIdentifier()));
   VectorRoot out;
-  if (root->metric() < 1 || root->metric() > 3) {
-    return Status::unsupported("vector index: metric " +
-                               std::to_string(root->metric()) +
-                               "; this version knows 1 to 3");
-  }
-  out.metric = static_cast<VectorMetric>(root->metric());
+  NIMBLE_ASSIGN_OR_RETURN(out.metric, parse_metric(bytes));
   out.bits = root->bits();
   out.rotation = root->rotation();
-  if (out.bits != 1 || out.rotation != 1) {
-    return Status::unsupported(
-        "vector index: bits " + std::to_string(out.bits) + ", rotation " +
-        std::to_string(out.rotation) + "; this version knows 1 and 1");
+  if (out.bits != 1 ||
+      (out.rotation != kRotated && out.rotation != kCenteredAndRotated)) {
+    return Status::unsupported("vector index: bits " +
+                               std::to_string(out.bits) + ", rotation " +
+                               std::to_string(out.rotation) +
+                               "; this version knows bits 1, rotation 1 and 2");
   }
   out.row_width = root->row_width();
   out.dimensions = root->dimensions();
@@ -126,8 +135,7 @@ Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
     }
     out.directory = from_fb(*root->directory());
     if (!in_bounds(out.directory.offset, out.directory.size, limit) ||
-        out.directory.size !=
-            ListDirectory::size_of(out.num_lists, out.padded)) {
+        out.directory.size != ListDirectory::size_of(out)) {
       return Status::corrupt(
           "vector index: a directory of " + std::to_string(out.directory.size) +
           " bytes for " + std::to_string(out.num_lists) + " lists");
@@ -147,13 +155,14 @@ ListLayout::ListLayout(uint64_t num_rows, uint32_t padded, uint32_t row_width)
       codes_at(offset_at + slots * sizeof(float)),
       size(codes_at + slots * (padded / 8)) {}
 
-uint64_t ListDirectory::size_of(uint32_t num_lists, uint32_t padded) {
-  return uint64_t{num_lists} * (8 + 4 + 4 + 4 + uint64_t{padded});
+uint64_t ListDirectory::size_of(const VectorRoot& root) {
+  return uint64_t{root.num_lists} * (8 + 4 + 4 + 4 + uint64_t{root.padded}) +
+         (root.has_center() ? sizeof(float) * uint64_t{root.dimensions} : 0);
 }
 
 Result<ListDirectory> ListDirectory::parse(ByteSpan bytes,
                                            const VectorRoot& root) {
-  if (bytes.size() != size_of(root.num_lists, root.padded)) {
+  if (bytes.size() != size_of(root)) {
     return Status::corrupt("vector index: a directory of " +
                            std::to_string(bytes.size()) + " bytes for " +
                            std::to_string(root.num_lists) + " lists");
@@ -165,23 +174,41 @@ Result<ListDirectory> ListDirectory::parse(ByteSpan bytes,
   out.rows = out.checksums + 8 * n;
   out.scales = out.rows + 4 * n;
   out.norms = out.scales + 4 * n;
-  out.codes = reinterpret_cast<const int8_t*>(out.norms + 4 * n);
+  const uint8_t* const codes = out.norms + 4 * n;
+  out.codes = reinterpret_cast<const int8_t*>(codes);
+  if (root.has_center()) out.center = codes + n * root.padded;
+  const auto fail = [&](const std::string& what) {
+    return Status::corrupt("vector index: " + what);
+  };
   uint64_t rows = 0, size = 0;
   for (uint32_t i = 0; i < root.num_lists; ++i) {
+    const uint64_t list_size =
+        ListLayout(out.rows_of(i), root.padded, root.row_width).size;
+    if (out.rows_of(i) > root.num_rows - rows ||
+        list_size > root.lists_bytes - size) {
+      return fail("lists 0 to " + std::to_string(i) +
+                  " have more rows or bytes than all, which are " +
+                  std::to_string(root.num_rows) + " rows of " +
+                  std::to_string(root.lists_bytes) + " bytes");
+    }
     rows += out.rows_of(i);
-    size += ListLayout(out.rows_of(i), root.padded, root.row_width).size;
+    size += list_size;
     if (!std::isfinite(out.scale(i)) || !(out.norm(i) >= 0) ||
         !std::isfinite(out.norm(i))) {
-      return Status::corrupt("vector index: list " + std::to_string(i) +
-                             " has a centroid that is not finite");
+      return fail("list " + std::to_string(i) +
+                  " has a centroid that is not finite");
     }
   }
   if (rows != root.num_rows || size != root.lists_bytes) {
-    return Status::corrupt("vector index: lists of " + std::to_string(rows) +
-                           " rows and " + std::to_string(size) +
-                           " bytes; the root has " +
-                           std::to_string(root.num_rows) + " and " +
-                           std::to_string(root.lists_bytes));
+    return fail("lists of " + std::to_string(rows) + " rows and " +
+                std::to_string(size) + " bytes; the root has " +
+                std::to_string(root.num_rows) + " and " +
+                std::to_string(root.lists_bytes));
+  }
+  for (uint64_t i = 0; out.center != nullptr && i < root.dimensions; ++i) {
+    if (!std::isfinite(load<float>(out.center + 4 * i))) {
+      return fail("the center has a number that is not finite");
+    }
   }
   return out;
 }

@@ -26,6 +26,9 @@ constexpr uint32_t kVectorBlock = 32;
 // Dimensions are padded with zeros to a multiple of this number.
 constexpr uint32_t kVectorPadding = 64;
 constexpr uint32_t kMaxVectorDimensions = 65536;
+// Stored values of VectorRoot::rotation.
+constexpr uint8_t kRotated = 1;
+constexpr uint8_t kCenteredAndRotated = 2;
 // Files with fewer numbers (rows times dimensions) have no lists: comparing
 // with every row takes about as long.
 constexpr uint64_t kMinListedNumbers = uint64_t{1} << 20;
@@ -38,7 +41,7 @@ struct CurvePoint {
 struct VectorRoot {
   VectorMetric metric = VectorMetric::kL2;
   uint8_t bits = 1;
-  uint8_t rotation = 1;
+  uint8_t rotation = kRotated;
   uint8_t row_width = 4;
   uint32_t dimensions = 0;
   uint32_t padded = 0;
@@ -51,6 +54,8 @@ struct VectorRoot {
   std::vector<CurvePoint> curve10;
   std::vector<CurvePoint> curve100;
 
+  // Whether a center is subtracted from vectors before they are rotated.
+  bool has_center() const { return rotation == kCenteredAndRotated; }
   std::vector<uint8_t> serialize() const;
   // Checks the values and their relations. Unknown `bits` and `rotation` are
   // kUnsupported errors.
@@ -58,6 +63,8 @@ struct VectorRoot {
   // before `limit`; row numbers are below `file_rows`.
   static Result<VectorRoot> parse(ByteSpan bytes, uint64_t limit,
                                   uint64_t file_rows);
+  // The metric of a root whose other values may be unknown.
+  static Result<VectorMetric> parse_metric(ByteSpan bytes);
 };
 
 // Places in the bytes of one list.
@@ -73,8 +80,8 @@ struct ListLayout {
   ListLayout(uint64_t rows, uint32_t padded, uint32_t row_width);
 };
 
-// The directory: one entry per list, then the codes of the centroids. Views of
-// the section's bytes, which must outlive it.
+// The directory: one entry per list, then the codes of the centroids, and the
+// center. Views of the section's bytes, which must outlive it.
 struct ListDirectory {
   uint32_t num_lists = 0;
   const uint8_t* checksums = nullptr;  // u64 each, of a list's bytes
@@ -82,8 +89,10 @@ struct ListDirectory {
   const uint8_t* scales = nullptr;     // f32 each: centroid = scale * code
   const uint8_t* norms = nullptr;      // f32 each: squared length of a centroid
   const int8_t* codes = nullptr;       // padded each
+  const uint8_t* center = nullptr;     // f32 per dimension, or null
 
-  static uint64_t size_of(uint32_t num_lists, uint32_t padded);
+  // REQUIRES: the root has lists, dimensions and a rotation.
+  static uint64_t size_of(const VectorRoot& root);
   // Checks that the lists' sizes fit the root.
   static Result<ListDirectory> parse(ByteSpan bytes, const VectorRoot& root);
 

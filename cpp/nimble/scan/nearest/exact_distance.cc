@@ -8,44 +8,60 @@
 namespace nimble {
 namespace {
 
-// Rounding must not make the distance of parallel vectors negative.
-double cosine_distance(double product, double norms) {
-  return std::max(1 - product / norms, 0.0);
-}
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Squares and sums of floats between these are exact enough.
+// Squares and sums of floats between these neither overflow nor lose bits.
 constexpr double kLeast = 1e-24, kGreatest = 1e30;
 
 bool is_usual(double square) { return square >= kLeast && square <= kGreatest; }
 
+double greatest_of(const std::vector<double>& values) {
+  double greatest = 0;
+  for (const double x : values) greatest = std::max(greatest, std::fabs(x));
+  return greatest;
+}
+
 }  // namespace
 
-ExactDistance::ExactDistance(VectorMetric metric, const VectorType& type,
-                             const double* query)
+ExactDistance::ExactDistance(VectorMetric metric, const VectorType& type)
     : metric_(metric),
       type_(type),
-      query_(query, query + type.dimensions),
+      query_(type.dimensions),
       query_floats_(type.dimensions),
       floats_(type.dimensions),
-      doubles_(type.dimensions) {
+      doubles_(type.dimensions) {}
+
+void ExactDistance::set_query(const double* query) {
+  query_.assign(query, query + type_.dimensions);
   // Under cosine the length does not matter, and may be extreme.
-  if (metric == VectorMetric::kCosine) {
-    double greatest = 0;
-    for (const double x : query_) greatest = std::max(greatest, std::fabs(x));
+  if (metric_ == VectorMetric::kCosine) {
+    const double greatest = greatest_of(query_);
     for (double& x : query_) x /= greatest;
   }
   const double square =
-      dot_product(query_.data(), query_.data(), type.dimensions);
+      dot_product(query_.data(), query_.data(), type_.dimensions);
   query_norm_ = std::sqrt(square);
-  for (uint32_t i = 0; i < type.dimensions; ++i) {
+  uses_floats_ = type_.element != VectorElement::kDouble &&
+                 (is_usual(square) || greatest_of(query_) == 0);
+  if (!uses_floats_) return;
+  double rounding = 0;
+  for (uint32_t i = 0; i < type_.dimensions; ++i) {
     query_floats_[i] = static_cast<float>(query_[i]);
+    const double lost = query_[i] - double{query_floats_[i]};
+    rounding += lost * lost;
   }
-  uses_floats_ = type.element != VectorElement::kDouble &&
-                 (is_usual(square) || square == 0);
+  query_rounding_ = std::sqrt(rounding);
 }
 
-double ExactDistance::of(const uint8_t* row) {
-  if (!uses_floats_) return precise(row);
+bool ExactDistance::is_within(const uint8_t* row, double limit,
+                              double* distance) {
+  if (uses_floats_ && limit < kInfinity && lower_bound(row) > limit) {
+    return false;
+  }
+  return compute(row, distance) && *distance <= limit;
+}
+
+double ExactDistance::lower_bound(const uint8_t* row) {
   const uint64_t n = type_.dimensions;
   const auto* values = reinterpret_cast<const float*>(row);
   if (type_.element != VectorElement::kFloat ||
@@ -54,33 +70,40 @@ double ExactDistance::of(const uint8_t* row) {
     values = floats_.data();
   }
   const float* const query = query_floats_.data();
-  // A comparison with NaN is false, so numbers that are not finite are
-  // computed again.
-  switch (metric_) {
-    case VectorMetric::kL2: {
-      const auto d = double{squared_distance(query, values, n)};
-      return is_usual(d) ? d : precise(row);
-    }
-    case VectorMetric::kCosine: {
-      float norm = 0;
-      const auto product = double{dot_and_norm(query, values, n, &norm)};
-      if (!is_usual(double{norm})) return precise(row);
-      return cosine_distance(product, std::sqrt(double{norm}) * query_norm_);
-    }
-    case VectorMetric::kDot:
-      break;
+  // A sum of vector_math.h rounds at most this many times, in each of its
+  // steps by at most 2^-24 of the sum of sizes.
+  const double rounding =
+      (static_cast<double>(n) / 16 + 32) * std::ldexp(1.0, -24);
+  // A comparison with NaN is false, so numbers that are not finite do not pass
+  // is_usual().
+  if (metric_ == VectorMetric::kL2) {
+    const auto d = double{squared_distance(query, values, n)};
+    if (!is_usual(d)) return -kInfinity;
+    const double length =
+        std::max(std::sqrt(d * (1 - rounding)) - query_rounding_, 0.0);
+    return length * length;
   }
-  const auto product = double{dot_product(query, values, n)};
-  return is_usual(product * product) ? -product : precise(row);
+  float square = 0;
+  const auto product = double{dot_and_norm(query, values, n, &square)};
+  if (!is_usual(double{square}) || !std::isfinite(product)) return -kInfinity;
+  const double norm = std::sqrt(double{square});
+  // By the Cauchy-Schwarz inequality.
+  const double most = 1.01 * norm;
+  const double error = most * (rounding * query_norm_ + query_rounding_);
+  if (metric_ == VectorMetric::kDot) return -product - error;
+  return 1 - (product + error) / (norm * query_norm_) - rounding;
 }
 
-double ExactDistance::precise(const uint8_t* row) {
+bool ExactDistance::compute(const uint8_t* row, double* distance) {
   const uint64_t n = type_.dimensions;
-  to_doubles(type_.element, row, n, doubles_.data());
-  bool is_zero = true;
+  if (type_.element == VectorElement::kDouble) {
+    to_doubles(type_.element, row, n, doubles_.data());
+  } else {
+    to_floats(type_.element, row, n, floats_.data());
+    for (uint64_t i = 0; i < n; ++i) doubles_[i] = double{floats_[i]};
+  }
   for (const double x : doubles_) {
-    if (!std::isfinite(x)) return kNone;
-    is_zero = is_zero && x == 0;
+    if (!std::isfinite(x)) return false;
   }
   double d = 0;
   switch (metric_) {
@@ -88,16 +111,14 @@ double ExactDistance::precise(const uint8_t* row) {
       d = squared_distance(query_.data(), doubles_.data(), n);
       break;
     case VectorMetric::kCosine: {
-      if (is_zero) return kNone;
-      double greatest = 0;
-      for (const double x : doubles_) {
-        greatest = std::max(greatest, std::fabs(x));
-      }
+      const double greatest = greatest_of(doubles_);
+      if (greatest == 0) return false;
       for (double& x : doubles_) x /= greatest;
       const double norm =
           std::sqrt(dot_product(doubles_.data(), doubles_.data(), n));
       const double product = dot_product(query_.data(), doubles_.data(), n);
-      d = cosine_distance(product, norm * query_norm_);
+      // Rounding must not make the distance of parallel vectors negative.
+      d = std::max(1 - product / (norm * query_norm_), 0.0);
       break;
     }
     case VectorMetric::kDot:
@@ -106,7 +127,8 @@ double ExactDistance::precise(const uint8_t* row) {
   }
   // Finite vectors have a distance, even if it is beyond the greatest double.
   constexpr double kMost = std::numeric_limits<double>::max();
-  return std::isnan(d) ? kMost : std::clamp(d, -kMost, kMost);
+  *distance = std::isnan(d) ? kMost : std::clamp(d, -kMost, kMost);
+  return true;
 }
 
 }  // namespace nimble

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "nimble/base/hash.h"
@@ -42,6 +43,11 @@ Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
   auto directory = ListDirectory::parse(out->directory_bytes_, out->root_);
   if (!directory) return fail(std::move(directory).error());
   out->directory_ = std::move(directory).value();
+  if (out->directory_.center != nullptr) {
+    out->center_.resize(out->root_.dimensions);
+    std::memcpy(out->center_.data(), out->directory_.center,
+                out->center_.size() * sizeof(float));
+  }
   uint64_t at = out->root_.lists_offset;
   for (uint32_t list = 0; list < out->root_.num_lists; ++list) {
     out->offsets_.push_back(at);
@@ -53,6 +59,16 @@ Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
     out->verified_ = std::vector<std::atomic<uint8_t>>(out->root_.num_lists);
   }
   return std::unique_ptr<const VectorIndex>(std::move(out));
+}
+
+Result<VectorMetric> VectorIndex::read_metric(const OpenFile& file, size_t i) {
+  NIMBLE_ASSIGN_OR_RETURN(
+      const std::vector<uint8_t> bytes,
+      file.read_section(file.footer().vectors[i].root, "vector index root"));
+  auto metric = VectorRoot::parse_metric(bytes);
+  if (metric) return metric;
+  return std::move(metric).error().with_context(
+      file.file().name() + ": vector index " + std::to_string(i));
 }
 
 Status VectorIndex::check(uint32_t list, ByteSpan bytes) const {

@@ -20,14 +20,19 @@ class VectorIndex {
   // `file`. May block on reads.
   static Result<std::unique_ptr<const VectorIndex>> open(const OpenFile& file,
                                                          size_t i);
+  // Reads the metric of vector index i only. May block on a read.
+  static Result<VectorMetric> read_metric(const OpenFile& file, size_t i);
 
   const OpenFile& file() const { return file_; }
   const VectorRoot& root() const { return root_; }
   const ListDirectory& directory() const { return directory_; }
   const Rotation& rotation() const { return rotation_; }
+  // One number per dimension, or empty.
+  const std::vector<float>& center() const { return center_; }
   // The top-level column.
   int column() const { return column_; }
 
+  uint64_t bytes_of(uint32_t list) const { return layout(list).size; }
   // The bytes of a list, and their owner if the file is not mapped.
   struct List {
     const uint8_t* data = nullptr;
@@ -59,6 +64,7 @@ class VectorIndex {
   const int column_;
   std::vector<uint8_t> directory_bytes_;
   ListDirectory directory_;
+  std::vector<float> center_;
   std::vector<uint64_t> offsets_;  // of lists, in the file
   // Lists of a mapped file that have been verified.
   mutable std::vector<std::atomic<uint8_t>> verified_;

@@ -1,0 +1,411 @@
+#include "nimble/scan/nearest/list_search.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "nimble/base/compiler.h"
+#include "nimble/index/vector/code_sums.h"
+#include "nimble/index/vector/vector_math.h"
+
+namespace nimble {
+namespace {
+
+// The curve is of a sample, so a little more is asked of it.
+constexpr double kRecallMargin = 0.01;
+// The mean error of an estimate is .75 / sqrt(dimensions) of the product of the
+// residual's length and the query's distance to the centroid. The length of a
+// residual is about .4 sqrt(dimensions) of its scale.
+constexpr float kErrorOfScale = 0.3f;
+// Errors that a candidate's estimate may be too great by.
+constexpr float kErrors = 2.0f;
+// A second level of tables is used if the error of one would be more than this
+// part of the usual error of estimates.
+constexpr float kTableErrorPart = 0.25f;
+// Candidates that may be compared, in multiples of those of the first round.
+// More than those are needed if distances differ little, such as those of
+// random numbers.
+constexpr size_t kCandidateRounds = 16;
+// Bytes of lists that are read in one round.
+constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
+
+// Computes 32 keys, lower bounds of distances: base + offset - scale * (a * sum
+// + b). Returns a bit for each that is at most `limit`.
+NIMBLE_CLONES uint32_t score_block(const uint32_t* sums, const uint8_t* scales,
+                                   const uint8_t* offsets, float base, float a,
+                                   float b, float limit, float* keys) {
+  float scale[kVectorBlock], offset[kVectorBlock];
+  __builtin_memcpy(scale, scales, sizeof scale);
+  __builtin_memcpy(offset, offsets, sizeof offset);
+  for (uint32_t i = 0; i < kVectorBlock; ++i) {
+    const float s = a * static_cast<float>(static_cast<int32_t>(sums[i])) + b;
+    keys[i] = base + offset[i] - scale[i] * s;
+  }
+  uint32_t bits = 0;
+  for (uint32_t i = 0; i < kVectorBlock; ++i) {
+    bits |= uint32_t{keys[i] <= limit} << i;
+  }
+  return bits;
+}
+
+uint64_t row_at(const uint8_t* rows, uint64_t i, const VectorRoot& root) {
+  return root.row_width == 4 ? load<uint32_t>(rows + 4 * i)
+                             : load<uint64_t>(rows + 8 * i);
+}
+
+// Number of a list's rows that are below `row`.
+uint64_t place_of(const uint8_t* rows, uint64_t count, const VectorRoot& root,
+                  uint64_t row) {
+  uint64_t low = 0, high = count;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (row_at(rows, middle, root) < row) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace
+
+ListSearch::ListSearch(std::span<const SearchPart> parts,
+                       const NearestOptions& options)
+    : parts_(parts),
+      options_(options),
+      first_candidates_(options.k <= 100 ? std::max<size_t>(200, 20 * options.k)
+                                         : 2000 + 4 * (options.k - 100)),
+      limit_candidates_(kCandidateRounds * first_candidates_),
+      prepared_of_(parts.size()),
+      lists_(parts.size()),
+      bytes_(parts.size()),
+      next_(parts.size()),
+      rows_of_(parts.size()),
+      vectors_(parts.size()) {
+  constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t without_center = kNone;
+  for (uint32_t p = 0; p < parts.size(); ++p) {
+    if (!parts[p].by_lists) continue;
+    const VectorIndex& index = parts[p].index();
+    const bool is_shared = index.center().empty();
+    if (is_shared && without_center != kNone) {
+      prepared_of_[p] = without_center;
+      continue;
+    }
+    prepared_of_[p] = static_cast<uint32_t>(prepared_.size());
+    if (is_shared) without_center = prepared_of_[p];
+    prepared_.emplace_back().index = &index;
+  }
+}
+
+bool ListSearch::can_answer(VectorMetric metric,
+                            std::span<const double> query) {
+  // Only the direction matters.
+  if (metric == VectorMetric::kCosine) return true;
+  const double square = dot_product(query.data(), query.data(), query.size());
+  // Squared lengths of rows are within the same bounds: fitness_of().
+  constexpr double kLeast = 1e-30, kGreatest = 1e36;
+  return square <= kGreatest &&
+         (metric == VectorMetric::kL2 || square >= kLeast);
+}
+
+Status ListSearch::run(const double* query, NearestRows* out,
+                       NearestStats* stats) {
+  stats_ = stats;
+  probes_.clear();
+  candidates_.clear();
+  seen_ = 0;
+  limit_ = std::numeric_limits<float>::infinity();
+  for (Prepared& p : prepared_) prepare(query, &p);
+  choose_lists();
+  NIMBLE_RETURN_IF_ERROR(probe_lists());
+  return refine(query, out);
+}
+
+void ListSearch::prepare(const double* query, Prepared* out) const {
+  const VectorRoot& root = out->index->root();
+  const std::vector<float>& center = out->index->center();
+  double greatest = 1, length = 1;
+  if (options_.metric == VectorMetric::kCosine) {
+    greatest = 0;
+    double square = 0;
+    for (uint32_t i = 0; i < root.dimensions; ++i) {
+      greatest = std::max(greatest, std::fabs(query[i]));
+    }
+    for (uint32_t i = 0; i < root.dimensions; ++i) {
+      square += query[i] / greatest * (query[i] / greatest);
+    }
+    length = std::sqrt(square);
+  }
+  out->rotated.assign(root.padded, 0);
+  double with_center = 0;
+  for (uint32_t i = 0; i < root.dimensions; ++i) {
+    double x = query[i] / greatest / length;
+    if (!center.empty()) {
+      with_center += x * double{center[i]};
+      if (!is_dot()) x -= double{center[i]};
+    }
+    out->rotated[i] = static_cast<float>(x);
+  }
+  out->base = is_dot() ? -static_cast<float>(with_center) : 0;
+  out->index->rotation().apply(out->rotated.data());
+  out->code.set(out->rotated.data(), root.padded);
+  out->half_sum = 0;
+  for (const float x : out->rotated) out->half_sum += x / 2;
+  out->nearest = std::numeric_limits<float>::infinity();
+}
+
+// Orders the lists of all parts by distance, and decides how many rows to look
+// at.
+void ListSearch::choose_lists() {
+  double rows = 0, allowed = 0, needed = 0;
+  for (uint32_t p = 0; p < parts_.size(); ++p) {
+    const SearchPart& part = parts_[p];
+    if (!part.by_lists || part.allowed.size() == 0) continue;
+    const VectorRoot& root = part.index().root();
+    const ListDirectory& lists = part.index().directory();
+    const auto n = static_cast<double>(root.num_rows);
+    rows += n;
+    allowed += n * part.density();
+    needed +=
+        n * part.index().rows_needed(
+                std::min(1.0, options_.recall + kRecallMargin), options_.k);
+    Prepared& query = prepared(p);
+    for (uint32_t i = 0; i < root.num_lists; ++i) {
+      if (lists.rows_of(i) == 0) continue;
+      const float d = query.base + query.code.centroid_distance(
+                                       options_.metric,
+                                       lists.codes + uint64_t{i} * root.padded,
+                                       lists.scale(i), lists.norm(i));
+      query.nearest = std::min(query.nearest, d);
+      probes_.push_back({d, p, i});
+    }
+    stats_->lists += root.num_lists;
+  }
+  for (Prepared& query : prepared_) {
+    if (is_dot()) break;  // estimates are of the whole query
+    const float usual =
+        kErrorOfScale * std::sqrt(std::max(query.nearest, 0.0f));
+    if (query.code.table_error() > kTableErrorPart * usual) {
+      query.code.set(query.rotated.data(), query.index->root().padded, 2);
+    }
+  }
+  double fraction = rows > 0 ? needed / rows : 1;
+  // A filter leaves rows that may be near each other, so their neighbours are
+  // in more lists.
+  if (allowed < rows && allowed > 0) {
+    fraction *= 1 + 0.8 * std::log10(rows / allowed);
+  }
+  wanted_ = std::min(1.0, fraction) * allowed;
+  wanted_ = std::max(wanted_, 2.0 * static_cast<double>(options_.k));
+  if (fraction >= 1) wanted_ = allowed;
+  // Sort as many as are likely to be probed.
+  const double share = allowed > 0 ? wanted_ / allowed : 1;
+  sorted_ = std::min(
+      probes_.size(),
+      static_cast<size_t>(1.3 * share * static_cast<double>(probes_.size())) +
+          16);
+  sort_probes(0, sorted_);
+}
+
+void ListSearch::sort_probes(size_t begin, size_t end) {
+  const auto from = probes_.begin() + static_cast<ptrdiff_t>(begin);
+  const auto to = probes_.begin() + static_cast<ptrdiff_t>(end);
+  if (to != probes_.end()) std::nth_element(from, to, probes_.end());
+  std::sort(from, to);
+}
+
+// Probes lists until enough allowed rows have been seen, a round of reads at a
+// time.
+Status ListSearch::probe_lists() {
+  for (size_t at = 0; at < probes_.size() && seen_ < wanted_;) {
+    double expected = seen_;
+    uint64_t bytes = 0;
+    size_t end = at;
+    while (end < probes_.size() && expected < wanted_) {
+      if (end == sorted_) {
+        sorted_ = std::min(probes_.size(), 2 * sorted_ + 64);
+        sort_probes(end, sorted_);
+      }
+      const Probe& p = probes_[end];
+      const SearchPart& part = parts_[p.part];
+      bytes += part.index().bytes_of(p.list);
+      if (end > at && bytes > kRoundBytes) break;
+      ++end;
+      expected += part.density() *
+                  static_cast<double>(part.index().directory().rows_of(p.list));
+    }
+    for (size_t i = at; i < end; ++i) {
+      lists_[probes_[i].part].push_back(probes_[i].list);
+    }
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      next_[p] = 0;
+      if (lists_[p].empty()) continue;
+      NIMBLE_RETURN_IF_ERROR(parts_[p].index().read(lists_[p], &bytes_[p]));
+      lists_[p].clear();
+    }
+    for (size_t i = at; i < end; ++i) {
+      const Probe& p = probes_[i];
+      score(p, bytes_[p.part][next_[p.part]++].data);
+    }
+    at = end;
+  }
+  for (auto& lists : bytes_) lists.clear();
+  return Status::ok();
+}
+
+void ListSearch::score(const Probe& probe, const uint8_t* list) {
+  const SearchPart& part = parts_[probe.part];
+  const Prepared& query = prepared(probe.part);
+  const VectorRoot& root = part.index().root();
+  const ListLayout at(part.index().directory().rows_of(probe.list), root.padded,
+                      root.row_width);
+  uint64_t first = 0, last = at.rows;
+  if (part.allowed.is_range()) {
+    const RowRange range = part.allowed.ranges()[0];
+    if (range.begin > 0) {
+      first = place_of(list + at.row_at, at.rows, root, range.begin);
+    }
+    if (range.end < part.given->scan.output->file().num_rows()) {
+      last = place_of(list + at.row_at, at.rows, root, range.end);
+    }
+    seen_ += static_cast<double>(last - first);
+    if (first == last) return;
+  }
+  const uint64_t begin_block = first / kVectorBlock;
+  const uint64_t end_block = div_ceil(last, kVectorBlock);
+  const uint64_t begin = begin_block * kVectorBlock;
+  const uint64_t end = end_block * kVectorBlock;
+  sums_.resize(std::max<size_t>(sums_.size(), at.slots));
+  const uint8_t* const codes = list + at.codes_at + begin * (root.padded / 8);
+  sum_codes(codes, end_block - begin_block, root.padded, query.code.table(0),
+            &sums_[begin]);
+  if (query.code.levels() == 2) {
+    more_sums_.resize(sums_.size());
+    sum_codes(codes, end_block - begin_block, root.padded, query.code.table(1),
+              &more_sums_[begin]);
+    for (uint64_t i = begin; i < end; ++i) {
+      sums_[i] = 128 * sums_[i] + more_sums_[i];
+    }
+  }
+  ++stats_->lists_probed;
+  stats_->rows_scored += last - first;
+  // The list has floats at multiples of 4 of its beginning only.
+  centroid_.resize(root.padded);
+  std::memcpy(centroid_.data(), list, root.padded * sizeof(float));
+  const float* const q = query.rotated.data();
+  const float base =
+      query.base + (is_dot()
+                        ? -dot_product(q, centroid_.data(), root.padded)
+                        : squared_distance(q, centroid_.data(), root.padded));
+  const float factor = is_dot() ? 1 : 2;
+  const float reach = is_dot() ? query.code.norm() : base;
+  const float a = factor * query.code.table_scale();
+  const float b =
+      factor * (query.code.table_offset() - query.half_sum +
+                kErrors * kErrorOfScale * std::sqrt(std::max(reach, 0.0f)));
+  float keys[kVectorBlock];
+  for (uint64_t block = begin_block; block < end_block; ++block) {
+    const uint64_t slot = block * kVectorBlock;
+    uint32_t hits =
+        score_block(&sums_[slot], list + at.scale_at + 4 * slot,
+                    list + at.offset_at + 4 * slot, base, a, b, limit_, keys);
+    if (slot < first) hits &= ~uint32_t{0} << (first - slot);
+    if (last - slot < kVectorBlock) hits &= (1u << (last - slot)) - 1;
+    if (!part.allowed.is_range()) {
+      hits = keep_allowed(part, list + at.row_at, slot,
+                          std::min<uint64_t>(last - slot, kVectorBlock), root,
+                          hits);
+    }
+    for (; hits != 0; hits &= hits - 1) {
+      const auto i = static_cast<uint32_t>(std::countr_zero(hits));
+      if (!(keys[i] <= limit_)) continue;
+      candidates_.push_back(
+          {keys[i], probe.part, row_at(list + at.row_at, slot + i, root)});
+      if (candidates_.size() >= 2 * limit_candidates_) keep_nearest();
+    }
+  }
+}
+
+// Counts the allowed rows of a block. Returns the hits that are allowed.
+uint32_t ListSearch::keep_allowed(const SearchPart& part, const uint8_t* rows,
+                                  uint64_t slot, uint64_t count,
+                                  const VectorRoot& root, uint32_t hits) {
+  uint32_t passing = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    passing |= uint32_t{part.allowed.contains(row_at(rows, slot + i, root))}
+               << i;
+  }
+  seen_ += std::popcount(passing);
+  return hits & passing;
+}
+
+void ListSearch::keep_nearest() {
+  if (candidates_.size() <= limit_candidates_) return;
+  const auto end =
+      candidates_.begin() + static_cast<ptrdiff_t>(limit_candidates_);
+  std::nth_element(candidates_.begin(), end - 1, candidates_.end());
+  limit_ = (end - 1)->key;
+  candidates_.erase(end, candidates_.end());
+}
+
+// Compares candidates with their vectors, the nearest first, until no other one
+// is likely to be nearer.
+Status ListSearch::refine(const double* query, NearestRows* out) {
+  keep_nearest();
+  std::sort(candidates_.begin(), candidates_.end());
+  for (auto& distance : distances_) {
+    if (distance) distance->set_query(query);
+  }
+  // Squared distances of vectors of length 1 are twice 1 - cosine.
+  const double by = options_.metric == VectorMetric::kCosine ? 0.5 : 1;
+  size_t prepared = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& c = candidates_[i];
+    if (by * double{c.key} > out->limit()) break;
+    if (i == prepared) {
+      prepared = i == 0 ? std::min(first_candidates_, candidates_.size())
+                        : candidates_.size();
+      NIMBLE_RETURN_IF_ERROR(prepare_vectors(
+          std::span(candidates_).subspan(i, prepared - i), query));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values,
+                            vectors_[c.part]->row(c.row));
+    if (values == nullptr) continue;
+    ++stats_->rows_compared;
+    auto& distance =
+        distances_[static_cast<size_t>(parts_[c.part].type.element)];
+    double d;
+    if (distance->is_within(values, out->limit(), &d)) {
+      out->add({d, c.part, c.row});
+    }
+  }
+  return Status::ok();
+}
+
+// Reads the vectors of candidates, in one round for each file.
+Status ListSearch::prepare_vectors(std::span<const Candidate> candidates,
+                                   const double* query) {
+  for (const Candidate& c : candidates) rows_of_[c.part].push_back(c.row);
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    std::vector<uint64_t>& rows = rows_of_[p];
+    if (rows.empty()) continue;
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    if (vectors_[p] == nullptr) {
+      vectors_[p] = std::make_unique<VectorRows>(parts_[p].given->scan.output,
+                                                 parts_[p].type);
+    }
+    NIMBLE_RETURN_IF_ERROR(vectors_[p]->prepare(rows));
+    rows.clear();
+    auto& distance = distances_[static_cast<size_t>(parts_[p].type.element)];
+    if (!distance) {
+      distance.emplace(options_.metric, parts_[p].type);
+      distance->set_query(query);
+    }
+  }
+  return Status::ok();
+}
+
+}  // namespace nimble

@@ -1,0 +1,103 @@
+// ListSearch: searches the lists of vector indexes for the nearest rows of
+// queries, one after the other. Keeps its memory from query to query. Not
+// thread-safe.
+//
+// Lists are taken in the order of their centroids' distances, over all files
+// together. The distances of their rows are estimated from codes, and the rows
+// that may be nearest are compared with the vectors of the column.
+// docs/format/vector_index.md.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "nimble/index/vector/vector_codes.h"
+#include "nimble/scan/nearest/exact_distance.h"
+#include "nimble/scan/nearest/nearest_rows.h"
+#include "nimble/scan/nearest/vector_rows.h"
+
+namespace nimble {
+
+class ListSearch {
+ public:
+  // Borrows its arguments.
+  ListSearch(std::span<const SearchPart> parts, const NearestOptions& options);
+
+  // Whether floats can hold the distances of a query.
+  static bool can_answer(VectorMetric metric, std::span<const double> query);
+  // Adds the nearest rows of a query of all parts that have lists. May block on
+  // reads.
+  // REQUIRES: can_answer(query).
+  Status run(const double* query, NearestRows* out, NearestStats* stats);
+
+ private:
+  // A query as the lists of some parts are searched with it.
+  struct Prepared {
+    const VectorIndex* index = nullptr;  // the first one with this center
+    std::vector<float> rotated;
+    QueryCode code;
+    float half_sum = 0;
+    float base = 0;     // added to all distances
+    float nearest = 0;  // distance of the nearest centroid
+  };
+  struct Candidate {
+    float key;
+    uint32_t part;
+    uint64_t row;
+    bool operator<(const Candidate& o) const { return key < o.key; }
+  };
+  struct Probe {
+    float distance;  // of the centroid, about
+    uint32_t part;
+    uint32_t list;
+    bool operator<(const Probe& o) const {
+      if (distance != o.distance) return distance < o.distance;
+      return part != o.part ? part < o.part : list < o.list;
+    }
+  };
+
+  bool is_dot() const { return options_.metric == VectorMetric::kDot; }
+  Prepared& prepared(uint32_t part) { return prepared_[prepared_of_[part]]; }
+  void prepare(const double* query, Prepared* out) const;
+  void choose_lists();
+  void sort_probes(size_t begin, size_t end);
+  Status probe_lists();
+  void score(const Probe& probe, const uint8_t* list);
+  uint32_t keep_allowed(const SearchPart& part, const uint8_t* rows,
+                        uint64_t slot, uint64_t count, const VectorRoot& root,
+                        uint32_t hits);
+  void keep_nearest();
+  Status refine(const double* query, NearestRows* out);
+  Status prepare_vectors(std::span<const Candidate> candidates,
+                         const double* query);
+
+  std::span<const SearchPart> parts_;
+  const NearestOptions& options_;
+  // Candidates that are read in the first round, and at most.
+  const size_t first_candidates_;
+  const size_t limit_candidates_;
+  std::vector<Prepared> prepared_;
+  std::vector<uint32_t> prepared_of_;  // by part
+
+  NearestStats* stats_ = nullptr;
+  std::vector<Probe> probes_;
+  size_t sorted_ = 0;  // probes in order
+  double wanted_ = 0;  // allowed rows to look at
+  double seen_ = 0;
+  std::vector<std::vector<uint32_t>> lists_;           // by part
+  std::vector<std::vector<VectorIndex::List>> bytes_;  // by part
+  std::vector<size_t> next_;                           // by part
+  std::vector<uint32_t> sums_, more_sums_;
+  std::vector<float> centroid_;
+  std::vector<Candidate> candidates_;
+  float limit_ = 0;
+  std::vector<std::vector<uint64_t>> rows_of_;        // by part
+  std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
+  // By VectorElement. Those of a query that was compared have that query.
+  std::array<std::optional<ExactDistance>, 5> distances_;
+};
+
+}  // namespace nimble
