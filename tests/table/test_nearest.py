@@ -85,3 +85,89 @@ def test_nearest_rows_of_every_snapshot(tmp_path: Path, partitions: list[str]) -
         _check(table, rows, rng)
     for snapshot, old in states[::3]:
         _check(table.at(snapshot=snapshot), old, rng)
+
+
+WIDE = 512
+
+
+def _wide(ids: Any, seed: int) -> pa.Table:
+    """Enough numbers for lists in a file of 2,100 rows."""
+    ids = np.asarray(ids)
+    x = np.random.default_rng(seed).normal(size=(len(ids), WIDE)).astype(np.float32)
+    return pa.table({"id": ids, "v": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), WIDE)})
+
+
+def _by_lists(table: nb.Table) -> tuple[int, int]:
+    plan = table.explain(nearest=np.ones(WIDE))
+    return plan["files by lists"], plan["files compared"]
+
+
+def test_declared_vector_index_is_written_kept_and_dropped(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 1)
+    table = lake.create_table(
+        "a.b", data.schema, primary_key="id", indexes=[nb.VectorIndex("v", metric="cosine")]
+    )
+    query = np.ones(WIDE)
+    assert [(i.kind, i.metric) for i in table.indexes if i.kind == "vector"] == [
+        ("vector", "cosine")
+    ]
+    # Also without files the metric is that of the index.
+    with pytest.raises(nb.InvalidArgumentError, match="'cosine'"):
+        table.nearest(query, metric="l2")
+    table.append(data.slice(0, 1050))
+    table.append(data.slice(1050))
+    assert _by_lists(table) == (0, 2)  # few numbers in each file
+    table.compact()
+    assert _by_lists(table) == (1, 0)
+    exact = table.nearest(query, columns=["id"], exact=True, metric="cosine")
+    assert table.nearest(query, columns=["id"], exact=True).equals(exact)
+    assert table.nearest(query, columns=["id"], recall=0.999)["id"][0] == exact["id"][0]
+    assert table.health().index_coverage["vector (v)"] == 1.0
+    # A changed vector is found at once, and its old one is not.
+    moved = pa.table({"id": [7], "v": pa.array([query.astype("f4")], pa.list_(pa.float32(), WIDE))})
+    table.upsert(moved)
+    hits = table.nearest(query, k=2100, columns=["id"])
+    assert hits["id"].to_pylist().count(7) == 1
+    assert hits["id"][0].as_py() == 7
+    before = table.snapshot
+    with pytest.raises(nb.InvalidArgumentError, match="already"):
+        table.add_index(nb.VectorIndex("v"))
+    table.drop_index("v")
+    assert _by_lists(table) == (0, 2)
+    assert table.nearest(query, k=1)["_distance"][0].as_py() == 0  # "l2" of an equal vector
+    table.add_index(nb.VectorIndex("v", metric="dot", lists=5))
+    assert _by_lists(table) == (1, 1)
+    assert table.explain(nearest=query)["lists"] == 5
+    # Files of the old snapshot have an index of another metric.
+    old = table.at(snapshot=before)
+    assert old.nearest(query, k=3, columns=["id"]).num_rows == 3
+    table.drop_index(nb.VectorIndex("v"))
+    assert not [i for i in table.indexes if i.kind == "vector"]
+
+
+def test_vector_index_follows_a_renamed_column(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 2)
+    sample = np.random.default_rng(3).normal(size=(20, WIDE))
+    table = lake.create_table("a.b", data.schema, primary_key="id")
+    table.append(data)
+    table.add_index(nb.VectorIndex("v", queries=sample))
+    with table.alter() as change:
+        change.rename_column("v", "w")
+    table.append(_wide(np.arange(3000, 5100), 4).rename_columns(["id", "w"]))
+    assert _by_lists(table) == (2, 0)
+    assert table.explain(nearest=sample[0], on="w")["metric"] == "l2"
+
+
+def test_wrong_vector_indexes_of_tables_are_refused(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    schema = _wide([1], 1).schema
+    for index, message in (
+        (nb.VectorIndex("id"), "fixed-size lists"),
+        (nb.VectorIndex("v", queries=[[1.0]]), "queries have 1"),
+        (nb.VectorIndex("v", queries=np.zeros((65, WIDE))), "at most 64"),
+    ):
+        with pytest.raises(nb.InvalidArgumentError, match=message):
+            lake.create_table("a.b", schema, primary_key="id", indexes=[index])
+    assert not lake.tables()

@@ -124,8 +124,15 @@ def run_merge(
         typer.echo(f"{target}: {summary}")
 
 
-def _again(index: nb.IndexInfo) -> nb.HashIndex | nb.SortedIndex:
+def _again(index: nb.IndexInfo) -> nb.HashIndex | nb.SortedIndex | nb.VectorIndex:
     """Returns the definition of an existing index."""
+    if index.kind == "vector":
+        if index.metric is None:
+            raise nb.UnsupportedVersionError(
+                f"the metric of the vector index on {index.columns[0]} is unknown to this version; "
+                "use the version that wrote the file, or drop the index"
+            )
+        return nb.VectorIndex(str(index.columns[0].column), metric=index.metric)  # type: ignore[arg-type]
     if index.kind == "sorted":
         return nb.SortedIndex(list(index.columns))
     columns = [key.column for key in index.columns]

@@ -34,7 +34,7 @@ from nimblepy.table.otree.layouts import Layout, check_layout, layout_property
 
 # The modules that read and write tables are imported with the first table, not by `connect`.
 if TYPE_CHECKING:
-    from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+    from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
     from nimblepy.file.write import ClusterBy
     from nimblepy.table.claims.checks import Checks
     from nimblepy.table.lake import JoinPath
@@ -254,7 +254,7 @@ class Catalog:
         cluster_by: ClusterBy = None,
         partition_by: str | Sequence[str] = (),
         layout: Layout | None = None,
-        indexes: Sequence[HashIndex | SortedIndex] = (),
+        indexes: Sequence[HashIndex | SortedIndex | VectorIndex] = (),
         data_format: DataFormat = "nimble",
         options: WriteOptions | None = None,
         properties: Mapping[str, str] | None = None,
@@ -286,6 +286,7 @@ class Catalog:
             InvalidArgumentError: the table exists; its name is invalid; or a type, key or transform
                 is not supported.
         """
+        from nimblepy.file.write import index_specs
         from nimblepy.input.tabular import as_reader
         from nimblepy.table.base.transforms import parse_partition
         from nimblepy.table.writing.settings import index_property, settings
@@ -311,7 +312,9 @@ class Catalog:
         kept = settings(data_format, options, properties)
         if comment is not None:
             kept[COMMENT] = text_of(comment, "comment")
-        # Checks the columns of indexes before anything is created.
+        # Checks the columns of indexes before anything is created. Without field ids, because
+        # vectors have a fixed length here.
+        index_specs(schema, indexes)
         index_property(_with_ids(schema, primary), indexes)
         try:
             return self._make(parts, schema, primary, keys, fields, kept, indexes, layout, data)
@@ -330,7 +333,7 @@ class Catalog:
         keys: Sequence[SortKey],
         fields: Sequence[tuple[str, str, str]],
         properties: dict[str, str],
-        indexes: Sequence[HashIndex | SortedIndex],
+        indexes: Sequence[HashIndex | SortedIndex | VectorIndex],
         layout: Layout | None,
         data: Any,
     ) -> Table:

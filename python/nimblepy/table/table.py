@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Columns, at_least, checked_fraction, seconds_of
 from nimblepy.rows.html import html_rows
@@ -1019,7 +1019,11 @@ class Table(TableHandle):
         return {item.action: actions[item.action]() for item in self.health().advice}
 
     def add_index(
-        self, index: HashIndex | SortedIndex | Sequence[HashIndex | SortedIndex]
+        self,
+        index: HashIndex
+        | SortedIndex
+        | VectorIndex
+        | Sequence[HashIndex | SortedIndex | VectorIndex],
     ) -> Commit:
         """Adds secondary indexes to all files of a nimble table, and to its new files, in a commit.
         The commit also expires old snapshots if the table has too many; the table property
@@ -1038,7 +1042,9 @@ class Table(TableHandle):
         """
         return add_index(self._state, index)
 
-    def drop_index(self, index: str | Sequence[ColumnName] | HashIndex | SortedIndex) -> Commit:
+    def drop_index(
+        self, index: str | Sequence[ColumnName] | HashIndex | SortedIndex | VectorIndex
+    ) -> Commit:
         """Drops secondary indexes from all files of a nimble table, and from its new files.
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.

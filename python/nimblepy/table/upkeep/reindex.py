@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from nimblepy.errors import ConflictError, IndexUnavailableError, InvalidArgumen
 from nimblepy.file.add_index import rewrite_indexes
 from nimblepy.file.indexes import CLUSTER, Index
 from nimblepy.file.open import open_source
-from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex
 from nimblepy.file.source import FileSource
 from nimblepy.file.write import index_specs
 from nimblepy.schema.columns import column_paths, resolve_column
@@ -54,7 +54,8 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
     """See :meth:`nimblepy.Table.add_index`."""
     metadata = table.newest()
     _check_format(metadata, "add_index")
-    new = [indexes] if isinstance(indexes, (HashIndex, SortedIndex)) else list(indexes)
+    one = isinstance(indexes, (HashIndex, SortedIndex, VectorIndex))
+    new = [cast(TableIndex, indexes)] if one else list(cast(Sequence[TableIndex], indexes))
     if not new:
         raise InvalidArgumentError("add_index: expected at least one index")
     schema = metadata.schema()
@@ -71,7 +72,7 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
     metadata = table.newest()
     _check_format(metadata, "drop_index")
     schema, existing = metadata.schema(), _declared(metadata)
-    if isinstance(index, (HashIndex, SortedIndex)):
+    if isinstance(index, (HashIndex, SortedIndex, VectorIndex)):
         dropped = {identity_of(schema, index)} & existing.keys()
     else:
         columns = [column for column, _, _ in identity_of(schema, HashIndex(index))[1]]
@@ -187,7 +188,7 @@ def _missing_specs(
 ) -> list[dict[str, Any]]:
     """The indexes that a file lacks, unless it lacks a column of them."""
     ids = _ids(file, rows)
-    there = {_stored(file, index, ids) for index in file.handle.indexes}
+    there = _positions(file, ids)
     specs: list[dict[str, Any]] = []
     for index in indexes:
         identity = identity_of(rows.schema, index)
@@ -250,7 +251,7 @@ def _copy(
     path = readable_path(member.file.path)
     with closing(open_source(path)) as file:
         ids = _ids(file, rows)
-        there = {_stored(file, index, ids): index.number for index in file.handle.indexes}
+        there = _positions(file, ids)
         dropped = [number for item, number in there.items() if item in drop]
         specs = _missing_specs(file, rows, add)
         if not dropped and not specs:
@@ -294,8 +295,27 @@ def _renamed(index: TableIndex, paths: Sequence[Path]) -> TableIndex:
     """Returns the index under the names of the columns in a file."""
     if isinstance(index, HashIndex):
         return replace(index, columns=tuple(paths))
+    if isinstance(index, VectorIndex):
+        return VectorIndex(
+            paths[0][0],
+            metric=index.metric,  # type: ignore[arg-type]
+            lists=index.lists,
+            queries=index.queries,
+        )
     keys = zip(as_sort_keys(index.columns), paths, strict=True)
     return replace(index, columns=tuple(replace(key, column=path) for key, path in keys))
+
+
+def _positions(file: FileSource, ids: dict[int, Path]) -> dict[IndexIdentity | None, int]:
+    """Returns the positions of the indexes of a file. Vector indexes are counted last."""
+    positions = {_stored(file, index, ids): index.number for index in file.handle.indexes}
+    others = len(file.handle.core.indexes)
+    numbers = {path: number for number, path in ids.items()}
+    for name, (position, _, _) in file.handle.vectors.items():
+        number = numbers.get((name,))
+        if number is not None:
+            positions["vector", ((number, False, False),)] = others + position
+    return positions
 
 
 def _stored(file: FileSource, index: Index, ids: dict[int, Path]) -> IndexIdentity | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_args
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import ColumnName
@@ -35,6 +35,8 @@ _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
 # Bloom filter bits per primary key, so that a file can exclude a key with one look.
 _BLOOM_BITS = 10.0
+# Queries of a vector index that the metadata of a table holds.
+_MOST_QUERIES = 64
 # Properties that are whole numbers, and their minimum.
 _NUMBERS = {
     _TARGET: 1,
@@ -55,7 +57,7 @@ _DEFAULTS = {
     "commit.retry.num-retries": "20",
 }
 
-TableIndex = HashIndex | SortedIndex
+TableIndex = HashIndex | SortedIndex | VectorIndex
 # Identifies an index by its kind and, for each column, field id and order.
 IndexIdentity = tuple[str, tuple[tuple[int, bool, bool], ...]]
 D = TypeVar("D")
@@ -122,7 +124,7 @@ def _changed(options: WriteOptions) -> dict[str, Any]:
 
 def index_property(schema: pa.Schema, indexes: Sequence[TableIndex]) -> dict[str, str]:
     """Returns the property that stores the indexes of every file, by field id."""
-    if isinstance(indexes, (HashIndex, SortedIndex)):
+    if isinstance(indexes, (HashIndex, SortedIndex, VectorIndex)):
         indexes = (indexes,)
     kept: list[dict[str, Any]] = []
     for index in indexes:
@@ -145,11 +147,29 @@ def index_property(schema: pa.Schema, indexes: Sequence[TableIndex]) -> dict[str
                     ],
                 }
             )
+        elif isinstance(index, VectorIndex):
+            kept.append(_stored_vector(schema, index))
         else:
             raise InvalidArgumentError(
-                f"indexes: expected nb.HashIndex or nb.SortedIndex, got {index!r}"
+                f"indexes: expected nb.HashIndex, nb.SortedIndex or nb.VectorIndex, got {index!r}"
             )
     return {_INDEXES: json.dumps(kept)} if kept else {}
+
+
+def _stored_vector(schema: pa.Schema, index: VectorIndex) -> dict[str, Any]:
+    queries = index.queries or ()
+    if len(queries) > _MOST_QUERIES:
+        raise InvalidArgumentError(
+            f"VectorIndex: got {len(queries):,} queries; a table stores at most {_MOST_QUERIES}, "
+            "because its metadata holds them. Pass a sample of them"
+        )
+    return {
+        "kind": "vector",
+        "columns": [_number(schema, index.column)],
+        "metric": index.metric,
+        "lists": index.lists,
+        "queries": [list(query) for query in queries],
+    }
 
 
 def _number(schema: pa.Schema, name: ColumnName) -> int:
@@ -162,15 +182,18 @@ def identity_of(schema: pa.Schema, index: TableIndex | IndexInfo) -> IndexIdenti
     Args:
         schema: the columns, with field ids.
     """
-    if isinstance(index, IndexInfo):
-        kind = index.kind
-    else:
-        kind = "sorted" if isinstance(index, SortedIndex) else "hash"
+    kind = index.kind if isinstance(index, IndexInfo) else _kind_of(index)
     ordered = kind == "sorted"
     return kind, tuple(
         (_number(schema, key.column), ordered and key.descending, ordered and key.nulls_first)
         for key in as_sort_keys(index.columns)
     )
+
+
+def _kind_of(index: TableIndex) -> str:
+    if isinstance(index, VectorIndex):
+        return "vector"
+    return "sorted" if isinstance(index, SortedIndex) else "hash"
 
 
 def changed_indexes(
@@ -192,11 +215,18 @@ def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
     if data_format_of(metadata) != "nimble":
         return []
     cluster = tuple(metadata.cluster_by(schema_id))
-    kinds = [("cluster", cluster)] if cluster else []
+    infos = [IndexInfo(kind="cluster", columns=cluster, size_bytes=0, num_keys=0)]
     for index in _indexes(metadata, schema_id):
-        kind = "hash" if isinstance(index, HashIndex) else "sorted"
-        kinds.append((kind, as_sort_keys(index.columns)))
-    return [IndexInfo(kind=kind, columns=keys, size_bytes=0, num_keys=0) for kind, keys in kinds]
+        infos.append(
+            IndexInfo(
+                kind=_kind_of(index),
+                columns=as_sort_keys(index.columns),
+                size_bytes=0,
+                num_keys=0,
+                metric=index.metric if isinstance(index, VectorIndex) else None,
+            )
+        )
+    return infos if cluster else infos[1:]
 
 
 def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
@@ -224,6 +254,18 @@ def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[TableI
                         cast(list[str], names),
                         load_factor=item["load_factor"],
                         bloom_bits_per_key=item["bloom_bits_per_key"],
+                    )
+                )
+            continue
+        if item["kind"] == "vector":
+            name = metadata.column_name(item["columns"][0], schema_id)
+            if name:
+                indexes.append(
+                    VectorIndex(
+                        name,
+                        metric=item["metric"],
+                        lists=item["lists"],
+                        queries=item["queries"] or None,
                     )
                 )
             continue

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError, KeyOrderError
-from nimblepy.file.options import HashIndex, SortedIndex, WriteOptions
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
 from nimblepy.file.write import Writer
 from nimblepy.files.source import key_order
 from nimblepy.input.tabular import as_reader
@@ -89,7 +89,7 @@ class Target:
     spec_id: int
     spec: tuple[PartitionField, ...]
     sort_order_id: int
-    indexes: tuple[HashIndex | SortedIndex, ...] = ()
+    indexes: tuple[HashIndex | SortedIndex | VectorIndex, ...] = ()
     options: WriteOptions = field(default_factory=WriteOptions)
     target_bytes: int = _TARGET_BYTES
     layout: Layout | None = None
