@@ -27,7 +27,7 @@ needs_core = pytest.mark.skipif(
 
 ROWS = 100
 COMMANDS = ["inspect", "schema", "stats", "verify", "convert", "lookup", "range", "scan"]
-COMMANDS += ["add-index", "drop-index", "advise", "merge", "diff", "sql"]
+COMMANDS += ["add-index", "drop-index", "advise", "merge", "diff", "sql", "nearest"]
 
 
 def run(*arguments: str | Path) -> Result:
@@ -440,3 +440,20 @@ def test_values_json_lacks_become_text() -> None:
     ]
     values = [float("nan"), b"\xff", None, True, 1.5, {"a": (1,)}]
     assert jsonable(values) == ["nan", "ff", None, True, 1.5, {"a": [1]}]
+
+
+def test_nearest_prints_rows_in_order_of_distance(tmp_path: Path) -> None:
+    x = pa.FixedSizeListArray.from_arrays(pa.array([0.0, 0, 3, 4, -1, 0]), 2)
+    nb.write(pa.table({"id": [1, 2, 3], "v": x}), tmp_path / "a.nimble")
+    path = tmp_path / "a.nimble"
+    rows = json_lines(run("nearest", path, "-1,0", "-k", "2", "--json", "--columns", "id"))
+    assert rows == [{"id": 3, "_distance": 0.0}, {"id": 1, "_distance": 1.0}]
+    for vector in ("[3, 4]", "3 4", "3,4"):
+        shown = run("nearest", path, vector, "-k", "1", "--filter", "id > 1")
+        assert shown.exit_code == 0
+        assert "v" not in shown.stdout.split("\n")[0].split()
+        assert "2" in shown.stdout
+    assert "nearest 1" in run("nearest", path, "0,0", "-k", "1", "--explain").stdout
+    check_one_line(run("nearest", path, "1,x"), "numbers between commas")
+    check_one_line(run("nearest", path, "1"), "vectors of 2 numbers")
+    check_one_line(run("nearest", path, "1,2", "--metric", "x"), "metric must be")

@@ -283,6 +283,49 @@ def scan(
     _exit_unless(run_scan(file, filter, parameters(param), query, count_only=count))
 
 
+@app.command(cls=TakesNumbers)
+@reads_version
+@prints_rows
+def nearest(
+    file: RowsArgument,
+    vector: Annotated[
+        str,
+        typer.Argument(
+            metavar="VECTOR", help="Numbers: 0.5,-1,2 or a JSON list; - reads them from the input."
+        ),
+    ],
+    k: Annotated[int, typer.Option("-k", help="Number of rows.")] = 10,
+    on: Annotated[str | None, typer.Option(help="The column of vectors.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="l2, cosine or dot; that of the index by default.")
+    ] = None,
+    filter: Annotated[
+        str | None, typer.Option("--filter", "-f", help='SQL condition: "x > 3 AND k = 7"')
+    ] = None,
+    param: ParamOption = None,
+    recall: Annotated[
+        float, typer.Option(help="Share of the nearest rows to find with an index.")
+    ] = 0.95,
+    exact: Annotated[bool, typer.Option("--exact", help="Compare all rows.")] = False,
+    columns: ColumnsOption = None,
+    explain: ExplainOption = False,
+    output: OutputFormat = "table",
+    version: Version = NEWEST,
+) -> None:
+    """Print the rows whose vectors are nearest to a vector, nearest first."""
+    from nimblepy.cli.query import Query, parameters, run_nearest
+
+    query = Query(version=version, on=on, columns=columns, limit=k, explain=explain, output=output)
+    arguments = {
+        "metric": metric,
+        "filter": filter,
+        "params": parameters(param),
+        "recall": recall,
+        "exact": exact,
+    }
+    _exit_unless(run_nearest(file, vector, k, arguments, query))
+
+
 @app.command()
 @reads_version
 @prints_rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from nimblepy.cli.output import TABLE_ROWS, print_json, print_rows, split_names
 from nimblepy.cli.sources import open_rows
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.arguments import Inclusive
+from nimblepy.rows.nearest import vector_type
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.schema.names import ColumnName
@@ -149,6 +151,31 @@ def run_scan(
         if query.output == "table":
             return _print_table(reader.read_all(), query, missing="no row passes")
         return print_rows(reader, reader.schema, query.output)
+
+
+def run_nearest(path: str, vector: str, k: int, arguments: Mapping[str, Any], query: Query) -> bool:
+    """Prints the rows nearest to a vector. Returns whether there are any."""
+    numbers = _parse_vector(sys.stdin.read() if vector == "-" else vector)
+    with open_rows(path, query.version) as file:
+        names = query.names
+        if query.explain:
+            plan = file.explain(nearest=numbers, k=k, on=query.on, **arguments)
+            return _print_plan(plan, query)
+        if names is None and query.output == "table":
+            # Vectors are too long for a line of a terminal.
+            names = [f.name for f in file.schema if vector_type(f.type) is None]
+        table = file.nearest(numbers, k, on=query.on, columns=names, **arguments)
+        return _print_table(table, query, missing="no row has a vector")
+
+
+def _parse_vector(text: str) -> list[float]:
+    """Numbers between commas or spaces, with or without brackets."""
+    try:
+        return [float(part) for part in text.strip().strip("[]").replace(",", " ").split()]
+    except ValueError as error:
+        raise nb.InvalidArgumentError(
+            f"VECTOR: expected numbers between commas, such as 0.5,-1,2 ({error})"
+        ) from error
 
 
 def _one_more(query: Query) -> int | None:
