@@ -24,6 +24,7 @@ from nimblepy.spark.joins.asof import asof_join
 from nimblepy.spark.joins.estimate import JoinEstimate
 from nimblepy.spark.joins.index_join import index_join, index_join_rdd
 from nimblepy.spark.joins.lookup import lookup_expr, register_lookup
+from nimblepy.spark.joins.nearest import nearest
 from nimblepy.spark.optimizer.connect import optimize
 from nimblepy.spark.optimizer.explain import JoinDecision, JoinDecisions, explain_join
 from nimblepy.spark.reading.changes import changes
@@ -49,6 +50,7 @@ __all__ = [
     "index_join_rdd",
     "lookup_expr",
     "merge",
+    "nearest",
     "optimize",
     "register",
     "register_lookup",

@@ -16,6 +16,7 @@ from nimblepy.join.plan import JoinPlan
 from nimblepy.join.run import join_batches, joined_by_batch
 from nimblepy.spark.base.inputs import SparkInput, open_cached
 from nimblepy.spark.base.schemas import conform, conform_array
+from nimblepy.spark.base.tasks import Batches
 
 # Probe rows per lookup. In large lookups, each block of the file is decoded only once.
 LOOKUP_ROWS = 65_536
@@ -104,6 +105,49 @@ def joined_batches(
             plan = spec.plan_for(batch.schema)
             for joined in join_batches(plan, build, [batch]):
                 yield conform(joined, _in_zones_of(schema, batch.schema))
+
+    return run
+
+
+@dataclass(frozen=True)
+class NearestSpec:
+    """A search for nearest rows, as it is sent to the workers.
+
+    Attributes:
+        query: the position of the column of queries.
+        columns: columns of the files.
+        arguments: other arguments of :meth:`nimblepy.File.nearest`.
+        target: Spark's Arrow types of the result.
+    """
+
+    files: SparkInput
+    query: int
+    k: int
+    columns: tuple[str, ...]
+    arguments: dict[str, Any]
+    target: pa.Schema
+
+
+def nearest_rows(spec: NearestSpec) -> Batches:
+    """Maps rows to their nearest rows."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = SourceHandle(open_cached(spec.files))
+        step = max(1, MOST_MATCHES // spec.k)
+        for batch in batches:
+            asked = batch.filter(batch.column(spec.query).is_valid())
+            for at in range(0, asked.num_rows, step):
+                part = asked.slice(at, step)
+                queries = part.column(spec.query)
+                hits = rows.nearest(queries, spec.k, columns=spec.columns, **spec.arguments)
+                probes = part.take(hits["_query"].combine_chunks())
+                found = hits.drop_columns("_query").combine_chunks()
+                for hit in found.to_batches():  # at most one
+                    joined = [*probes.columns, *hit.columns]
+                    yield conform(
+                        pa.RecordBatch.from_arrays(joined, names=spec.target.names),
+                        _in_zones_of(spec.target, batch.schema),
+                    )
 
     return run
 
