@@ -126,8 +126,9 @@ TEST(ValueText, OtherTextsAreNoValues) {
   CHECK(fit("tsu:", "2024-05-01T12:00:00Z") == TextFit::kInvalid);
   CHECK(fit("tsu:UTC", "2024-05-01T12:00:00") == TextFit::kInvalid);
   CHECK(fit("tsu:", "2024-05-01T12:00:00.0000001") == TextFit::kOutside);
-  CHECK(fit("d:9,2,32", "1.005") == TextFit::kOutside);
-  CHECK(fit("d:9,2,32", "99999999999") == TextFit::kOutside);
+  CHECK(fit("d:9,2,32", "1.005") == TextFit::kInvalid);
+  CHECK(fit("d:9,2,32", "99999999999") == TextFit::kInvalid);
+  CHECK(fit("d:9,2,32", "99999999999.00") == TextFit::kOutside);
   CHECK(fit("b", "1") == TextFit::kInvalid);
 }
 
