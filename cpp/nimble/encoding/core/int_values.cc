@@ -86,20 +86,6 @@ void widen_ints(const ValueType& type, const uint8_t* data, uint32_t n,
   });
 }
 
-NIMBLE_CLONES void narrow_ints64(const uint64_t* __restrict values, uint32_t n,
-                                 uint32_t width, uint8_t* __restrict out) {
-  switch (width) {
-    case 1:
-      return cut<uint8_t>(values, n, out);
-    case 2:
-      return cut<uint16_t>(values, n, out);
-    case 4:
-      return cut<uint32_t>(values, n, out);
-    default:
-      return cut<uint64_t>(values, n, out);
-  }
-}
-
 NIMBLE_CLONES void narrow_ints32(const uint32_t* __restrict values, uint32_t n,
                                  uint32_t width, uint8_t* __restrict out) {
   switch (width) {

@@ -76,9 +76,7 @@ MinMax total_min_max(const ValueType& type, const std::vector<MinMax>& blocks);
 // Converts n values to 64-bit patterns.
 void widen_ints(const ValueType& type, const uint8_t* data, uint32_t n,
                 uint64_t* out);
-// Truncate n 64-bit patterns, or 32-bit words, to `width` bytes.
-void narrow_ints64(const uint64_t* values, uint32_t n, uint32_t width,
-                   uint8_t* out);
+// Truncates n 32-bit words to `width` bytes.
 void narrow_ints32(const uint32_t* values, uint32_t n, uint32_t width,
                    uint8_t* out);
 
