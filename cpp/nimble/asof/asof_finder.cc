@@ -18,18 +18,6 @@ constexpr uint64_t kMaxWindow = 64;
 // Places of a sorted index whose rows are read together.
 constexpr uint64_t kPlacesRead = 256;
 
-// Size of the first column of `key`.
-size_t column_size(const KeyColumn& column, ByteSpan key) {
-  if (column.is_fixed()) return 1 + column.width;
-  const uint8_t inversion = column.inversion();
-  for (size_t i = 1; i < key.size(); ++i) {
-    const auto b = static_cast<uint8_t>(key[i] ^ inversion);
-    if (b == 0) return i + 1;
-    if (b == 1) ++i;  // skip the escaped byte
-  }
-  return key.size();
-}
-
 // The window of a range that is nearest to its end, or to its beginning.
 PlaceRange window_of(PlaceRange places, bool from_end, uint64_t size) {
   size = std::min(size, places.size());
@@ -47,7 +35,7 @@ PlaceRange without_window(PlaceRange places, PlaceRange window, bool from_end) {
 size_t group_size(const KeyEncoder& encoder, ByteSpan key) {
   size_t size = 0;
   for (size_t i = 0; i + 1 < encoder.columns().size(); ++i) {
-    size += column_size(encoder.columns()[i], key.subspan(size));
+    size += encoder.columns()[i].size_in(key.subspan(size));
   }
   return size + 1;
 }

@@ -141,28 +141,13 @@ Result<int> RowKeys::compare(uint64_t row, ByteSpan target) const {
   return compare_bytes(keys.key(0), target);
 }
 
-size_t RowKeys::part_size(size_t part, ByteSpan target) const {
-  const KeyColumn& column = encoder_.columns()[part];
-  if (target.empty()) return 0;
-  if (column.is_fixed() || target[0] != column.value_marker()) {
-    const size_t size = 1 + column.width;
-    return size <= target.size() ? size : 0;
-  }
-  const uint8_t inversion = column.inversion();
-  for (size_t i = 1; i < target.size(); ++i) {
-    const auto b = static_cast<uint8_t>(target[i] ^ inversion);
-    if (b == 0) return i + 1;
-    if (b == 1) ++i;  // skip the escaped byte
-  }
-  return 0;
-}
-
 RowKeys::Rest RowKeys::rest_of(const KeySearch& search) const {
   Rest rest;
   const ByteSpan shared =
       search.target.first(std::min(search.shared, search.target.size()));
   while (rest.part < parts_.size()) {
-    const size_t size = part_size(rest.part, shared.subspan(rest.begin));
+    const size_t size =
+        encoder_.columns()[rest.part].size_in(shared.subspan(rest.begin));
     if (size == 0) break;
     ++rest.part;
     rest.begin += size;

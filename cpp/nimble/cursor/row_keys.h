@@ -65,9 +65,6 @@ class RowKeys {
   // The part of the target that follows the first `shared` bytes, which all
   // keys in question have in common with it.
   Rest rest_of(const KeySearch& search) const;
-  // Size in bytes of a column at the beginning of `target`. Returns 0 if
-  // `target` has only a part of it.
-  size_t part_size(size_t part, ByteSpan target) const;
   // Rows whose keys may equal a target. Earlier rows are below it and later
   // rows above it. These rows equal it in all columns before `rest`.
   struct Candidates {

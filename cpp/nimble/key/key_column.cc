@@ -16,6 +16,20 @@ bool set(KeyKind value, KeyKind* kind) {
 
 }  // namespace
 
+size_t KeyColumn::size_in(ByteSpan key) const {
+  if (key.empty()) return 0;
+  if (is_fixed() || key[0] != value_marker()) {
+    const size_t size = 1 + width;
+    return size <= key.size() ? size : 0;
+  }
+  for (size_t i = 1; i < key.size(); ++i) {
+    const auto b = static_cast<uint8_t>(key[i] ^ inversion());
+    if (b == 0) return i + 1;
+    if (b == 1) ++i;  // skip the escaped byte
+  }
+  return 0;
+}
+
 bool classify_key(const Field& field, KeyKind* kind, uint32_t* width) {
   const Field& f = values_of(field);
   *width = f.width;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nimble/base/bytes.h"
 #include "nimble/types/field.h"
 #include "nimble/types/sort_order.h"
 
@@ -41,6 +42,9 @@ struct KeyColumn {
   uint8_t null_marker() const { return order.nulls_first ? 0 : 1; }
   uint8_t value_marker() const { return order.nulls_first ? 1 : 0; }
   uint8_t inversion() const { return order.descending ? 0xff : 0; }
+  // Size of this column's value at the beginning of `key`; 0 if `key` has only
+  // a part of it.
+  size_t size_in(ByteSpan key) const;
 };
 
 // Resolves a column. Fails for types without an order, with the column path and
