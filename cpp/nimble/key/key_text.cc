@@ -19,19 +19,6 @@ std::string number_text(T v) {
   return {text, end.ptr};
 }
 
-int64_t load_signed(ByteSpan v) {
-  switch (v.size()) {
-    case 1:
-      return load<int8_t>(v.data());
-    case 2:
-      return load<int16_t>(v.data());
-    case 4:
-      return load<int32_t>(v.data());
-    default:
-      return load<int64_t>(v.data());
-  }
-}
-
 std::string float_text(ByteSpan v) {
   if (v.size() == 2)
     return number_text(half_to_double(load<uint16_t>(v.data())));
@@ -88,12 +75,12 @@ std::string value_text(const KeyColumn& c, ByteSpan v) {
     case Logical::kDecimal:
       return decimal_text(v, decimal_scale(c.format));
     case Logical::kDate:
-      if (c.width == 4) return date_text(load_signed(v));
-      return date_text(load_signed(v) / 86400000);
+      if (c.width == 4) return date_text(load_signed(v.data(), v.size()));
+      return date_text(load_signed(v.data(), v.size()) / 86400000);
     case Logical::kTime:
     case Logical::kTimestamp:
     case Logical::kDuration:
-      return number_text(load_signed(v)) + unit_text(c);
+      return number_text(load_signed(v.data(), v.size())) + unit_text(c);
     case Logical::kText:
       return quoted(v);
     case Logical::kBinary:
@@ -110,7 +97,7 @@ std::string value_text(const KeyColumn& c, ByteSpan v) {
     std::memcpy(wide, v.data(), c.width);
     return number_text(load<uint64_t>(wide));
   }
-  return number_text(load_signed(v));
+  return number_text(load_signed(v.data(), v.size()));
 }
 
 }  // namespace

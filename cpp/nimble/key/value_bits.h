@@ -1,5 +1,5 @@
-// Order-preserving transforms of single values, shared by the column kernels,
-// the scalar functions and the decoder.
+// Loads and order-preserving transforms of single values, shared by the column
+// kernels, the scalar functions, the decoder and texts of values.
 #pragma once
 
 #include <limits>
@@ -8,6 +8,21 @@
 #include "nimble/key/big_endian.h"
 
 namespace nimble {
+
+// An integer of two's complement.
+// REQUIRES: width is 1, 2, 4 or 8.
+inline int64_t load_signed(const uint8_t* p, size_t width) {
+  switch (width) {
+    case 1:
+      return load<int8_t>(p);
+    case 2:
+      return load<int16_t>(p);
+    case 4:
+      return load<int32_t>(p);
+    default:
+      return load<int64_t>(p);
+  }
+}
 
 template <class U>
 inline constexpr U kSignBit = static_cast<U>(U{1} << (sizeof(U) * 8 - 1));

@@ -8,24 +8,12 @@
 
 #include "nimble/key/decimal_text.h"
 #include "nimble/key/key_scalar.h"
+#include "nimble/key/value_bits.h"
 
 namespace nimble {
 namespace {
 
 constexpr char kDigits[] = "0123456789abcdef";
-
-int64_t load_int(ByteSpan v) {
-  switch (v.size()) {
-    case 1:
-      return load<int8_t>(v.data());
-    case 2:
-      return load<int16_t>(v.data());
-    case 4:
-      return load<int32_t>(v.data());
-    default:
-      return load<int64_t>(v.data());
-  }
-}
 
 template <class T>
 void append_number(T v, std::string* out) {
@@ -614,7 +602,8 @@ uint64_t run_of(const Column& column, uint64_t row) {
 int64_t code_of(const Column& column, uint64_t row) {
   const uint32_t width = column.field().width;
   const ByteSpan v(column.value_data() + row * width, width);
-  if (column.field().is_signed || width == 8) return load_int(v);
+  if (column.field().is_signed || width == 8)
+    return load_signed(v.data(), v.size());
   uint8_t wide[8] = {};
   std::memcpy(wide, v.data(), width);
   return load<int64_t>(wide);
@@ -694,7 +683,7 @@ void append_text(const Field& field, ByteSpan v, std::string* out) {
     case Logical::kInt:
     case Logical::kDuration:
       if (field.is_signed || field.logical == Logical::kDuration) {
-        append_number(load_int(v), out);
+        append_number(load_signed(v.data(), v.size()), out);
       } else {
         uint8_t wide[8] = {};
         std::memcpy(wide, v.data(), v.size());
@@ -708,14 +697,16 @@ void append_text(const Field& field, ByteSpan v, std::string* out) {
       out->append(decimal_text(v, decimal_scale(field.format)));
       return;
     case Logical::kDate:
-      append_date(
-          v.size() == 8 ? floor_div(load_int(v), 86400000) : load_int(v), out);
+      append_date(v.size() == 8
+                      ? floor_div(load_signed(v.data(), v.size()), 86400000)
+                      : load_signed(v.data(), v.size()),
+                  out);
       return;
     case Logical::kTime:
-      append_time(load_int(v), unit_of(field), out);
+      append_time(load_signed(v.data(), v.size()), unit_of(field), out);
       return;
     case Logical::kTimestamp:
-      append_timestamp(field, load_int(v), out);
+      append_timestamp(field, load_signed(v.data(), v.size()), out);
       return;
     case Logical::kInterval:
       append_interval(field, v, out);

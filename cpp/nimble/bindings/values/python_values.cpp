@@ -8,24 +8,12 @@
 #include <optional>
 
 #include "nimble/base/bytes.h"
+#include "nimble/key/value_bits.h"
 
 namespace py = pybind11;
 
 namespace nimble {
 namespace {
-
-int64_t signed_of(const uint8_t* p, uint32_t width) {
-  switch (width) {
-    case 1:
-      return load<int8_t>(p);
-    case 2:
-      return load<int16_t>(p);
-    case 4:
-      return load<int32_t>(p);
-    default:
-      return load<int64_t>(p);
-  }
-}
 
 int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -159,11 +147,11 @@ ValueMaker::ValueMaker(const Field& f) : width_(f.width) {
 PyObject* ValueMaker::make(const uint8_t* p, size_t size) const {
   switch (kind_) {
     case Kind::kSigned:
-      return PyLong_FromLongLong(signed_of(p, width_));
+      return PyLong_FromLongLong(load_signed(p, width_));
     case Kind::kUnsigned:
       return PyLong_FromUnsignedLongLong(
           width_ == 8 ? load<uint64_t>(p)
-                      : static_cast<uint64_t>(signed_of(p, width_)) &
+                      : static_cast<uint64_t>(load_signed(p, width_)) &
                             ((uint64_t{1} << (width_ * 8)) - 1));
     case Kind::kFloat:
       return PyFloat_FromDouble(double{load<float>(p)});
@@ -212,7 +200,7 @@ PyObject* ValueMaker::make_timestamp(int64_t value) const {
 PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
   __extension__ using Wide = __int128;
   __extension__ using UnsignedWide = unsigned __int128;
-  const Wide v = width_ == 16 ? load<Wide>(p) : Wide{signed_of(p, width_)};
+  const Wide v = width_ == 16 ? load<Wide>(p) : Wide{load_signed(p, width_)};
   const bool negative = v < 0;
   UnsignedWide u = static_cast<UnsignedWide>(v);
   if (negative) u = ~u + 1;
