@@ -6,7 +6,6 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <new>
 #include <optional>
 #include <utility>
 
@@ -47,16 +46,7 @@ class Getters {
   static PyObject* call(PyObject* owner, PyObject* key) {
     const auto* self =
         static_cast<const Owner*>(PyCapsule_GetPointer(owner, nullptr));
-    try {
-      return (*self)->get(key).release().ptr();
-    } catch (py::error_already_set& e) {
-      e.restore();
-    } catch (const std::bad_alloc&) {
-      PyErr_NoMemory();
-    } catch (const std::exception& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-    return nullptr;
+    return null_on_error([&] { return (*self)->get(key).release().ptr(); });
   }
 };
 

@@ -126,16 +126,8 @@ class BatchIterator {
 
   // Python's iternext: returns null at the end, or with a Python error.
   static PyObject* next(PyObject* self) {
-    try {
-      return py::cast<BatchIterator&>(py::handle(self)).next();
-    } catch (py::error_already_set& e) {
-      e.restore();
-    } catch (const std::bad_alloc&) {
-      PyErr_NoMemory();
-    } catch (const std::exception& e) {
-      PyErr_SetString(PyExc_RuntimeError, e.what());
-    }
-    return nullptr;
+    return null_on_error(
+        [&] { return py::cast<BatchIterator&>(py::handle(self)).next(); });
   }
 
  private:

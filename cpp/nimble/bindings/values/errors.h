@@ -4,6 +4,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <new>
+
 #include "nimble/base/result.h"
 
 namespace nimble {
@@ -24,6 +26,22 @@ template <class T>
 T unwrap(Result<T>&& result) {
   if (!result) raise(result.error());
   return std::move(result).value();
+}
+
+// Calls f() -> PyObject* for a function that Python calls directly. Converts a
+// C++ exception to a Python exception and null.
+template <class F>
+PyObject* null_on_error(F&& f) {
+  try {
+    return f();
+  } catch (pybind11::error_already_set& e) {
+    e.restore();
+  } catch (const std::bad_alloc&) {
+    PyErr_NoMemory();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_RuntimeError, e.what());
+  }
+  return nullptr;
 }
 
 }  // namespace nimble
