@@ -194,19 +194,20 @@ def test_strategy_auto_and_its_reason(spark: Any, tmp_path: Path) -> None:
     assert ns.index_join(all_keys, path, on="k", strategy="auto").count() == n
 
 
-def test_statistics_of_a_table_say_how_many_rows_have_a_key(spark: Any, tmp_path: Path) -> None:
+def test_statistics_or_the_index_say_how_many_rows_have_a_key(spark: Any, tmp_path: Path) -> None:
     n = 200_000
     more = {name: np.arange(n) for name in "vwxy"}
     data = pa.table({"k": np.repeat(np.arange(n // 100), 100), **more})
     table = nb.connect(tmp_path).create_table("a.b", data, cluster_by="k")
     probe = spark.range(n // 100).withColumnRenamed("id", "k")
     before = ns.explain_join(probe, table, on="k", probe_rows=n // 20)
-    assert (before.strategy, before.matches) == ("index", None)
+    assert before.strategy == "scan"
+    assert before.matches == pytest.approx(100)  # of some keys in the index
+    assert ns.explain_join(probe, table, on={"k": "v"}).matches is None
     table.analyze()
     after = ns.explain_join(probe, table, on="k", probe_rows=n // 20)
     assert after.matches == 100  # 2,000 keys are counted exactly
     assert after.strategy == "scan"
-    assert after.index_seconds > before.index_seconds
     assert "100 of a key" in str(after)
     few = ns.explain_join(probe, table, on="k", probe_rows=10)
     assert few.strategy == "index"

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 from dataset_files import make_dataset
 
 import nimblepy.spark as ns
+from nimblepy.spark.optimizer import join_decision
 from nimblepy.spark.optimizer import rule as installing
 from nimblepy.spark.optimizer.rule import installed_rule
 
@@ -379,7 +380,7 @@ def test_scans_of_few_columns(optimized: Any, events: Any) -> None:
     assert "LocalTableScan" not in plan(events.where("k = 8"))
 
 
-def test_cost_decides_and_says_so(views: Any) -> None:
+def test_cost_decides_and_says_so(views: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     views.conf.set(SETTING, "auto")
     few = views.sql("SELECT * FROM facts JOIN dim ON fk = k")
     (decision,) = ns.explain_join(few)
@@ -396,6 +397,17 @@ def test_cost_decides_and_says_so(views: Any) -> None:
     assert "the files are small" in decision.reason
     assert "BroadcastHashJoin" in joined._jdf.queryExecution().executedPlan().toString()
     assert str(ns.explain_join(many)) == "no join with nimble files"
+    (decision,) = ns.explain_join(views.sql("SELECT * FROM keyed f JOIN dim ON f.v = dim.k"))
+    assert decision.estimate.probe_rows == 60  # Spark does not know it
+    views.conf.set(SETTING, "always")
+    by_prefix = views.sql("SELECT * FROM facts JOIN keyed ON fg = g")
+    assert [d.converted for d in ns.explain_join(by_prefix)] == [True]
+    monkeypatch.setattr(join_decision, "MOST_ROWS_OF_KEY", 3)
+    (decision,) = ns.explain_join(by_prefix)
+    assert not decision.converted
+    assert "rows, too many for one array" in decision.reason
+    exists = views.sql("SELECT * FROM facts LEFT SEMI JOIN keyed ON fg = g")
+    assert [d.converted for d in ns.explain_join(exists)] == [True]
     with pytest.raises(nb.InvalidArgumentError, match="need a path"):
         ns.explain_join(many, on="k")
 

@@ -7,9 +7,11 @@ The costs are processor times, measured on two cores with warm files
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
     BinaryType,
@@ -23,7 +25,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from nimblepy.errors import NimbleError
 from nimblepy.files.source import FilesSource
+from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.names import ColumnName
 from nimblepy.spark.base.frames import is_connect
 from nimblepy.spark.joins.arguments import JoinArguments
 
@@ -43,6 +48,8 @@ BROADCAST_BYTES = 10 << 20
 MOST_BROADCAST_ROWS = 2_000_000
 # Files with at most this many rows are broadcast if the size of the other side is unknown.
 FEW_ROWS = 300_000
+# Rows of the first file whose keys are counted.
+SAMPLED_KEYS = 16
 # Spark's placeholder for an unknown size is 8 EiB.
 UNKNOWN_BYTES = 1 << 60
 _STATISTICS = re.compile(
@@ -59,8 +66,8 @@ class JoinEstimate:
         strategy: ``"index"`` or ``"scan"``.
         probe_rows: rows of the probe side; ``None`` if Spark does not know.
         build_rows: rows of the files.
-        matches: average rows per key, from the table's statistics; ``None`` if there are none, and
-            then the estimate assumes one.
+        matches: average rows per key, from the table's statistics or from some keys of its index;
+            ``None`` if neither tells, and then the estimate assumes one.
         index_seconds: the index join; ``None`` if there is no index, or the probe is unknown.
         broadcast_seconds: a scan of the files and a broadcast of the probe; ``None`` if the probe
             is too large for it.
@@ -135,8 +142,7 @@ def estimate_costs(
     """The costs of a join on ``keys`` that needs ``num_columns`` other columns of the files."""
     rows = probe_rows
     build_rows = dataset.num_rows
-    num_keys = dataset.distinct_keys(keys)
-    matches = max(1.0, build_rows / num_keys) if num_keys else None
+    matches = rows_per_key(dataset, keys)
     if rows is None:
         return JoinEstimate(
             strategy="index",
@@ -173,6 +179,29 @@ def estimate_costs(
         files_broadcast_seconds=of_files / 1e6 if few else None,
         reason=reason,
     )
+
+
+def rows_per_key(dataset: FilesSource, names: Sequence[ColumnName]) -> float | None:
+    """Average rows per key of these columns; ``None`` if neither statistics nor an index tell.
+
+    Without statistics of a table, it counts the rows of some keys by the index of the first file.
+    """
+    num_keys = dataset.distinct_keys(names)
+    if num_keys:
+        return max(1.0, dataset.num_rows / num_keys)
+    if not dataset.num_files or not names:
+        return None
+    file = dataset.child(0)
+    if not file.num_rows or (file.unique and len(names) >= len(file.cluster_by)):
+        return None
+    rows = np.linspace(0, file.num_rows, SAMPLED_KEYS, endpoint=False).astype(np.uint64)
+    try:
+        keys = file.read(RowSet(np.unique(rows)), tuple(names))
+        counts = file.find(file.keys_request(keys, list(names), null_equals=True)).counts
+    except (NimbleError, ValueError):
+        return None
+    # A row is sampled in proportion to the rows of its key, so the average is the harmonic one.
+    return float(len(counts) / (1 / np.maximum(counts, 1)).sum())
 
 
 def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:

@@ -428,18 +428,27 @@ public class NimbleRule extends Rule {
     question.put("needed", side.names(used));
     condition.describe(side, question);
     Statistics statistics = probe.stats();
+    List scans = new ArrayList();
     Map size = new HashMap();
     size.put("bytes", statistics.sizeInBytes().toString());
     size.put(
         "rows",
         statistics.rowCount().isDefined() ? statistics.rowCount().get().toString() : null);
     size.put("row_bytes", Long.valueOf(Trees.rowBytes(probe)));
-    size.put("leaf_rows", Long.toString(largestLeafRows(probe)));
+    size.put("leaf_rows", Long.toString(largestLeafRows(probe, scans)));
+    size.put("scans", scans);
     question.put("probe", size);
   }
 
-  /** Rows of the largest leaf: without statistics, Spark multiplies the sizes of joined sides. */
-  private static long largestLeafRows(LogicalPlan plan) {
+  /**
+   * Rows of the largest leaf: without statistics, Spark multiplies the sizes of joined sides. Adds
+   * the options of nimble scans, whose rows Spark does not know, to {@code scans}.
+   */
+  private static long largestLeafRows(LogicalPlan plan, List scans) {
+    if (Trees.isNimbleScan(plan)) {
+      scans.add(((DataSourceV2ScanRelation) plan).relation().options().asCaseSensitiveMap());
+      return 0;
+    }
     LogicalPlan[] children = Trees.children(plan);
     Statistics statistics = children.length == 0 || plan.maxRows().isDefined() ? plan.stats() : null;
     if (statistics != null && statistics.rowCount().isDefined()) {
@@ -452,7 +461,7 @@ public class NimbleRule extends Rule {
     }
     long most = 0;
     for (int i = 0; i < children.length; i++) {
-      most = Math.max(most, largestLeafRows(children[i]));
+      most = Math.max(most, largestLeafRows(children[i], scans));
     }
     return most;
   }

@@ -41,6 +41,10 @@ _EXACT = (
 )
 
 
+# A key with more rows is left to Spark: all of them would be in one array, in the memory of a task.
+MOST_ROWS_OF_KEY = 1_000_000
+
+
 class KeepJoinError(Exception):
     """The join stays as it is; the message says why."""
 
@@ -72,6 +76,13 @@ def decide_join(question: Mapping[str, Any]) -> tuple[dict[str, Any], Lookup | N
     except KeepJoinError as keep:
         return {"action": "keep", "reason": str(keep)}, None
     shown = dataclasses.asdict(estimate)
+    if (
+        not lookup.has_match
+        and "asof" not in question
+        and (estimate.matches or 0) > MOST_ROWS_OF_KEY
+    ):
+        reason = f"a key has about {estimate.matches:,.0f} rows, too many for one array"
+        return {"action": "keep", "reason": reason, "estimate": shown}, None
     if question["setting"].lower() != "always":
         if "asof" not in question and _prefers_broadcast(estimate):
             reason = f"the files are small: {estimate.build_rows:,} rows are broadcast"
@@ -322,11 +333,19 @@ def _fetched(
 def _probe_size(size: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """(rows, bytes) of the probe. The largest leaf limits rows: Spark multiplies sizes of joins."""
     num_bytes = int(size["bytes"])
+    known_bytes = num_bytes if num_bytes < UNKNOWN_BYTES else None
     if size["rows"] is not None:
-        rows = int(size["rows"])
-    else:
-        rows = min(num_bytes // max(1, int(size["row_bytes"])), int(size["leaf_rows"]))
-    unknown = rows * max(1, int(size["row_bytes"])) >= UNKNOWN_BYTES
-    if unknown:
+        return max(1, int(size["rows"])), known_bytes
+    leaf_rows = max([int(size["leaf_rows"]), *map(_rows_of_scan, size["scans"])])
+    rows = min(num_bytes // max(1, int(size["row_bytes"])), leaf_rows)
+    if rows * max(1, int(size["row_bytes"])) >= UNKNOWN_BYTES:
         return None, None
-    return max(1, rows), num_bytes
+    return max(1, rows), known_bytes
+
+
+def _rows_of_scan(options: Mapping[str, str]) -> int:
+    """Rows of the files that a scan of nimble files reads; its filter may let fewer pass."""
+    given = read_arguments({name.lower(): value for name, value in options.items()})
+    if given is None:
+        return UNKNOWN_BYTES  # changes of a table
+    return int(given["files"].dataset.num_rows)
