@@ -47,10 +47,12 @@ from nimblepy.schema.types import IndexInfo as IndexInfo
 from nimblepy.schema.types import IoStats as IoStats
 from nimblepy.schema.types import SortKey as SortKey
 from nimblepy.schema.types import starts_with as starts_with
+from nimblepy.serving.connect import connect as connect
+from nimblepy.serving.remote import RemoteLake as RemoteLake
+from nimblepy.serving.remote import RemoteTable as RemoteTable
 from nimblepy.serving.server import Server as Server
 from nimblepy.serving.server import serve as serve
 from nimblepy.table.catalog import Catalog as Catalog
-from nimblepy.table.catalog import connect as connect
 from nimblepy.table.claims.checks import Check as Check
 from nimblepy.table.claims.checks import Checks as Checks
 from nimblepy.table.claims.facts import ColumnFacts as ColumnFacts

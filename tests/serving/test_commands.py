@@ -315,7 +315,7 @@ def test_limit_of_bytes_holds_for_single_rows(tmp_path: Path) -> None:
             ["NB.HMGETALL", "t:2", "t:2", "t:2", "t:2"],
             ["NB.MGET", "t", "KEYS", "1", "1"],
         ):
-            with pytest.raises(redis.ResponseError, match=r"TOOBIG a reply of more than \d+ bytes"):
+            with pytest.raises(redis.ResponseError, match="TOOBIG a reply of more than 2000"):
                 client.execute_command(*command)
         assert client.hmget("t:2", "v", "v", "k") == [b"x" * 500, b"x" * 500, b"2"]
 

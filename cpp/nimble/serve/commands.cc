@@ -5,6 +5,8 @@
 #include <charconv>
 #include <limits>
 
+#include "nimble/serve/arrow_rows.h"
+#include "nimble/serve/row_slices.h"
 #include "nimble/serve/value_text.h"
 
 namespace nimble {
@@ -44,38 +46,6 @@ bool parse_count(std::string_view text, uint64_t* out) {
          !text.empty();
 }
 
-// Cuts rows into slices, in the order of a read.
-class RowSlices {
- public:
-  RowSlices(std::span<const FileRange> rows, bool reverse)
-      : rows_(rows), reverse_(reverse) {}
-  bool is_done() const { return at_ == rows_.size(); }
-  // At most `most` rows.
-  std::vector<FileRange> next(uint64_t most) {
-    std::vector<FileRange> out;
-    while (most > 0 && at_ < rows_.size()) {
-      const auto [file, range] = rows_[at_];
-      const uint64_t n = std::min(most, range.size() - taken_);
-      const uint64_t begin =
-          reverse_ ? range.end - taken_ - n : range.begin + taken_;
-      out.push_back({file, {begin, begin + n}});
-      most -= n;
-      taken_ += n;
-      if (taken_ == range.size()) {
-        ++at_;
-        taken_ = 0;
-      }
-    }
-    return out;
-  }
-
- private:
-  const std::span<const FileRange> rows_;
-  const bool reverse_;
-  size_t at_ = 0;
-  uint64_t taken_ = 0;  // rows of the range at_
-};
-
 // One command being answered.
 class Command {
  public:
@@ -111,7 +81,7 @@ class Command {
     if (name == "NB.COUNT") return at_least(3) && finish(count(false));
     if (name == "NB.PREFIX") return at_least(3) && finish(ordered(true));
     if (name == "NB.RANGE") return at_least(4) && finish(ordered(false));
-    if (name == "NB.SCHEMA") return exactly(2) && finish(describe_schema());
+    if (name == "NB.SCHEMA") return at_least(2) && finish(describe_schema());
     if (name == "NB.META") return exactly(2) && finish(describe_table());
     if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
     if (n >= 2 &&
@@ -132,6 +102,9 @@ class Command {
     std::vector<uint32_t> columns;
     bool has_columns = false;
     bool skip_missing = false;
+    bool as_arrow = false;
+    bool all = false;
+    std::string probe;
     std::vector<std::string_view> keys;
     uint64_t limit = UINT64_MAX;
     bool reverse = false;
@@ -360,8 +333,13 @@ class Command {
       auto& [of, text] = rows.emplace_back();
       if (!row) continue;
       of = table;
-      NIMBLE_RETURN_IF_ERROR(table->read_text(
-          *row, table->all_columns(), limits_.max_reply_bytes - bytes, &text));
+      Status status = table->read_text(*row, table->all_columns(),
+                                       limits_.max_reply_bytes - bytes, &text);
+      // The message names the limit, not what is left of it.
+      if (status.code() == StatusCode::kTooLarge) {
+        return check_bytes(UINT64_MAX);
+      }
+      NIMBLE_RETURN_IF_ERROR(std::move(status));
       bytes += text.reply_bytes() + table->name_bytes();
       NIMBLE_RETURN_IF_ERROR(check_bytes(bytes));
     }
@@ -393,8 +371,10 @@ class Command {
   }
 
   // Options that a command accepts.
+  static constexpr std::array kSchemaOptions = {"AS"};
   static constexpr std::array kGetOptions = {"COLS"};
-  static constexpr std::array kManyOptions = {"COLS", "KEYS", "AS", "MISSING"};
+  static constexpr std::array kManyOptions = {"COLS",    "KEYS", "AS",
+                                              "MISSING", "ALL",  "PROBE"};
   static constexpr std::array kPrefixOptions = {"COLS", "AS", "LIMIT",
                                                 "REVERSE", "STARTS"};
   static constexpr std::array kRangeOptions = {"COLS",    "AS",    "LIMIT",
@@ -453,10 +433,11 @@ class Command {
       } else if (equals(option, "AS")) {
         if (left < 1) return missing("AS");
         const std::string_view form = arguments_[at++];
-        if (!equals(form, "RESP")) {
-          return Status::invalid_argument("AS " +
-                                          std::string(form.substr(0, 20)) +
-                                          ": this server answers AS RESP");
+        out->as_arrow = equals(form, "ARROW");
+        if (!out->as_arrow && !equals(form, "RESP")) {
+          return Status::invalid_argument(
+              "AS " + std::string(form.substr(0, 20)) +
+              ": this server answers AS RESP and AS ARROW");
         }
       } else if (equals(option, "MISSING")) {
         if (left < 1) return missing("MISSING");
@@ -483,12 +464,27 @@ class Command {
         }
       } else if (equals(option, "REVERSE")) {
         out->reverse = true;
+      } else if (equals(option, "ALL")) {
+        out->all = true;
+      } else if (equals(option, "PROBE")) {
+        if (left < 1 || arguments_[at].empty()) return missing("PROBE");
+        out->probe = arguments_[at++];
       } else {  // STARTS
         out->starts_with = true;
       }
     }
     if (!out->has_columns) out->columns = table.all_columns();
+    if (!out->as_arrow && (out->all || !out->probe.empty())) {
+      return Status::invalid_argument("ALL and PROBE need AS ARROW");
+    }
+    if (out->all && !out->skip_missing) {
+      return Status::invalid_argument("ALL needs MISSING SKIP");
+    }
     return Status::ok();
+  }
+
+  ArrowRequest arrow_request(const Options& options) const {
+    return {options.columns, options.probe, false, limits_.max_reply_bytes};
   }
 
   Status get() {
@@ -537,6 +533,9 @@ class Command {
     NIMBLE_RETURN_IF_ERROR(read_options(*table, 2, kManyOptions, &options));
     LocatedRows located;
     NIMBLE_RETURN_IF_ERROR(find_keys(*table, options.keys, &located));
+    if (options.as_arrow && options.all) {
+      return all_rows_as_arrow(*table, options, located);
+    }
     std::vector<size_t> place(options.keys.size(), SIZE_MAX);
     std::vector<FileRange> rows;
     for (size_t i = 0; i < located.keys.size(); ++i) {
@@ -547,6 +546,26 @@ class Command {
       rows.push_back({static_cast<uint32_t>(located.files[i]), {row, row + 1}});
     }
     NIMBLE_RETURN_IF_ERROR(check_rows(rows.size()));
+    if (options.as_arrow) {
+      text_.clear();
+      if (options.skip_missing) {
+        // Rows are in the order of the keys: so are the files' rows.
+        std::vector<FileRange> ordered;
+        std::vector<int64_t> positions;
+        for (size_t i = 0; i < place.size(); ++i) {
+          if (place[i] == SIZE_MAX) continue;
+          ordered.push_back(rows[place[i]]);
+          positions.push_back(static_cast<int64_t>(i));
+        }
+        NIMBLE_RETURN_IF_ERROR(append_arrow_rows(
+            *table, arrow_request(options), ordered, false, positions, &text_));
+      } else {
+        NIMBLE_RETURN_IF_ERROR(append_arrow_places(
+            *table, arrow_request(options), rows, place, &text_));
+      }
+      reply_->text(text_);
+      return Status::ok();
+    }
     NIMBLE_RETURN_IF_ERROR(read_cells(*table, rows, false, options.columns));
     size_t found = 0;
     for (const size_t at : place) found += at != SIZE_MAX ? 1 : 0;
@@ -558,6 +577,27 @@ class Command {
         reply_->null();
       }
     }
+    return Status::ok();
+  }
+
+  // All rows of each key, in the order of the keys.
+  Status all_rows_as_arrow(const ServedTable& table, const Options& options,
+                           const LocatedRows& located) {
+    uint64_t total = 0;
+    for (const RowRange& r : located.ranges) total += r.size();
+    NIMBLE_RETURN_IF_ERROR(check_rows(total));
+    std::vector<FileRange> rows;
+    std::vector<int64_t> positions;
+    for (size_t i = 0; i < located.keys.size(); ++i) {
+      rows.push_back(
+          {static_cast<uint32_t>(located.files[i]), located.ranges[i]});
+      positions.insert(positions.end(), located.ranges[i].size(),
+                       static_cast<int64_t>(located.keys[i]));
+    }
+    text_.clear();
+    NIMBLE_RETURN_IF_ERROR(append_arrow_rows(table, arrow_request(options),
+                                             rows, false, positions, &text_));
+    reply_->text(text_);
     return Status::ok();
   }
 
@@ -656,8 +696,7 @@ class Command {
     };
     if (is_prefix) {
       NIMBLE_RETURN_IF_ERROR(
-          bound(arguments_[2], "", &wanted.has_lower, &wanted.lower));
-      wanted.is_prefix = wanted.has_lower;
+          bound(arguments_[2], std::nullopt, &wanted.has_lower, &wanted.lower));
     } else {
       wanted.lower_inclusive = options.inclusive[0] == '[';
       wanted.upper_inclusive = options.inclusive[1] == ']';
@@ -699,13 +738,23 @@ class Command {
             &next));
       }
     }
-    NIMBLE_RETURN_IF_ERROR(
-        read_cells(*table, rows, options.reverse, options.columns));
+    text_.clear();
+    if (options.as_arrow) {
+      NIMBLE_RETURN_IF_ERROR(append_arrow_rows(
+          *table, arrow_request(options), rows, options.reverse, {}, &text_));
+    } else {
+      NIMBLE_RETURN_IF_ERROR(
+          read_cells(*table, rows, options.reverse, options.columns));
+    }
     reply_->array(2);
     if (has_more && total > 0) {
       reply_->text(next);
     } else {
       reply_->null();
+    }
+    if (options.as_arrow) {
+      reply_->text(text_);
+      return Status::ok();
     }
     reply_->array(total);
     for (uint64_t i = 0; i < total; ++i) put_cells(i, options.columns.size());
@@ -725,6 +774,15 @@ class Command {
   Status describe_schema() {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
+    Options options;
+    NIMBLE_RETURN_IF_ERROR(read_options(*table, 2, kSchemaOptions, &options));
+    if (options.as_arrow) {
+      text_.clear();
+      NIMBLE_RETURN_IF_ERROR(
+          append_arrow_schema(*table, table->all_columns(), &text_));
+      reply_->text(text_);
+      return Status::ok();
+    }
     const std::vector<Field>& fields = table->schema().children;
     reply_->array(fields.size());
     for (const Field& field : fields) {
@@ -748,7 +806,7 @@ class Command {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
     const ServingManifest& m = table->manifest();
-    reply_->map(8);
+    reply_->map(9);
     reply_->text("table");
     reply_->text(m.name);
     reply_->text("uuid");
@@ -767,6 +825,15 @@ class Command {
     put_key(*table, m.lookup_key);
     reply_->text("cluster_by");
     put_key(*table, m.cluster_key);
+    reply_->text("cluster_order");
+    reply_->array(m.cluster_key ? m.cluster_key->columns.size() : 0);
+    if (m.cluster_key) {
+      for (const KeyColumnSpec& column : m.cluster_key->columns) {
+        reply_->text(std::string(column.order.descending ? "desc" : "asc") +
+                     (column.order.nulls_first ? " first " : " last ") +
+                     path_name(table->schema(), column.path));
+      }
+    }
     reply_->text("created_ms");
     reply_->integer(static_cast<int64_t>(m.created_ms));
     return Status::ok();

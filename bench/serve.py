@@ -1,0 +1,291 @@
+"""`python -m bench.serve`: CPU of `nimble serve` beside Redis, on the same rows and connections.
+
+Both servers are processes of their own on Unix sockets, and take turns in rounds. The CPU of a
+server is that of all its threads in /proc. Answers are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import nimblepy as nb
+
+FEATURES = 94
+USER_COLUMNS = ["name", "city", "age"]
+
+
+def users(rows: int) -> pa.Table:
+    rng = np.random.default_rng(1)
+    cities = np.array(["Paris", "Lagos", "Lima", "Osaka", "Pune"])
+    return pa.table(
+        {
+            "id": np.arange(rows, dtype=np.int64),
+            "name": [f"user {i * 7919 % 1_000_003}" for i in range(rows)],
+            "city": cities[rng.integers(0, 5, rows)],
+            "age": rng.integers(18, 90, rows),
+            "score": rng.random(rows).round(6),
+            "visits": rng.integers(0, 1 << 20, rows),
+            "balance": rng.integers(0, 1 << 30, rows) / 100,
+            "active": rng.integers(0, 2, rows) == 1,
+            "seen": pa.array(rng.integers(1 << 50, 1 << 51, rows), pa.timestamp("us")),
+        }
+    )
+
+
+def features(rows: int) -> pa.Table:
+    rng = np.random.default_rng(2)
+    columns: dict[str, Any] = {"id": np.arange(rows, dtype=np.int64)}
+    for i in range(FEATURES):
+        columns[f"feature_{i:02}"] = (
+            rng.random(rows).round(4) if i % 2 else rng.integers(0, 1000, rows)
+        )
+    return pa.table(columns)
+
+
+class Peer:
+    """A server, and one connection to it."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], path: str) -> None:
+        self.name = name
+        self.process = process
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+
+    def cpu(self) -> int:
+        """Nanoseconds of CPU of all threads that exist."""
+        root = Path(f"/proc/{self.process.pid}/task")
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in root.iterdir())
+
+    def private_bytes(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
+        return sum(kib) << 10
+
+    def ask(self, request: bytes, size: int) -> None:
+        """Sends a request, and reads a reply of `size` bytes."""
+        self.socket.sendall(request)
+        while size > 0:
+            size -= len(self.socket.recv(min(size, 1 << 20)))
+
+    def ask_all(self, commands: list[bytes]) -> None:
+        """Sends commands with replies of one line."""
+        self.socket.sendall(b"".join(commands))
+        left = len(commands)
+        while left > 0:
+            left -= self.socket.recv(1 << 16).count(b"\r\n")
+
+    def exists(self, key: str) -> bool:
+        self.socket.sendall(command("EXISTS", key))
+        return self.socket.recv(100) == b":1\r\n"
+
+    def reply(self, request: bytes) -> bytes:
+        """A reply of an unknown size: what arrives until nothing does for 50 ms."""
+        self.socket.sendall(request)
+        parts = []
+        self.socket.settimeout(5)
+        try:
+            while True:
+                parts.append(self.socket.recv(1 << 20))
+                self.socket.settimeout(0.05)
+        except TimeoutError:
+            pass
+        self.socket.settimeout(None)
+        return b"".join(parts)
+
+
+def command(*arguments: str | int) -> bytes:
+    parts = [str(a).encode() for a in arguments]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
+
+
+@contextmanager
+def redis_peer(directory: str, tables: dict[str, pa.Table]) -> Iterator[Peer]:
+    binary = shutil.which("redis-server") or shutil.which("valkey-server")
+    if binary is None:
+        raise SystemExit("bench.serve: install redis-server or valkey-server")
+    path = f"{directory}/redis.sock"
+    options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
+    with subprocess.Popen([binary, *options, "--dir", directory], stdout=subprocess.DEVNULL) as p:
+        try:
+            while not os.path.exists(path):
+                time.sleep(0.05)
+            peer = Peer("redis", p, path)
+            for name, rows in tables.items():
+                for batch in rows.to_batches(max_chunksize=1000):
+                    sent = [
+                        command("HSET", f"{name}:{row['id']}", *(t for f in shown(row) for t in f))
+                        for row in batch.to_pylist()
+                    ]
+                    peer.ask_all(sent)
+            yield peer
+        finally:
+            p.terminate()
+
+
+def shown(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The texts that `nimble serve` answers."""
+    for name, value in row.items():
+        if isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif hasattr(value, "isoformat"):
+            yield name, value.isoformat(timespec="microseconds")
+        else:
+            yield name, str(value)
+
+
+@contextmanager
+def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
+    """A server of the lake, and the seconds from its start to its first answer."""
+    path = f"{directory}/nimble.sock"
+    named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
+    start = time.perf_counter()
+    call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
+    with subprocess.Popen(call, stdout=subprocess.DEVNULL) as p:
+        try:
+            while not os.path.exists(path):
+                time.sleep(0.002)
+            peer = Peer("nimble", p, path)
+            peer.exists(f"{tables[0]}:1")
+            yield peer, time.perf_counter() - start
+        finally:
+            p.terminate()
+
+
+def timed(peer: Peer, requests: list[bytes], repeat: int) -> float:
+    """CPU of the server in microseconds, for each request."""
+    sizes = [len(peer.reply(r)) for r in requests]
+    before = peer.cpu()
+    for _ in range(repeat):
+        for request, size in zip(requests, sizes, strict=True):
+            peer.ask(request, size)
+    return (peer.cpu() - before) / 1e3 / (repeat * len(requests))
+
+
+def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    lake = nb.connect(f"{directory}/lake")
+    tables = {"users": users(rows), "features": features(wide_rows)}
+    for name, data in tables.items():
+        table = lake.create_table(f"bench.{name}", data.schema, cluster_by=["id"])
+        table.append(data)
+    keys = [int(k) for k in rng.integers(0, rows, 200)]
+    many = [int(k) for k in rng.integers(0, rows, 100)]
+    wide = [int(k) for k in rng.integers(0, wide_rows, 500)]
+    names = [f"feature_{i:02}" for i in range(FEATURES)]
+
+    one = [command("HGETALL", f"users:{k}") for k in keys]
+    three = [command("HMGET", f"users:{k}", *USER_COLUMNS) for k in keys]
+    all_of = {
+        "users": b"".join(command("HGETALL", f"users:{k}") for k in many),
+        "features": b"".join(command("HGETALL", f"features:{k}") for k in wide),
+    }
+    each = b"".join(command("HMGET", f"features:{k}", *names) for k in wide)
+    arrow_users = command("NB.MGET", "users", "AS", "ARROW", "KEYS", len(many), *many)
+    arrow = command(
+        "NB.MGET", "features", "AS", "ARROW", "COLS", FEATURES, *names, "KEYS", len(wide), *wide
+    )
+    texts = command("NB.MGET", "features", "COLS", FEATURES, *names, "KEYS", len(wide), *wide)
+
+    def pipelined(requests: list[bytes]) -> list[bytes]:
+        return [b"".join(requests[i : i + 16]) for i in range(0, len(requests) - 15, 16)]
+
+    # (name, request of nimble, request of Redis, repeats, requests in one packet)
+    cases: list[tuple[str, list[bytes], list[bytes], int, int]] = [
+        ("HGETALL of 9 columns, depth 1", one, one, 10, 1),
+        ("HGETALL of 9 columns, depth 16", pipelined(one), pipelined(one), 40, 16),
+        ("HMGET of 3 columns, depth 16", pipelined(three), pipelined(three), 40, 16),
+        ("100 x 9: NB.MGET as Arrow to HGETALL", [arrow_users], [all_of["users"]], 100, 1),
+        ("500 x 94: NB.MGET as Arrow to HMGET", [arrow], [each], 20, 1),
+        ("500 x 94: NB.MGET as Arrow to HGETALL", [arrow], [all_of["features"]], 20, 1),
+        ("500 x 94: NB.MGET of texts to HMGET", [texts], [each], 20, 1),
+    ]
+    with (
+        nimble_peer(directory, [*tables]) as (nimble, to_first_answer),
+        redis_peer(directory, tables) as redis,
+    ):
+        for request in (one[0], three[0]):
+            ours, theirs = nimble.reply(request), redis.reply(request)
+            if ours != theirs:
+                raise SystemExit(f"bench.serve: answers differ:\n{ours!r}\n{theirs!r}")
+        found = []
+        for name, ours_asked, theirs_asked, repeat, depth in cases:
+            pairs = [
+                (timed(nimble, ours_asked, repeat), timed(redis, theirs_asked, repeat))
+                for _ in range(rounds)
+            ]
+            ours_cpu = statistics.median(a for a, _ in pairs) / depth
+            theirs_cpu = statistics.median(b for _, b in pairs) / depth
+            ratio = statistics.median(a / b for a, b in pairs)
+            found.append(
+                {
+                    "what": name,
+                    "nimble us": round(ours_cpu, 2),
+                    "redis us": round(theirs_cpu, 2),
+                    "ratio": round(ratio, 3),
+                }
+            )
+        private = {"nimble": nimble.private_bytes(), "redis": redis.private_bytes()}
+        visible = fresh(lake.table("bench.users"), nimble, tables["users"])
+    return {
+        "cpu": found,
+        "private MB": {k: round(v / 1e6, 1) for k, v in private.items()},
+        "seconds to the first answer": round(to_first_answer, 3),
+        "seconds from commit to answer": visible,
+        "embedded get us": round(embedded(lake.table("bench.users"), keys), 2),
+    }
+
+
+def fresh(table: nb.Table, peer: Peer, data: pa.Table) -> list[float]:
+    """Seconds from the end of a commit until the server answers from it."""
+    seconds = []
+    for i in range(5):
+        key = data.num_rows + i
+        row = data.slice(0, 1).set_column(0, "id", pa.array([key]))
+        table.append(row)
+        start = time.perf_counter()
+        while not peer.exists(f"users:{key}"):
+            time.sleep(0.002)
+        seconds.append(round(time.perf_counter() - start, 3))
+    return seconds
+
+
+def embedded(table: nb.Table, keys: list[int]) -> float:
+    """CPU of `get` in this process, in microseconds."""
+    get: Callable[[int], Any] = table.get
+    for key in keys:
+        get(key)
+    start = time.process_time_ns()
+    for _ in range(50):
+        for key in keys:
+            get(key)
+    return (time.process_time_ns() - start) / 1e3 / (50 * len(keys))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--wide-rows", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        print(json.dumps(run(given.rows, given.wide_rows, given.rounds, directory), indent=1))
+
+
+if __name__ == "__main__":
+    main()

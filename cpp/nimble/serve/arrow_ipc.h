@@ -1,0 +1,30 @@
+// IpcWriter: writes columns as an Arrow IPC stream, which every Arrow library
+// reads. Not thread-safe.
+#pragma once
+
+#include <string>
+
+#include "nimble/base/result.h"
+#include "nimble/column/column.h"
+
+namespace nimble {
+
+class IpcWriter {
+ public:
+  // Appends to *out.
+  explicit IpcWriter(std::string* out) : out_(out) {}
+
+  // Writes the schema, once and first. `root` is a struct: its children are the
+  // columns. Views become large binary and large text. Fails with kUnsupported
+  // for dictionaries, unions, runs and views of lists.
+  Status write_schema(const Field& root);
+  // Writes rows as one batch.
+  // REQUIRES: the column has the types of the schema.
+  Status write_batch(const Column& rows);
+  void end();
+
+ private:
+  std::string* out_;
+};
+
+}  // namespace nimble

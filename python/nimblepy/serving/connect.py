@@ -1,0 +1,93 @@
+"""``nb.connect``: a catalog of tables, or the tables of a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, overload
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.io.time_limit import checked_timeout
+from nimblepy.table.catalog import Catalog
+from nimblepy.table.catalog import connect as connect_catalog
+
+if TYPE_CHECKING:
+    from nimblepy.serving.remote import RemoteLake
+
+_SERVERS = ("nimble://", "nimble+unix://")
+
+
+@overload
+def connect(
+    target: str | os.PathLike[str] | None = None,
+    *,
+    catalog: Any = None,
+    name: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    create: bool = True,
+    timeout: float | None = None,
+) -> Catalog: ...
+
+
+@overload
+def connect(target: str, *, token: str, timeout: float | None = None) -> RemoteLake: ...
+
+
+def connect(
+    target: str | os.PathLike[str] | None = None,
+    *,
+    catalog: Any = None,
+    name: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    create: bool = True,
+    timeout: float | None = None,
+    token: str | None = None,
+) -> Any:
+    """Opens a catalog of tables, or connects to a server (``nimble://HOST:PORT``).
+
+    Args:
+        target: a directory. The catalog is a SQLite database in it, and the tables are below it.
+            The first write makes both. Or a place in a bucket, such as ``s3://bucket/lake``
+            (``gs://``, ``az://``, ``abfs://``): the catalog is a small object per table, which a
+            commit swaps by a conditional put. No database is needed. Or the URI of a catalog that
+            pyiceberg knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``. Or the
+            address of a server, ``nimble://HOST:PORT`` or ``nimble+unix:///PATH``: the result is a
+            :class:`nimblepy.RemoteLake`, whose tables are read-only.
+        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: a directory has the
+            catalog of a bucket instead of a database. A directory that has one is recognized.
+        name: of the catalog. A SQL database may have several, each with tables of its own:
+            ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
+            one that nimblepy made, or the only one in the database.
+        properties: passed to pyiceberg: ``warehouse``, credentials, ...
+        create: ``False`` refuses a directory, bucket or SQLite database without a catalog.
+        timeout: limit of one read call of a store in seconds, retries included, for all files
+            below the lake or below a table that is opened with it. It holds for the process: the
+            last limit of a place applies. Of a server: the limit of one command.
+        token: of a server that needs one.
+
+    Raises:
+        TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
+        InvalidArgumentError: not exactly one of ``target`` and a pyiceberg ``catalog`` is given;
+            the target is neither a directory nor a URI; the database has several catalogs and
+            ``name`` is missing; there is no catalog and ``create`` is false; the bucket's store has
+            no conditional put, or ignores the condition; options of a catalog with the address of a
+            server, or a token without.
+        MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
+
+    Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
+        A bucket is tested with three requests, or six if it has no catalog yet. A server is asked
+        by the first table.
+    """
+    if isinstance(target, str) and target.startswith(_SERVERS):
+        from nimblepy.serving.remote import RemoteLake  # a catalog need not load it
+
+        if catalog is not None or name is not None or properties or create is not True:
+            raise InvalidArgumentError(
+                f"connect: {target} is a server, which takes token and timeout only"
+            )
+        return RemoteLake(target, token, checked_timeout(timeout))
+    if token is not None:
+        raise InvalidArgumentError("connect: token is for a server, nimble://HOST:PORT")
+    return connect_catalog(
+        target, catalog=catalog, name=name, properties=properties, create=create, timeout=timeout
+    )

@@ -1,0 +1,275 @@
+"""Tables of a server answer as the tables that it serves."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import redis
+
+import nimblepy as nb
+
+COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "b": (pa.bool_(), [True, False]),
+    "i8": (pa.int8(), [-128, 0, 127]),
+    "u64": (pa.uint64(), [0, 2**64 - 1]),
+    "f": (pa.float32(), [0.5, -0.0, float("inf")]),
+    "d": (pa.float64(), [0.1, 1e300, -1e-5]),
+    "n": (pa.decimal128(20, 3), [Decimal("-1.500"), Decimal("12345678901234567.001")]),
+    "day": (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 5, 1)]),
+    "t": (pa.time64("us"), [datetime.time(23, 59, 59, 1), datetime.time(0)]),
+    "at": (pa.timestamp("us", tz="UTC"), [datetime.datetime(1969, 1, 2, tzinfo=datetime.UTC)]),
+    "ns": (pa.timestamp("ns"), [datetime.datetime(2024, 5, 1, 1, 2, 3, 4)]),
+    "took": (pa.duration("ms"), [datetime.timedelta(milliseconds=-5)]),
+    "text": (pa.string(), ["", "a:b", "x\\", "\\N", "é\0", "-", "+"]),
+    "large": (pa.large_string(), ["l" * 300, ""]),
+    "blob": (pa.binary(), [b"", b"\0\xff:"]),
+    "fixed": (pa.binary(3), [b"abc"]),
+    "id": (pa.uuid(), [uuid.UUID(int=7).bytes]),
+    "tags": (pa.list_(pa.string()), [[], ["a", None]]),
+    "vector": (pa.list_(pa.float32(), 2), [[1.0, 2.0]]),
+    "place": (pa.struct([("x", pa.int64()), ("y", pa.string())]), [{"x": 1, "y": None}]),
+    "map": (pa.map_(pa.string(), pa.int32()), [[], [("k", 1)]]),
+}
+
+
+def some_rows(ids: range, rng: random.Random) -> pa.Table:
+    def column(type: pa.DataType, values: list[Any]) -> pa.Array:
+        return pa.array([rng.choice([None, *values]) for _ in ids], type)
+
+    names = ["k", *COLUMNS]
+    fields = [pa.field("k", pa.int64(), nullable=False)]
+    fields += [pa.field(name, type) for name, (type, _) in COLUMNS.items()]
+    arrays = [pa.array(ids, pa.int64()), *(column(*of) for of in COLUMNS.values())]
+    assert len(names) == len(fields)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> nb.Dataset:
+    path = tmp_path_factory.mktemp("files")
+    rng = random.Random(1)
+    for part in range(3):
+        rows = some_rows(range(part, 2500, 3), rng)
+        nb.write(rows, path / f"{part}.nimble", cluster_by=["k"])
+    return nb.open_dataset(path)
+
+
+@pytest.fixture(scope="module")
+def remote(dataset: nb.Dataset) -> Iterator[nb.RemoteTable]:
+    with nb.serve(dataset, "t") as server, nb.connect(server.address) as lake:
+        assert lake.tables() == ["t"]
+        yield lake.table("t")
+
+
+def test_all_types_come_as_they_are(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
+    assert remote.schema.equals(dataset.schema)
+    assert remote.num_rows == dataset.num_rows == 2500
+    assert remote.cluster_by == dataset.cluster_by
+    assert remote.range().equals(dataset.range())
+    for k in (-1, 0, 1, 1234, 2499, 2500, 2**63 - 1):
+        assert repr(remote.get(k)) == repr(dataset.get(k))
+        assert remote.get(k, ["text", "id"], default={}) == dataset.get(
+            k, ["text", "id"], default={}
+        )
+
+
+def test_lookups_equal_local_ones(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
+    rng = random.Random(2)
+    for count in (0, 1, 50, 3000):
+        keys = [rng.randrange(-50, 2600) for _ in range(count)]
+        for probe in (None, "row"):
+            for missing in ("drop", "null"):
+                columns = rng.sample(["k", *COLUMNS], 4)
+                asked = {"columns": columns, "probe_row": probe, "missing": missing}
+                assert remote.lookup(keys, **asked).equals(dataset.lookup(keys, **asked))
+        assert remote.count(keys).equals(dataset.count(keys))
+        assert remote.contains(keys).equals(dataset.contains(keys))
+    # A value that the column cannot have, and nulls, match nothing.
+    keys = [2**70, 5, None]
+    assert remote.lookup(keys, probe_row="p").equals(dataset.lookup(keys, probe_row="p"))
+    with pytest.raises(nb.InvalidArgumentError):
+        remote.get("x")
+    with pytest.raises(nb.InvalidArgumentError, match="no column 'nothing'"):
+        remote.lookup([1], columns=["nothing"])
+
+
+def test_ranges_equal_local_ones(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
+    rng = random.Random(3)
+    for _ in range(40):
+        lower, upper = (rng.choice([None, rng.randrange(-10, 2600), 7.5]) for _ in range(2))
+        asked: dict[str, Any] = {
+            "inclusive": rng.choice(["[)", "[]", "()", "(]"]),
+            "limit": rng.choice([None, 0, 1, 17, 1500]),
+            "reverse": rng.random() < 0.5,
+            "columns": rng.choice([None, ["k"], ["tags", "k", "text"]]),
+        }
+        assert remote.range(lower, upper, **asked).equals(dataset.range(lower, upper, **asked))
+    page = remote.range(limit=10)
+    next_page = remote.range(after=page.slice(9).to_pylist()[0], limit=5, columns=["k"])
+    assert next_page["k"].to_pylist() == [10, 11, 12, 13, 14]
+
+
+@pytest.mark.parametrize("name", [n for n, (t, _) in COLUMNS.items() if not pa.types.is_nested(t)])
+def test_keys_of_all_types(tmp_path: Path, name: str) -> None:
+    type, values = COLUMNS[name]
+    (tmp_path / "d").mkdir()
+    keys = [*values, None]
+    for part in range(2):
+        rows = pa.table({name: pa.array(keys, type), "row": list(range(len(keys)))})
+        nb.write(rows, tmp_path / "d" / f"{part}.nimble", cluster_by=[name, "row"])
+    with (
+        nb.open_dataset(tmp_path / "d") as local,
+        nb.serve(local, "t") as server,
+        nb.connect(server.address) as lake,
+    ):
+        remote = lake.table("t")
+        for key in pa.array(keys, type).to_pylist():
+            assert remote.prefix(key).equals(local.prefix(key)), key
+            if key is not None:
+                assert remote.range(key, key, inclusive="[]").equals(
+                    local.range(key, key, inclusive="[]")
+                )
+                assert remote.range((key, 1), None).equals(local.range((key, 1), None))
+        if pa.types.is_string(type):
+            for text in ("", "a", "x"):
+                prefix = nb.starts_with(text)
+                assert remote.prefix(prefix).equals(local.prefix(prefix))
+
+
+def test_tables_and_new_snapshots(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    table = lake.create_table("a.t", schema, primary_key=["id"], cluster_by=["v"])
+    table.append(pa.table({"id": [1, 2, 3], "v": ["x", "y", None]}, schema=schema))
+    with nb.serve(lake, {"t": "a.t"}, poll=0.02) as server, nb.connect(server.address) as served:
+        remote = served.table("t")
+        assert remote.snapshot == table.snapshot
+        assert remote.schema.equals(table.schema)
+        assert remote.get(2) == {"id": 2, "v": "y"}
+        assert remote.range().equals(table.range())
+        assert remote.prefix("x").equals(table.prefix("x"))
+        with table.alter() as change:
+            change.add_column("w", pa.int32())
+        table.upsert(pa.table({"id": [1], "v": ["z"], "w": [5]}, schema=table.schema))
+        waited = threading.Event()
+        for _ in range(1000):
+            if remote.refresh().snapshot == table.snapshot:
+                break
+            waited.wait(0.02)
+        assert remote.get(1) == {"id": 1, "v": "z", "w": 5}
+        assert remote.lookup([3, 1, 9]).equals(table.lookup([3, 1, 9]))
+
+
+def test_arrow_replies_are_streams(dataset: nb.Dataset) -> None:
+    with (
+        nb.serve(dataset, "t", max_reply_bytes=20_000) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        reply = client.execute_command(
+            "NB.MGET", "t", "AS", "ARROW", "COLS", 2, "k", "text", "KEYS", 3, 7, -1, 8
+        )
+        rows = pa.ipc.open_stream(reply).read_all()
+        rows.validate(full=True)
+        assert rows["k"].to_pylist() == [7, None, 8]
+        reply = client.execute_command(
+            "NB.MGET", "t", "AS", "ARROW", "MISSING", "SKIP", "KEYS", 3, 8, -1, 7
+        )
+        assert pa.ipc.open_stream(reply).read_all()["k"].to_pylist() == [8, 7]
+        with pytest.raises(redis.ResponseError, match="TOOBIG"):
+            client.execute_command("NB.RANGE", "t", "-", "+", "AS", "ARROW")
+        for command in (
+            "NB.MGET t AS RAW KEYS 1 1",
+            "NB.MGET t ALL KEYS 1 1",
+            "NB.MGET t AS ARROW ALL KEYS 1 1",
+        ):
+            with pytest.raises(redis.ResponseError, match=r"AS|ALL"):
+                client.execute_command(*command.split())
+
+
+def test_dictionaries_come_as_values_and_unions_are_refused(tmp_path: Path) -> None:
+    words = pa.array(["a", None, "b", "a"]).dictionary_encode()
+    nb.write(pa.table({"k": [1, 2, 3, 4], "d": words}), tmp_path / "d.nimble", cluster_by=["k"])
+    with nb.serve(tmp_path / "d.nimble", "t") as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        assert remote.range()["d"].to_pylist() == ["a", None, "b", "a"]
+        assert remote.lookup([3, 9, 1], missing="null")["d"].to_pylist() == ["b", None, "a"]
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+    nb.write(pa.table({"k": [1], "u": union}), tmp_path / "u.nimble", cluster_by=["k"])
+    with (
+        nb.serve(tmp_path / "u.nimble", "t") as server,
+        redis.Redis(port=server.port) as client,
+        pytest.raises(redis.ResponseError, match="cannot be sent as Arrow"),
+    ):
+        client.execute_command("NB.MGET", "t", "AS", "ARROW", "KEYS", 1, 1)
+
+
+def test_addresses_and_tokens(dataset: nb.Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    with nb.serve(dataset, "t", unix=path, token="secret") as server:
+        assert server.address == f"nimble+unix://{path}"
+        with nb.connect(server.address, token="secret") as lake:
+            assert lake.table("t").get(1, ["k"]) == {"k": 1}
+            with pytest.raises(nb.InvalidArgumentError, match="NOTABLE"):
+                lake.table("other")
+        for token in ("wrong", None):
+            with pytest.raises(PermissionError):
+                nb.connect(server.address, token=token).table("t")
+    with pytest.raises(ConnectionError, match=r"s\.sock"):
+        nb.connect(f"nimble+unix://{path}").table("t")
+    for address in ("nimble://", "nimble://host", "nimble://h:x", "nimble://h:1/path"):
+        with pytest.raises(nb.InvalidArgumentError, match="expected nimble://HOST:PORT"):
+            nb.connect(address)
+    with pytest.raises(nb.InvalidArgumentError, match="is a server"):
+        nb.connect("nimble://h:1", name="x")
+    with pytest.raises(nb.InvalidArgumentError, match="token"):
+        nb.connect(tmp_path, token="x")
+
+
+def test_server_that_restarts_is_found_again(dataset: nb.Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    with nb.serve(dataset, "t", unix=path):
+        remote = nb.connect(f"nimble+unix://{path}").table("t")
+    with pytest.raises(ConnectionError):
+        remote.get(1)
+    with nb.serve(dataset, "t", unix=path):
+        assert remote.get(1, ["k"]) == {"k": 1}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"$5\r\nab",
+        b"*3\r\n:1\r\n",
+        b"?x\r\n",
+        b"$9999999999999\r\n",
+        b"*1\r\n" * 100,
+        b":x\r\n",
+    ],
+)
+def test_replies_that_are_broken(answer: bytes) -> None:
+    """An error, and never a part of a reply taken for the whole."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(2):
+                peer, _ = listener.accept()
+                with peer:
+                    peer.recv(1000)
+                    peer.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+        with pytest.raises(ConnectionError):
+            lake.tables()
