@@ -129,6 +129,14 @@ TEST(ValueText, OtherTextsAreNoValues) {
   CHECK(fit("d:9,2,32", "1.005") == TextFit::kInvalid);
   CHECK(fit("d:9,2,32", "99999999999") == TextFit::kInvalid);
   CHECK(fit("d:9,2,32", "99999999999.00") == TextFit::kOutside);
+  CHECK(fit("d:9,0,32", "99999999999") == TextFit::kOutside);
+  // One value has one text, so that a row has one key.
+  for (const std::string_view t :
+       {"1", "1.0", "1.005", "1.500", "01.50", "-0.00", ".50", "1.", "+1.50"}) {
+    CHECK(fit("d:9,2,32", t) == TextFit::kInvalid);
+  }
+  CHECK(fit("d:9,0,32", "1.0") == TextFit::kInvalid);
+  CHECK(fit("d:9,2,32", "-1.50") == TextFit::kExact);
   CHECK(fit("b", "1") == TextFit::kInvalid);
 }
 
