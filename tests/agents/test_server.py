@@ -43,13 +43,17 @@ def size(text: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def server(place: Path) -> Any:
-    return make_server(str(place), ["shop", "lab"])
+def server(place: Path) -> Iterator[Any]:
+    server: Any = make_server(str(place), ["shop", "lab"])
+    yield server
+    server.answers.workers.close()
 
 
 @pytest.fixture(scope="module")
-def answers(place: Path) -> Answers:
-    return Answers(SharedLake(str(place)))
+def answers(place: Path) -> Iterator[Answers]:
+    answers = Answers(SharedLake(str(place)))
+    yield answers
+    answers.workers.close()
 
 
 def test_tools_are_few_and_short(server: Any) -> None:
@@ -155,6 +159,7 @@ def test_changes_are_counted_and_paged(place: Path, tmp_path: Path) -> None:
     table.delete("id < 3")  # pages are of one snapshot
     second = answers.changes("shop.log", before, max_rows=3, cursor=first["cursor"])
     assert "cursor" not in second
+    answers.workers.close()
     rows = [*first["rows"], *second["rows"]]
     assert len({(row["id"], row["_change"]) for row in rows}) == 4
     assert all(isinstance(row["_snapshot"], str) for row in rows)

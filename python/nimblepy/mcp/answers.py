@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,22 +11,26 @@ from nimblepy.mcp.budget import (
     Cursor,
     Cuts,
     checked_tokens,
-    fitting,
+    cut_note,
+    fitted,
     read_cursor,
+    shrunk,
     tokens,
 )
 from nimblepy.mcp.joins import join_answer
 from nimblepy.mcp.lake import SharedLake
 from nimblepy.mcp.sql import checked_query
-from nimblepy.mcp.workers import Workers, checked_limit
+from nimblepy.mcp.workers import QueryError, Workers, checked_limit
 from nimblepy.table.claims.checks import Check
+from nimblepy.table.claims.kinds import Claim
 from nimblepy.table.table import Table
 
 _TOKENS = 1_500
 _MOST_ROWS, _MOST_SAMPLE, _MOST_KEYS, _MOST_MS = 1_000, 50, 100, 60_000
-# Tools other than query stop reading after so many rows or seconds, and say so.
-_MOST_READ, _READ_SECONDS = 100_000, 5.0
-_SEED = 7
+# Milliseconds that a worker may read rows for a tool other than query, and for deep checks.
+_READ_MS, _DEEP_MS = 15_000, 60_000
+# Contradicted claims that a query names of each table.
+_MOST_NAMED = 10
 
 
 class Answers:
@@ -55,11 +58,13 @@ class Answers:
                 del item["why"]
             items.append(item)
         head = {"found": len(names), "of": len(self.lake.tables())}
-        count = fitting(items, head, checked_tokens(max_tokens))
-        answer = {**head, "tables": items[:count]}
-        if start + count < len(names):
-            answer["more"] = names[start + count : start + count + 20]
-            answer["cursor"] = str(Cursor(start + count))
+        others = names[start + 1 : start + 21]
+        shown = fitted(items, [head, others], checked_tokens(max_tokens))
+        answer = {**head, "tables": shown}
+        following = start + len(shown)
+        if following < len(names):
+            answer["more"] = names[following : following + 20]
+            answer["cursor"] = str(Cursor(following))
         return answer
 
     def describe(
@@ -81,14 +86,19 @@ class Answers:
         if place.offset == 0:
             head["primary_key"] = handle.primary_key
             head["claims"] = _shown_claims(by_column.get(None, ()))
+        head = shrunk(head, max_tokens // 2) or {
+            "table": handle.name,
+            "cut": "what is said of the table does not fit; check lists it",
+        }
         described = [(name, self._column(handle, name, by_column.get(name, ()))) for name in names]
         left = described[place.offset :]
         # Names of columns without room are listed, so that an agent sees that they exist.
         names_left = [name for name, _ in left]
         listed = tokens(names_left) <= max_tokens // 2
         costs = [tokens(name) + 1 for name in names_left] if listed else None
-        count = fitting([{name: item} for name, item in left], head, max_tokens, costs)
-        answer = {**head, "columns": dict(left[:count])}
+        shown = fitted([{name: item} for name, item in left], head, max_tokens, costs)
+        count = len(shown)
+        answer = {**head, "columns": {name: item for one in shown for name, item in one.items()}}
         if count < len(left):
             following = Cursor(place.offset + count, _ids(handle.snapshot))
             answer["not_shown"] = {"columns": len(left) - count, "cursor": str(following)}
@@ -141,16 +151,26 @@ class Answers:
         max_tokens: int = _TOKENS,
         cursor: str | None = None,
     ) -> dict[str, Any]:
+        checked_tokens(max_tokens)
         place = read_cursor(cursor)
         handle = self.lake.at(table, *(place.snapshots or (None,)))
-        checks = self.lake.checks(handle, deep=deep)
+        checks = self._deep_checks(handle) if deep else self.lake.checks(handle)
         order = ("contradicted", "overdue", "suspect", "unchecked", "verified", "unverifiable")
         checks.sort(key=lambda check: order.index(check.status))
         counts = Counter(str(check.status) for check in checks)
         head = {"table": table, "snapshot": _text(handle.snapshot), "counts": dict(counts)}
         items = [_shown_check(check) for check in checks[place.offset :]]
-        count = fitting(items, head, checked_tokens(max_tokens))
-        return self._page(head, "claims", items, count, place.offset, handle.snapshot)
+        return self._page(head, "claims", items, max_tokens, place.offset, handle.snapshot)
+
+    def _deep_checks(self, handle: Table) -> list[Check]:
+        job = {"tool": "check", "deep": True, "milliseconds": _DEEP_MS, **_place(handle)}
+        return self.lake.shown(
+            Check(
+                Claim(kind=one["kind"], column=one["column"], value=one["claimed"]),
+                *(one["status"], handle.snapshot, (one["observed"], one["value"]), one["reason"]),
+            )
+            for one in self.workers.run(job)["checks"]
+        )
 
     # ------------------------------------------------------------------ rows
 
@@ -163,20 +183,25 @@ class Answers:
         max_tokens: int = _TOKENS,
     ) -> dict[str, Any]:
         checked_limit("n", n, _MOST_SAMPLE)
+        checked_tokens(max_tokens)
         handle = self.lake.table(table)
         head: dict[str, Any] = self._rows_head(handle)
-        if filter is None:
-            rows = handle.sample(n=n, seed=_SEED, columns=columns).to_pylist()
-        else:
-            rows, read, complete = _some_rows(handle, columns, filter, n)
-            head["matching"] = read if complete else f"at least {read}"
-        cuts = Cuts()
-        items = [cuts.plain(_as_text(row)) for row in rows]
-        count = fitting(items, head, checked_tokens(max_tokens))
-        answer = {**head, "shown": count, "rows": items[:count], **cuts.note()}
-        if count < len(items):
-            answer["cut"] = f"{len(items) - count} rows do not fit; ask for fewer columns"
+        read = self._read("sample", handle, columns=columns, n=n, filter=filter)
+        if filter is not None:
+            head["matching"] = read["matching"]
+            if not read["complete"]:
+                head["matching"] = f"at least {read['matching']}"
+        items = read["rows"]
+        rows = fitted(items, head, max_tokens)
+        answer = {**head, "shown": len(rows), "rows": rows, **_cuts(read)}
+        if len(rows) < len(items):
+            answer["cut"] = f"{len(items) - len(rows)} rows do not fit; ask for fewer columns"
         return answer
+
+    def _read(self, tool: str, handle: Table, **arguments: Any) -> dict[str, Any]:
+        """What a worker reads of a table."""
+        job = {"tool": tool, "milliseconds": _READ_MS, **_place(handle), **arguments}
+        return self.workers.run(job)
 
     def get(
         self,
@@ -186,18 +211,18 @@ class Answers:
         max_tokens: int = _TOKENS,
         cursor: str | None = None,
     ) -> dict[str, Any]:
+        checked_tokens(max_tokens)
         if len(keys) > _MOST_KEYS:
             raise InvalidArgumentError(f"keys: expected at most {_MOST_KEYS}, got {len(keys)}")
         place = read_cursor(cursor)
         handle = self.lake.at(table, *(place.snapshots or (None,)))
-        wanted = [tuple(key) if isinstance(key, list) else key for key in keys]
-        rows = handle.lookup(wanted, columns=columns).to_pylist()
+        read = self._read("get", handle, keys=list(keys), columns=columns)
+        rows = read["rows"]
         head = {**self._rows_head(handle), "asked": len(keys), "found": len(rows)}
-        cuts = Cuts()
-        items = [cuts.plain(_as_text(row)) for row in rows[place.offset :]]
-        count = fitting(items, head, checked_tokens(max_tokens))
-        answer = self._page(head, "rows", items, count, place.offset, handle.snapshot)
-        return answer | cuts.note()
+        answer = self._page(
+            head, "rows", rows[place.offset :], max_tokens, place.offset, handle.snapshot
+        )
+        return answer | _cuts(read)
 
     def changes(
         self,
@@ -212,35 +237,28 @@ class Answers:
         handle = self.lake.at(table, *(place.snapshots or (None,)))
         if isinstance(since, str) and since.isdecimal():
             since = int(since)
-        counts: Counter[str] = Counter()
-        rows: list[dict[str, Any]] = []
-        until = time.monotonic() + _READ_SECONDS
-        complete = True
-        reader = handle.changes(since)
-        for batch in reader:
-            begin = place.offset + len(rows) - counts.total()
-            counts.update(batch.column("_change").to_pylist())
-            if len(rows) < max_rows and begin < batch.num_rows:
-                rows += batch.slice(max(begin, 0), max_rows - len(rows)).to_pylist()
-            if counts.total() >= _MOST_READ or time.monotonic() > until:
-                complete = False
-                break
+        offset = place.offset
+        read = self._read("changes", handle, since=since, rows=max_rows, offset=offset)
+        total, complete = sum(read["counts"].values()), read["complete"]
+        if not complete and total <= offset:
+            raise QueryError(
+                f"changes: only {total:,} rows can be read in one call, and the cursor is at "
+                f"{offset:,}; ask for the changes since a later snapshot"
+            )
         head = {
             "table": table,
             "since": None if since is None else str(since),
             "until": _text(handle.snapshot),
-            "counts": dict(counts),
+            "counts": read["counts"],
         }
         if not complete:
             head["counts_are"] = "of the first rows; there may be more"
-        cuts = Cuts()
-        items = [cuts.plain(_as_text(row)) for row in rows]
-        count = fitting(items, head, checked_tokens(max_tokens))
-        answer = {**head, "shown": count, "rows": items[:count], **cuts.note()}
-        left = counts.total() - place.offset - count
+        rows = fitted(read["rows"], head, checked_tokens(max_tokens))
+        answer = {**head, "shown": len(rows), "rows": rows, **_cuts(read)}
+        left = total - offset - len(rows)
         if left > 0 or not complete:
             answer["more_rows"] = left if complete else f"at least {left}"
-            answer["cursor"] = str(Cursor(place.offset + count, _ids(handle.snapshot)))
+            answer["cursor"] = str(Cursor(offset + len(rows), _ids(handle.snapshot)))
         return answer
 
     def query(
@@ -260,27 +278,30 @@ class Answers:
             raise InvalidArgumentError("cursor: it is of another query")
         pinned = place.snapshots or (None,) * len(query.tables)
         answer = self.workers.run(
-            query,
-            snapshots={
-                name: number or None for name, number in zip(query.tables, pinned, strict=True)
-            },
-            offset=place.offset,
-            rows=max_rows,
-            milliseconds=max_ms,
+            {
+                "tool": "query",
+                "sql": query.sql,
+                "tables": {
+                    name: str(number) if number else None
+                    for name, number in zip(query.tables, pinned, strict=True)
+                },
+                "offset": place.offset,
+                "rows": max_rows,
+                "milliseconds": max_ms,
+            }
         )
         notes = {name: self._note(name, answer["snapshots"][name]) for name in query.tables}
         head = {"columns": answer["columns"], "types": answer["types"], "tables": notes}
-        rows = answer["rows"]
-        count = fitting(rows, head, max_tokens)
-        result = {"columns": answer["columns"], "types": answer["types"], "rows": rows[:count]}
-        result["tables"] = notes
-        if answer["cut_texts"]:
-            result["cut_texts"] = f"{answer['cut_texts']} texts are longer than shown"
-        if answer["more"] or count < len(rows):
-            snapshots = tuple(int(answer["snapshots"][name] or 0) for name in query.tables)
-            limit = f"max_rows {max_rows}" if count == len(rows) else f"max_tokens {max_tokens}"
+        snapshots = tuple(int(answer["snapshots"][name] or 0) for name in query.tables)
+        longest_cursor = str(Cursor(place.offset + max_rows, snapshots))
+        rows = fitted(answer["rows"], [head, longest_cursor], max_tokens)
+        result = {"columns": answer["columns"], "types": answer["types"], "rows": rows}
+        result |= {"tables": notes, **_cuts(answer)}
+        if answer["more"] or len(rows) < len(answer["rows"]):
+            whole = len(rows) == len(answer["rows"])
+            limit = f"max_rows {max_rows}" if whole else f"max_tokens {max_tokens}"
             result["cut"] = f"more rows than {limit} allows; aggregate, or go on with the cursor"
-            result["cursor"] = str(Cursor(place.offset + count, snapshots))
+            result["cursor"] = str(Cursor(place.offset + len(rows), snapshots))
         return result
 
     # ------------------------------------------------------------------ parts
@@ -308,6 +329,7 @@ class Answers:
         changed = handle.facts().last_changed
         if changed is not None:
             note["data_as_of"] = changed.isoformat(timespec="seconds")
+        refuted = []
         for check in self.lake.checks(handle):
             claim = check.claim
             if check.status == "overdue":
@@ -315,9 +337,10 @@ class Answers:
             elif claim.kind == "deprecated" and isinstance(claim.value, str):
                 note["deprecated_by"] = claim.value
             elif check.status == "contradicted":
-                about = f"{claim.column or 'table'}: {claim.kind}"
-                note.setdefault("contradicted", []).append(about)
-        return note
+                refuted.append(f"{claim.column or 'table'}: {claim.kind}")
+        if len(refuted) > _MOST_NAMED:
+            refuted[_MOST_NAMED:] = [f"and {len(refuted) - _MOST_NAMED} more"]
+        return note | ({"contradicted": refuted} if refuted else {})
 
     def _rows_head(self, handle: Table) -> dict[str, Any]:
         return {
@@ -331,15 +354,25 @@ class Answers:
         head: dict[str, Any],
         name: str,
         items: Sequence[Any],
-        count: int,
+        max_tokens: int,
         offset: int,
         snapshot: int | None,
     ) -> dict[str, Any]:
-        answer = {**head, name: list(items[:count])}
-        if count < len(items):
-            answer["more"] = len(items) - count
-            answer["cursor"] = str(Cursor(offset + count, _ids(snapshot)))
+        shown = fitted(items, head, max_tokens)
+        answer = {**head, name: shown}
+        if len(shown) < len(items):
+            answer["more"] = len(items) - len(shown)
+            answer["cursor"] = str(Cursor(offset + len(shown), _ids(snapshot)))
         return answer
+
+
+def _place(handle: Table) -> dict[str, Any]:
+    """The table and the snapshot of a job."""
+    return {"table": handle.name, "snapshot": _text(handle.snapshot)}
+
+
+def _cuts(read: Mapping[str, Any]) -> dict[str, str]:
+    return cut_note(read["cut_texts"], read["cut_lists"])
 
 
 def _text(snapshot: int | None) -> str | None:
@@ -349,12 +382,6 @@ def _text(snapshot: int | None) -> str | None:
 
 def _ids(snapshot: int | None) -> tuple[int, ...]:
     return () if snapshot is None else (snapshot,)
-
-
-def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    if "_snapshot" in row:
-        row["_snapshot"] = str(row["_snapshot"])
-    return row
 
 
 def _shown(check: Check) -> list[Any]:
@@ -396,23 +423,3 @@ def _shown_check(check: Check) -> dict[str, Any]:
     if check.reason is not None and check.status != "verified":
         item["reason"] = plain(check.reason)
     return item
-
-
-def _some_rows(
-    handle: Table, columns: Sequence[str] | None, filter: str, n: int
-) -> tuple[list[dict[str, Any]], int, bool]:
-    """The first rows that pass a filter, how many were read, and whether these are all."""
-    until = time.monotonic() + _READ_SECONDS
-    rows: list[dict[str, Any]] = []
-    read, complete = 0, True
-    reader = handle.scan(columns, filter=filter).to_reader()
-    try:
-        for batch in reader:
-            rows += batch.slice(0, max(n - len(rows), 0)).to_pylist()
-            read += batch.num_rows
-            if read >= _MOST_READ or time.monotonic() > until:
-                complete = False
-                break
-    finally:
-        reader.close()
-    return rows, read, complete

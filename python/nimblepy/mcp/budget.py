@@ -11,16 +11,16 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nimblepy.errors import InvalidArgumentError
 
-# Texts longer than this are cut, and the answer says so.
-_LONGEST_TEXT = 1_000
-_KEPT_TEXT = 200
 LEAST_TOKENS, MOST_TOKENS = 200, 25_000
+# Limits of a value, in characters and single values, if an answer has no room for it.
+_SHORTER = (1_000, 200, 100), (200, 100, 20), (60, 40, 6), (24, 16, 2)
+_CUT = re.compile(r"\.\.\. \([0-9,]+ characters\)\Z")
 # What an answer without its rows may need, and a cursor.
 _RESERVED = 60
 
@@ -42,12 +42,31 @@ def tokens(value: Any) -> int:
 
 @dataclass
 class Cuts:
-    """Counts the texts that were cut."""
+    """Makes values plain and cuts long ones. Counts what it cuts.
 
-    texts: int = 0
+    Attributes:
+        longest, kept: texts of more characters than ``longest`` are cut to ``kept``.
+        leaves: single values that are kept of a list, a map or a struct.
+    """
+
+    longest: int = 1_000
+    kept: int = 200
+    leaves: int = 100
+    texts: int = field(default=0, init=False)
+    lists: int = field(default=0, init=False)
+    _left: int = field(default=0, init=False, repr=False)
 
     def plain(self, value: Any) -> Any:
-        """A value as JSON has it. Dates, decimals and bytes become text; long texts are cut."""
+        """A value as JSON has it. Dates, decimals and bytes become text."""
+        self._left = self.leaves
+        return self._plain(value)
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Each value of a row as JSON has it."""
+        return {name: self.plain(value) for name, value in row.items()}
+
+    def _plain(self, value: Any) -> Any:
+        self._left -= 1
         if value is None or isinstance(value, (bool, int)):
             return value
         if isinstance(value, str):
@@ -59,23 +78,54 @@ class Cuts:
         if isinstance(value, (decimal.Decimal, uuid.UUID, dt.timedelta)):
             return str(value)
         if isinstance(value, (bytes, memoryview)):
-            return self._text(bytes(value).hex())
+            octets = bytes(value[: self.longest])
+            return self._text(octets.hex(), 2 * len(value))
         if isinstance(value, dict):
-            return {str(key): self.plain(item) for key, item in value.items()}
+            return self._dict(value)
         if isinstance(value, (list, tuple)):
-            return [self.plain(item) for item in value]
+            return self._list(value)
         return self._text(str(value))
 
-    def _text(self, text: str) -> str:
-        text = text.encode("utf-8", "replace").decode()  # lone surrogates
-        if len(text) <= _LONGEST_TEXT:
+    def _list(self, values: Sequence[Any]) -> list[Any]:
+        plain: list[Any] = []
+        for item in values:
+            if self._left <= 0:
+                self.lists += 1
+                plain.append(f"... ({len(values):,} items)")
+                break
+            plain.append(self._plain(item))
+        return plain
+
+    def _dict(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, item in values.items():
+            if self._left <= 0:
+                self.lists += 1
+                plain["..."] = f"({len(values):,} entries)"
+                break
+            plain[self._text(str(key))] = self._plain(item)
+        return plain
+
+    def _text(self, text: str, length: int | None = None) -> str:
+        size = len(text) if length is None else length
+        before = _CUT.search(text)
+        if before is not None and size > self.longest:  # a value that was cut before
+            return f"{text[: self.kept]}{before[0]}"
+        text = text[: self.longest].encode("utf-8", "replace").decode()  # lone surrogates
+        if size <= self.longest:
             return text
         self.texts += 1
-        return f"{text[:_KEPT_TEXT]}... ({len(text):,} characters)"
+        return f"{text[: self.kept]}... ({size:,} characters)"
 
     def note(self) -> dict[str, str]:
-        """What an answer says about texts that were cut."""
-        return {"cut_texts": f"{self.texts} texts are longer than shown"} if self.texts else {}
+        """What an answer says about values that were cut."""
+        return cut_note(self.texts, self.lists)
+
+
+def cut_note(texts: int, lists: int) -> dict[str, str]:
+    """What an answer says about so many texts and lists that were cut."""
+    note = {"cut_texts": f"{texts} texts are longer than shown"} if texts else {}
+    return note | ({"cut_lists": f"{lists} lists are longer than shown"} if lists else {})
 
 
 def checked_tokens(max_tokens: int) -> int:
@@ -91,23 +141,47 @@ def checked_tokens(max_tokens: int) -> int:
     return max_tokens
 
 
-def fitting(
+def fitted(
     items: Sequence[Any], head: Any, max_tokens: int, listed: Sequence[int] | None = None
-) -> int:
-    """How many of the first items fit into an answer beside ``head``; at least one.
+) -> list[Any]:
+    """The first items that fit into an answer beside ``head``; at least one, which may be cut.
 
     Args:
         listed: tokens of what the answer has of an item that does not fit, such as its name.
+
+    Raises:
+        InvalidArgumentError: not even a part of the first one fits.
     """
     names = [0] * len(items) if listed is None else listed
     used = tokens(head) + _RESERVED + sum(names)
     count = 0
     for item, name in zip(items, names, strict=True):
-        used += tokens(item) + 1 - name
-        if used > max_tokens:
+        cost = tokens(item) + 1 - name
+        if used + cost > max_tokens:
             break
+        used += cost
         count += 1
-    return max(count, min(1, len(items)))
+    if count or not items:
+        return list(items[:count])
+    first = shrunk(items[0], max_tokens - used + names[0])
+    if first is None:
+        raise InvalidArgumentError(
+            f"max_tokens {max_tokens}: the first row has {tokens(items[0]):,} tokens, beside "
+            f"{tokens(head):,} of the answer; ask for fewer columns, or for more tokens"
+        )
+    return [first]
+
+
+def shrunk(item: Any, most_tokens: int) -> Any:
+    """A dict or list with its values cut until it fits; ``None`` if it cannot."""
+    if tokens(item) <= most_tokens:
+        return item
+    for longest, kept, leaves in _SHORTER:
+        cuts = Cuts(longest, kept, leaves)
+        short = cuts.row(item) if isinstance(item, dict) else [cuts.plain(v) for v in item]
+        if tokens(short) <= most_tokens:
+            return short
+    return None
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.catalog import Catalog, connect
-from nimblepy.table.claims.checks import Check, Checks
+from nimblepy.table.claims.checks import Check
 from nimblepy.table.claims.kinds import age_seconds
 from nimblepy.table.table import Table
 
@@ -27,7 +27,6 @@ class SharedLake:
 
     def __init__(self, target: str, namespaces: Sequence[str] = ()) -> None:
         self.target = target
-        self.place = target if ":" in target else os.path.abspath(target)
         self.catalog: Catalog = connect(target, create=False)
         self._namespaces = tuple(namespaces)
         self._open: dict[str, Table] = {}
@@ -40,6 +39,16 @@ class SharedLake:
             raise InvalidArgumentError(
                 f"--allow {unknown[0]}: the namespace has no tables; there are {shown}"
             )
+
+    def places(self) -> set[str]:
+        """The locations of the catalog and of the tables that were opened."""
+        places = {self.target}
+        if ":" not in self.target:
+            path = os.path.abspath(self.target)
+            places = {path, os.path.realpath(path)}
+        with self._lock:
+            opened = list(self._open.values())
+        return places | {table.location.removeprefix("file://") for table in opened}
 
     def allows(self, name: str) -> bool:
         """Whether a table is shown."""
@@ -94,9 +103,12 @@ class SharedLake:
 
     # ------------------------------------------------------------------ what is said
 
-    def checks(self, table: Table, *, deep: bool = False) -> list[Check]:
-        """The checks of a table's claims, except for claims that name tables that are hidden."""
-        checks: Checks = table.check(deep=deep)
+    def checks(self, table: Table) -> list[Check]:
+        """The checks of a table's claims, as far as they are shown."""
+        return self.shown(table.check())
+
+    def shown(self, checks: Iterable[Check]) -> list[Check]:
+        """Checks, except for those of claims that name tables that are hidden."""
         hidden = self.hidden()
         return [check for check in checks if not hidden or not _named(check, hidden)]
 

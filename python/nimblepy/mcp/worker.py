@@ -1,8 +1,8 @@
-"""The process that runs queries of agents: ``python -m nimblepy.mcp.worker CATALOG``.
+"""The process that reads rows for agents: ``python -m nimblepy.mcp.worker CATALOG``.
 
 It reads jobs from standard input and writes results to standard output, one line of JSON each. A
-job has SQL that ``nimblepy.mcp.sql`` has checked, and the tables that it reads. Each job gets a
-DuckDB of its own, in memory. The process cannot write files, and its memory is limited.
+job names the tool. That of a query has SQL that ``nimblepy.mcp.sql`` has checked, and gets a DuckDB
+of its own, in memory. The process cannot write files, and its memory is limited.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, TextIO
 
 import duckdb
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import NimbleError
 from nimblepy.interop.arrow_dataset import arrow_dataset
 from nimblepy.mcp.budget import Cuts
+from nimblepy.mcp.reading import READERS
 from nimblepy.table.catalog import connect
 from nimblepy.table.table import Table
 
@@ -77,23 +78,25 @@ class _Tables:
         self._catalog = connect(catalog, create=False)
         self._open: dict[str, Table] = {}
 
-    def table(self, name: str, snapshot: int | None) -> Table:
-        """A table at a snapshot; ``None``: the newest."""
+    def table(self, name: str, snapshot: str | None) -> Table:
+        """A table at the id of a snapshot; ``None``: the newest."""
         if name not in self._open:
             self._open[name] = self._catalog.table(name)
         newest = self._open[name]
         newest.refresh()
-        return newest if snapshot is None else newest.at(snapshot=snapshot)
+        return newest if snapshot is None else newest.at(snapshot=int(snapshot))
 
 
 def _answered(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _run(tables, job)
+        if job["tool"] == "query":
+            return _run(tables, job)
+        return READERS[job["tool"]](tables.table(job["table"], job["snapshot"]), job)
     except duckdb.InterruptException:
         return {"error": f"stopped after {job['milliseconds']:,} ms", "kind": "time"}
     except (MemoryError, duckdb.OutOfMemoryException):
         return {"error": "it needs too much memory", "kind": "memory"}
-    except (InvalidArgumentError, duckdb.Error) as error:
+    except (NimbleError, duckdb.Error) as error:
         return {"error": str(error).split("\n\nLINE")[0].strip(), "kind": "query"}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "kind": "other"}
@@ -107,7 +110,7 @@ def _run(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
         for name, value in _SETTINGS.items():
             connection.execute(f"SET GLOBAL {name} = '{value}'")
         for number, (name, snapshot) in enumerate(job["tables"].items()):
-            table = tables.table(name, None if snapshot is None else int(snapshot))
+            table = tables.table(name, snapshot)
             snapshots[name] = None if table.snapshot is None else str(table.snapshot)
             connection.register(f"_table{number}", arrow_dataset(table))
             namespace, _, short = (part.replace('"', '""') for part in name.rpartition("."))
@@ -138,6 +141,7 @@ def _run(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
         "rows": plain,
         "more": more,
         "cut_texts": cuts.texts,
+        "cut_lists": cuts.lists,
         "snapshots": snapshots,
     }
 

@@ -1,4 +1,4 @@
-"""Runs checked queries in processes of their own, which are ended when they exceed their time."""
+"""Runs what reads rows in processes of their own, which are ended if they exceed their time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nimblepy.errors import InvalidArgumentError, NimbleError
-from nimblepy.mcp.sql import Query
 
-# Processes at most; a further query waits.
+# Processes at most; a further job waits.
 _MOST_PROCESSES = 3
 # What a process may take to begin, and to answer after its time is over.
 _START_SECONDS, _GRACE_SECONDS = 60.0, 1.0
@@ -24,7 +23,7 @@ _LONGEST_ANSWER = 64 << 20
 
 
 class QueryError(NimbleError):
-    """A query failed: it is wrong, or it exceeded a limit."""
+    """A worker has no result: the job is wrong, or it exceeded a limit."""
 
 
 class _Gone(Exception):
@@ -48,7 +47,7 @@ class _Worker:
             self._read(_START_SECONDS)
         except _Gone:
             self.end()
-            raise QueryError("query: the process for queries did not start") from None
+            raise QueryError("the process that reads rows did not start") from None
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a job.
@@ -94,7 +93,7 @@ class _Worker:
 
 
 class Workers:
-    """A few processes that run queries. Threads may share it."""
+    """A few processes that run jobs. Threads may share it."""
 
     def __init__(self, catalog: str) -> None:
         self._catalog = catalog
@@ -103,7 +102,7 @@ class Workers:
         self._slots = threading.BoundedSemaphore(_MOST_PROCESSES)
 
     def start(self) -> None:
-        """Starts a process in the background, so that the first query need not wait for it."""
+        """Starts a process in the background, so that the first job need not wait for it."""
 
         def begin() -> None:
             with contextlib.suppress(QueryError):
@@ -113,34 +112,18 @@ class Workers:
 
         threading.Thread(target=begin, daemon=True).start()
 
-    def run(
-        self,
-        query: Query,
-        *,
-        snapshots: Mapping[str, int | None],
-        offset: int,
-        rows: int,
-        milliseconds: int,
-    ) -> dict[str, Any]:
-        """The first rows of a query after ``offset``.
+    def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """The result of a job.
 
         Args:
-            snapshots: of each table; ``None``: the newest.
+            job: has ``tool``, ``milliseconds``, and what the tool needs.
 
         Raises:
-            QueryError: DuckDB refuses the query, or a limit is exceeded.
+            QueryError: the job is refused, or it exceeds a limit.
         """
-        job = {
-            "sql": query.sql,
-            "tables": {
-                name: None if number is None else str(number) for name, number in snapshots.items()
-            },
-            "offset": offset,
-            "rows": rows,
-            "milliseconds": milliseconds,
-        }
+        tool, milliseconds = job["tool"], job["milliseconds"]
         if not self._slots.acquire(timeout=_START_SECONDS):
-            raise QueryError("query: other queries are running; ask again later")
+            raise QueryError(f"{tool}: other calls are running; ask again later")
         try:
             with self._lock:
                 worker = self._idle.pop() if self._idle else None
@@ -153,7 +136,7 @@ class Workers:
                 if isinstance(error, _Gone):
                     limits = f"{milliseconds:,} ms or its memory"
                     raise QueryError(
-                        f"query: stopped, because it exceeded {limits}; ask for less"
+                        f"{tool}: stopped, because it exceeded {limits}; ask for less"
                     ) from None
                 raise
             if answer.get("kind") == "memory":
@@ -165,7 +148,8 @@ class Workers:
             self._slots.release()
         if "error" in answer:
             hint = "; ask for less, or raise max_ms" if answer["kind"] == "time" else ""
-            raise QueryError(f"query: {answer['error']}{hint}")
+            message = answer["error"].removeprefix(f"{tool}: ")
+            raise QueryError(f"{tool}: {message}{hint}")
         return answer
 
     def close(self) -> None:

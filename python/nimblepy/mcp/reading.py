@@ -1,0 +1,88 @@
+"""What tools read of a table's rows. It runs in a worker, so that its time and memory are limited.
+
+Results are plain values, for JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nimblepy.mcp.budget import Cuts
+from nimblepy.table.table import Table
+
+# Limits of rows and seconds. A result says whether it reached one.
+MOST_READ, READ_SECONDS = 100_000, 5.0
+_SEED = 7
+
+
+def sample(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Random rows, or the first ones that pass a filter."""
+    columns, most, filter = job["columns"], job["n"], job["filter"]
+    if filter is None:
+        return _plain(table.sample(n=most, seed=_SEED, columns=columns).to_pylist())
+    until = time.monotonic() + READ_SECONDS
+    rows: list[dict[str, Any]] = []
+    read, complete = 0, True
+    with contextlib.closing(table.scan(columns, filter=filter).to_reader()) as reader:
+        for batch in reader:
+            rows += batch.slice(0, max(most - len(rows), 0)).to_pylist()
+            read += batch.num_rows
+            if read >= MOST_READ or time.monotonic() > until:
+                complete = False
+                break
+    return _plain(rows) | {"matching": read, "complete": complete}
+
+
+def get(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows by primary key."""
+    keys = [tuple(key) if isinstance(key, list) else key for key in job["keys"]]
+    return _plain(table.lookup(keys, columns=job["columns"]).to_pylist())
+
+
+def changes(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Some changed rows after ``offset``, and the number of all that were read."""
+    offset, most = job["offset"], job["rows"]
+    until = time.monotonic() + READ_SECONDS
+    counts: Counter[str] = Counter()
+    rows: list[dict[str, Any]] = []
+    complete = True
+    with contextlib.closing(table.changes(job["since"])) as reader:
+        for batch in reader:
+            begin = offset + len(rows) - counts.total()
+            counts.update(batch.column("_change").to_pylist())
+            if len(rows) < most and begin < batch.num_rows:
+                rows += batch.slice(max(begin, 0), most - len(rows)).to_pylist()
+            if counts.total() >= offset + MOST_READ or time.monotonic() > until:
+                complete = False
+                break
+    for row in rows:
+        row["_snapshot"] = str(row["_snapshot"])
+    return _plain(rows) | {"counts": dict(counts), "complete": complete}
+
+
+def check(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
+    """The checks of all claims, which may scan the table."""
+    plain = Cuts().plain
+    checks = [check.to_dict() for check in table.check(deep=job["deep"])]
+    return {"checks": [{name: plain(item) for name, item in one.items()} for one in checks]}
+
+
+def _plain(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    cuts = Cuts()
+    return {
+        "rows": [cuts.row(row) for row in rows],
+        "cut_texts": cuts.texts,
+        "cut_lists": cuts.lists,
+    }
+
+
+READERS: Mapping[str, Callable[[Table, Mapping[str, Any]], dict[str, Any]]] = {
+    "sample": sample,
+    "get": get,
+    "changes": changes,
+    "check": check,
+}
