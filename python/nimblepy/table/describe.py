@@ -14,7 +14,7 @@ from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
 from nimblepy.table.base.places import parse_name
-from nimblepy.table.claims.check import check_all, typed
+from nimblepy.table.claims.check import check_all, names_in, typed
 from nimblepy.table.claims.checks import Checks
 from nimblepy.table.claims.drift import fingerprint
 from nimblepy.table.claims.kinds import (
@@ -35,7 +35,7 @@ from nimblepy.table.claims.store import (
     public_claim,
     read_claims,
 )
-from nimblepy.table.claims.subject import Subject
+from nimblepy.table.claims.subject import Lake, Subject
 from nimblepy.table.evolve import Alter
 from nimblepy.table.handle import TableHandle, TableState
 
@@ -85,6 +85,10 @@ class CatalogLake:
         self._catalog = catalog
         self._subjects: dict[str, Subject | None] = {}
         self._names: list[str] | None = None
+
+    @property
+    def key(self) -> str:
+        return repr(self._catalog)
 
     def names(self) -> Collection[str]:
         if self._names is None:
@@ -193,12 +197,13 @@ def _store(
     allow_contradicted: bool,
 ) -> Description:
     """Checks new claims, and commits them in the place of old ones."""
-    stamped = [_stamped(claim, subject) for claim in new]
+    lake = lake_of(table)
+    stamped = [_stamped(claim, subject, lake) for claim in new]
     before = read_claims(alter.base)
     kept = [c for c in before if (c.kind, c.number) not in replaced and _is_there(c, replaced)]
     check_sizes(subject.name, [*kept, *stamped])
     unstamped = [replace(claim, seen=None) for claim in stamped]  # nothing has changed yet
-    checks = check_all(subject, lake_of(table), unstamped)
+    checks = check_all(subject, lake, unstamped)
     if checks.contradicted and not allow_contradicted:
         shown = "; ".join(f"{c.claim}; observed: {c.observed}" for c in checks.contradicted)
         raise InvalidArgumentError(
@@ -241,7 +246,7 @@ def _path(subject: Subject, number: int) -> str:
     return str(subject.column_name(number))
 
 
-def _stamped(claim: Stored, subject: Subject) -> Stored:
+def _stamped(claim: Stored, subject: Subject, lake: Lake) -> Stored:
     seen = None
     if claim.kind in FINGERPRINTED and subject.snapshot is not None:
         if claim.kind == "unique":
@@ -251,6 +256,8 @@ def _stamped(claim: Stored, subject: Subject) -> Stored:
         else:
             numbers = list(subject.facts.ids.values())
         seen = fingerprint(subject, numbers)
+        names = names_in(claim.value, subject, lake) if claim.kind == "description" else []
+        seen |= {"names": names} if names else {}
     return replace(claim, at=subject.snapshot, by=ice.who(), seen=seen)
 
 

@@ -79,6 +79,24 @@ class Sketch:
             hashes, theta = hashes[:MOST].copy(), int(hashes[MOST])
         return Sketch(hashes, theta)
 
+    def with_one_zero(self, kind: pa.DataType) -> Sketch:
+        """The sketch of a column of floats in which -0.0 is 0.0. Iceberg hashes them apart."""
+        if not pt.is_floating(kind):
+            return self
+        width = kind.bit_width // 8
+        octets = np.frombuffer(bytes(width - 1) + b"\x80" + bytes(width), np.uint8)
+        starts, lengths = np.array([0, width]), np.full(2, width)
+        negative, zero = (_murmur(octets, starts, lengths) >> np.uint64(1)).tolist()
+        is_in = set(self.hashes[np.isin(self.hashes, np.array([negative], np.uint64))].tolist())
+        if not is_in and negative < self.theta:
+            return self
+        # A negative zero that is not in the sketch may have been the only zero.
+        theta = self.theta if negative < self.theta else min(self.theta, zero)
+        hashes = self.hashes[self.hashes != np.uint64(negative)]
+        if is_in:
+            hashes = np.union1d(hashes, np.array([zero], np.uint64))
+        return Sketch(hashes[hashes < np.uint64(theta)], theta)
+
     @property
     def estimate(self) -> int:
         """The estimated number of distinct values; exact up to ``MOST``."""

@@ -244,7 +244,7 @@ class RowCommit:
 
     def describe(self, metadata: ice.Metadata) -> None:
         """Sets what the history says, and the table properties of the commit."""
-        self.commit.summary = summary_of(self)
+        self.commit.summary = summary_of(self) | ice.key_record(metadata)
         if self.call.batch is not None:
             record = batch_record(metadata, self.call.batch, self.commit.snapshot)
             self.commit.summary |= record

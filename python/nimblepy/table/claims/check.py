@@ -45,6 +45,7 @@ _TICKS = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)`")
 _SQL_WORDS = frozenset({"null", "true", "false", "and", "or", "not", "is", "in", "sum", "count"})
 # Kinds whose status depends on the time.
 _TIMED = frozenset({"fresh", "deprecated"})
+_ORDER: tuple[Status, ...] = ("contradicted", "suspect", "unchecked", "unverifiable")
 # Kinds about values that occur, which an empty table does not refute.
 _OF_ROWS = frozenset({"values", "samples", "unit", "snapshot_of", "not_null"})
 
@@ -91,7 +92,7 @@ def check_all(
     given = subject.claims if claims is None else claims
     checker = _Checker(subject, lake, deep, now or dt.datetime.now(dt.UTC), given)
     # Other tables and their versions are part of the key.
-    key = (*subject.version, deep, *(s and s.version for s in checker.others(given)))
+    key = (lake.key, *subject.version, deep, *(s and s.version for s in checker.others(given)))
     findings = _kept.get(key) if own else None
     if findings is None:
         checker.prepare(given)
@@ -100,7 +101,7 @@ def check_all(
             _kept.put(key, findings)
     else:
         findings = [
-            checker.finding(claim) if claim.kind in _TIMED else finding
+            checker.finding(claim) if _may_change(claim) else finding
             for claim, finding in zip(given, findings, strict=True)
         ]
     checks = [
@@ -111,6 +112,18 @@ def check_all(
         for claim, finding in zip(given, findings, strict=True)
     ]
     return Checks(subject.name, subject.snapshot, checks)
+
+
+def _may_change(claim: Stored) -> bool:
+    """Whether a status depends on the time, or on the names of all tables."""
+    names_tables = claim.kind == "description" and bool(_TICKS.search(str(claim.value)))
+    return claim.kind in _TIMED or names_tables
+
+
+def names_in(text: str, subject: Subject, lake: Lake) -> list[str]:
+    """The names of columns and tables that a text has in backticks."""
+    checker = _Checker(subject, lake, False, dt.datetime.now(dt.UTC))
+    return sorted({word for word in _TICKS.findall(text) if _is_name(checker, word)})
 
 
 @dataclass(eq=False)
@@ -149,7 +162,7 @@ class _Checker:
         """Whether some columns contain the primary key, which nimblepy keeps unique."""
         names = {self.subject.column_name(number) for number in numbers}
         key = set(self.subject.primary_key)
-        return bool(key) and key <= names and self.subject.is_written_by_nimblepy
+        return bool(key) and key <= names and self.subject.key_is_proved
 
     def finding(self, claim: Stored) -> Finding:
         """Checks one claim."""
@@ -217,17 +230,36 @@ def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
 
 
 def _description(checker: _Checker, claim: Stored, text: str) -> Finding:
+    codes = _codes(checker)
+    findings = [
+        _lost_name(checker, word, claim)
+        for word in dict.fromkeys(_TICKS.findall(text))
+        if word.lower() not in _SQL_WORDS and word not in codes and not _is_name(checker, word)
+    ]
+    findings.sort(key=lambda finding: _ORDER.index(finding.status))
+    return findings[0] if findings else Finding("unverifiable")
+
+
+def _lost_name(checker: _Checker, word: str, claim: Stored) -> Finding:
+    """What a word in backticks shows that is not a name now."""
     subject = checker.subject
-    for word in _TICKS.findall(text):
-        if word.lower() in _SQL_WORDS or word in _codes(checker) or _is_name(checker, word):
-            continue
-        now = subject.renamed(word)
-        if now is not None:
-            return Finding("suspect", (f"`{word}` is now called `{now}`", now), "a name changed")
-        if subject.metadata.column_number(word) is not None:
-            return unchecked(f"this snapshot does not have the column {word}")
-        return contradicted(f"`{word}` is neither a column nor a table", word)
-    return Finding("unverifiable")
+    former = _former_column(subject, word)
+    is_gone = subject.metadata.column_number(word) is None and subject.renamed(word) is None
+    if is_gone and word in (claim.seen or {}).get("names", ()):
+        return contradicted(f"`{word}` was a name when this was said, and is gone", word)
+    return former or unchecked(f"`{word}` is neither a column nor a table")
+
+
+def _former_column(subject: Subject, word: str) -> Finding | None:
+    """What became of a column that had a name."""
+    now = subject.renamed(word)
+    if now is not None:
+        return Finding("suspect", (f"column `{word}` is now called `{now}`", now), "a name changed")
+    if subject.metadata.column_number(word) is not None:
+        return unchecked(f"this snapshot does not have the column {word}")
+    if subject.had_column(word):
+        return Finding("suspect", (f"column `{word}` was dropped", word), "a name is gone")
+    return None
 
 
 def _codes(checker: _Checker) -> set[str]:
@@ -365,13 +397,10 @@ def _rule(checker: _Checker, claim: Stored, condition: str) -> Finding:
     except InvalidArgumentError as error:
         for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", condition):
             if subject.metadata.column_number(word, subject.schema_id) is None:
-                now = subject.renamed(word)
-                if now is not None:
-                    observed = f"column {word} is now called {now}"
-                    return Finding("suspect", (observed, now), "a name changed")
-                if subject.metadata.column_number(word) is not None:
-                    return unchecked(f"this snapshot does not have the column {word}")
-        return contradicted(str(error))
+                former = _former_column(subject, word)
+                if former is not None:
+                    return former
+        return unchecked(f"the condition cannot be evaluated: {error}")
     if holds:
         return VERIFIED
     if not breaks and not checker.deep:
@@ -528,6 +557,8 @@ def _hashes(codes: Sequence[Any], kind: pa.DataType) -> tuple[dict[int, Any], li
     if not scalars:
         return {}, misfits
     array = pa.array([scalar.as_py() for scalar in scalars], kind)
+    if pt.is_floating(kind):
+        array = pa.array(array.to_numpy(zero_copy_only=False) + 0.0, kind)  # -0.0 is 0.0
     # One at a time: the hashes of several values have any order.
     return {int(hashes_of(array.slice(i, 1))[0]): c for i, c in enumerate(fitting)}, misfits
 
@@ -537,7 +568,8 @@ def _with_names(checker: _Checker, number: int, codes: Sequence[Any], reason: st
 
     def observe() -> Observed:
         finding = _values_read(checker, number, codes)
-        return finding.observed if isinstance(finding.observed, tuple) else (reason, None)
+        named = finding.status == "contradicted" and isinstance(finding.observed, tuple)
+        return finding.observed if named else (reason, None)  # type: ignore[return-value]
 
     return Finding("contradicted", observe, reason)
 
@@ -550,7 +582,9 @@ def _values_read(checker: _Checker, number: int, codes: Sequence[Any]) -> Findin
     """Compares the values of a column with the claimed ones. Cost: reads the column."""
     subject = checker.subject
     kind = subject.column(number).type
-    counts = subject.value_counts(str(subject.column_name(number)), most=MOST + 1)
+    most_rows = None if checker.deep else CONFIRMED_ROWS
+    name = str(subject.column_name(number))
+    counts, complete = subject.value_counts(name, most=MOST + 1, rows=most_rows)
     claimed = {}
     for code in codes:
         try:
@@ -558,13 +592,14 @@ def _values_read(checker: _Checker, number: int, codes: Sequence[Any]) -> Findin
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, TypeError):
             claimed[code] = code
     unknown = [value for value in counts if value not in claimed]
-    absent = [code for value, code in claimed.items() if value not in counts]
+    absent = [code for value, code in claimed.items() if complete and value not in counts]
     most_frequent = dict(list(counts.items())[:50])
     values = {"unknown": unknown[:50], "absent": absent, "values": most_frequent}
     parts = []
     if unknown:
         more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
-        parts.append(f"values that are not claimed: {_shown(unknown[:10])}{more}")
+        where = "" if complete else f" (in {CONFIRMED_ROWS:,} rows)"
+        parts.append(f"values that are not claimed: {_shown(unknown[:10])}{more}{where}")
     if absent:
         parts.append(f"no row has {_shown(absent)}")
     observed = "; ".join(parts) or "all values are claimed"
@@ -620,12 +655,13 @@ def _references(checker: _Checker, claim: Stored, value: dict[str, Any]) -> Find
 
 def _snapshot_of(checker: _Checker, claim: Stored, value: Any) -> Finding:
     assert claim.number is not None
-    distinct = checker.subject.column(claim.number).distinct
-    if distinct is None:
+    column = checker.subject.column(claim.number)
+    if column.distinct is None:
         return unchecked("the column was not analyzed: t.analyze() does it")
-    if distinct > 1:
-        return VERIFIED
-    return Finding("suspect", (f"{distinct} different values", {"distinct": distinct}))
+    observed = f"{column.distinct:,} different values", {"distinct": column.distinct}
+    if column.distinct <= 1 and column.distinct_exact:
+        return Finding("suspect", observed)
+    return Finding("unverifiable", observed, "whether each value has all rows is not known")
 
 
 _RULES: dict[str, Rule] = {

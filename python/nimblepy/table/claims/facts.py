@@ -219,14 +219,23 @@ class _Files:
                 first += piece.num_files
 
     def last_without(self, number: int) -> int:
-        """The sequence number of the last commit before a column was added; -1 if unknown."""
-        sequences = [
-            snapshot.sequence
-            for snapshot in self._metadata.snapshots
-            if snapshot.schema_id in self._columns
-            and number not in self._columns[snapshot.schema_id]
-        ]
-        return max(sequences, default=-1)
+        """The sequence number of a commit before a column was added; -1 if unknown.
+
+        Files with greater numbers may have the column. A late commit of a writer that did not know
+        the column proves nothing. If commits have expired, nothing is known.
+        """
+        snapshots = self._metadata.snapshots
+        ids = {snapshot.id for snapshot in snapshots}
+        if any(s.parent is not None and s.parent not in ids for s in snapshots):
+            return -1
+        without = [s.sequence for s in snapshots if self._lacks(s, number)]
+        others = [s.sequence for s in snapshots if not self._lacks(s, number)]
+        first_with = min(others, default=None)
+        return max((s for s in without if first_with is None or s < first_with), default=-1)
+
+    def _lacks(self, snapshot: Snapshot, number: int) -> bool:
+        columns = self._columns.get(-1 if snapshot.schema_id is None else snapshot.schema_id)
+        return columns is not None and number not in columns
 
 
 def _column(

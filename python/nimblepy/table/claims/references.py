@@ -65,15 +65,32 @@ def is_unlikely(missing: int, compared: int, allowed: float) -> bool:
         return False
     if allowed <= 0:
         return missing > 0
-    log_p, log_q = math.log(allowed), math.log1p(-allowed)
+    return _probability(range(missing, compared + 1), compared, allowed) < _CHANCE
+
+
+def shows_few(missing: int, compared: int, allowed: float) -> bool:
+    """Whether so few missing keys are no chance if the share of all keys is more than ``allowed``.
+
+    No sample shows that not a single key is missing.
+    """
+    if allowed <= 0 or missing >= allowed * compared:
+        return False
+    if allowed >= 1:
+        return True
+    return _probability(range(missing, -1, -1), compared, allowed) < _CHANCE
+
+
+def _probability(counts: range, compared: int, share: float) -> float:
+    """Of numbers of missing keys, from the likeliest on."""
+    log_p, log_q = math.log(share), math.log1p(-share)
     tail = 0.0
-    for k in range(missing, compared + 1):
+    for k in counts:
         log = math.lgamma(compared + 1) - math.lgamma(k + 1) - math.lgamma(compared - k + 1)
         term = math.exp(log + k * log_p + (compared - k) * log_q)
         tail += term
         if term < tail * 1e-12:
             break
-    return tail < _CHANCE
+    return tail
 
 
 def parent_column(parent: Subject, name: str | None) -> int | None:
@@ -119,7 +136,8 @@ def check_references(
 
         return "contradicted", observe, None
     if not supports(orphans, allowed):
-        return "unchecked", (observed, values), "the sketches do not decide it"
+        reason = "some keys were compared; check(deep=True) compares all"
+        return "unchecked", (observed, values), reason
     fan_out = _fan_out(child, number)
     claimed = value.get("fan_out")
     if claimed and fan_out and not 1 - _FAN_OUT <= fan_out / claimed <= 1 + _FAN_OUT:
@@ -140,14 +158,18 @@ def refutes(orphans: Orphans, allowed: float) -> bool:
 
 
 def supports(orphans: Orphans, allowed: float) -> bool:
-    """Whether not more keys than allowed are missing, as far as keys were compared."""
+    """Whether not more keys than allowed are missing, which is proved."""
     if orphans.misses_lost or (orphans.counts_lost and orphans.missing):
         return False
     if orphans.all:
         return orphans.share <= allowed + 1e-12
-    if orphans.share > allowed:
-        return False
-    return orphans.compared >= _ENOUGH and (orphans.missing == 0 or allowed > 0)
+    return not orphans.by_rows and shows_few(orphans.missing, orphans.compared, allowed)
+
+
+def is_enough(orphans: Orphans) -> bool:
+    """Whether the keys that were compared show about how many are missing."""
+    lost = orphans.misses_lost or (orphans.counts_lost and orphans.missing)
+    return orphans.all or (not lost and orphans.compared >= _ENOUGH)
 
 
 def measured(
@@ -167,6 +189,8 @@ def measured(
         orphans = compare(child_sketch, parent_sketch)
         if refutes(orphans, allowed) or supports(orphans, allowed):
             return orphans
+        if is_enough(orphans) and not deep and child.facts.rows > _LOOKED_UP:
+            return orphans
     elif reason is not None and not deep:
         return reason
     looked_up = _looked_up(child, number, parent, key, deep=deep)
@@ -185,7 +209,8 @@ def _looked_up(
     except NimbleError:
         if not deep:
             return None
-        present = pa.array([v in parent.value_counts(other, 1 << 62) for v in keys.to_pylist()])
+        counts, _ = parent.value_counts(other, 1 << 62)
+        present = pa.array([v in counts for v in keys.to_pylist()])
     missing = len(keys) - sum(present.to_pylist())
     return Orphans(missing, len(keys), whole, by_rows=not whole)
 

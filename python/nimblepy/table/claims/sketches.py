@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
@@ -96,15 +98,18 @@ class Sketches:
     def _read_stored(self) -> dict[int, tuple[int, Sketch]]:
         """The analyzed snapshot and the sketch of each column, by field id."""
         assert self._snapshot is not None
-        key = self._metadata.metadata_file, self._snapshot.id
+        key = self._metadata.metadata_file, self._snapshot.id, self._schema_id
         stored = _stored.get(key)
         if stored is None:
             stored = {}
+            kinds = self._metadata.leaf_types(self._schema_id)
             for blob in ice.read_sketches(self._metadata, self._snapshot):
+                number = blob.fields[0]
                 try:
-                    stored[blob.fields[0]] = blob.snapshot, Sketch.from_bytes(blob.payload)
+                    sketch = Sketch.from_bytes(blob.payload)
                 except ValueError:
                     continue  # damaged, or of a newer form
+                stored[number] = blob.snapshot, sketch.with_one_zero(kinds.get(number, pa.null()))
             _stored.put(key, stored)
         return stored
 
@@ -185,7 +190,8 @@ class Sketches:
         rows = SomeRows(self._reading, [member_of(file) for file in files])
         sketches, count = look(rows, [paths[number] for number in numbers])
         self.rows_read += count
-        return dict(zip(numbers, sketches, strict=True))
+        kinds = self._metadata.leaf_types(self._schema_id)
+        return {n: s.with_one_zero(kinds[n]) for n, s in zip(numbers, sketches, strict=True)}
 
     def _key_ids(self) -> set[int]:
         schema = self._metadata.ice_schema(self._schema_id)

@@ -133,6 +133,9 @@ def _add_seen(seen: dict[str, Any], at: str, fingerprint: Mapping[str, Any]) -> 
     """Claims of one property that were made at one snapshot share a fingerprint."""
     stored = seen.setdefault(at, dict(fingerprint))
     stored["columns"] = {**stored.get("columns", {}), **fingerprint.get("columns", {})}
+    names = {*stored.get("names", ()), *fingerprint.get("names", ())}
+    if names:
+        stored["names"] = sorted(names)
 
 
 def check_sizes(table: str, claims: Sequence[Stored]) -> None:

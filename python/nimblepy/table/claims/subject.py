@@ -27,7 +27,14 @@ from nimblepy.table.reading.fileset import FileSet
 
 
 class Lake(Protocol):
-    """What checks ask of a catalog."""
+    """What checks ask of a catalog.
+
+    Attributes:
+        key: differs from that of other catalogs.
+    """
+
+    @property
+    def key(self) -> str: ...
 
     def names(self) -> Collection[str]:
         """The names of all tables."""
@@ -110,13 +117,15 @@ class Subject:
                 return self.column_name(number)
         return None
 
-    @property
-    def is_written_by_nimblepy(self) -> bool:
-        """Whether all known commits of rows are nimblepy's, which keeps primary keys unique."""
-        return all(
-            snapshot.operation == "replace" or snapshot.summary.get("engine-name") == "nimblepy"
-            for snapshot in self.metadata.ancestors(self._snapshot)
-        )
+    def had_column(self, name: str) -> bool:
+        """Whether a known schema has a column."""
+        schemas = self.metadata.field_ids()
+        return any(self.metadata.column_number(name, number) is not None for number in schemas)
+
+    @cached_property
+    def key_is_proved(self) -> bool:
+        """Whether the history proves that the primary key is unique."""
+        return ice.key_is_proved(self.metadata, self._snapshot, self.schema_id)
 
     # ------------------------------------------------------------------ rows
 
@@ -140,13 +149,27 @@ class Subject:
         """Number of data files."""
         return len(self._rows.plan.members())
 
-    def value_counts(self, column: ColumnName, most: int = 50) -> dict[Any, int]:
-        """The most frequent values of a column and their numbers of rows. Cost: reads it."""
+    def value_counts(
+        self, column: ColumnName, most: int = 50, rows: int | None = None
+    ) -> tuple[dict[Any, int], bool]:
+        """The most frequent values of a column and their numbers of rows. Cost: reads it.
+
+        Args:
+            rows: read at most about so many.
+
+        Returns:
+            The values, and whether all rows were read.
+        """
         counts: Counter[Any] = Counter()
-        for batch in self.handle.scan([column]).to_reader():
-            for item in pc.value_counts(batch.column(0).drop_null()).to_pylist():
-                counts[item["values"]] += item["counts"]
-        return dict(counts.most_common(most))
+        read = 0
+        with contextlib.closing(self.handle.scan([column]).to_reader()) as batches:
+            for batch in batches:
+                if rows is not None and read >= rows:
+                    return dict(counts.most_common(most)), False
+                for item in pc.value_counts(batch.column(0).drop_null()).to_pylist():
+                    counts[item["values"]] += item["counts"]
+                read += batch.num_rows
+        return dict(counts.most_common(most)), True
 
     def some_values(self, column: ColumnName, rows: int) -> tuple[pa.Array, bool]:
         """Different values of a column from about ``rows`` rows, and whether these are all rows."""

@@ -37,6 +37,7 @@ from nimblepy.table.iceberg.catalogs import (
 )
 from nimblepy.table.iceberg.evolution import Evolution, with_columns
 from nimblepy.table.iceberg.kept_manifests import decoded, forget_manifests, live_files
+from nimblepy.table.iceberg.key_proof import key_is_proved, key_record
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.metadata import (
     MOST_ATTEMPTS,
@@ -115,6 +116,8 @@ __all__ = [
     "fresh",
     "is_catalog",
     "is_lake_in_a_store",
+    "key_is_proved",
+    "key_record",
     "list_namespaces",
     "list_tables",
     "live_files",

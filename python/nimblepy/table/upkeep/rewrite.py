@@ -169,6 +169,7 @@ class _Rewrite:
             self.commit.abandon(metadata)
             raise
         self._describe(len(bad), len(manifests) - len(bad))
+        self.commit.summary |= ice.key_record(metadata)
         self.commit.summary[PLAN_INDEX] = plan_index.summary_of([*left, self._part])
         return True
 
