@@ -110,8 +110,8 @@ class Cuts:
         size = len(text) if length is None else length
         before = _CUT.search(text)
         if before is not None and size > self.longest:  # a value that was cut before
-            return f"{text[: self.kept]}{before[0]}"
-        text = text[: self.longest].encode("utf-8", "replace").decode()  # lone surrogates
+            return f"{_without_surrogates(text[: self.kept])}{before[0]}"
+        text = _without_surrogates(text[: self.longest])
         if size <= self.longest:
             return text
         self.texts += 1
@@ -120,6 +120,11 @@ class Cuts:
     def note(self) -> dict[str, str]:
         """What an answer says about values that were cut."""
         return cut_note(self.texts, self.lists)
+
+
+def _without_surrogates(text: str) -> str:
+    """A text that UTF-8 can have."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def cut_note(texts: int, lists: int) -> dict[str, str]:
