@@ -225,8 +225,7 @@ class _Files:
         the column proves nothing. If commits have expired, nothing is known.
         """
         snapshots = self._metadata.snapshots
-        ids = {snapshot.id for snapshot in snapshots}
-        if any(s.parent is not None and s.parent not in ids for s in snapshots):
+        if len(snapshots) < max((s.sequence for s in snapshots), default=0):
             return -1
         without = [s.sequence for s in snapshots if self._lacks(s, number)]
         others = [s.sequence for s in snapshots if not self._lacks(s, number)]

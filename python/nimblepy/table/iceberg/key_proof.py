@@ -11,6 +11,8 @@ from nimblepy.table.iceberg.metadata import Metadata
 
 # In the summary of a snapshot: field ids of the primary key that is unique in it.
 UNIQUE_KEY = "nimblepy.unique-key"
+# The sequence number of a table's first snapshot.
+_FIRST = 1
 
 
 def key_is_proved(metadata: Metadata, snapshot: Snapshot | None, schema_id: int) -> bool:
@@ -28,7 +30,7 @@ def key_is_proved(metadata: Metadata, snapshot: Snapshot | None, schema_id: int)
             return False
         if one.schema_id is not None and _key(metadata, one.schema_id) != key:
             return False  # the rows before had another key, or none
-        if one.parent is None:
+        if one.sequence == _FIRST:  # expiry removes parents, so a missing parent proves nothing
             return True
     return False
 
