@@ -612,6 +612,7 @@ def killed(root: str, times: int) -> Counter[str]:
         if child.is_alive():
             child.kill()
             child.join()
+            seconds[name] *= 1.05  # a busy machine must reach the commit too
         else:
             seconds[name] = time.perf_counter() - start
             assert child.exitcode == 0
