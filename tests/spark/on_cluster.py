@@ -42,7 +42,9 @@ def main(kind: str, folder: str) -> None:
         joined = ns.index_join(probe, path, on="k", how="left", engine=engine)
         found = sorted((tuple(row) for row in joined.collect()), key=repr)
         assert found == [(0, None), (1, "a"), (1, "b"), (2, "c"), (3, None), (4, None)], found
-    check_plain_joins(spark, probe, path)
+    # On Connect every kind of join is rewritten; the rule has its own tests on one machine.
+    hows = ("inner", "left", "semi", "anti") if kind == "connect" else ("left", "anti")
+    check_plain_joins(spark, probe, path, hows)
     ns.register_lookup(spark, "dim", path)
     probe.createOrReplaceTempView("fact")
     assert spark.sql("SELECT * FROM fact f, LATERAL dim(f.k) d").count() == 3
@@ -56,11 +58,11 @@ def main(kind: str, folder: str) -> None:
     print("all is well")
 
 
-def check_plain_joins(spark: Any, probe: Any, path: str) -> None:
+def check_plain_joins(spark: Any, probe: Any, path: str, hows: tuple[str, ...]) -> None:
     """Joins as Spark's users write them: the rule, or ``ns.optimize`` on Connect."""
     ns.register(spark)
     dim = spark.read.format("nimble").load(path)
-    for how in ("inner", "left", "semi", "anti"):
+    for how in hows:
         plain = probe.join(dim, "k", how)
         for frame in (plain, plain.filter("k > 0").select(plain.k, "k").limit(9)):
             made = ns.optimize(frame)

@@ -14,11 +14,20 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and all of 127.0.0.0/8")
-@pytest.mark.parametrize("what", ["failing_writes.py", "failing_table_writes.py"])
-def test_lost_attempts_change_nothing(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("failing_writes.py",),
+        ("failing_table_writes.py",),
+        pytest.param(("failing_table_writes.py", "--all"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
+def test_lost_attempts_change_nothing(command: tuple[str, ...], tmp_path: Path) -> None:
+    what, *more = command
     paths = [str(HERE), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, str(HERE / what), str(tmp_path / "cluster")],
+        [sys.executable, str(HERE / what), str(tmp_path / "cluster"), *more],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
