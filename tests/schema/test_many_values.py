@@ -222,7 +222,7 @@ def test_keys_of_a_delete_may_be_used_up_once(tmp_path: Path) -> None:
     table.delete(keys=((u, 1) for u in (1, 2)))
     assert table.to_table(["v"])["v"].to_pylist() == [1, 3, 4, 5]
     table.delete(keys=pd.DataFrame({"user": [3], "ts": [1]}))
-    with pytest.raises(nb.InvalidArgumentError, match="expected whole keys"):
+    with pytest.raises(nb.InvalidArgumentError, match="expected all key columns"):
         table.delete(keys=pl.Series([4]))
     assert table.num_rows == 3
 

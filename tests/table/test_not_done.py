@@ -38,8 +38,8 @@ def test_a_merge_without_execute(table: nb.Table) -> None:
             .when_not_matched(insert=["id"])
         )
     )
-    assert said.startswith("shop.users: the merge was not done: when_matched(delete=True, ")
-    assert "condition='source.v = 5'), when_not_matched(insert=['id']); execute()" in said
+    assert said.startswith("shop.users: the merge when_matched(delete=True, ")
+    assert "condition='source.v = 5'), when_not_matched(insert=['id']); call execute()" in said
     assert table.refresh().num_rows == 1
 
 

@@ -756,7 +756,7 @@ def test_a_filter_meets_another_column_of_its_name(
     table = lake.create_table("a.b", rows(1))
     other = lake.table("a.b")
     between(lambda: _names_swapped(other))
-    with pytest.raises(nb.ConflictError, match="'v' was another column") as caught:
+    with pytest.raises(nb.ConflictError, match="changed which column .v. names") as caught:
         change(table)
     assert caught.value.kind == "schema"
     assert keys(lake) == [1, 9]

@@ -74,8 +74,9 @@ def _key(rows: Joinable, on: str | None) -> list[str]:
 def _shared(
     before: Joinable, after: Joinable, columns: list[str] | None, keys: Sequence[str]
 ) -> list[str]:
-    """Returns the columns to compare, key columns first. Prints the columns that only one source
-    has.
+    """Returns the columns to compare, key columns first.
+
+    Prints the columns that only one source has.
     """
     was, now = before.schema, after.schema
     for name in [*keys, *(columns or ())]:

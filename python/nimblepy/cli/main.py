@@ -362,9 +362,9 @@ def diff(
     output: OutputFormat = "table",
     version: Version = NEWEST,
 ) -> None:
-    """Print rows that were removed, added or changed, by key; exit with
-    status 1 if there are any. The options --tag, --snapshot, --time and
-    --branch choose the version of the first source.
+    """Print rows that were removed, added or changed, by key; exit with status 1 if there are any.
+
+    The options --tag, --snapshot, --time and --branch choose the version of the first source.
     """
     from nimblepy.cli.compare import run_diff
 

@@ -109,8 +109,9 @@ def run_range(path: str, bounds: Bounds, query: Query) -> bool:
 
 
 def parameters(given: Sequence[str] | None) -> dict[str, str] | None:
-    """Parses ``name=value`` pairs. The text is quoted SQL, which takes the type it is compared
-    with.
+    """Parses ``name=value`` pairs.
+
+    The text is quoted SQL, which takes the type it is compared with.
     """
     if not given:
         return None

@@ -113,8 +113,9 @@ def only_file(text: str, command: str, instead: str) -> str:
 
 
 def no_table(text: str) -> InvalidArgumentError:
-    """Returns the error message for ``text`` that names no table. For a catalog, it lists the
-    tables.
+    """Returns the error message for ``text`` that names no table.
+
+    For a catalog, it lists the tables.
     """
     message = f"{text}: expected CATALOG#NAMESPACE.NAME"
     if is_catalog(text):

@@ -183,8 +183,9 @@ def table_health(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the health of a table: its files, metadata, and advice. Exits with status 1 if there
-    is advice.
+    """Print the health of a table: its files, metadata, and advice.
+
+    Exits with status 1 if there is advice.
     """
     from nimblepy.cli.table import show_health
 

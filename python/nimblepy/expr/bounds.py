@@ -76,8 +76,9 @@ def _compare_between(column: Column, op: Op, position: LiteralPosition, nan_grea
 
 
 def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = False) -> Node:
-    """Returns ``column IN (literals)``. As in SQL, a null literal makes the result null without a
-    match.
+    """Returns ``column IN (literals)``.
+
+    As in SQL, a null literal makes the result null without a match.
 
     Literals that the column's type cannot hold do not match. NaN matches only with
     ``nan_greatest``.

@@ -24,8 +24,9 @@ _MOST_VALUES, _MOST_RANGES = 4096, 8
 
 
 def settle(node: Node) -> Node:
-    """Returns a simpler node that is true for the same rows. For other rows it may be false or
-    unknown.
+    """Returns a simpler node that is true for the same rows.
+
+    For other rows it may be false or unknown.
     """
     parts = node.args if isinstance(node, And) else (node,)
     return _settled(node) if any(isinstance(part, Opaque) for part in parts) else node

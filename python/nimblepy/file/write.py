@@ -216,8 +216,10 @@ class Writer:
             )
 
     def _step(self, call: Callable[[Any], _T]) -> _T:
-        """Calls ``call`` with the core. An exception ends the writer. Reentrant calls (from the
-        input data or the target file) raise an error without other effects.
+        """Calls ``call`` with the core.
+
+        An exception ends the writer. Reentrant calls (from the input data or the target file) raise
+        an error without other effects.
         """
         self._check_process()
         with self._lock:

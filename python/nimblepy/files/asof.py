@@ -89,8 +89,9 @@ class FilesSearch:
         self._ends: _core.KeyBounds | None = None
 
     def files(self, bounds: _core.KeyBounds, ends: ValueEnds | None) -> list[int]:
-        """Returns the files that may have a row for one of the keys. Nearer rows are in earlier
-        ones.
+        """Returns the files that may have a row for one of the keys.
+
+        Nearer rows are in earlier ones.
 
         Args:
             bounds: bounds of the keys in each file, in the same order.

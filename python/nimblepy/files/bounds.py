@@ -52,8 +52,9 @@ class EncodedKeys:
         )
 
     def same_as_next(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Returns whether each key except the last equals the next. NaN equals NaN, and 0.0 equals
-        -0.0.
+        """Returns whether each key except the last equals the next.
+
+        NaN equals NaN, and 0.0 equals -0.0.
         """
         buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(self._bytes)]
         keys = pa.Array.from_buffers(pa.large_binary(), len(self), buffers)

@@ -561,8 +561,9 @@ class MappedRows(RowSource):
         return Where(make_filter(node, self.child.schema), where.rows, where.limit)
 
     def _pruning(self, filter: Filter | None) -> Filter | None:
-        """Returns the part of the filter that can be translated. It may pass more rows than the
-        filter.
+        """Returns the part of the filter that can be translated.
+
+        It may pass more rows than the filter.
         """
         assert filter is not None
         translated = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]

@@ -718,8 +718,9 @@ class FilesSource(RowSource):
     def _groups(
         self, where: Where, columns: Projected
     ) -> Iterator[list[tuple[int, Where, _core.ScanPart | None]]]:
-        """Yields the groups of files to open together. Either all files of a group have a part, or
-        none.
+        """Yields the groups of files to open together.
+
+        Either all files of a group have a part, or none.
         """
         group: list[tuple[int, Where, _core.ScanPart | None]] = []
         # The first group is smaller, since a scan that ends early should open few files.

@@ -190,8 +190,9 @@ def _joined(
 def _after_residual(
     plan: JoinPlan, piece: _Piece, passing: Mask, taken: pa.RecordBatch
 ) -> tuple[Positions, Mask | None, pa.RecordBatch]:
-    """Returns the rows of a piece that pass. In a left join, also one row for probe rows without a
-    match.
+    """Returns the rows of a piece that pass.
+
+    In a left join, also one row for probe rows without a match.
     """
     if plan.how != "left":
         return piece.probe[passing], None, keep(taken, passing)

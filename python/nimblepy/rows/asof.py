@@ -110,8 +110,9 @@ class NearestValues:
 
 
 def nearest_values(array: pa.Array, target: pa.DataType, *, below: bool) -> NearestValues:
-    """Returns ``array`` in the type ``target``. Inexact values become the next lower or higher
-    value.
+    """Returns ``array`` in the type ``target``.
+
+    Inexact values become the next lower or higher value.
 
     Args:
         array: of a type that is comparable with ``target``.

@@ -670,8 +670,9 @@ class Rows(_core.PointBase, ABC):
         return self.scan(columns, filter=filter, params=params, limit=most).to_table()
 
     def count_rows(self, filter: Filter = None, params: Parameters = None) -> int:
-        """Returns the number of rows that pass ``filter``. Reads only the columns that the filter
-        needs.
+        """Returns the number of rows that pass ``filter``.
+
+        Reads only the columns that the filter needs.
         """
         return self.scan((), filter=filter, params=params).count()
 

@@ -138,8 +138,9 @@ _RULES = Rules(match_by_name, _missing, stored(checked=True))
 
 
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:
-    """Returns the schema that can hold the columns of all ``schemas``. Columns that some lack are
-    nullable.
+    """Returns the schema that can hold the columns of all ``schemas``.
+
+    Columns that some lack are nullable.
 
     Args:
         names: names of the schemas' origins, for messages.

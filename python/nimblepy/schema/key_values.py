@@ -228,8 +228,9 @@ def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | N
 
 
 def _at_least(array: pa.Array, limit: float) -> Mask:
-    """Returns a mask of floats too large for an integer. On some processors they become the
-    maximum.
+    """Returns a mask of floats too large for an integer.
+
+    On some processors they become the maximum.
     """
     mask: Mask = pc.fill_null(pc.greater_equal(array, limit), False).to_numpy(zero_copy_only=False)
     return mask

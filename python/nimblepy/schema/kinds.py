@@ -20,8 +20,9 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def family(data_type: pa.DataType) -> Family:
-    """Returns the family of literals that a type compares with. Timestamps with and without a zone
-    are one.
+    """Returns the family of literals that a type compares with.
+
+    Timestamps with and without a zone are one.
     """
     if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
         return "number"

@@ -36,8 +36,9 @@ def is_uuid_size(data_type: pa.DataType) -> bool:
 
 
 def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
-    """Returns the UUID in 32 digits and five groups that text means for a 16-byte column. Other
-    text is bytes.
+    """Returns the UUID in 32 digits and five groups that text means for a 16-byte column.
+
+    Other text is bytes.
     """
     if not is_uuid_size(data_type) or len(text) != 36 or text.count("-") != 4:
         return None

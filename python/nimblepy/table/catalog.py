@@ -181,8 +181,9 @@ def _sqlite(
     given: Mapping[str, str],
     properties: Mapping[str, str],
 ) -> Catalog:
-    """Returns the catalog in a SQLite database. The first table loads pyiceberg: that is most of
-    what a new process waits for.
+    """Returns the catalog in a SQLite database.
+
+    The first table loads pyiceberg: that is most of what a new process waits for.
     """
     if not create and not rows.exists:
         raise InvalidArgumentError(

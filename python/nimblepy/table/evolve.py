@@ -387,8 +387,9 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
 
 
 def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) -> Any:
-    """Returns the default in the form of the metadata. Also checks that the given type can
-    represent it.
+    """Returns the default in the form of the metadata.
+
+    Also checks that the given type can represent it.
     """
     if default is None:
         return None

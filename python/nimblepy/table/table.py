@@ -367,6 +367,7 @@ class Table(TableHandle):
         batch: Batch | None = None,
     ) -> Commit:
         """Adds rows, in one commit.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -413,6 +414,7 @@ class Table(TableHandle):
         batch: Batch | None = None,
     ) -> Commit:
         """Deletes the rows that pass a filter, or the rows with some primary keys.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -447,6 +449,7 @@ class Table(TableHandle):
         batch: Batch | None = None,
     ) -> Commit:
         """Inserts rows with new primary keys, and replaces rows whose keys exist.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -497,6 +500,7 @@ class Table(TableHandle):
         batch: Batch | None = None,
     ) -> Merge:
         """Matches rows with rows of the table by key, and applies clauses to each match.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -545,6 +549,7 @@ class Table(TableHandle):
         batch: Batch | None = None,
     ) -> Commit:
         """Replaces all rows, or the rows that pass a filter, in one commit.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -568,6 +573,7 @@ class Table(TableHandle):
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
         """Rewrites all rows in another format, which future files will have too.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -590,6 +596,7 @@ class Table(TableHandle):
         progress: ProgressArg = None,
     ) -> Commit:
         """Replaces files by fewer and larger ones with the same rows, in one commit.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -631,6 +638,7 @@ class Table(TableHandle):
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
     ) -> Commit:
         """Rewrites the files whose new layout helps filters the most, in one commit.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -677,6 +685,7 @@ class Table(TableHandle):
 
     def add_files(self, paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Commit:
         """Adds existing files to the table, without copying or changing them.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -699,6 +708,7 @@ class Table(TableHandle):
 
     def transaction(self) -> Transaction:
         """Several reads and changes in one commit, when the block ends.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -1026,6 +1036,7 @@ class Table(TableHandle):
         | Sequence[HashIndex | SortedIndex | VectorIndex],
     ) -> Commit:
         """Adds secondary indexes to all files of a nimble table, and to its new files, in a commit.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
@@ -1046,6 +1057,7 @@ class Table(TableHandle):
         self, index: str | Sequence[ColumnName] | HashIndex | SortedIndex | VectorIndex
     ) -> Commit:
         """Drops secondary indexes from all files of a nimble table, and from its new files.
+
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 

@@ -57,7 +57,8 @@ def append_change(
     """Adds files with new rows.
 
     Args:
-        keys: the primary keys of the rows; no row of the table may have one.
+        keys: the primary keys of the new rows. Raises an error if a row of the table has one of
+            them.
     """
     return RowChange(
         operation="append",

@@ -15,10 +15,10 @@ class Computed:
     """A value that SQL text computes for each row.
 
     Attributes:
-        columns: paths of the columns that it reads, without repetition.
+        columns: paths of the columns that the SQL text reads, each once.
 
     Raises:
-        InvalidArgumentError: as :func:`nimblepy.expr.sql.read_value`.
+        InvalidArgumentError: see :func:`nimblepy.expr.sql.read_value`.
     """
 
     def __init__(self, text: str, schema: pa.Schema, sides: Sequence[str] = ()) -> None:
@@ -27,7 +27,7 @@ class Computed:
         self.columns = tuple(path for path, _ in self._value.names)
 
     def values(self, batch: pa.RecordBatch, target: pa.DataType) -> pa.Array:
-        """Returns the values for the rows of a batch, cast to ``target`` as in SQL.
+        """Returns the value of each row of a batch, cast to ``target`` by SQL's rules.
 
         Raises:
             InvalidArgumentError: a value cannot be computed or cast.

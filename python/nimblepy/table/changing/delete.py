@@ -43,11 +43,14 @@ from nimblepy.table.writing.write import discard, write_rows
 
 
 class RowsThatPass:
-    """Finds the rows that pass a filter. A file is read again only if rows of it were deleted."""
+    """Finds the rows that pass a filter.
+
+    After other commits, reads a file again only if rows were deleted from it.
+    """
 
     def __init__(self, filter: Filter) -> None:
         self._filter = filter
-        # Of files that were read: the delete files that applied, and the rows that pass.
+        # For each file that was read: the delete files that applied to it, and the rows that pass.
         self._read: dict[tuple[str, int], tuple[frozenset[str], RowNumbers]] = {}
         self._schema = pa.schema([])
 
@@ -89,7 +92,7 @@ class RowsThatPass:
 
 
 class RowsOfKeys:
-    """Finds the rows that have some keys, to delete them."""
+    """Finds the rows to delete by their keys."""
 
     def __init__(self, positions: KeyPositions) -> None:
         self._positions = positions
@@ -118,7 +121,9 @@ def delete(
         )
     primary = metadata.primary_key()
     if not primary:
-        raise InvalidArgumentError(f"delete: {table.name} has no primary key; give a filter")
+        raise InvalidArgumentError(
+            f"delete: {table.name} has no primary key, so keys= cannot be used; give a filter"
+        )
     positions = given_keys(table.rows(metadata), keys, primary)
     return call.commit(
         RowChange(operation="delete", plan=RowsOfKeys(positions), writer=GivenFiles())
@@ -140,7 +145,7 @@ def overwrite(
     call, data = call.widened(data, fit)
     metadata = call.metadata
     target = target_of(metadata)
-    if filter is None:  # no row of the table remains
+    if filter is None:  # all rows are replaced, so the table's formats may change as well
         target = replace(target, rows_before=0)
     else:
         parse_filter(filter, metadata.schema())
@@ -156,7 +161,7 @@ def overwrite(
 def overwrite_change(
     files: Sequence[DataFile], keys: NewKeys | None, filter: Filter, begun: ice.Metadata
 ) -> RowChange[Rows]:
-    """Replaces the rows that pass a filter, or all rows, by those of files."""
+    """Replaces the rows that pass a filter, or all rows, with the rows of new files."""
     plan: Plan[Rows] = AllRows() if filter is None else RowsThatPass(filter)
     return RowChange(
         operation="overwrite",
@@ -177,7 +182,7 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     def unchanged(metadata: ice.Metadata, rows: FileSet) -> None:
         before, now = call.metadata.head(), metadata.head()
         if (before and before.id) != (now and now.id):
-            why = "it was changed while it was converted; convert it again"
+            why = "another commit changed the table during convert(); call convert() again"
             raise conflict(call.metadata, metadata, why, kind="files")
 
     change = RowChange(
@@ -187,6 +192,7 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
         rules=[unchanged],
     )
     done = call.run(RowCommit(call, change, properties=properties, replaces=True))
-    if not done.files_added and not done.files_removed:  # there was no file to replace
+    # the table had no file to replace, so nothing was committed
+    if not done.files_added and not done.files_removed:
         set_properties(table, properties)
     return done

@@ -1,4 +1,4 @@
-"""Deleted rows as files: delete files with their positions, and data files to remove as a whole."""
+"""Turns deleted rows into delete files, and into data files to remove as a whole."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Member
 from nimblepy.table.writing.write import Target, write_deletes
 
-# Deleted rows of each file by path, by partition spec and partition.
+# For each (partition spec, partition): the deleted rows of each file, by path.
 Groups: TypeAlias = dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]]
 
 
 @dataclass
 class Deletion:
-    """Which files a change of rows removes, and the positions that it deletes from others.
+    """The files that a change removes, and the positions that it deletes from other files.
 
     Attributes:
         removed: paths of data files without remaining rows.
-        useless: paths of delete files that concern only removed files.
+        useless: paths of delete files that are no longer needed, because they apply only to removed
+            files.
         repeated: removed paths that the snapshot lists more than once.
         groups: positions for new delete files.
         rows: number of deleted rows.
@@ -85,7 +86,10 @@ def same_positions(one: Groups, other: Groups) -> bool:
 
 
 def listed_twice(rows: FileSet, files: Iterable[int]) -> set[str]:
-    """Returns the paths of files that a snapshot lists more than once, as other engines may."""
+    """Returns the paths of files that a snapshot lists more than once.
+
+    Other engines may list a file twice.
+    """
     if not rows.num_files:
         return set()
     paths = rows.members.files.paths
@@ -98,10 +102,12 @@ def listed_twice(rows: FileSet, files: Iterable[int]) -> set[str]:
 
 
 def _from_all_listings(rows: FileSet, deleted: Rows, repeated: set[str]) -> Rows:
-    """Returns the rows to delete, if some files are listed more than once.
+    """Returns the rows to delete from every listing of a file, if some files are listed more than
+    once.
 
-    A delete file applies to each listing of a path, and a path is removed from all. So a row is
-    deleted from all listings, and a path is removed only if no listing has remaining rows.
+    A delete file applies to all listings of a path, and removing a path removes all of its
+    listings. So a row is deleted from all listings, and the path is removed only if no listing has
+    rows left.
     """
     live: dict[str, dict[int, RowSet]] = {path: {} for path in repeated}
     for number, path in enumerate(rows.members.files.paths.to_pylist()):
@@ -125,7 +131,7 @@ def _from_all_listings(rows: FileSet, deleted: Rows, repeated: set[str]) -> Rows
 
 
 def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
-    """Delete files that, as far as manifests tell, concern only removed files."""
+    """Returns the delete files that, according to the manifests, apply only to removed files."""
     if not removed:
         return set()
     used: set[str] = set()

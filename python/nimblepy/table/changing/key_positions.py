@@ -18,29 +18,29 @@ from nimblepy.schema.columns import column_paths
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.table.reading.members import MemberRows
 
-# (number of the first key, some keys); each call yields the same chunks.
+# Yields (number of the chunk's first key, keys of the chunk). Each call yields the same chunks.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
 
-# See :attr:`Member.identity`.
+# The value of :attr:`Member.identity`.
 _Identity = tuple[str, int]
 
 
 class KeyPositions:
-    """The live rows that have some keys.
+    """Finds the live rows that have one of the given keys.
 
-    Each file is searched once. For a searched file, later calls only remove rows that were deleted
-    since. So after another commit, only the files that it added are searched.
+    Each file is searched once. Later calls drop the rows that were deleted from it meanwhile, and
+    search only files that other commits added.
 
     Args:
         columns: field ids of the key's columns.
-        keys: the keys, in chunks whose columns are in this order, without nulls.
+        keys: the keys in chunks, without nulls, with their columns in the order of ``columns``.
     """
 
     def __init__(self, columns: Sequence[int], keys: Chunks) -> None:
         self.columns = tuple(columns)
         self.chunks = keys
-        # By listing: the applied delete files, and the matching rows with the numbers of their
-        # keys.
+        # For each listed file: the delete files that applied to it, and its matching rows with the
+        # numbers of their keys.
         self._known: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
 
     def find(self, rows: MemberRows) -> dict[int, RowSet]:
@@ -54,7 +54,7 @@ class KeyPositions:
         for number, member in enumerate(rows.members):
             before, deletes = self._known.get(member.identity), member.delete_paths
             if before is None or not before[0] <= deletes:
-                new.append(number)  # also after a rollback that restored rows
+                new.append(number)  # new file, or a rollback restored deleted rows
                 continue
             matches = before[1]
             deleted = rows.deleted(number) if before[0] != deletes and len(matches.begin) else None
@@ -83,7 +83,7 @@ class KeyPositions:
                 matches = _searched(rows, request)
             if matches.file is None:
                 continue
-            # Sorting numbers this short takes one pass.
+            # numpy sorts numbers of at most 16 bits in linear time.
             short = matches.file.astype(np.int16) if len(rows.members) < 1 << 15 else matches.file
             order = np.argsort(short, kind="stable")
             begin, probe = matches.begin[order], numbers(matches)[order] + first
@@ -108,7 +108,8 @@ def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:
     dropped = [number for number in columns if number not in names]
     if dropped:
         raise ConflictError(
-            f"a column of the key, field id {dropped[0]}, was dropped", kind="schema"
+            f"the key column with field id {dropped[0]} was dropped by another commit",
+            kind="schema",
         )
     return [names[number] for number in columns]
 
@@ -124,7 +125,7 @@ def _ids(schema: pa.Schema) -> dict[str, int]:
 
 
 def _searched(rows: MemberRows, request: Keys) -> RowSet:
-    """Returns the rows that have one of some keys, found without an index by reading every key."""
+    """Returns the rows that have one of the keys. Reads every key, because no index helps."""
     parts = []
     for number in range(rows.num_files):
         child, deleted = rows.child(number), rows.deleted(number)
@@ -145,12 +146,14 @@ def ascending(matches: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
 
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:
-    """Returns the live rows that have some keys, given in any form that a lookup accepts."""
+    """Returns a search for the live rows with the given keys, which may have any form that lookups
+    accept.
+    """
     given = read_keys(keys)
     if given.width < len(names):
         raise InvalidArgumentError(
-            f"keys: expected whole keys ({', '.join(names)}), got {given.width} of "
-            f"{len(names)} columns; a filter finds rows by some of the columns"
+            f"keys: expected all key columns ({', '.join(names)}), got {given.width} of "
+            f"{len(names)} columns; use a filter to find rows by a part of the key"
         )
     request = rows.keys_request(given, names)
     table = pa.Table.from_arrays(list(request.values), list(request.names))

@@ -25,9 +25,9 @@ from nimblepy.table.base.types import Conformer
 
 Duplicates: TypeAlias = Literal["error", "last"]
 
-# Arrow bytes to hold in memory; more rows are sorted in a file.
+# Maximum Arrow bytes of rows to hold in memory; larger sources are sorted in a file.
 MEMORY_BYTES = 128 << 20
-# Arrow bytes of one chunk of such a file.
+# Arrow bytes of one chunk that is read from such a file.
 CHUNK_BYTES = 32 << 20
 # Write options for files that are soon read once or twice.
 _SAVED = WriteOptions(compression="fast", statistics=False)
@@ -43,8 +43,8 @@ class KeyedRows:
         schema: the allowed columns.
         key: names of the key's columns.
         duplicates: ``"error"`` raises for a duplicate key; ``"last"`` uses its last row.
-        numbered: errors name row numbers, because the caller knows them.
-        cast: round and truncate values that the types of ``schema`` cannot represent.
+        numbered: errors name the numbers of rows in ``data``.
+        cast: round or truncate values that ``schema``'s types cannot represent.
         drop: ignore columns that ``schema`` does not have.
 
     Attributes:
@@ -78,11 +78,15 @@ class KeyedRows:
         missing = [name for name in self.key if name not in self.schema.names]
         if missing:
             raise InvalidArgumentError(
-                f"data: column {missing[0]!r} is missing, and is part of the key"
+                f"data: column {missing[0]!r} is missing; every column of the key is required"
             )
 
         def conformed(batch: pa.RecordBatch) -> pa.RecordBatch:
-            """Calls ``conform`` only if a value must be converted, or may be a null too many."""
+            """Returns the batch with the types of ``schema``.
+
+            Calls ``conform`` only if a value needs conversion, or a column that must not have nulls
+            has some.
+            """
             if batch.schema.names == self.schema.names and conform.keeps_values:
                 columns = zip(self.schema, batch.columns, strict=True)
                 if all(field.nullable or not column.null_count for field, column in columns):
@@ -107,7 +111,7 @@ class KeyedRows:
         """Opens the rows that :meth:`save` wrote.
 
         Args:
-            arrow_bytes: their bytes in memory, as ``save`` returned.
+            arrow_bytes: the bytes of the rows in memory, as ``save`` returned them.
         """
         opened = cls.__new__(cls)
         opened.key = tuple(key)
@@ -129,7 +133,7 @@ class KeyedRows:
         return size
 
     def _find_again(self, duplicates: Duplicates, numbered: bool) -> Positions:
-        """Returns the positions of rows whose key occurs again later."""
+        """Returns the positions of rows whose key occurs again in a later row."""
         places: list[Positions] = []
         last: pa.Table | None = None
         for first, keys in self._rows.chunks(self.key):
@@ -139,11 +143,13 @@ class KeyedRows:
                 place = int(at[0])
                 shown = show_key(self._rows.read(place, place + 1, self.key))
                 if not numbered:
-                    raise DuplicateKeyError(f"the key {shown} is in two rows of the data")
+                    raise DuplicateKeyError(
+                        f"the key {shown} is in two rows of the data; keys must be unique"
+                    )
                 one, other = self._rows.origin(place), self._rows.origin(place + 1)
                 raise DuplicateKeyError(
                     f"the key {shown} is in row {one} and in row {other} of the data; "
-                    'duplicates="last" takes the last of them'
+                    'duplicates="last" keeps only the last row of each key'
                 )
             places.append(at)
             last = keys.slice(keys.num_rows - 1)
@@ -154,7 +160,7 @@ class KeyedRows:
         return self._rows.num_rows - len(self._again)
 
     def chunks(self, columns: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
-        """Yields (number of its first row, consecutive rows), in the order of the key."""
+        """Yields (number of the first row, consecutive rows) in key order."""
         number = 0
         for first, table in self._rows.chunks(columns):
             begin, end = np.searchsorted(self._again, (first, first + table.num_rows))
@@ -167,10 +173,10 @@ class KeyedRows:
             number += table.num_rows
 
     def columns_of(self, schema: pa.Schema) -> tuple[list[str], list[pa.Field]]:
-        """Returns the columns that a table with ``schema`` still has: their names here, and their
-        fields.
+        """Returns the columns that a table with ``schema`` still has: their names in this source,
+        and their fields.
 
-        Columns are matched by field id and have the table's current names.
+        Columns are matched by field id. The fields have the table's current names.
         """
         names = {field_id_of(field): field.name for field in schema}
         kept = [
@@ -181,7 +187,7 @@ class KeyedRows:
         return [name for name, _ in kept], [field for _, field in kept]
 
     def key_chunks(self) -> Iterator[tuple[int, pa.Table]]:
-        """Yields :meth:`chunks` of only the key, in its order of columns."""
+        """Yields :meth:`chunks` with only the key's columns, in the order of the key."""
         return self.chunks(self.key)
 
 
@@ -227,7 +233,7 @@ class _Held:
 
 
 class _Sorted:
-    """Rows in a file in the order of the key, which are read in parts."""
+    """Rows in a file that is sorted by the key. They are read in chunks."""
 
     def __init__(self, file: File, names: Sequence[str], count: int, arrow_bytes: int) -> None:
         self._file = file
@@ -244,12 +250,12 @@ class _Sorted:
         return self._file.scan(names, row_range=(begin, end)).to_table()
 
     def origin(self, place: int) -> int:
-        """Returns the number of the row in the data, if known."""
+        """Returns the number of the row in the file. Its number in the data is not known."""
         return place
 
 
 class _Spilled(_Sorted):
-    """Rows that were sorted in a file, each with its number."""
+    """Rows of the data in a sorted file, each with its number in the data."""
 
     def __init__(
         self,

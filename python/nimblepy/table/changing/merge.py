@@ -1,4 +1,4 @@
-"""Merges: applies clauses to rows of a table and of a source that match, or do not match."""
+"""Merges: applies clauses to matching and unmatched rows of a table and a source."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from nimblepy.table.writing.write import Target, write_rows
 if TYPE_CHECKING:
     from nimblepy.table.changing.computed import Computed
 
-# Columns to take from the source: all, some, or SQL over source and target.
+# Columns to assign: all source columns, the named ones, or SQL text per column.
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
 
 _Made = TypeVar("_Made")
@@ -51,7 +51,7 @@ _BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Matching rows take values from the source."""
+    """Updates matching rows with values from the source."""
 
     columns: Assigned = True
     condition: Filter = None
@@ -81,12 +81,12 @@ def merge_change(
     not_matched_by_source: Sequence[Delete] = (),
     primary: Sequence[str] = (),
 ) -> RowChange[Matches]:
-    """Returns what clauses do with the rows of a source and of a table; the first that applies
-    wins.
+    """Returns the change that merge clauses make. For each row, the first clause that applies wins.
 
     Args:
-        metadata: the newest metadata, whose columns the clauses name.
-        primary: the table's primary key, if new rows may have the key of a remaining row.
+        metadata: the newest metadata; clauses name its columns.
+        primary: the table's primary key, if new rows could repeat the key of a remaining row;
+            otherwise empty.
     """
     return RowChange(
         operation=None,
@@ -100,9 +100,9 @@ def merge_change(
 
 @dataclass(eq=False)
 class MergedRows:
-    """Writes the rows that clauses make of a source and of matching rows.
+    """Applies clauses to a source and to matching rows, and writes the resulting rows.
 
-    They are written again only if another commit changed matching rows.
+    After a lost race, writes them again only if another commit changed matching rows.
     """
 
     source: KeyedRows
@@ -114,18 +114,16 @@ class MergedRows:
 
     def __post_init__(self) -> None:
         self.files: Sequence[DataFile] = ()
-        self._matches: dict[str, RowSet] | None = None  # by path, when the files were written
+        # by path; the matches that the files were written for
+        self._matches: dict[str, RowSet] | None = None
         self._deleted: dict[str, RowNumbers] = {}
         self._figures = (0, 0)  # rows inserted, rows updated
-        self._fitted = False  # whether the clauses have fitted the columns before
+        self._fitted = False  # whether the clauses fitted the columns of an earlier snapshot
 
     def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
-        """
-        Raises:
-            InvalidArgumentError: a clause does not fit the columns.
-            ConflictError: it does not any more.
-            DuplicateKeyError: a new row has the primary key of another new row or of a remaining
-                one.
+        """Raises: InvalidArgumentError: a clause does not fit the columns. ConflictError: a clause
+        fitted the columns before, but no longer does. DuplicateKeyError: a new row has the primary
+        key of another new row or of a remaining one.
         """
         without = self._fit(lambda: WithoutSource(self.not_matched_by_source, rows))
         rows_by_path = {rows.members[number].file.path: some for number, some in matches.items()}
@@ -160,7 +158,10 @@ class MergedRows:
         self._figures = step.inserted, step.updated
 
     def _fit(self, make: Callable[[], _Made]) -> _Made:
-        """Returns the clauses, resolved for the columns of a table."""
+        """Returns what ``make`` returns.
+
+        If the clauses fitted before, an error becomes a ConflictError.
+        """
         try:
             return make()
         except InvalidArgumentError as error:
@@ -182,10 +183,10 @@ def _same(one: dict[str, RowSet], other: dict[str, RowSet]) -> bool:
 def refuse_kept(
     primary: Sequence[str], added: Sequence[DataFile], rows: MemberRows, deleted: Rows
 ) -> None:
-    """Raises DuplicateKeyError if new rows share a primary key, or have that of a remaining row.
+    """Raises DuplicateKeyError if a new row repeats the primary key of a new or remaining row.
 
     Args:
-        primary: columns of the key; empty if nothing can collide.
+        primary: columns of the key; empty if no key can repeat.
     """
     if primary and added:
         sources = [rows.reading.child(file, keep=False) for file in added]
@@ -194,17 +195,17 @@ def refuse_kept(
 
 
 class WithoutSource:
-    """Clauses for rows of the table that no row of the source matches."""
+    """Deletes rows of the table that no row of the source matches."""
 
     def __init__(self, clauses: Sequence[Delete], rows: MemberRows) -> None:
         self._rows = rows
         self._conditions = [_WithoutSource(clause.condition, rows) for clause in clauses]
 
     def add(self, matches: Matches, deleted: Rows) -> None:
-        """Adds rows to the deleted rows.
+        """Adds the rows to delete to ``deleted``.
 
         Args:
-            matches: rows that match the source.
+            matches: rows that match the source, which are not deleted here.
         """
         rows = self._rows
         for number in range(rows.num_files if self._conditions else 0):
@@ -248,7 +249,7 @@ class _WithoutSource:
             self.files = frozenset(rows.prune(self._pruning.conjuncts))
 
     def passing(self, number: int, left: RowSet) -> RowNumbers:
-        """Returns the rows of a file, among some rows, for which the condition holds."""
+        """Returns those of the rows ``left`` of a file for which the condition holds."""
         if self._condition is None:
             return left.rows
         child = self._rows.child(number)
@@ -266,7 +267,7 @@ class _WithoutSource:
 
 
 def _in_table(node: Node, schema: pa.Schema) -> Node | None:
-    """Returns the condition on the table's columns that a condition on ``target`` implies.
+    """Returns the condition on the table's columns that a condition on source and target implies.
 
     ``None`` means that it implies nothing.
     """
@@ -291,7 +292,7 @@ def _in_table(node: Node, schema: pa.Schema) -> Node | None:
 
 
 class _Clause:
-    """A clause, resolved for the current columns: its condition, and the sources of its columns."""
+    """A clause that is resolved for the current columns."""
 
     def __init__(
         self,
@@ -304,8 +305,8 @@ class _Clause:
         """Resolves a clause.
 
         Args:
-            names: columns of the source by the names of the table.
-            keep: columns that ``True`` does not update.
+            names: the source's column name for each column name of the table.
+            keep: columns that ``update=True`` leaves as they are.
         """
         condition = clause.condition
         self.condition = (
@@ -332,7 +333,9 @@ class _Clause:
             assert not isinstance(columns, bool)
             missing = [name for name in columns if name not in names]
             if missing:
-                raise InvalidArgumentError(f"the source has no column {missing[0]!r}")
+                raise InvalidArgumentError(
+                    f"the source has no column {missing[0]!r}, which the clause takes"
+                )
             self.taken = {name: names[name] for name in columns}
         unknown = [name for name in self.taken if name not in table.names]
         if unknown:
@@ -364,10 +367,10 @@ class _Step:
         self.names, fields = source.columns_of(rows.schema)
         both = list(zip(self.names, fields, strict=True))
         keys = dict(zip(source.key, columns, strict=True))
-        # If two columns of the source have the name, uses the key column.
+        # If two columns of the source map to one name of the table, the key column wins.
         names = {field.name: name for name, field in both}
         names |= {field.name: name for name, field in both if name in keys}
-        # Columns that are equal in every match.
+        # Key columns, which have equal values in every match.
         same = {f.name for name, f in both if name in keys and keys[name] == field_id_of(f)}
         self._source = pa.schema([field.with_name(name) for name, field in both])
         joined = _joined_schema(self._source, rows.schema)
@@ -379,7 +382,7 @@ class _Step:
         self.inserted = self.updated = 0
 
     def _target_columns(self) -> tuple[str, ...]:
-        """Returns the columns that are read of matching rows."""
+        """Returns the columns to read of matching rows of the table."""
         needed: set[str] = set()
         for clause in self._matched:
             for path in clause.reads:
@@ -390,7 +393,7 @@ class _Step:
         return tuple(name for name in self._rows.schema.names if name in needed)
 
     def made(self, matches: Matches, first: int, chunk: pa.Table) -> pa.Table:
-        """Returns the new rows for some rows of the source."""
+        """Returns the new rows for one chunk of the source."""
         fields = [field.with_nullable(True) for field in self._source]
         source = _table_batch(pa.Table.from_arrays(chunk.columns, schema=pa.schema(fields)))
         probe, file, row = _pairs(matches, first, chunk.num_rows)
@@ -405,7 +408,7 @@ class _Step:
     def _changed(
         self, source: pa.RecordBatch, probe: Positions, file: Positions, row: RowNumbers
     ) -> pa.Table:
-        """Replacements of matching rows; records the deleted rows."""
+        """Returns the new versions of matching rows, and records the old ones as deleted."""
         target = _table_batch(self._rows.read(RowSet(row, file=file), self._target))
         joined = _joined(_gathered(source, probe), target, len(probe))
         left = np.ones(len(probe), dtype=np.bool_)
@@ -434,7 +437,7 @@ class _Step:
         return pa.concat_tables([self._rows.schema.empty_table(), *parts])
 
     def _built(self, clause: _Clause, joined: pa.RecordBatch) -> pa.Table:
-        """Complete rows of the table."""
+        """Returns rows with all columns of the table, as the clause assigns them."""
         arrays = []
         for field in self._rows.schema:
             taken = clause.taken.get(field.name)
@@ -449,21 +452,20 @@ class _Step:
                 array = pa.nulls(joined.num_rows, field.type)
             else:
                 raise InvalidArgumentError(
-                    f"data: column {field.name!r} is missing, and must have values: "
-                    f"{joined.num_rows} of the rows are new"
+                    f"data: column {field.name!r} is missing; it must not be null, "
+                    f"and {joined.num_rows} rows are new"
                 )
             if array.null_count and not field.nullable:
                 raise InvalidArgumentError(
-                    f"column {field.name!r} must have values, but has {array.null_count} nulls"
+                    f"column {field.name!r} has {array.null_count} nulls; the table does not allow "
+                    "nulls in it"
                 )
             arrays.append(array)
         return pa.Table.from_arrays(arrays, schema=self._rows.schema)
 
 
 def _pairs(matches: Matches, first: int, count: int) -> tuple[Positions, Positions, RowNumbers]:
-    """Returns (row of the chunk, file, row in the file) of each match of consecutive rows of a
-    source.
-    """
+    """Returns (row of the chunk, file, row in the file) for each match of a chunk of the source."""
     probes, files, rows = [], [], []
     for number, some in matches.items():
         begin, end = np.searchsorted(numbers(some), (first, first + count))

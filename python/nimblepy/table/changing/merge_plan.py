@@ -36,15 +36,14 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str] | None
 
 
 class Merge:
-    """A merge that is being put together; :meth:`execute` does it. Made by ``Table.merge``.
+    """Collects the clauses of a merge, which :meth:`execute` runs. Made by ``Table.merge``.
 
-    Conditions are pyarrow expressions or SQL text over the columns ``source.x`` and ``target.x``,
-    as the source and the table call them. SQL text may leave out the side of a column that only
-    one of them has in that clause: the source in :meth:`when_not_matched`, the table in
-    :meth:`when_not_matched_by_source`. ``source`` and ``target`` always mean the sides: a column
-    of the table with such a name is ``target.source``.
-    Of each kind the first clause that applies to a row wins; rows to which none does stay, or are
-    left out.
+    Conditions are pyarrow expressions or SQL text over ``source.x`` and ``target.x``: column ``x``
+    of the source and of the table. SQL text may omit ``source.`` in :meth:`when_not_matched`, and
+    ``target.`` in :meth:`when_not_matched_by_source`, because these clauses see only one side. In
+    conditions, ``source`` and ``target`` always mean the two sides: a table column named ``source``
+    is ``target.source``. Of each kind the first clause that applies to a row wins; rows to which
+    none does stay, or are left out.
 
     Example:
         >>> merge = table.merge(changes)  # doctest: +SKIP
@@ -74,9 +73,9 @@ class Merge:
         Raises:
             InvalidArgumentError: not exactly one of ``update`` and ``delete`` is given.
         """
-        self._pending = False  # errors are raised by the check itself
+        self._pending = False  # an invalid clause raises, and is not pending
         if bool(update) == bool(delete):
-            raise InvalidArgumentError("when_matched: give update= or delete=True, and not both")
+            raise InvalidArgumentError("when_matched: give exactly one of update= and delete=True")
         self._matched.append(
             Delete(condition) if delete else Update(_assigned("update", update), condition)
         )
@@ -87,12 +86,14 @@ class Merge:
         """Inserts rows of the source whose key the table does not have.
 
         Args:
-            insert: as ``update`` of :meth:`when_matched`, over ``source`` only. Other columns are
-                null.
+            insert: like ``update`` of :meth:`when_matched`, but over ``source`` only. Columns that
+                are not given become null.
         """
         self._pending = False
         if not insert:
-            raise InvalidArgumentError("when_not_matched: without insert= there is nothing to do")
+            raise InvalidArgumentError(
+                "when_not_matched: insert=False does nothing; give insert=True or columns"
+            )
         self._not_matched.append(Insert(_assigned("insert", insert), condition))
         self._pending = True
         return self
@@ -100,11 +101,13 @@ class Merge:
     def when_not_matched_by_source(self, *, delete: bool = True, condition: Filter = None) -> Self:
         """Deletes rows of the table whose keys the source does not have.
 
-        Cost: a pass over every row of the table, or a scan with the condition.
+        Cost: a scan of the whole table, or of the files that the condition cannot rule out.
         """
         self._pending = False
         if delete is not True:
-            raise InvalidArgumentError("when_not_matched_by_source: only delete=True is known")
+            raise InvalidArgumentError(
+                "when_not_matched_by_source: delete=False does nothing; expected delete=True"
+            )
         self._by_source.append(Delete(condition))
         self._pending = True
         return self
@@ -120,8 +123,8 @@ class Merge:
             ConflictError: a column of the merge was dropped or renamed meanwhile, the table was
                 dropped, or every attempt lost. After any error the table is unchanged.
 
-        Cost: as ``Table.upsert``. Of matching rows, reads the columns that conditions name and the
-        columns that are kept.
+        Cost: as ``Table.upsert``. Reads, from matching rows, the columns that conditions name and
+        that the merge keeps.
         """
         self._pending = False
         if not (self._matched or self._not_matched or self._by_source):
@@ -146,7 +149,7 @@ class Merge:
     def __del__(self) -> None:
         if getattr(self, "_pending", False):
             warnings.warn(
-                f"{self._name}: the merge was not done: {self._shown}; execute() does it",
+                f"{self._name}: the merge {self._shown} was not run; call execute() on it",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
@@ -163,7 +166,7 @@ class Merge:
         for target in on.values():
             if len(resolve_column(schema, target).path) > 1:
                 raise InvalidArgumentError(
-                    f"on: {target!r} is a field of a struct; a merge goes by whole columns"
+                    f"on: {target!r} is a field of a struct; expected a top-level column"
                 )
         return MergePlan(
             schema=schema,
@@ -177,14 +180,14 @@ class Merge:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """The clauses of a merge, for the columns of a table and without the rows of its source.
+    """The clauses of a merge for the columns of a table. It does not hold the source's rows.
 
     It can be pickled for processes that work on parts of a source.
 
     Attributes:
         schema: the table's columns.
         primary: its primary key.
-        on: columns of the table by columns of the source.
+        on: maps columns of the source to columns of the table.
         matched, not_matched, by_source: the clauses.
     """
 
@@ -202,7 +205,7 @@ class MergePlan:
 
     @property
     def checked(self) -> tuple[str, ...]:
-        """The primary key if new rows may have the key of a remaining row; otherwise empty."""
+        """The primary key if new rows could repeat the key of a remaining row; otherwise empty."""
         on, primary = self.on, set(self.primary)
         clauses = self._assigning
         by_key = set(on.values()) == primary and all(k == v for k, v in on.items())
@@ -229,7 +232,7 @@ class MergePlan:
         taken = {n for c in clauses if isinstance(c.columns, Sequence) for n in c.columns}
         if any(c.columns is True for c in clauses):
             taken |= set(schema.names)
-        taken -= set(on.values())  # always taken from the column of `on`
+        taken -= set(on.values())  # `on` says which source columns these come from
         names = {name: name for name in schema.names if name in taken} | on
         typed = {
             name: schema.field(target).with_name(name).with_nullable(True)
@@ -338,12 +341,12 @@ def _on_columns(on: On, primary: Sequence[str], table: str) -> dict[str, str]:
     else:
         pairs = {name: name for name in _names("on", [on] if isinstance(on, str) else on)}
     if not pairs:
-        raise InvalidArgumentError("on: no column given")
+        raise InvalidArgumentError("on: expected at least one column, got none")
     return pairs
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """Returns a column that only conditions and values read."""
+    """Returns a field without metadata, which only conditions and SQL values read."""
     kind = field.type
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type

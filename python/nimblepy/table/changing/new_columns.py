@@ -1,4 +1,4 @@
-"""Rows as they are given for a table: conversion of values, and columns that the table lacks."""
+"""How a caller's rows are fitted to a table: conversion of values, and new columns."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Fit:
     """How rows are made to fit a table.
 
     Attributes:
-        cast: round and truncate values that the types of the table do not have.
-        new_columns: for columns that the table lacks: raise an error, add them to the table, or
-            leave them out.
+        cast: round or truncate values that the table's types cannot represent.
+        new_columns: what to do with columns that the table lacks: ``"error"`` raises, ``"add"``
+            adds them to the table, ``"drop"`` ignores them.
     """
 
     cast: bool = False
@@ -43,11 +43,10 @@ class Fit:
 def with_new_columns(
     table: TableAccess, data: Any, schema: pa.Schema, fit: Fit, known: Sequence[str] = ()
 ) -> tuple[TableAccess, Any]:
-    """Returns the table with the columns that the data have besides, and the data, which are read
-    once.
+    """Returns the table widened by the data's new columns, and the data, which can be read once.
 
     Args:
-        schema: the columns of the table, for Python values.
+        schema: the table's schema, which gives types to Python values.
         known: columns of the data that are not added.
 
     Raises:
@@ -75,7 +74,7 @@ class WiderTable:
     """A table with columns that the next commit adds. A :class:`TableAccess`.
 
     Attributes:
-        ids: field ids and types of the columns, as files are written with them.
+        ids: field ids and types of the new columns that written files use.
     """
 
     table: TableAccess
@@ -112,7 +111,7 @@ class WiderTable:
         return ice.with_columns(metadata, self.columns)
 
     def check(self, metadata: ice.Metadata, rows: FileSet) -> None:
-        """Raises ConflictError if another commit changed columns, so that written files misfit."""
+        """Raises ConflictError if another commit's columns do not fit the written files."""
         schema = metadata.schema()
         for item in self.columns:
             column = field_id_at(schema, (item.name,)), schema.field(item.name).type

@@ -45,12 +45,15 @@ class NewKeys:
         first, second = int(order[at]), int(order[at + 1])
         shown = show_key(self.table.slice(first))
         raise DuplicateKeyError(
-            f"the key {shown} is in row {first} and in row {second} of the data"
+            f"the key {shown} is in row {first} and in row {second} of the data; keys must be "
+            "unique"
         )
 
     @classmethod
     def of_files(cls, files: Sequence[DataFile], reading: Reading) -> NewKeys | None:
-        """Returns the keys in new files; ``None`` without files or without a primary key."""
+        """Returns the keys in new files; ``None`` if there are no files or the table has no primary
+        key.
+        """
         primary = reading.primary_key
         if not primary or not files:
             return None
@@ -59,7 +62,7 @@ class NewKeys:
         return cls(primary, pa.concat_tables(tables))
 
     def refuse_known(self, rows: RowSource) -> None:
-        """Raises DuplicateKeyError if any row has one of the keys."""
+        """Raises DuplicateKeyError if a row of ``rows`` has one of the keys."""
         if not self.table.num_rows:
             return
         counts = rows.count_matches(rows.keys_request(self.table, self.names))
@@ -84,15 +87,17 @@ class NewKeys:
             left = positions[~np.isin(positions, deleted_rows)]
             if len(left):
                 shown = show_key(rows.child(number).read(RowSet(left[:1]), self.names))
-                raise DuplicateKeyError(f"the key {shown} is in a row that stays")
+                raise DuplicateKeyError(
+                    f"the key {shown} of a new row is also in a row that is not deleted"
+                )
 
 
 class KeysAreNew:
-    """A rule: no row of the table has one of the keys. Each file is searched once."""
+    """Checks that no row of the table has one of the new keys. Searches each file once."""
 
     def __init__(self, keys: NewKeys) -> None:
         self._keys = keys
-        # Files with their delete files, because a rollback brings deleted rows back.
+        # Searched files with their delete files, because a rollback may restore deleted rows.
         self._searched: set[tuple[str, ...]] = set()
 
     def __call__(self, metadata: ice.Metadata, rows: FileSet) -> None:
@@ -103,5 +108,5 @@ class KeysAreNew:
 
 
 def _state(member: Member) -> tuple[str, ...]:
-    """Returns what the live rows of a file depend on."""
+    """Returns the paths of a file and of its delete files, which determine its live rows."""
     return (member.file.path, *(file.path for file in member.deletes))

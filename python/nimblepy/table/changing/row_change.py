@@ -1,9 +1,10 @@
-"""Changes of rows as values: a plan, a writer and rules about other commits.
+"""Describes a change of rows by a plan, a writer, and rules about other commits.
 
-The plan finds the rows of a snapshot that the change concerns. The writer writes new rows, and says
-which of the found rows are deleted. The rules say which commits of others the change tolerates.
-:mod:`nimblepy.table.changing.row_commit` runs the three for the newest snapshot, and again after
-each lost race. So the order of the snapshots is a serial order of the commits.
+The plan finds the affected rows of a snapshot. The writer writes new rows, and tells which of the
+found rows are deleted. The rules raise an error if another commit conflicts with the change.
+:mod:`nimblepy.table.changing.row_commit` runs all three for the newest snapshot, and again after
+each lost race. So the result is the same as if the commits had run one after another, in the order
+of the snapshots.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.writing.write import Target
 
-# Ascending live rows by number of their file; ``None`` stands for all live rows of the file.
+# For each file number: its ascending live rows. ``None`` stands for all live rows.
 Rows: TypeAlias = dict[int, RowNumbers | None]
-# Live rows with the numbers of the keys that they have, by number of their file.
+# For each file number: live rows, each with the number of its key.
 Matches: TypeAlias = dict[int, RowSet]
-# Raises an error if a change is not possible for a snapshot, which is the newest one.
+# Checks the newest snapshot, and raises an error if the change cannot be applied to it.
 Rule: TypeAlias = Callable[[ice.Metadata, FileSet], None]
 
 Found = TypeVar("Found")
@@ -44,9 +45,9 @@ class Effect:
 
     Attributes:
         added: files with new rows.
-        deleted: rows that are deleted, replaced ones included.
-        inserted, updated: number of new rows without and with a predecessor.
-        moved: number of deleted rows that are in new files unchanged.
+        deleted: rows to delete, including replaced ones.
+        inserted, updated: number of new rows that do not, and that do, replace a row.
+        moved: number of deleted rows that new files contain unchanged.
     """
 
     added: Sequence[DataFile] = ()
@@ -57,21 +58,24 @@ class Effect:
 
 
 class Plan(Protocol[FoundOut]):
-    """Finds the rows of a snapshot that a change concerns."""
+    """Finds the rows of a snapshot that a change affects."""
 
     def find(self, rows: FileSet) -> FoundOut:
-        """Searches a snapshot; a later call may reuse what did not change since."""
+        """Searches a snapshot. Later calls may reuse results for unchanged files."""
 
 
 class Writer(Protocol[FoundIn]):
-    """Writes the new rows of a change. The caller removes files that an effect no longer adds."""
+    """Writes the new rows of a change.
+
+    The caller removes files of an earlier effect that the latest effect does not add.
+    """
 
     @property
     def files(self) -> Sequence[DataFile]:
-        """The files with new rows so far."""
+        """The files with new rows that were written so far."""
 
     def write(self, rows: FileSet, matches: FoundIn, target: Target) -> Effect:
-        """Writes new rows for a snapshot, unless those of an earlier call are still right."""
+        """Writes new rows for a snapshot, unless the rows of an earlier call are still correct."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,8 +83,8 @@ class RowChange(Generic[Found]):
     """A change of rows that is not committed yet.
 
     Attributes:
-        operation: what snapshots call it; ``None`` for ``overwrite`` if it deletes rows, and
-            ``append`` otherwise.
+        operation: the operation in the snapshot. ``None`` means ``overwrite`` if rows are deleted,
+            and ``append`` otherwise.
         owns_files: the new files belong to this change, and are removed if it fails.
     """
 
@@ -114,20 +118,17 @@ class AllRows:
 
 @dataclass(frozen=True, eq=False)
 class RowsWithKeys:
-    """Finds the rows that have some keys.
+    """Finds the rows that have one of the keys.
 
     Attributes:
-        refuses: a row with one of the keys is an error.
+        refuses: raise an error if a row has one of the keys.
     """
 
     positions: KeyPositions
     refuses: bool = False
 
     def find(self, rows: MemberRows) -> Matches:
-        """
-        Raises:
-            DuplicateKeyError: ``refuses``, and there is such a row.
-        """
+        """Raises: DuplicateKeyError: ``refuses`` is set, and a row has one of the keys."""
         matches = self.positions.find(rows)
         if self.refuses and matches:
             number, some = next(iter(matches.items()))
@@ -145,11 +146,11 @@ class RowsWithKeys:
 
 @dataclass(eq=False)
 class GivenFiles:
-    """New rows that are in files already; rows that were found are deleted.
+    """Adds given files, and deletes all rows that the plan found.
 
     Attributes:
         keys: primary keys of the new rows, which no remaining row may have.
-        are_copies: the files have the deleted rows, and no others.
+        are_copies: the files contain exactly the deleted rows.
     """
 
     files: Sequence[DataFile] = ()
@@ -174,7 +175,7 @@ class GivenFiles:
 
 @dataclass(frozen=True, eq=False)
 class SameColumns:
-    """Names of columns in filters and conditions must mean what they meant at the beginning."""
+    """Checks that column names in filters and conditions still mean the same columns."""
 
     begun: ice.Metadata
 
@@ -187,7 +188,8 @@ class SameColumns:
                 raise conflict(
                     self.begun,
                     metadata,
-                    f"{show_path(path)!r} was another column when the change was made",
+                    f"another commit changed which column {show_path(path)!r} names; make the "
+                    "change again",
                     kind="schema",
                 )
 
@@ -201,7 +203,7 @@ def conflict(
     files: Sequence[str] = (),
     keys: Sequence[object] = (),
 ) -> ConflictError:
-    """Returns the error for a change that does not fit the newest snapshot any more."""
+    """Returns the error for a change that no longer fits the newest snapshot."""
     base, winner = begun.head(), newest.head()
     return ConflictError(
         f"{'.'.join(newest.name)}: {why}",

@@ -1,4 +1,4 @@
-"""The way of a change of rows into a table: plan, write, swap, and again after a lost race."""
+"""Commits a change of rows: plans it, writes files, swaps the metadata, and retries lost races."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CountedChange(Change, Protocol):
     """A change that counts its rows.
 
     Attributes:
-        inserted, updated, deleted: number of rows, once it is planned.
+        inserted, updated, deleted: number of rows, known after :meth:`plan`.
         files_removed: number of data files.
     """
 
@@ -63,11 +63,11 @@ class Call:
     Attributes:
         what: the name of the method, for the log.
         metadata: the newest metadata when the call began.
-        batch: name and number of a batch that is added only once.
-        reading: settings to read files with the current columns.
-        is_done: the table has this or a later batch already.
+        batch: name and number of a batch that is committed at most once. reading: how files are
+            read with the current columns.
+        is_done: the table already has this batch or a later one.
         start: the time of the call, by :func:`time.perf_counter`.
-        rules: rules about other commits, besides those of the change.
+        rules: rules about other commits, in addition to those of the change.
     """
 
     table: TableAccess
@@ -80,7 +80,7 @@ class Call:
     rules: Sequence[Rule] = ()
 
     def widened(self, data: Any, fit: Fit, not_added: Sequence[str] = ()) -> tuple[Call, Any]:
-        """Adds new columns of the data to the table. Returns the call on it, and the data.
+        """Returns this call on a table widened by the data's new columns, and the data.
 
         Args:
             not_added: columns of the data that are not added.
@@ -102,7 +102,8 @@ class Call:
         """Plans and commits a change for the newest snapshot, and moves the handle."""
         try:
             metadata = self.metadata
-            # Writing files may have taken long. In a store a lost race costs what the look costs.
+            # Writing files may have taken long, so look for commits of others first. In an object
+            # store, looking costs as much as a lost race, so it is not worth it.
             if not ice.is_lake_in_a_store(metadata):
                 metadata = self.table.newest()
         except BaseException:
@@ -154,7 +155,7 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
 
 
 def summary_of(change: CountedChange) -> dict[str, str]:
-    """Returns what the history says about a change."""
+    """Returns the counts that the snapshot's summary records about a change."""
     return {
         "engine-name": "nimblepy",
         "nimblepy.user": ice.who(),
@@ -166,15 +167,16 @@ def summary_of(change: CountedChange) -> dict[str, str]:
 
 @dataclass(eq=False)
 class RowCommit:
-    """A change of rows on its way to a commit. A :class:`CountedChange`.
+    """Commits a change of rows. A :class:`CountedChange`.
 
     Attributes:
-        rows_of: gives the newest rows of some metadata; by default ``call.table.rows``.
-        staged: files that the caller's workers wrote. They are added once. They are removed only
-            if the table does not name them.
+        rows_of: returns the rows of the newest snapshot of given metadata; by default
+            ``call.table.rows``.
+        staged: files that the caller's workers wrote. They are added at most once, and after a
+            failure removed only if the table does not name them.
         properties: properties of the table that the commit sets.
-        replaces: the files of the new snapshot have the rows of all earlier files. No manifest
-            lists the earlier files as removed.
+        replaces: the files of the new snapshot contain the rows of all earlier files, so no
+            manifest needs to list the earlier files as removed.
     """
 
     call: Call
@@ -195,7 +197,7 @@ class RowCommit:
         self._planned: tuple[str, FileSet] | None = None
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
-        """Returns the newest rows of some metadata, which are planned once."""
+        """Returns the rows of the newest snapshot of ``metadata``, which is planned once."""
         if self._planned is None or self._planned[0] != metadata.metadata_file:
             rows = (self.rows_of or self.call.table.rows)(metadata)
             self._planned = metadata.metadata_file, rows
@@ -254,7 +256,7 @@ class RowCommit:
             self.commit.properties |= staged_record(metadata, self.staged, self.commit.snapshot)
 
     def _replace_effect(self, effect: Effect) -> None:
-        """Removes new files of an earlier attempt that are not used again."""
+        """Replaces the effect, and removes files of the last attempt that it does not reuse."""
         used = {file.path for file in effect.added}
         self._remove([file for file in self._effect.added if file.path not in used])
         self._effect = effect
@@ -278,7 +280,7 @@ class RowCommit:
 def discard_unnamed(files: Sequence[DataFile], table: TableAccess) -> None:
     """Removes files of the caller's workers, unless the table names them.
 
-    If the table does not exist, all files are kept: it may have been renamed, and have them.
+    If the table does not exist, keeps all files: it may have been renamed and still use them.
     """
     with contextlib.suppress(ConflictError, InvalidArgumentError):
         newest = table.reload()
@@ -287,11 +289,11 @@ def discard_unnamed(files: Sequence[DataFile], table: TableAccess) -> None:
 
 
 def listed(rows: FileSet, files: Sequence[DataFile]) -> list[str]:
-    """Returns the paths of those files that a snapshot lists."""
+    """Returns the paths of those of ``files`` that a snapshot lists."""
     given = pa.array([file.path for file in files], pa.string())
     if not len(given):
         return []
-    # Without any files the paths have the type null.
+    # Without files, pyarrow infers the type null for the paths.
     is_listed = pc.is_in(given, value_set=rows.members.files.paths.cast(pa.string()))
     paths: list[str] = given.filter(is_listed).to_pylist()
     return paths
@@ -299,7 +301,7 @@ def listed(rows: FileSet, files: Sequence[DataFile]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class FilesAreNew:
-    """A rule: files that others wrote are not part of the table yet.
+    """Checks that files of other writers are not part of the table yet.
 
     Attributes:
         what: the method that adds them, for the error.
@@ -313,5 +315,5 @@ class FilesAreNew:
         if paths:
             rest = "" if len(paths) == len(self.files) else "; commit the other files without it"
             raise InvalidArgumentError(
-                f"{self.what}: {paths[0]} is part of {rows.reading.name} already{rest}"
+                f"{self.what}: {paths[0]} is already part of {rows.reading.name}{rest}"
             )

@@ -1,8 +1,8 @@
-"""Merges that several processes share: each works on a part of the source, and one commits.
+"""Splits a merge between processes: each works on a part of the source, and one commits.
 
-The source is first saved in parts that have no key in common, so that it is the same whenever and
-wherever it is read. Each part is merged alone. If another commit was first, only the parts whose
-keys it touched are merged again.
+First the source is saved in parts without common keys, so that every process and every retry reads
+the same rows. Each part is merged on its own. After a lost race, only the parts whose keys the
+other commit touched are merged again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Part:
     """Some rows of a source, saved in the order of the key. No two parts share a key.
 
     Attributes:
-        bytes: bytes of the rows in memory.
+        bytes: size of the rows in memory.
     """
 
     path: str
@@ -51,19 +51,19 @@ class Part:
             return KeyedRows.saved(readable_path(self.path), list(plan.on), self.bytes)
         except FileNotFoundError as error:
             raise ConflictError(
-                f"the saved source of the merge, {self.path}, was removed meanwhile, maybe by a "
-                "remove_orphans() that takes young files",
+                f"the saved source of the merge, {self.path}, was removed during the merge, "
+                "perhaps by remove_orphans() with a short older_than; run the merge again",
                 files=(self.path,),
             ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The effect of a part on some rows of the table.
+    """What merging a part changes in some rows of the table.
 
     Attributes:
         added: files with new rows.
-        matched: ascending live rows that have its keys, by path of their file.
+        matched: for each file path, the ascending live rows that have keys of the part.
         going: matched rows to delete.
     """
 
@@ -85,12 +85,12 @@ class Workers(Protocol):
 
 
 def save_part(data: Any, plan: MergePlan, target: Target) -> Part | None:
-    """Saves all rows of a source that have some keys; ``None`` if there are none.
+    """Saves rows of a source as a part; returns ``None`` if there are no rows.
 
     Cost: sorts the rows, on disk above 128 MiB, and writes them.
 
     Raises:
-        As :class:`KeyedRows`.
+        See :class:`KeyedRows`.
     """
     source = plan.keyed(data, numbered=False)
     if not source.num_rows:
@@ -100,14 +100,14 @@ def save_part(data: Any, plan: MergePlan, target: Target) -> Part | None:
 
 
 def whole_of(parts: Sequence[Part], schema: pa.Schema, plan: MergePlan) -> KeyedRows:
-    """Returns all rows of a source with the columns of ``schema``."""
+    """Returns the rows of all parts of a source, with the columns of ``schema``."""
     kept = [part.keyed(plan) for part in parts]
     chunks = [chunk for part in kept for _, chunk in part.chunks()]
     return plan.keyed(pa.concat_tables(chunks) if chunks else schema.empty_table(), numbered=False)
 
 
 def rehearse(schema: pa.Schema, plan: MergePlan, rows: MemberRows, target: Target) -> None:
-    """Checks, before a source is read, that the clauses fit its columns."""
+    """Checks that the clauses fit the source's columns, before the source is read."""
     WithoutSource(plan.by_source, rows)
     source = plan.keyed(schema.empty_table())
     plan.part_writer(source).write(rows, plan.positions(source).find(rows), target)
@@ -137,21 +137,21 @@ def outcome(part: Part, plan: MergePlan, rows: MemberRows, target: Target) -> Ou
 
 
 def holds(part: Part, plan: MergePlan, rows: MemberRows) -> bool:
-    """Returns whether any of some rows has a key of a part. Cost: a lookup of its keys."""
+    """Returns whether any of ``rows`` has a key of the part. Cost: a lookup of the part's keys."""
     return bool(plan.positions(part.keyed(plan)).find(rows))
 
 
 def shared_merge_change(
     plan: MergePlan, parts: Sequence[Part], workers: Workers, metadata: ice.Metadata
 ) -> RowChange[Rows]:
-    """Returns a merge of a source in parts, which workers process.
+    """Returns the change for a merge of parts, which workers process.
 
     Args:
-        metadata: what the plan was made for.
+        metadata: the metadata that the plan was made for.
     """
     return RowChange(
         operation=None,
-        plan=NoRows(),  # the workers search
+        plan=NoRows(),  # the workers find the rows
         writer=SharedRows(plan, parts, workers),
         rules=[SameColumns(metadata)],
     )
@@ -166,7 +166,7 @@ class SharedRows:
         self._parts = list(parts)
         self._workers = workers
         self._outcomes: dict[int, Outcome] = {}  # by number of the part
-        # The searched files, with the delete files that were applied.
+        # The files that workers searched, with the delete files that applied to them.
         self._searched: dict[str, frozenset[str]] = {}
 
     def write(self, rows: FileSet, matches: Rows, target: Target) -> Effect:
@@ -198,7 +198,7 @@ class SharedRows:
         )
 
     def _work(self, rows: FileSet, target: Target) -> None:
-        """Lets workers process the parts that were not processed for these rows yet."""
+        """Lets workers process the parts that these rows require to be processed (again)."""
         states = {member.file.path: member.delete_paths for member in rows.members}
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
@@ -220,7 +220,7 @@ class SharedRows:
         for number, (path, deletes) in enumerate(states.items()):
             before = self._searched.get(path)
             if before is None or not before <= deletes:
-                new.append(number)  # also after a rollback that restored rows
+                new.append(number)  # new file, or a rollback restored deleted rows
             elif before != deletes:
                 changed[path] = number
 
@@ -261,7 +261,7 @@ PARTS = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
     ]
 )
-# A row with the files and counts of each part, and one row for each file with matching rows.
+# Each part has one row with its files and counts, and one row for each file with matching rows.
 OUTCOMES = pa.schema(
     [
         pa.field("part", pa.int64(), nullable=False),
@@ -276,17 +276,17 @@ OUTCOMES = pa.schema(
 
 
 def part_rows(part: Part) -> pa.RecordBatch:
-    """Returns a part as a row of ``PARTS``."""
+    """Returns a part as a batch with one row of the schema ``PARTS``."""
     return pa.RecordBatch.from_pylist([asdict(part)], PARTS)
 
 
 def parts_of(table: pa.Table) -> list[Part]:
-    """Returns the parts in rows of ``PARTS``."""
+    """Returns the parts that rows of the schema ``PARTS`` describe."""
     return [Part(**row) for row in table.to_pylist()]
 
 
 def outcome_rows(number: int, done: Outcome) -> pa.RecordBatch:
-    """Returns the outcome of a part as rows of ``OUTCOMES``."""
+    """Returns the outcome of a part as rows of the schema ``OUTCOMES``."""
     paths = list(done.matched)
     count = 1 + len(paths)
     figures = [done.inserted, done.updated, files_as_text(done.added)]
@@ -315,7 +315,7 @@ def outcomes_of(table: pa.Table, count: int) -> list[Outcome]:
     """Returns the outcomes of ``count`` parts, from the rows of :func:`outcome_rows` in any order.
 
     Raises:
-        InvalidArgumentError: the rows do not have each part exactly once.
+        InvalidArgumentError: a part is missing from the rows, or occurs twice.
     """
     rows = table.combine_chunks()
     numbers, paths = rows.column("part").to_pylist(), rows.column("path").to_pylist()
@@ -341,7 +341,9 @@ def outcomes_of(table: pa.Table, count: int) -> list[Outcome]:
             )
     done = [item for item in outcomes if item is not None]
     if len(done) < count:
-        raise InvalidArgumentError(f"outcomes of {len(done)} parts, expected {count}")
+        raise InvalidArgumentError(
+            f"expected outcomes of {count} parts, got {len(done)}; each part must occur once"
+        )
     return done
 
 

@@ -1,4 +1,4 @@
-"""Commits of files that other processes wrote: they describe their files, and one commits them."""
+"""Commits files that other processes wrote and described."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from nimblepy.table.writing.write import Target, partition_rows, partition_sourc
 Mode: TypeAlias = Literal["append", "overwrite", "upsert"]
 PartitionOverwrite: TypeAlias = Literal["static", "dynamic"]
 
-# Rows of a file that are processed together.
+# Number of rows of a file that are processed at once.
 _ROWS_AT_ONCE = 1 << 20
 
 
 def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwrite) -> None:
-    """Refuses combinations of arguments that are not possible."""
+    """Raises InvalidArgumentError for invalid arguments and combinations."""
     if mode not in get_args(Mode):
         expected = ", ".join(map(repr, get_args(Mode)))
         raise InvalidArgumentError(f"mode: expected one of {expected}, got {mode!r}")
@@ -58,17 +58,17 @@ def check_mode(mode: Mode, filter: Filter, partition_overwrite: PartitionOverwri
         )
     if mode != "overwrite" and (filter is not None or partition_overwrite != "static"):
         raise InvalidArgumentError(
-            f"filter, partition_overwrite: they say what mode='overwrite' replaces; mode={mode!r}"
+            f"filter, partition_overwrite: allowed only with mode='overwrite', got mode={mode!r}"
         )
     if filter is not None and partition_overwrite != "static":
         raise InvalidArgumentError("overwrite: give a filter or partition_overwrite, not both")
 
 
 def check_staged(files: Sequence[object], table: TableAccess) -> None:
-    """Refuses values that do not describe files which were written for this table.
+    """Raises InvalidArgumentError for values that do not describe files of this table.
 
-    Files of another table must not become part of this one: their columns have field ids of the
-    other table, and each of the two tables would remove files that the other needs.
+    Files of another table must not be committed: their columns have the other table's field ids,
+    and each table would remove files that the other one needs.
     """
     for file in files:
         if not isinstance(file, DataFile):
@@ -78,16 +78,16 @@ def check_staged(files: Sequence[object], table: TableAccess) -> None:
             )
         if not file.path.startswith(f"{table.location.rstrip('/')}/"):
             raise InvalidArgumentError(
-                f"commit_files: {file.path} was written for another table; it is not below "
-                f"{table.location}, the location of {table.name}"
+                f"commit_files: {file.path} was written for another table; expected a "
+                f"file below {table.location}, the location of {table.name}"
             )
 
 
 def check_present(files: Sequence[DataFile], metadata: ice.Metadata) -> None:
-    """Refuses files that were removed, as expiry does after their commit was rolled back.
+    """Checks that files exist. Expiry removes them if their commit was rolled back.
 
     Raises:
-        FileNotFoundError: one does not exist.
+        FileNotFoundError: a file does not exist.
     """
     removed = missing([file.path for file in files])
     if removed:
@@ -118,10 +118,13 @@ def commit_files(
     files = list(files)
     check_staged(files, table)
     if len({file.path for file in files}) < len(files):
-        raise InvalidArgumentError("commit_files: a file is given twice")
+        raise InvalidArgumentError(
+            "commit_files: the same file is given twice; give each file once"
+        )
     try:
         call = begin(table, "commit_files", batch)
-        if files and were_staged(call.metadata, files):  # they may be gone, as after a compaction
+        # a later compaction may have removed the files
+        if files and were_staged(call.metadata, files):
             return call.nothing()
         if not call.is_done:
             check_present(files, call.metadata)
@@ -145,7 +148,7 @@ def staged_change(
     """Returns the change that makes files part of a table.
 
     Args:
-        reading: how these files are read.
+        reading: how the files are read.
     """
     check_mode(mode, filter, partition_overwrite)
     new_files = FilesAreNew(files, "commit_files")
@@ -167,7 +170,7 @@ def staged_change(
 def _staged_upsert(
     files: Sequence[DataFile], metadata: ice.Metadata, reading: Reading, new_files: Rule
 ) -> RowChange[Matches]:
-    """Upserts the rows of files."""
+    """Returns the change that upserts the rows of files."""
     primary, schema = metadata.primary_key(), metadata.schema()
     if not primary:
         raise InvalidArgumentError(
@@ -186,10 +189,10 @@ def _staged_upsert(
 
 
 class RowsOfPartitions:
-    """Finds all rows of the partitions that files belong to.
+    """Finds all rows of the partitions that the given files belong to.
 
-    These are partitions of the spec that the files were written with, even if the table has another
-    one now. Rows in files of other specs belong to a partition by their values.
+    The partitions follow the spec that the files were written with, even if the table now has
+    another one. In files of other specs, each row's values determine its partition.
     """
 
     def __init__(self, files: Sequence[DataFile], metadata: ice.Metadata) -> None:
@@ -221,7 +224,9 @@ class RowsOfPartitions:
         return matches
 
     def _by_values(self, rows: FileSet, number: int, target: Target) -> RowNumbers:
-        """Returns live rows of one file that belong to one of the partitions of a spec."""
+        """Returns the live rows of one file whose values belong to the replaced partitions of a
+        spec.
+        """
         target = replace(target, schema=rows.schema)
         partitions = self._partitions[target.spec_id]
         child, deleted = rows.child(number), rows.deleted(number)

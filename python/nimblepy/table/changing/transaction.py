@@ -54,17 +54,20 @@ _BATCH_ROWS = 1 << 16
 
 
 class _ReadRows(SourceWrapper[FileSet]):
-    """Rows that record what is read of them."""
+    """Records the reads of the rows that it wraps."""
 
     def __init__(self, rows: FileSet, reads: Reads) -> None:
         super().__init__(rows)
         self._reads = reads
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("rows of a transaction do not pickle: it would not note what is read")
+        raise TypeError(
+            "rows of a transaction cannot be pickled: reads in another process would not be "
+            "recorded; read them here"
+        )
 
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
-        if not isinstance(request, Where):  # where_request has recorded it
+        if not isinstance(request, Where):  # where_request() records filters
             self._reads.add(request)
         return super().find(request, limit=limit, reverse=reverse)
 
@@ -96,17 +99,18 @@ class _ReadRows(SourceWrapper[FileSet]):
         return self.wrapped.num_rows
 
     def close(self) -> None:
-        """Does nothing: the table has the files."""
+        """Does nothing, because the table owns the files."""
 
 
 class Transaction(VersionedRows[_ReadRows]):
-    """Reads and changes of a table that take effect together, or not at all.
+    """Collects reads and changes of a table, which take effect together or not at all.
 
-    It reads the newest snapshot at the beginning of the block, with its own changes, by all reading
-    methods of a table. It commits once, at the end of the block. If another commit changed a row
-    that it has read, or added a row that its keys, ranges or filters would have found, it raises
-    :class:`ConflictError` and changes nothing. So the result is the same as if it had run alone
-    after the other commits. Rows that it wrote without reading them replace rows of others.
+    All reading methods of a table see the snapshot that was newest at the beginning of the block,
+    and the transaction's own changes. The transaction commits once, at the end of the block. If
+    another commit changed a row that the transaction read, or added a row that its keys, ranges or
+    filters would have found, the transaction raises :class:`ConflictError` and changes nothing. So
+    the result is the same as if it had run alone after the other commits. Rows that it wrote
+    without reading them replace rows of other commits.
 
     Attributes:
         commit: the result of the commit; ``None`` before the end of the block, or if there was
@@ -119,11 +123,13 @@ class Transaction(VersionedRows[_ReadRows]):
         self._base = table.rows(self._metadata)
         self._target = target_of(self._metadata)
         self._primary = tuple(self._base.reading.primary_key)
-        self._own: list[DataFile] = []  # only changed in place, because the finalizer has it too
+        # changed in place only, because the finalizer also holds this list
+        self._own: list[DataFile] = []
         self._finalizer = weakref.finalize(self, _discard_own, self._own, os.getpid())
         self._deletions: dict[str, _core.RowBitmap] = {}
         self._touched: list[pa.Table] = []  # keys of deleted rows of the table
-        self._filters: list[Parsed] = []  # the same for tables without a primary key
+        # filters that deleted rows, in a table without a primary key
+        self._filters: list[Parsed] = []
         self._deletes = False  # whether rows were deleted without replacement
         self._reads = Reads()
         self._over = False
@@ -131,7 +137,7 @@ class Transaction(VersionedRows[_ReadRows]):
         super().__init__(Position(_ReadRows(self._rows(), self._reads)))
 
     def _rows(self) -> FileSet:
-        """Returns all rows with the changes so far."""
+        """Returns all rows, with the transaction's changes so far."""
         if not self._own and not self._deletions:
             return self._base
         members = self._base.members
@@ -142,7 +148,7 @@ class Transaction(VersionedRows[_ReadRows]):
     @property
     def _current(self) -> _ReadRows:
         if self._over:
-            raise InvalidArgumentError("the transaction has ended")
+            raise InvalidArgumentError("the transaction has ended; begin another one")
         return super()._current
 
     # ------------------------------------------------------------------ changes
@@ -157,8 +163,9 @@ class Transaction(VersionedRows[_ReadRows]):
         cast: bool = False,
         new_columns: Literal["error", "drop"] = "error",
     ) -> None:
-        """As ``Table.upsert``. With ``update`` or ``when_matched`` it reads the keys, otherwise
-        not.
+        """Like ``Table.upsert``.
+
+        Counts as a read of the keys only with ``update`` or ``when_matched``.
         """
         rows = self._current.wrapped
         source, change = upsert_change(
@@ -171,8 +178,8 @@ class Transaction(VersionedRows[_ReadRows]):
             fit=_fit(cast, new_columns),
         )
         keys = [table.rename_columns(list(self._primary)) for _, table in source.key_chunks()]
-        # Recorded before the search: a caller may catch the error of a refused call, and act on
-        # what it says about the table.
+        # Record the read before the search, because a caller may catch the error of a failed call
+        # and rely on what the error says about the table.
         if update is not None or when_matched != "update":
             for table in keys:
                 self._reads.add(rows.keys_request(table, self._primary))
@@ -193,7 +200,10 @@ class Transaction(VersionedRows[_ReadRows]):
         cast: bool = False,
         new_columns: Literal["error", "drop"] = "error",
     ) -> None:
-        """As ``Table.append``. If the table has a primary key, it reads the new keys."""
+        """Like ``Table.append``.
+
+        If the table has a primary key, this counts as a read of the new keys.
+        """
         rows = self._current.wrapped
         if self._primary:
             self.upsert(data, when_matched="error", cast=cast, new_columns=new_columns)
@@ -205,14 +215,16 @@ class Transaction(VersionedRows[_ReadRows]):
     def delete(
         self, filter: Filter = None, *, keys: ManyKeys | None = None, params: Parameters = None
     ) -> None:
-        """As ``Table.delete``. It reads the rows that pass a filter, but not keys."""
+        """Like ``Table.delete``. A filter counts as a read of passing rows; ``keys`` do not."""
         rows = self._current.wrapped
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
-            raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
+            raise InvalidArgumentError("delete: give exactly one of filter and keys=")
         if keys is not None:
             if not self._primary:
-                raise InvalidArgumentError("delete: the table has no primary key; give a filter")
+                raise InvalidArgumentError(
+                    "delete: the table has no primary key, so keys= cannot be used; give a filter"
+                )
             positions = given_keys(rows, keys, self._primary)
             self._deletes = True
             self._touched += [table for _, table in positions.chunks()]
@@ -232,7 +244,7 @@ class Transaction(VersionedRows[_ReadRows]):
         self._apply(rows, passing, [])
 
     def _apply(self, rows: FileSet, deleted: Rows, added: Sequence[DataFile]) -> None:
-        """Shows the changes to later reads."""
+        """Makes the changes visible to later reads of the transaction."""
         for number, positions in deleted.items():
             live = live_positions(rows, number, positions)
             self._deletions[rows.name_of(number)] = with_rows(rows.deleted(number), live)
@@ -254,7 +266,7 @@ class Transaction(VersionedRows[_ReadRows]):
             return
         self._over = True
         self._release()
-        self._finalizer.detach()  # the change removes the files from now on
+        self._finalizer.detach()  # from here on, the commit removes the files if it fails
         if not (self._own or self._touched or self._filters):
             return
         try:
@@ -278,10 +290,9 @@ class Transaction(VersionedRows[_ReadRows]):
         return RowChange(operation=None, plan=plan, writer=OwnFiles(self._own), rules=rules)
 
     def close(self) -> None:
-        """Ends the transaction without a commit, like an error in the block.
+        """Ends the transaction without a commit, as an error in the block does.
 
-        This also happens to a transaction that is garbage collected, or open when the process
-        exits.
+        The same happens if the transaction is garbage collected, or the process exits.
         """
         if not self._over:
             self._over = True
@@ -289,7 +300,7 @@ class Transaction(VersionedRows[_ReadRows]):
             self._finalizer()
 
     def _gone_of_base(self) -> dict[int, RowNumbers]:
-        """By number of the file, the rows that existed at the beginning and were deleted."""
+        """Returns, for each file number, the deleted rows that existed at the beginning."""
         deleted_of_base = {}
         for number, path in enumerate(self._base.members.files.paths.to_pylist()):
             now = self._deletions.get(path)
@@ -302,12 +313,12 @@ class Transaction(VersionedRows[_ReadRows]):
         return deleted_of_base
 
     def _newest_rows(self, metadata: ice.Metadata) -> FileSet:
-        """Returns the rows of the base, if there was no other commit."""
+        """Returns the newest rows; these are the base's rows if there was no other commit."""
         same = metadata.metadata_file == self._metadata.metadata_file
         return self._base if same else self._call.table.rows(metadata)
 
     def _settled(self) -> list[DataFile]:
-        """Returns the new files, one for each partition, without rows that were deleted again."""
+        """Returns one new file for each partition, without the rows that were deleted again."""
         deleted = [self._deletions.get(file.path) for file in self._own]
         partitions = {file.partition for file in self._own}
         if len(partitions) == len(self._own) and not any(
@@ -328,7 +339,8 @@ class Transaction(VersionedRows[_ReadRows]):
 def _fit(cast: bool, new_columns: NewColumns) -> Fit:
     if new_columns == "add":
         raise InvalidArgumentError(
-            "new_columns='add': a transaction cannot add columns; table.alter() before it can"
+            "new_columns='add': a transaction cannot add columns; add them with table.alter() "
+            "before it begins"
         )
     if new_columns not in ("error", "drop"):
         raise InvalidArgumentError(f"new_columns: expected 'error' or 'drop', got {new_columns!r}")
@@ -338,7 +350,7 @@ def _fit(cast: bool, new_columns: NewColumns) -> Fit:
 def _discard_own(files: list[DataFile], process: int) -> None:
     """Removes the files of a transaction that ends without a commit.
 
-    A forked process has a copy of the transaction, whose files belong to the parent.
+    A forked process does nothing: it has a copy of the transaction, but the parent owns the files.
     """
     if os.getpid() == process:
         discard(files)

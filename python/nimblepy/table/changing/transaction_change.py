@@ -1,4 +1,4 @@
-"""The changes of a transaction as one change of rows."""
+"""Combines the changes of a transaction into one change of rows."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class TouchedKeys:
 
     Attributes:
         touched: the keys.
-        files: its new rows, which are updates if there is an old row with their key.
-        base: the rows when it began.
+        files: the transaction's new rows. They count as updates if an old row has their key.
+        base: the rows when the transaction began.
     """
 
     touched: Sequence[pa.Table]
@@ -59,7 +59,7 @@ class TouchedKeys:
 
     @cached_property
     def _search(self) -> tuple[np.ndarray[Any, np.dtype[np.bool_]], KeyPositions]:
-        """Which of the unique keys are those of new rows, and the search for the keys."""
+        """Which of the distinct keys belong to new rows, and a search for all keys."""
         names, schema = list(self.base.reading.primary_key), self.base.schema
         empty = pa.schema([schema.field(name) for name in names]).empty_table()
         keys = pa.concat_tables([empty, *(table.cast(empty.schema) for table in self.touched)])
@@ -79,7 +79,7 @@ class RowsOfKeys:
         base: the rows when the transaction began.
         deleted: rows of the base to delete. If another engine gave a key to several rows, a filter
             may have deleted only some of them.
-        only_updates: each of them has a new row.
+        only_updates: a new row replaces each deleted row.
     """
 
     base: FileSet
@@ -115,7 +115,7 @@ class RowsOfFilters:
 
 @dataclass(frozen=True, eq=False)
 class OwnFiles:
-    """The files that a transaction has written."""
+    """Adds the files that a transaction has written."""
 
     files: Sequence[DataFile]
 
@@ -131,7 +131,7 @@ class OwnFiles:
 
 @dataclass(frozen=True, eq=False)
 class SameFilterColumns:
-    """A rule: the columns of filters have the same ids and types as when they were parsed."""
+    """Checks that the filters' columns have the ids and types that they had when parsed."""
 
     begun: ice.Metadata
     filters: Sequence[Filter]
@@ -143,14 +143,14 @@ class SameFilterColumns:
                 raise conflict(
                     self.begun,
                     metadata,
-                    f"the column {show_path(path)!r} of a transaction's filter was changed "
-                    "meanwhile",
+                    f"another commit changed the column {show_path(path)!r} of a transaction's "
+                    "filter; begin the transaction again",
                     kind="schema",
                 )
 
 
 def live_positions(rows: FileSet, number: int, positions: RowNumbers | None) -> RowNumbers:
-    """Returns the rows of a file; ``None`` stands for all live rows."""
+    """Returns ``positions``, or all live rows of the file if it is ``None``."""
     if positions is not None:
         return positions
     everything, deleted = rows.child(number).all_rows(), rows.deleted(number)
@@ -158,11 +158,11 @@ def live_positions(rows: FileSet, number: int, positions: RowNumbers | None) -> 
 
 
 def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
-    """Returns whether a path of one schema means the same column, of the same type, in another."""
+    """Returns whether a path names the same column, with the same type, in both schemas."""
     if path not in column_paths(now) or field_id_at(now, path) != field_id_at(before, path):
         return False
     kind = resolve_column(now, path).type
-    # The metadata has the field ids of what is inside.
+    # The metadata contains the field ids of nested fields.
     return bool(kind.equals(resolve_column(before, path).type, check_metadata=True))
 
 

@@ -1,4 +1,4 @@
-"""What a transaction has read, and the rule that nothing of it has changed."""
+"""Records what a transaction reads, and checks that other commits did not change it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.plan import SnapshotPlan
 
 _BATCH_ROWS = 1 << 16
-# Number of keys that a ConflictError names.
+# Maximum number of keys that a ConflictError names.
 _SHOWN_KEYS = 10
 
 
 class Reads:
-    """What a transaction has read: a change of any of it is a conflict."""
+    """Records what a transaction has read. Changing any of it is a conflict."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[tuple[ColumnName, ...], bool], list[Keys]] = {}
@@ -51,8 +51,9 @@ class Reads:
         return bool(self._keys or self._ordered or self._filters or self._everything)
 
     def changed(self, removed: FileSet, added: FileSet) -> pa.Table | None:
-        """Returns the rows that it read among removed and added ones; ``None`` if these are the
-        same.
+        """Returns the removed and added rows that the transaction's reads find.
+
+        ``None`` means that each read finds the same rows in both.
         """
         for request in self._requests():
             before, after = _answer(removed, request), _answer(added, request)
@@ -97,11 +98,11 @@ def _same_rows(one: pa.Table, other: pa.Table) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ReadsAreSame:
-    """A rule: other commits did not change what a transaction has read.
+    """Checks that other commits did not change what a transaction has read.
 
     Attributes:
         begun: the metadata when the transaction began.
-        base: the rows that it read.
+        base: the rows that the transaction read.
     """
 
     begun: ice.Metadata
@@ -118,14 +119,14 @@ class ReadsAreSame:
         if widened and self.reads:
             # The new rows may have values that the columns could not hold when they were read.
             why = (
-                f"the column {widened[0]!r} was widened, and rows were written, since a "
+                f"another commit widened the column {widened[0]!r} and rows were written, after a "
                 "transaction read rows; begin it again"
             )
             raise conflict(self.begun, metadata, why, kind="schema")
         try:
             changed = self.reads.changed(removed, added)
         except (FileNotFoundError, StaleFileError, IndexUnavailableError) as error:
-            why = f"what a transaction read cannot be read again: {error}"
+            why = f"what a transaction read cannot be read again to compare it: {error}"
             raise conflict(self.begun, metadata, why, kind="files") from error
         if changed is None:
             return
@@ -137,11 +138,11 @@ class ReadsAreSame:
                 tuple(row.values()) if len(primary) > 1 else row[primary[0]] for row in shown
             )
         )
-        example = f", among them that of the key {keys[0]!r}" if keys else ""
+        example = f", for example the row with the key {keys[0]!r}" if keys else ""
         raise conflict(
             self.begun,
             metadata,
-            f"rows that a transaction read were changed{example}",
+            f"another commit changed rows that a transaction read{example}",
             kind="keys",
             files=added.members.files.paths.to_pylist() if added.num_files else (),
             keys=keys,

@@ -74,9 +74,9 @@ def upsert_change(
     duplicates: Duplicates,
     fit: Fit,
 ) -> tuple[KeyedRows, RowChange[Matches]]:
-    """Returns the rows by key, and the change that upserts them.
+    """Returns the rows sorted by key, and the change that upserts them.
 
-    With ``update`` or ``when_matched="ignore"`` it is a merge.
+    With ``update`` or ``when_matched="ignore"`` the change is a merge.
 
     Args:
         reading: how the current columns of the metadata are read.
@@ -100,9 +100,14 @@ def upsert_change(
         given = (update,) if isinstance(update, str) else column_names(update, "update") or ()
         columns = [output_name(name) for name in given]
     if columns is not None and when_matched != "update":
-        raise InvalidArgumentError(f"update: no row is updated with when_matched={when_matched!r}")
+        raise InvalidArgumentError(
+            f"update: not allowed with when_matched={when_matched!r}, which updates no row"
+        )
     if columns is not None and not columns:
-        raise InvalidArgumentError("update: no column given; when_matched='ignore' updates none")
+        raise InvalidArgumentError(
+            "update: expected at least one column, got none; use when_matched='ignore' to update "
+            "no row"
+        )
     source = KeyedRows(
         data, schema, primary, duplicates=duplicates, cast=fit.cast, drop=fit.new_columns == "drop"
     )
@@ -123,10 +128,10 @@ def upsert_change(
 
 @dataclass(eq=False)
 class SourceRows:
-    """Writes the rows of a source once, because they do not depend on the rows they replace.
+    """Writes the rows of a source once. They do not depend on the rows that they replace.
 
     Attributes:
-        columns: field ids of the table's columns of the key.
+        columns: field ids of the table's key columns.
         files: the new files, once they are written.
     """
 
@@ -136,7 +141,7 @@ class SourceRows:
     is_written: bool = False
 
     def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
-        """Writes the rows, unless that is done; matching rows are deleted."""
+        """Writes the rows in the first call. Deletes the matching rows."""
         if not self.is_written:
             self.files = self._write(rows, target)
             self.is_written = True
@@ -170,7 +175,7 @@ class SourceRows:
 
 
 def _is_prefix(names: Sequence[str], keys: Sequence[SortKey]) -> bool:
-    """Returns whether rows in the order of unique ``names`` are in the order of ``keys``."""
+    """Returns whether rows that are sorted by the unique ``names`` are also sorted by ``keys``."""
     return bool(keys) and all(
         key.column == name and not key.descending for key, name in zip(keys, names, strict=False)
     )

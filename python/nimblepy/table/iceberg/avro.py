@@ -85,8 +85,9 @@ class Source:
         return self._size
 
     def count(self, count: int) -> int:
-        """Returns the items of a block of an array or map whose ``count`` was read. A byte size may
-        follow.
+        """Returns the items of a block of an array or map whose ``count`` was read.
+
+        A byte size may follow.
         """
         if count < 0:
             self.read_int()

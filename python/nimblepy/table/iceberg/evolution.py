@@ -174,8 +174,9 @@ class Evolution:
             update.move_after(path, after)
 
     def partition_by(self, fields: list[tuple[str, str, str]]) -> None:
-        """Sets the fields of the new spec: (column, transform, name). Names that are taken are
-        changed.
+        """Sets the fields of the new spec: (column, transform, name).
+
+        Names that are taken are changed.
         """
         self._change_spec(fields)
         self._changed = True

@@ -290,8 +290,9 @@ class Metadata:
         return defaults
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:
-        """Returns the columns of the primary key, in order. Iceberg stores them as an unordered
-        set.
+        """Returns the columns of the primary key, in order.
+
+        Iceberg stores them as an unordered set.
 
         In tables of other engines, columns of the sort order come first, then field ids decide.
         """
@@ -730,8 +731,9 @@ class Metadata:
             return bytes(source.read())
 
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
-        """Returns the files that one commit added, and files it removed. Cost: reads the manifests
-        it wrote.
+        """Returns the files that one commit added, and files it removed.
+
+        Cost: reads the manifests it wrote.
         """
         added: list[Entry] = []
         removed: list[Entry] = []

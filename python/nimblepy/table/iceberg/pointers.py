@@ -71,8 +71,9 @@ class Pointers(ABC):
 
     @abstractmethod
     def read(self, key: str) -> Version | None:
-        """Returns the newest version of an object; ``None`` if it does not exist. Cost: one
-        request.
+        """Returns the newest version of an object; ``None`` if it does not exist.
+
+        Cost: one request.
         """
 
     @abstractmethod

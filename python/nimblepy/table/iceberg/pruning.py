@@ -450,8 +450,9 @@ class SortedValues:
         self.values = np.unique(_numpy(stored)[~_nan(stored)])
 
     def up_to(self, bounds: pa.Array, *, inclusive: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """For each bound, the number of smaller values. The result is
-        arbitrary for unknown bounds.
+        """For each bound, the number of smaller values.
+
+        The result is arbitrary for unknown bounds.
         """
         filled = _numpy(bounds)
         counts = np.zeros(len(bounds), dtype=np.int64)

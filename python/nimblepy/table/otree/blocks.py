@@ -138,8 +138,9 @@ class Blocks:
         return pa.array(self.files, pa.string())
 
     def weights_at(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
-        """Returns the minimum and maximum weight of files by position. Position -1 gives the full
-        range.
+        """Returns the minimum and maximum weight of files by position.
+
+        Position -1 gives the full range.
         """
         ends = zip(self.weights, (LEAST_WEIGHT, LEAST_WEIGHT + WEIGHTS - 1), strict=True)
         least, most = (np.append(end, unknown)[numbers] for end, unknown in ends)

@@ -114,8 +114,9 @@ class Tree:
         return sum(len(prefixes) for _, prefixes, _ in self.inner) + len(self.leaves)
 
     def assign(self, places: Places, weights: Weights) -> Numbers:
-        """Returns the cube number of each row. Inner cubes are numbered level by level, then
-        leaves.
+        """Returns the cube number of each row.
+
+        Inner cubes are numbered level by level, then leaves.
         """
         first = sum(len(prefixes) for _, prefixes, _ in self.inner)
         cubes: Numbers = edges_below(places, self.leaves, _cells, np.uint64((1 << 64) - 1))
@@ -146,8 +147,9 @@ class Tree:
         return bounds_of_boxes
 
     def prefix(self, cube: int) -> tuple[int, int]:
-        """Returns (bits, prefix) of a cube. For a leaf, those of the smallest cube that contains
-        it.
+        """Returns (bits, prefix) of a cube.
+
+        For a leaf, those of the smallest cube that contains it.
         """
         for bits, prefixes, _ in self.inner:
             if cube < len(prefixes):

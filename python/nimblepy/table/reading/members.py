@@ -72,8 +72,9 @@ class Member:
         return self.entry.file
 
     def deleted_bitmap(self) -> _core.RowBitmap | None:
-        """Returns the deleted rows; ``None`` if no row is deleted. Cost: each delete file is read
-        once.
+        """Returns the deleted rows; ``None`` if no row is deleted.
+
+        Cost: each delete file is read once.
         """
         return deleted_rows(self.file.path, self.deletes, self.delete_paths)
 

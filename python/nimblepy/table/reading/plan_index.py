@@ -374,8 +374,9 @@ class IndexPart:
         return tests[0] if tests else None
 
     def _can_ask(self, leaf: Leaf, name: str) -> bool:
-        """Returns whether a column has the type of the values. The type may have been widened
-        since.
+        """Returns whether a column has the type of the values.
+
+        The type may have been widened since.
         """
         kind = storage(leaf.kind)
         plain = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_binary(kind)
@@ -682,8 +683,9 @@ def parts_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> list[IndexPar
 
 
 def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[], list[IndexPart]]:
-    """Starts to open the parts of a snapshot. The result waits and returns them, as
-    :func:`parts_of`.
+    """Starts to open the parts of a snapshot.
+
+    The result waits and returns them, as :func:`parts_of`.
     """
 
     def opened(path: str) -> IndexPart | None:

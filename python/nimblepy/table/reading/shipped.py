@@ -159,8 +159,9 @@ def _octets(text: str) -> bytes:
 
 
 def rows_as_text(rows: MemberRows) -> str:
-    """Serializes the files of some rows and the settings to read them. Cost: the snapshot is
-    planned.
+    """Serializes the files of some rows and the settings to read them.
+
+    Cost: the snapshot is planned.
     """
     reading = rows.reading
     deletes: dict[str, int] = {}

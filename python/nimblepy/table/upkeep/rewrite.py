@@ -310,8 +310,9 @@ def _changes(rows: pa.Table, names: list[str]) -> Numbers:
 
 
 def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
-    """Returns the row ranges of the manifests. Cuts are between partitions if the range is large
-    enough.
+    """Returns the row ranges of the manifests.
+
+    Cuts are between partitions if the range is large enough.
     """
     cuts = []
     begin = 0
