@@ -196,11 +196,11 @@ def test_reads_of_a_version(table: str) -> None:
         for command in ("schema", "stats", "inspect", "verify"):
             run(command, table, *option)
     run("lookup", table, "1", status=1)
-    assert "had no rows yet" in run("scan", table, "--time", "1d", status=2).stderr
+    assert "has no snapshot as old" in run("scan", table, "--time", "1d", status=2).stderr
     run("scan", table, "--time", "0s")
     assert "as in 2h" in run("scan", table, "--time", "soon", status=2).stderr
     two = run("scan", table, "--tag", "v1", "--branch", "audit", status=2)
-    assert "give one of" in two.stderr
+    assert "give exactly one of" in two.stderr
 
 
 def test_only_tables_have_versions(data: Path, tmp_path: Path) -> None:

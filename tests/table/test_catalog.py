@@ -96,7 +96,7 @@ def test_directories_that_metadata_cannot_name(tmp_path: Path) -> None:
         with pytest.raises(nb.InvalidArgumentError, match="URI"):
             nb.connect(tmp_path / name)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(nb.InvalidArgumentError, match="no directory"):
+    with pytest.raises(nb.InvalidArgumentError, match="not a directory"):
         nb.connect(tmp_path / "file")
     spaced = nb.connect(tmp_path / "größe of a lake")
     assert spaced.create_table("a.b", ROWS).num_rows == 3

@@ -316,7 +316,7 @@ def test_changes_that_cannot_be(lake: nb.Catalog, table: nb.Table) -> None:
         (lambda a: a.add_column("q", pa.uint64()), "uint64"),
         (lambda a: a.add_column("v.q", pa.int32()), "not a struct"),
         (lambda a: a.partition_by("week(k)"), "unknown transform"),
-        (lambda a: a.move_column("v"), "after= or first"),
+        (lambda a: a.move_column("v"), "after= and first"),
         (lambda a: a.move_column("v", after="v"), "after itself"),
         (lambda a: a.set_properties({"nimblepy.data-format": "x"}), "nimblepy itself"),
     ]

@@ -219,7 +219,7 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
     source = pa.table({"id": [1, 2], "n": [1, 2], "extra": [1, 2]})
     with pytest.raises(nb.InvalidArgumentError, match="no clause"):
         table.merge(source).execute()
-    with pytest.raises(nb.InvalidArgumentError, match="not both"):
+    with pytest.raises(nb.InvalidArgumentError, match="exactly one of"):
         table.merge(source).when_matched(update=True, delete=True)
     for merge, message in [
         (table.merge(source).when_matched(update=["g"]), "the source has no column 'g'"),

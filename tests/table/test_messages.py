@@ -168,7 +168,7 @@ def test_partition_fields_beside_columns_of_their_names(lake: nb.Catalog) -> Non
 def test_a_column_of_the_name_of_a_partition_field(lake: nb.Catalog) -> None:
     rows = TIMES.select(["id", "ts"])
     table = lake.create_table("a.b", rows, partition_by=["day(ts)"])
-    expected = "the name 'ts_day' is that of the partition field day(ts)"
+    expected = "the name 'ts_day' is used by the partition field day(ts)"
     for _ in range(2):
         with table.alter() as a:
             assert expected in _message(lambda: a.add_column("ts_day", pa.date32()))
@@ -183,7 +183,7 @@ def test_a_column_of_an_old_partition_spec(lake: nb.Catalog) -> None:
         assert "part of a partition spec, which" in _message(lambda: a.drop_column("reg"))
         a.partition_by()
     with table.alter() as a:
-        assert "old partition spec, which stays" in _message(lambda: a.drop_column("reg"))
+        assert "old partition spec of the table" in _message(lambda: a.drop_column("reg"))
 
 
 # ------------------------------------------------------------------ closed

@@ -509,7 +509,7 @@ def test_a_handle_of_a_table_that_was_replaced(lake: nb.Catalog) -> None:
     lake.drop_table("a.b")
     lake.create_table("a.b", rows(7))
     for step in (lambda: table.append(rows(2)), table.refresh, table.census):
-        with pytest.raises(nb.ConflictError, match="another made of its name"):
+        with pytest.raises(nb.ConflictError, match="another table has its name"):
             step()
     assert keys(lake) == [7]
 

@@ -216,7 +216,7 @@ def test_what_is_no_estimate(tmp_path: Any) -> None:
     for text in ("median(price)", "avg", "avg(*)", "", None, 5, "avg(nothing)"):
         with pytest.raises(nb.InvalidArgumentError):
             table.estimate(text, 0.1)  # type: ignore[arg-type]
-    with pytest.raises(nb.InvalidArgumentError, match="no rows says nothing"):
+    with pytest.raises(nb.InvalidArgumentError, match="the fraction must be above 0"):
         table.estimate("count(*)", 0)
     with pytest.raises(nb.InvalidArgumentError, match="confidence"):
         table.estimate("count(*)", 0.1, confidence=1.0)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _log = logger(__name__)
 
-# Schemes of object stores.
+# URI schemes of object stores.
 _BUCKETS = ("s3:", "s3a:", "s3n:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "wasb:", "wasbs:")
 
 
@@ -70,21 +70,21 @@ def connect(
             ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
             one that nimblepy made, or the only one in the database.
         properties: passed to pyiceberg: ``warehouse``, credentials, ...
-        create: ``False`` refuses a directory, bucket or SQLite database without a catalog.
-        timeout: limit of one read call of a store in seconds, retries included, for all files
-            below the lake or below a table that is opened with it. It holds for the process: the
-            last limit of a place applies.
+        create: ``False`` raises if the directory, bucket or SQLite database has no catalog.
+        timeout: limit of one read call of a store in seconds, retries included, for all files below
+            the lake or below a table that is opened with it. The limit applies to the whole
+            process. If a place gets several limits, the last one applies.
 
     Raises:
         TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
-        InvalidArgumentError: not exactly one of ``target`` and a pyiceberg ``catalog`` is given;
+        InvalidArgumentError: neither or both of ``target`` and a pyiceberg ``catalog`` are given;
             the target is neither a directory nor a URI; the database has several catalogs and
             ``name`` is missing; there is no catalog and ``create`` is false; the bucket's store has
             no conditional put, or ignores the condition.
         MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
 
-    Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
-        A bucket is tested with three requests, or six if it has no catalog yet.
+    Cost: reads no table. For a directory or ``sqlite:``, the first table loads pyiceberg. Testing a
+    bucket takes three requests, or six if it has no catalog yet.
     """
     limit = checked_timeout(timeout)
     if limit is not None:
@@ -107,10 +107,15 @@ def _connect(
     if kind is not None:
         catalog = None
     if (target is None) == (catalog is None):
-        raise InvalidArgumentError("connect: give a directory or URI, or catalog=")
+        raise InvalidArgumentError(
+            "connect: give exactly one of target (a directory or URI) and a pyiceberg catalog="
+        )
     if catalog is not None:
         if not ice.is_catalog(catalog):
-            raise InvalidArgumentError(f"connect: no pyiceberg catalog: {catalog!r}")
+            raise InvalidArgumentError(
+                f"connect: catalog={catalog!r} is not a pyiceberg catalog; expected a pyiceberg "
+                "Catalog or 'files'"
+            )
         return Catalog(lambda: catalog, None, {})
     assert target is not None
     named = text_of(name, "connect: name") if name is not None else given.pop("name", None)
@@ -122,7 +127,9 @@ def _connect(
     is_address = is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:|sqlite:", text)
     is_bucket = text.startswith(_BUCKETS)
     if is_address and (kind == "sqlite" or (kind == "files" and not is_bucket)):
-        raise InvalidArgumentError(f"connect {text!r}: catalog={kind!r} needs a directory")
+        raise InvalidArgumentError(
+            f"connect {text!r}: catalog={kind!r} needs a directory as the target"
+        )
     if text.startswith("sqlite:"):
         warehouse = given.get("warehouse") or _warehouse_of(text)
         more = {key: value for key, value in given.items() if key != "warehouse"}
@@ -131,8 +138,8 @@ def _connect(
         if named is not None or given:
             option = "name" if named is not None else "properties"
             raise InvalidArgumentError(
-                f"connect {text!r}: a catalog in a bucket takes no {option}; the environment "
-                "configures the store, as for files in it"
+                f"connect {text!r}: a catalog in a bucket takes no {option}; set environment "
+                "variables to configure the store"
             )
         return _of_pointers(text, text, create)
     # SQLAlchemy's URIs may name a driver, as in postgresql+psycopg://.
@@ -159,7 +166,10 @@ def _has_pointers(directory: str, kind: str | None) -> bool:
         else None
     )
     if None not in (kind, there) and kind != there:
-        raise InvalidArgumentError(f"connect {directory!r}: its catalog is {there!r}, not {kind!r}")
+        raise InvalidArgumentError(
+            f"connect {directory!r}: it already has a catalog of the kind {there!r}, not {kind!r}; "
+            "omit catalog="
+        )
     return (there or kind) == "files"
 
 
@@ -183,7 +193,7 @@ def _sqlite(
 ) -> Catalog:
     """Returns the catalog in a SQLite database.
 
-    The first table loads pyiceberg: that is most of what a new process waits for.
+    pyiceberg is loaded with the first table, because importing it takes most of the start-up time.
     """
     if not create and not rows.exists:
         raise InvalidArgumentError(
@@ -196,7 +206,10 @@ def _sqlite(
 def _warehouse_of(uri: str) -> str:
     path = uri.removeprefix("sqlite:///").partition("?")[0]
     if not path or path == ":memory:":
-        raise InvalidArgumentError(f"connect {uri!r}: give the property 'warehouse'")
+        raise InvalidArgumentError(
+            f"connect {uri!r}: the property 'warehouse' is missing; set it to the directory of the "
+            "tables"
+        )
     return f"file://{checked_directory(os.path.dirname(os.path.abspath(path)))}"
 
 
@@ -210,19 +223,21 @@ def checked_directory(directory: str) -> str:
     wrong = next((c for c in path if c in "#?%" or not c.isprintable()), None)
     if wrong is not None:
         raise InvalidArgumentError(
-            f"connect {directory!r}: the path has {wrong!r}, which the URIs in Iceberg's metadata "
-            "cannot have; choose another directory"
+            f"connect {directory!r}: the path has {wrong!r}, which URIs in Iceberg's metadata "
+            "cannot contain; choose another directory"
         )
     if os.path.exists(path) and not os.path.isdir(path):
-        raise InvalidArgumentError(f"connect {directory!r}: it is no directory")
+        raise InvalidArgumentError(f"connect {directory!r}: not a directory")
     return path
 
 
 class Catalog:
-    """Tables by name. Made by :func:`nimblepy.connect`; thread-safe, and it pickles.
+    """Opens, creates and drops tables by name. Made by :func:`nimblepy.connect`.
+
+    Thread-safe, and can be pickled.
 
     Attributes:
-        iceberg: the catalog as pyiceberg has it.
+        iceberg: the pyiceberg catalog.
         timeout: limit of one read call of a store, in seconds.
     """
 
@@ -266,18 +281,18 @@ class Catalog:
 
         Args:
             name: ``"namespace.name"``.
-            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append. The metadata of
-                its fields may document them, under ``doc``.
+            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append. Field metadata may
+                document a column under the key ``doc``.
             primary_key: columns whose values together are unique.
             cluster_by: the order of rows in each file; the default is the primary key.
             partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
-                ``"truncate(4, zip)"`` or ``"region"``. Rows with different results are in different
-                files. Filters name the columns themselves.
-            layout: which rows share a file, instead of ``partition_by``: :class:`nimblepy.Sorted`,
-                :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
+                ``"truncate(4, zip)"`` or ``"region"``. Rows with different results are stored in
+                different files. Filters use the columns, not the transforms.
+            layout: decides which rows share a file, instead of ``partition_by``:
+                :class:`nimblepy.Sorted`, :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
             indexes: secondary indexes of every file.
             data_format: ``"nimble"``, which only nimblepy reads, or ``"parquet"``, which every
-                Iceberg engine reads but where a lookup reads all keys of a file.
+                Iceberg engine reads. A lookup in a Parquet file reads all of its keys.
             options: write options of nimble files.
             properties: stored with the table. Iceberg's own properties take effect.
             comment: stored as the property ``comment``.
@@ -307,7 +322,9 @@ class Catalog:
         texts = texts_of(partition_by, "partition_by")
         fields = [parse_partition(text, schema) for text in texts]
         if len({field[2] for field in fields}) != len(fields):
-            raise InvalidArgumentError(f"partition_by: a field occurs twice: {texts}")
+            raise InvalidArgumentError(
+                f"partition_by: a field occurs twice in {texts}; give each field once"
+            )
         if layout is not None:
             check_layout(layout, schema, partitioned=bool(fields))
         kept = settings(data_format, options, properties)
@@ -363,7 +380,7 @@ class Catalog:
             try:
                 table.append(data[0])
             except BaseException:
-                with contextlib.suppress(Exception):  # report the first error
+                with contextlib.suppress(Exception):  # the caller gets the first error
                     self._unmake(parts, metadata)
                 raise
         return table
@@ -395,7 +412,7 @@ class Catalog:
         """Returns the newest metadata of a table, for other modules of nimblepy.
 
         Args:
-            newest: metadata that the caller has, which is returned if it still is the newest.
+            newest: metadata that the caller has. It is returned if it is still the newest.
         """
         try:
             return ice.load_table(self.iceberg, parts, newest)
@@ -417,7 +434,7 @@ class Catalog:
         return "" if self._target is None else f" {self._target}"
 
     def tables(self, namespace: str | None = None) -> list[str]:
-        """Returns the names of tables, as ``"namespace.name"``; ``None`` lists all namespaces."""
+        """Returns the names of the tables of a namespace, or of all, as ``"namespace.name"``."""
         if namespace is not None:
             for part in text_of(namespace, "tables: namespace").split("."):
                 check_part(part, namespace)
@@ -466,10 +483,11 @@ class Catalog:
         return join_path(self, left, right)
 
     def describe(self) -> pa.Table:
-        """Returns a row for each table, with what is said of it and how that was checked.
+        """Returns a row for each table, which summarizes its claims and their checks.
 
-        ``table``, ``description``, ``rows``, ``columns``, ``last_changed``, ``primary_key``,
-        ``deprecated_by``, number of ``claims``, and numbers of claims by status.
+        The columns are ``table``, ``description``, ``rows``, ``columns``, ``last_changed``,
+        ``primary_key``, ``deprecated_by``, the number of ``claims``, and the numbers of claims by
+        status.
         """
         from nimblepy.table.lake import describe_lake
 
@@ -530,21 +548,23 @@ class Catalog:
         except ice.NoSuchTable:
             raise InvalidArgumentError(self._no_table(before)) from None
         except ice.TableExists:
-            raise InvalidArgumentError(f"table {new!r} already exists") from None
+            raise InvalidArgumentError(
+                f"rename_table: table {new!r} already exists; choose another name"
+            ) from None
         _log.info("%s: rename_table to %s", old, new)
         return self.table(new)
 
     def relocate(self, name: str | None = None, *, old_root: str | None = None) -> list[str]:
         """Rewrites metadata after the lake was moved, so that other engines can read it.
 
-        nimblepy itself reads a lake that was moved or copied without this. The metadata of other
-        engines has absolute paths. Each table is changed in one commit. Its old metadata becomes
-        orphans, which ``remove_orphans`` removes.
+        nimblepy itself does not need this to read a moved or copied lake. Other engines do, because
+        their metadata has absolute paths. Each table is changed in one commit. Its old metadata
+        becomes orphans, which ``remove_orphans`` removes.
 
         Args:
             name: only this table; ``None``: all tables.
-            old_root: where the lake was, if its catalog does not know: tables of other engines may
-                have been written by paths that were never its root.
+            old_root: the former location of the lake, if its catalog does not record it. Other
+                engines may have written tables with paths that were never the lake's root.
 
         Returns:
             The names of the tables that were changed.
@@ -569,12 +589,12 @@ class Catalog:
     def register(self, name: str, metadata_file: str | os.PathLike[str]) -> Table:
         """Registers an existing Iceberg table by its metadata file, without copying anything.
 
-        If another catalog still has the table, change it through only one of the two: each removes
-        files that its own snapshots do not reference. If this catalog has it under another name,
-        neither name removes files until one of them is dropped.
+        If another catalog still has the table, change it through only one of the two: each catalog
+        removes files that its own snapshots do not reference. If this catalog already has the table
+        under another name, no files are removed through either name until one of them is dropped.
 
         Raises:
-            InvalidArgumentError: the name exists, or the file does not.
+            InvalidArgumentError: the name is taken, or the file does not exist.
             CorruptFileError: the file is not metadata of a table.
         """
         parts = parse_name(name)
@@ -587,7 +607,9 @@ class Catalog:
         try:
             metadata = ice.register_table(self.iceberg, parts, text)
         except ice.TableExists:
-            raise InvalidArgumentError(f"table {name!r} already exists") from None
+            raise InvalidArgumentError(
+                f"register: table {name!r} already exists; choose another name"
+            ) from None
         _log.info("%s: register: %s", name, text)
         return self._handle(metadata)
 
@@ -631,7 +653,7 @@ def _check_primary(schema: pa.Schema, names: Sequence[str]) -> None:
         at = schema.get_field_index(name) if isinstance(name, str) else -1
         if at < 0:
             raise InvalidArgumentError(
-                f"primary_key: no column {name!r}; there are {', '.join(schema.names)}"
+                f"primary_key: no column {name!r}; the columns are {', '.join(schema.names)}"
             )
         kind = schema.field(at).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):
@@ -639,4 +661,6 @@ def _check_primary(schema: pa.Schema, names: Sequence[str]) -> None:
                 f"primary_key: column {name!r} is {kind}, which cannot be a key"
             )
     if len(set(names)) != len(names):
-        raise InvalidArgumentError(f"primary_key: a column occurs twice: {list(names)}")
+        raise InvalidArgumentError(
+            f"primary_key: a column occurs twice in {list(names)}; give each column once"
+        )

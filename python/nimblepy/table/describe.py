@@ -1,4 +1,4 @@
-"""What a table's description says: new claims are checked, then stored in one commit."""
+"""Describes tables: checks new claims, then stores them in one commit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Unset:
         return "..."
 
 
-# An argument that was not given. ``None`` removes a claim.
+# Marks an argument that was not given, because ``None`` removes a claim.
 UNSET = Unset()
 
 
@@ -69,7 +69,7 @@ class Description:
 
 
 class Tables(Protocol):
-    """What checks ask of a catalog."""
+    """The part of a catalog that checks use."""
 
     def tables(self) -> list[str]:
         """Returns the names of all tables."""
@@ -79,7 +79,7 @@ class Tables(Protocol):
 
 
 class CatalogLake:
-    """A catalog as checks see it: every table is opened once."""
+    """Opens the tables of a catalog for checks, each table once."""
 
     def __init__(self, catalog: Tables) -> None:
         self._catalog = catalog
@@ -108,7 +108,9 @@ class CatalogLake:
 
 
 def subject_of(table: TableHandle) -> Subject:
-    """Returns a table at the snapshot that a handle shows, with the newest claims that it knows."""
+    """Returns the table at the snapshot that a handle shows, with the newest claims that the handle
+    knows.
+    """
     at = TableState(table).position
     return Subject(at.rows, at.newest, at.snapshot, at.schema_id)
 
@@ -148,10 +150,12 @@ def describe(
 def describe_claims(
     table: TableHandle, alter: Alter, claims: Sequence[Claim], allow_contradicted: bool
 ) -> Description:
-    """Stores claims of a document. Each replaces the claims of its kind and column.
+    """Stores the claims of a document.
+
+    Each claim replaces the claims of the same kind and column.
 
     Raises:
-        InvalidArgumentError: as :meth:`nimblepy.table.table.Table.describe`.
+        InvalidArgumentError: see :meth:`nimblepy.table.table.Table.describe`.
     """
     subject = _newest(table, alter.base)
     new = []
@@ -238,7 +242,7 @@ def _now(alter: Alter, name: str) -> str | None:
 
 
 def _is_there(claim: Stored, replaced: _Kinds) -> bool:
-    """Returns whether a claim is kept although its column gets other claims."""
+    """Returns whether a claim is kept while other claims of its column are replaced."""
     return ("*", claim.number) not in replaced
 
 
@@ -351,7 +355,10 @@ def _column_claims(subject: Subject, name: str, given: Any) -> tuple[list[Stored
 def _check_column(subject: Subject, name: str, number: int, claim: Any) -> None:
     """Refuses claims about values that the column cannot have."""
     if number not in subject.facts.ids.values():
-        raise InvalidArgumentError(f"columns: {name}: {claim.kind} needs a column of single values")
+        raise InvalidArgumentError(
+            f"columns: {name}: {claim.kind} needs a column of single values, not of lists, structs "
+            "or maps"
+        )
     if isinstance(claim, (Range, Unit)):
         stored = claim.stored()
         for end in stored if isinstance(claim, Range) else stored.get("range", ()):

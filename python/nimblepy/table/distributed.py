@@ -1,8 +1,8 @@
-"""Commits of files that other processes write: tasks of Spark, workers of other engines.
+"""Commits files that other processes write: tasks of Spark, workers of other engines.
 
 The process that commits calls :func:`write_target` and sends the result to the workers. They call
 :func:`write_rows` and send back what it returns. Then :func:`commit_files` makes all files part of
-the table in one commit. Targets and descriptions of files pickle.
+the table in one commit. Targets and descriptions of files can be pickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def write_target(t: Table) -> Target:
-    """Describes how files for a table are written: columns, order, partitions, format, place."""
+    """Returns how files for a table are written: columns, order, partitions, format, location."""
     from nimblepy.table.handle import TableState
     from nimblepy.table.writing.settings import target_of
 
@@ -40,28 +40,29 @@ def commit_files(
     """Makes files part of a table in one commit. As with other commits, old snapshots may expire.
 
     If you do not know whether files were committed, commit exactly the same files again: they are
-    added once. This holds as long as the table has them, and, after their rows were moved to other
-    files (by a compaction, for example), until 32 more commits of files. After a rollback to before
-    their commit they can be committed again.
+    added only once. The table recognizes files that it still has. If their rows were moved to other
+    files, for example by a compaction, it recognizes them until 32 more commits of files. After a
+    rollback to an earlier snapshot, the files can be committed again.
 
     Args:
-        files: what :func:`write_rows` returned, of all workers together.
-        mode: ``"append"``; ``"upsert"``, by the primary key; or ``"overwrite"``, of all rows, or
-            with ``partition_overwrite="dynamic"`` of the partitions that the files belong to.
+        files: everything that :func:`write_rows` returned in all workers.
+        mode: ``"append"``; ``"upsert"`` by the primary key; or ``"overwrite"``, which replaces all
+            rows, or with ``partition_overwrite="dynamic"`` only the partitions that the files
+            belong to.
         batch: (name, number): if this or a later batch of that name is part of the table, nothing
             is changed and the files are removed.
 
     Raises:
         InvalidArgumentError: the table has some of the files, but not all; or a file was written
-            for another table, and none is removed.
+            for another table. In the latter case no file is removed.
         FileNotFoundError: a file no longer exists, as after a rollback and an expiry; write its
             rows again.
-        As :meth:`nimblepy.Table.append` and :meth:`nimblepy.Table.upsert`. After any error the
-            table is unchanged, and files that it does not name are removed.
+        The errors of :meth:`nimblepy.Table.append` and :meth:`nimblepy.Table.upsert`. After any
+            error the table is unchanged, and files that it does not name are removed.
 
-    Cost: three metadata files, and a look at the paths of the table's files; with a primary key,
-        the keys of the files are read. For files in an object store, one request each checks that
-        they exist. If nothing is committed, all manifests are read before files are removed.
+    Cost: writes three metadata files, and reads the paths of the table's files. With a primary key,
+    reads the keys of the committed files. In an object store, checks each file with one request. If
+    nothing is committed, reads all manifests before it removes files.
     """
     from nimblepy.table.changing import staged
     from nimblepy.table.handle import TableState

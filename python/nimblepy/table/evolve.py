@@ -1,4 +1,4 @@
-"""Changes of a table's columns, partitions, layout and properties, in one commit."""
+"""Changes a table's columns, partitions, layout and properties in one commit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Step = Callable[[ice.Evolution], None]
 
 
 class Alter:
-    """Changes of a table. ``with table.alter() as a:`` commits them at the end of the block.
+    """Collects changes of a table. ``with table.alter() as a:`` commits them after the block.
 
     No data file is rewritten: old files are read with the new schema, by field id. An exception in
     the block leaves the table unchanged.
@@ -42,10 +42,10 @@ class Alter:
         self._metadata = metadata
         self._steps: list[_Step] = []
         self._pending = False  # steps that were not committed or discarded
-        # What the steps change: names of properties, and field ids of documented columns.
+        # Names of the properties, and field ids of the documentation, that the steps change.
         self._changed_properties: set[str] = set()
         self._changed_docs: set[int] = set()
-        # Each call applies its step at once, so that errors are raised where it was called.
+        # Each call applies its step at once, so that it raises the step's errors itself.
         self._trial = ice.Evolution(metadata)
 
     # ------------------------------------------------------------------ columns
@@ -99,8 +99,8 @@ class Alter:
         """Drops a column, or a field of a struct.
 
         Raises:
-            InvalidArgumentError: it is the only column, or part of the primary key, the cluster
-                key, the layout or a partition spec.
+            InvalidArgumentError: it is the only column; a table needs at least one, or part of the
+                primary key, the cluster key, the layout or a partition spec.
         """
         return self._step(lambda evolution: _drop(evolution, name))
 
@@ -128,7 +128,7 @@ class Alter:
     ) -> Self:
         """Moves a column to the first place, or after another column of the same struct."""
         if first == (after is not None):
-            raise InvalidArgumentError("move_column: pass after= or first=True")
+            raise InvalidArgumentError("move_column: give exactly one of after= and first=True")
         return self._step(lambda e: _move(e, _path(e, name), after, first))
 
     def set_doc(self, name: ColumnName, text: str | None) -> Self:
@@ -148,8 +148,8 @@ class Alter:
         """Changes the partitioning of new files. Existing files are not changed.
 
         Args:
-            fields: transforms as for ``create_table``, as arguments or a list; none removes the
-                partitioning.
+            fields: transforms as for ``create_table``, as arguments or a list. Without any, the
+                partitioning is removed.
         """
         texts: list[str] = []
         for item in fields:
@@ -158,8 +158,8 @@ class Alter:
         def step(evolution: ice.Evolution) -> None:
             if texts and layout_ids(evolution.properties):
                 raise InvalidArgumentError(
-                    "partition_by: the table has a layout, which takes its place; "
-                    "layout(None) ends it"
+                    "partition_by: the table has a layout, which excludes partitions; "
+                    "remove it with layout(None) first"
                 )
             evolution.partition_by([parse_partition(text, evolution.schema) for text in texts])
 
@@ -205,7 +205,7 @@ class Alter:
         """Stores claims in the form of :mod:`nimblepy.table.claims.store`, for ``describe``.
 
         Args:
-            properties: texts by property; ``None`` removes one.
+            properties: maps each property to its text; ``None`` removes the property.
         """
         kept = {name: text for name, text in properties.items() if text is not None}
         removed = [name for name, text in properties.items() if text is None]
@@ -287,7 +287,7 @@ class Alter:
         self._table.show(newest)
 
     def _on(self, newest: ice.Metadata) -> ice.Evolution:
-        """Applies all steps to the result of another commit."""
+        """Applies all steps again, to the table that another commit left."""
         changed = self._changed_meanwhile(newest)
         if changed is not None:
             raise self._conflict(newest, changed, "properties")
@@ -296,23 +296,21 @@ class Alter:
             for step in self._steps:
                 _apply(step, evolution)
         except InvalidArgumentError as error:
-            conflict = f"an alter() meanwhile conflicts: {error}"
+            conflict = f"another alter() was committed first and conflicts with this one: {error}"
             raise self._conflict(newest, conflict, "schema") from error
         return evolution
 
     def _changed_meanwhile(self, newest: ice.Metadata) -> str | None:
-        """Returns a property or documentation that this block changes and another commit has
-        changed.
-        """
+        """Describes a property or documentation that both this block and another commit changed."""
         read, wanted, now = self._metadata.properties, self._trial.properties, newest.properties
         for name in sorted(self._changed_properties):
             if now.get(name) not in (read.get(name), wanted.get(name)):
-                return f"property {name!r} was changed meanwhile, to {show(now.get(name))}"
+                return f"another commit changed property {name!r} to {show(now.get(name))}"
         docs, wanted_docs, docs_now = self._metadata.docs(), self._trial.docs, newest.docs()
         for number in sorted(self._changed_docs):
             if docs_now.get(number) not in (docs.get(number), wanted_docs.get(number)):
                 column = newest.column_name(number)
-                return f"the documentation of column {column!r} was changed meanwhile"
+                return f"another commit changed the documentation of column {column!r}"
         return None
 
     def _conflict(self, newest: ice.Metadata, message: str, kind: str) -> ConflictError:
@@ -359,19 +357,20 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
 
 
 def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
-    """Refuses a name of an existing column or partition field, or of a
-    column in files without ids.
-    """
+    """Raises if a column, a partition field, or files without field ids already use the name."""
     if path == (WEIGHT,):
         raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
     names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
     if any(there == path and its != number for its, there in names.items()):
-        raise InvalidArgumentError(f"a column {show_path(path)!r} already exists")
+        raise InvalidArgumentError(
+            f"a column {show_path(path)!r} already exists; choose another name"
+        )
     partition = evolution.partition_of_name(".".join(path), number)
     if partition is not None:
         raise InvalidArgumentError(
-            f"the name {show_path(path)!r} is that of the partition field {partition}, also where "
-            "an old partition spec has it; choose another"
+            f"the name {show_path(path)!r} is used by the partition field {partition} of a current "
+            "or "
+            "old partition spec; choose another name"
         )
     mapped_id = evolution.mapped_names().get(path)
     if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
@@ -381,8 +380,8 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
             else "a column that was dropped"
         )
         raise InvalidArgumentError(
-            f"the name {show_path(path)!r} is what files without field ids have for {now}; choose "
-            "another"
+            f"the name {show_path(path)!r} means {now} in files without field ids; choose another "
+            "name"
         )
 
 
@@ -416,7 +415,7 @@ def _move(evolution: ice.Evolution, path: Path, after: str | None, first: bool) 
         behind = resolve_column(evolution.schema, other).path
         if behind[:-1] != path[:-1]:
             raise InvalidArgumentError(
-                f"column {show_path(path)!r} cannot be after {after!r}: that is in another struct"
+                f"column {show_path(path)!r} cannot be after {after!r}, which is in another struct"
             )
         if behind == path:
             raise InvalidArgumentError(f"column {show_path(path)!r} cannot be after itself")
@@ -430,7 +429,7 @@ def _drop(evolution: ice.Evolution, name: ColumnName) -> None:
         "the primary key": evolution.primary_key_ids(),
         "the cluster key": evolution.cluster_ids(),
         "a partition spec": evolution.partition_ids(),
-        "an old partition spec, which stays one of the table's": evolution.old_partition_ids(),
+        "an old partition spec of the table": evolution.old_partition_ids(),
         "the layout": layout_ids(evolution.properties),
     }
     inside = {field_id_at(schema, p) for p in column_paths(schema) if p[: len(path)] == path}

@@ -1,4 +1,4 @@
-"""Exchange of claims with other catalogs: documents of Ossie, OKF, ODCS, and labels."""
+"""Exchanges claims with other catalogs, as documents of Ossie, OKF and ODCS, and as labels."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ FORMATS = ("okf", "ossie", "odcs", "labels")
 
 
 def export_claims(catalog: Tables, names: Sequence[str], form: str, folder: str) -> list[str]:
-    """Writes what is said of some tables into a directory, and returns the paths.
+    """Writes the claims about the named tables into a directory, and returns the paths.
 
     Args:
         form: ``"ossie"``: one document. ``"okf"``, ``"odcs"``, ``"labels"``: a file per table.
 
     Raises:
-        InvalidArgumentError: another form.
+        InvalidArgumentError: ``form`` has another value.
     """
     if form not in FORMATS:
-        raise InvalidArgumentError(f"export {form!r}: expected one of {', '.join(FORMATS)}")
+        raise InvalidArgumentError(
+            f"export: expected a form out of {', '.join(FORMATS)}, got {form!r}"
+        )
     lake = CatalogLake(catalog)
     tables = []
     for name in names:
@@ -51,7 +53,7 @@ def export_claims(catalog: Tables, names: Sequence[str], form: str, folder: str)
 
 
 def _file(table: Described, form: str) -> tuple[str, str]:
-    """Returns the name and the text of the file of a table."""
+    """Returns the name and the text of the file that describes a table."""
     if form == "okf":
         return f"{table.name}.md", to_okf(table)
     document = to_odcs(table) if form == "odcs" else to_labels(table)
@@ -69,11 +71,13 @@ def import_claims(
     names: Collection[str],
     allow_contradicted: bool,
 ) -> dict[str, Description]:
-    """Stores claims, in one commit per table. Claims about other tables than ``names`` are left.
+    """Stores claims, in one commit per table.
+
+    Claims about tables that are not in ``names`` are ignored.
 
     Raises:
-        InvalidArgumentError: a claim does not fit or is contradicted. The tables before it have
-            their claims.
+        InvalidArgumentError: a claim does not fit or is contradicted. Claims of the tables before
+            it are already stored.
     """
     done = {}
     for name, given in claims.items():

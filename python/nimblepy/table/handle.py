@@ -1,4 +1,4 @@
-"""The position of a handle on a table: its snapshot and schema, and the moves to newer ones."""
+"""Handles on a table: which snapshot and schema they show, and how they move to newer ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from nimblepy.table.writing.settings import declared_indexes
 
 
 class Tables(Protocol):
-    """What a table asks of its catalog."""
+    """The part of a catalog that a table uses."""
 
     def load(self, parts: tuple[str, ...], newest: ice.Metadata | None = None) -> ice.Metadata:
         """Loads the newest metadata of a table. Returns ``newest`` if it is still the newest."""
@@ -38,14 +38,15 @@ class Tables(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TablePosition(Position[FileSet]):
-    """What a handle shows, all of it at one time.
+    """Everything that a handle shows, at one point in time.
 
     Attributes:
-        metadata: the version of the table that has the snapshot and the schema.
+        metadata: the version of the table that contains the snapshot and the schema.
         snapshot: the snapshot that the handle reads; ``None`` before the first commit.
         schema_id: the schema of the columns.
-        newest: the newest version that the handle knows, for tags, branches and the history. It is
-            newer than ``metadata`` if this handle made a tag after others changed the table.
+        newest: the newest version that the handle knows; tags, branches and the history are read
+            from it. It is newer than ``metadata`` if this handle made a tag after another writer
+            changed rows or columns.
     """
 
     metadata: ice.Metadata
@@ -54,8 +55,8 @@ class TablePosition(Position[FileSet]):
     newest: ice.Metadata
 
     def shows(self, metadata: ice.Metadata) -> bool:
-        """Returns whether these are the newest rows and columns of some metadata."""
-        # Ids, because a snapshot changes when its parent expires.
+        """Returns whether the position shows the newest rows and columns of ``metadata``."""
+        # Compare ids, because the snapshot objects differ after the parent has expired.
         return (id_of(self.snapshot), self.schema_id, _form_of(self.metadata)) == (
             id_of(metadata.head()),
             metadata.schema_id,
@@ -68,12 +69,12 @@ def id_of(snapshot: Snapshot | None) -> int | None:
 
 
 def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
-    """Returns what decides, besides the schema, how files are read and new ones are written."""
+    """Returns the settings that, besides the schema, decide how files are read and written."""
     return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
 
 
 class TableHandle(VersionedRows[FileSet]):
-    """A handle at one snapshot of a table, which :class:`TableState` moves."""
+    """A handle on one snapshot of a table. :class:`TableState` moves it."""
 
     _position: TablePosition
 
@@ -86,11 +87,11 @@ class TableHandle(VersionedRows[FileSet]):
         pinned: str | None = None,
         branch: str = MAIN,
     ) -> None:
-        """A handle on the newest snapshot of a branch, or on an older snapshot.
+        """Opens a handle on the newest snapshot of a branch, or on an older snapshot.
 
         Args:
             at: the older snapshot and the id of the schema that it is read with.
-            pinned: what the handle was opened at. It is read-only then.
+            pinned: the snapshot or tag that a read-only handle was opened at.
         """
         metadata = metadata.on(branch)
         self.catalog = catalog
@@ -100,7 +101,7 @@ class TableHandle(VersionedRows[FileSet]):
         self._readings: dict[Any, Reading] = {}
         self._specs = Specs(metadata)
         snapshot, schema_id = at or (metadata.head(), metadata.schema_id)
-        # The schema of the files, and the same without field ids.
+        # The schema of the files, and the same schema without field ids.
         self._shown_schema: tuple[pa.Schema | None, pa.Schema] = None, pa.schema([])
         super().__init__(self._position_at(metadata, snapshot, schema_id))
 
@@ -131,14 +132,17 @@ class TableHandle(VersionedRows[FileSet]):
     def _position_at(
         self, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
     ) -> TablePosition:
-        reload = partial(self.catalog.load, metadata.name)  # no reference to `self`
+        reload = partial(self.catalog.load, metadata.name)  # `partial` keeps no reference to `self`
         plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
         rows = FileSet(self._reading(metadata, schema_id), plan)
         return TablePosition(rows, metadata, snapshot, schema_id, metadata)
 
     @property
     def _at(self) -> TablePosition:
-        """The position of this handle. Take facts that belong together from one position."""
+        """The position of this handle.
+
+        Read facts that must be consistent from one position, because a thread may move the handle.
+        """
         return self._position
 
     @property
@@ -154,7 +158,7 @@ class TableHandle(VersionedRows[FileSet]):
         self._specs.learn(metadata)
         reading = self._readings.get(key)
         schema = metadata.schema(schema_id)
-        # A commit that adds columns may lose to one that adds others, with the same schema id.
+        # Two commits that add different columns may both use this schema id; only one of them wins.
         if reading is None or not (reading.schema is schema or reading.schema.equals(schema, True)):
             reading = self._readings[key] = reading_of(metadata, schema_id, self._specs)
             reading.open_files.add_holder(self._release)
@@ -196,7 +200,7 @@ def _reopen(
     metadata = catalog.load(name)
     if metadata.uuid != uuid:
         raise ConflictError(
-            f"{'.'.join(name)}: it was dropped or renamed, and another made of its name",
+            f"{'.'.join(name)}: the table was dropped or renamed, and another table has its name",
             kind="table",
         )
     past = None if snapshot is None else metadata.snapshot(snapshot)
@@ -207,7 +211,7 @@ def _reopen(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableState:
-    """The newest state of a table, for changes that are made through a handle.
+    """Gives changes that are made through a handle the newest state of the table.
 
     A :class:`nimblepy.table.writing.access.TableAccess`, made for each call.
     """
@@ -248,7 +252,7 @@ class TableState:
         return self.handle._closed
 
     def newest(self) -> ice.Metadata:
-        """Reads the newest metadata, to be changed.
+        """Reads the newest metadata for a change.
 
         Raises:
             InvalidArgumentError: the handle is read-only or closed.
@@ -261,7 +265,7 @@ class TableState:
         if handle._pinned:
             raise InvalidArgumentError(
                 f"{self.name} was opened at {handle._pinned} and is read-only; "
-                f"catalog.table({self.name!r}) gives the table itself"
+                f"open catalog.table({self.name!r}) to change the table"
             )
         shown = handle._position.metadata
         try:
@@ -291,7 +295,8 @@ class TableState:
 
     def _replaced(self) -> ConflictError:
         return ConflictError(
-            f"{self.name}: it was dropped or renamed, and another made of its name", kind="table"
+            f"{self.name}: the table was dropped or renamed, and another table has its name",
+            kind="table",
         )
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
@@ -325,10 +330,13 @@ class TableState:
         """Raises InvalidArgumentError if the handle stays at a snapshot, or is closed."""
         self.handle._check_open()
         if self.pinned:
-            raise InvalidArgumentError(f"{self.name} was opened at {self.pinned}, and stays there")
+            raise InvalidArgumentError(
+                f"{self.name} was opened at {self.pinned}, so refresh() cannot move it; open the "
+                "table again"
+            )
 
     def refresh_if_older(self, seconds: float) -> bool:
-        """As :meth:`refresh`, unless a thread has looked for new snapshots since ``seconds`` ago.
+        """Refreshes the handle, unless a thread has done so within the last ``seconds``.
 
         Of several threads one reads the metadata, and the others do not wait for it.
         """
@@ -341,7 +349,7 @@ class TableState:
         The handle does not move backwards if another thread has moved it further.
 
         Args:
-            prepare: Before it moves, plans the rows that ``get`` looks for.
+            prepare: Prepares the plan that ``get`` needs, before the handle moves.
         """
         handle = self.handle
         left: list[TablePosition] = []
@@ -349,14 +357,14 @@ class TableState:
         getters: Getters = {}
         if prepare and not handle._at.shows(newest):
             new = handle._position_at(newest, newest.head(), newest.schema_id)
-            # If files cannot be read, the next call raises the error.
+            # Ignore errors here: the next call that reads these files raises them.
             with contextlib.suppress(OSError, NimbleError):
                 getters = getters_for(handle, new.rows)
 
         def following(at: TablePosition) -> TablePosition:
             if at.metadata.is_newer_than(newest):
                 return at
-            if at.shows(newest):  # keep what is planned and open
+            if at.shows(newest):  # keep the plan and the open files
                 self.reading(newest)
                 at.rows.plan.learn(newest)
                 moved = replace(at, metadata=newest, snapshot=newest.head())
@@ -370,7 +378,8 @@ class TableState:
             at.rows.plan.is_past = True
         if left:
             self._close_old_readings()
-            # The handle has moved; if metadata cannot be read, the next move tries again.
+            # The handle has moved, so ignore errors here: the next move tries to read the metadata
+            # again.
             with contextlib.suppress(OSError, NimbleError):
                 handle._current.close_left_files()
 
@@ -382,9 +391,9 @@ class TableState:
             self.close_removed_files()
 
     def learn(self, newest: ice.Metadata) -> None:
-        """Moves the handle to metadata in which it changed neither rows nor columns.
+        """Records newer metadata, after this handle changed something other than rows and columns.
 
-        If another writer changed these, the handle keeps showing its rows and columns.
+        If another writer changed rows or columns, the handle keeps showing the old ones.
         """
 
         def following(at: TablePosition) -> TablePosition:
@@ -415,5 +424,5 @@ class TableState:
 
 
 def files_of(table: TableHandle) -> FileSet:
-    """Returns the files that a handle reads now, for other modules of nimblepy."""
+    """Returns the files that a handle reads now. Used by other modules of nimblepy."""
     return table._current

@@ -1,4 +1,4 @@
-"""What is said of all tables of a catalog: checks, search, and paths of joins."""
+"""Uses the claims about all tables of a catalog: checks, search, and join paths."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nimblepy.table.claims.references import measured, parent_column
 from nimblepy.table.claims.subject import Subject
 from nimblepy.table.describe import CatalogLake, Tables
 
-# Parameters of BM25, and what a word counts by where it is.
+# Parameters of BM25, and the weight of a word for each place where it occurs.
 _SATURATION, _LENGTH = 1.2, 0.75
 _WEIGHTS = {"name": 4.0, "synonym": 3.0, "description": 1.5, "column": 1.0}
-# What the score of a table is multiplied by.
+# Factors for the score of a table.
 _DEPRECATED, _CONTRADICTED = 0.3, 0.8
 _WORD = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -32,10 +32,10 @@ class JoinStep:
     """One join of a path: ``table.column = to_table.to_column``.
 
     Attributes:
-        orphans: share of the different keys on the side that references which the other side
-            lacks; ``None`` if unknown.
-        fan_out: rows of ``to_table`` for a row of ``table`` with a partner, on average; ``None`` if
-            unknown.
+        orphans: fraction of the distinct values of the referencing column that the referenced
+            column lacks; ``None`` if unknown.
+        fan_out: average number of matching rows of ``to_table`` for a row of ``table`` that has a
+            match; ``None`` if unknown.
     """
 
     table: str
@@ -51,12 +51,13 @@ class JoinStep:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinPath:
-    """How to join two tables.
+    """A sequence of joins that connects two tables.
 
     Attributes:
         steps: the joins in order.
-        orphans: the largest share of orphans of a step; ``None`` if one is unknown.
-        fan_out: rows of the last table for a row of the first, on average; ``None`` if unknown.
+        orphans: the largest ``orphans`` of a step; ``None`` if any step's is unknown.
+        fan_out: average number of rows of the last table for a row of the first; ``None`` if
+            unknown.
     """
 
     steps: tuple[JoinStep, ...]
@@ -170,7 +171,7 @@ def _stem(word: str) -> str:
 
 
 def _words_of(subject: Subject) -> dict[str, Counter[str]]:
-    """Returns the words that are said of a table, by the places where they are."""
+    """Returns the words of a table's names and claims, grouped by where they occur."""
     words: dict[str, Counter[str]] = {}
 
     def add(text: str, place: str) -> None:
@@ -231,7 +232,7 @@ def _edges(lake: CatalogLake) -> Iterator[_Edge]:
 
 
 def _shortest(edges: Sequence[_Edge], left: str, right: str) -> list[list[_Edge]]:
-    """Returns all shortest paths between two tables. Deprecated tables are not passed."""
+    """Returns all shortest paths between two tables that avoid deprecated tables in between."""
     waiting: deque[tuple[str, list[_Edge]]] = deque([(left, [])])
     depth = {left: 0}
     paths: list[list[_Edge]] = []

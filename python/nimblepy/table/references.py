@@ -56,7 +56,7 @@ def refer(
 
 
 class _FirstSnapshot:
-    """Commits a snapshot without rows to a table that has none, for tags and branches to name."""
+    """Commits an empty snapshot to a table without snapshots, so that references can name it."""
 
     def __init__(self) -> None:
         self.commit = ice.SnapshotCommit("append")
@@ -88,13 +88,14 @@ def first_snapshot(table: TableState) -> int:
 
 
 def drop_reference(table: TableState, name: str) -> None:
-    """Removes a tag or branch; its snapshot may expire then."""
+    """Removes a tag or branch. Its snapshot may then expire."""
 
     def change(metadata: ice.Metadata) -> ice.Metadata:
         reference = metadata.references.get(name)
         if name == ice.MAIN:
             raise InvalidArgumentError(
-                f"{table.name}: {name!r} cannot be dropped: it is the table itself"
+                f"{table.name}: the branch {name!r} cannot be dropped: it is the table's main "
+                "branch"
             )
         if reference is None:
             raise InvalidArgumentError(f"{table.name} has no tag or branch {name!r} to drop")
@@ -133,7 +134,9 @@ def fast_forward(table: TableState, branch: str, to: str) -> None:
             return ice.set_reference(metadata, branch, target, "branch", None)
         moved = reference_of(metadata, branch)
         if moved.kind != "branch":
-            raise InvalidArgumentError(f"fast_forward: {branch!r} is a tag of {name}")
+            raise InvalidArgumentError(
+                f"fast_forward: {branch!r} is a tag of {name}, and tags do not move; name a branch"
+            )
         if moved.snapshot == target:
             return metadata
         history = list(metadata.ancestors(known(metadata, target)))
@@ -151,7 +154,8 @@ def fast_forward(table: TableState, branch: str, to: str) -> None:
             raise ConflictError(
                 f"{name}: {branch!r} at snapshot {moved.snapshot} cannot be fast-forwarded to "
                 f"{to!r} at snapshot {target}: snapshot {moved.snapshot} is not an ancestor of "
-                f"snapshot {target}. Write the changes of {to!r} to a new branch of {branch!r}",
+                f"snapshot {target}. Make the changes of {to!r} again on a new branch of "
+                f"{branch!r}",
                 kind="reference",
                 base=target,
                 winner=moved.snapshot,
@@ -187,8 +191,8 @@ def rollback(table: TableState, snapshot: int | str, shown: int | None) -> None:
         if winner is None or winner.id != shown:
             newer = "none" if winner is None else winner.id
             raise ConflictError(
-                f"{table.name}: the newest snapshot is {newer}, and this handle shows "
-                f"{'none' if shown is None else shown}; refresh() shows the newest",
+                f"{table.name}: the newest snapshot is {newer}, but this handle shows "
+                f"{'none' if shown is None else shown}; call refresh() and look at the rows first",
                 kind="reference",
                 base=shown,
                 winner=id_of(winner),
@@ -215,7 +219,10 @@ def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
     if kind == "time":
         snapshot = metadata.snapshot_at(instant_ms(value, "at(time=)"))
         if snapshot is None:
-            raise InvalidArgumentError(f"{name} had no rows yet at {value}, or they expired")
+            raise InvalidArgumentError(
+                f"{name} has no snapshot as old as {value}: none was committed yet, or it has "
+                "expired"
+            )
         return snapshot
     reference = metadata.references.get(value)
     if reference is None or reference.kind != kind:
@@ -230,7 +237,7 @@ def known(metadata: ice.Metadata, number: Any) -> Snapshot:
     """Returns the snapshot with an id.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: no snapshot has the id.
     """
     name = ".".join(metadata.name)
     snapshot = metadata.snapshot(int(number)) if isinstance(number, Integral) else None
@@ -262,7 +269,7 @@ _HISTORY = pa.schema(
         pa.field("bytes_written", pa.int64()),
     ]
 )
-# Makes pandas use nullable integers. It would convert ids to floats, which lose digits.
+# Makes pandas use nullable integers. Otherwise it would convert ids to floats and lose digits.
 _HISTORY = _HISTORY.with_metadata(
     {
         "pandas": json.dumps(
@@ -287,7 +294,7 @@ _HISTORY = _HISTORY.with_metadata(
 
 
 def history(snapshots: Sequence[Snapshot]) -> pa.Table:
-    """Returns snapshots as ``Table.snapshots()`` shows them."""
+    """Returns the snapshots as the table that ``Table.snapshots()`` returns."""
     return pa.Table.from_pylist([_history_row(item) for item in snapshots], schema=_HISTORY)
 
 

@@ -1,4 +1,4 @@
-"""What readers in other processes request from a table: changes, keys, samples, statistics."""
+"""Plans reads that other processes carry out: changes, keys, samples, statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nimblepy.table.upkeep.analyze import Analysis, Looking, analyze
 def requested_changes(
     handle: TableHandle, since: int | str | None, until: int | str | None, columns: Columns
 ) -> WantedChanges:
-    """Returns what :meth:`nimblepy.Table.changes` reads; nothing is read of it yet."""
+    """Returns a description of what :meth:`nimblepy.Table.changes` reads. Reads no rows."""
     state = TableState(handle)
     at = state.position
     metadata = at.newest
@@ -45,7 +45,7 @@ def requested_changes(
 
 
 def changes_schema(handle: TableHandle, columns: Columns = None) -> pa.Schema:
-    """Returns the columns that :meth:`nimblepy.Table.changes` has, whatever the snapshots."""
+    """Returns the columns of :meth:`nimblepy.Table.changes`. They do not vary."""
     rows = TableState(handle).position.rows
     return schema_of_changes(rows.reading, rows.projected(column_names(columns)))
 
@@ -56,7 +56,7 @@ def requested_keys(
     """Returns the newest metadata, and what ``Table.files_for_keys`` looks for in it."""
     if on is None and not handle.cluster_by:
         name = TableState(handle).name
-        raise InvalidArgumentError(f"{name}: no cluster key; say which column with on=")
+        raise InvalidArgumentError(f"{name} has no cluster key; name the column to search in on=")
     metadata = TableState(handle).reload()
     column = handle.cluster_by[0].column if on is None else on
     return metadata, keys_of(keys, column, metadata.schema())
@@ -74,7 +74,7 @@ def plan_sample(
 def analyze_by(
     handle: TableHandle, looking: Looking, columns: Sequence[ColumnName] | None
 ) -> Analysis:
-    """Returns ``Table.analyze``, with ``looking`` to read the values."""
+    """Does what ``Table.analyze`` does, but reads the values with ``looking``."""
     state = TableState(handle)
     metadata = state.newest()
     newest, result = analyze(state.rows(metadata), metadata, state.reload, columns, looking)

@@ -77,10 +77,10 @@ from nimblepy.table.writing.settings import target_of
 class Table(TableHandle):
     """A table, read at one snapshot.
 
-    It has the reading methods of a :class:`nimblepy.File`. A handle stays at its snapshot until it
-    changes rows or columns itself, or :meth:`refresh` is called. It never moves backwards. Rows are
-    numbered over all files in the order in which they are read, in this snapshot only. Any number
-    of threads may use one handle.
+    A table has the reading methods of a :class:`nimblepy.File`. The handle moves to a newer
+    snapshot when it changes rows or columns itself, and when :meth:`refresh` is called. It never
+    moves backwards. Row numbers count over all files in reading order, and are valid in this
+    snapshot only. Any number of threads may use one handle.
 
     Attributes:
         catalog: the catalog of the table.
@@ -131,7 +131,7 @@ class Table(TableHandle):
 
     @property
     def comment(self) -> str | None:
-        """The description of the table, as other engines show it; ``None`` without one."""
+        """The description of the table, which other engines also show; ``None`` without one."""
         return self._state.shown.metadata.comment
 
     @property
@@ -141,7 +141,7 @@ class Table(TableHandle):
 
     @property
     def iceberg(self) -> Any:
-        """The pyiceberg table, in the version of this handle."""
+        """The pyiceberg table at the version that this handle shows."""
         return self._state.shown.metadata.ice
 
     @property
@@ -160,10 +160,10 @@ class Table(TableHandle):
     # ------------------------------------------------------------------ facts
 
     def facts(self) -> Facts:
-        """Returns what the metadata says of the rows: counts, nulls, bounds and distinct values.
+        """Returns what the metadata tells about the rows: counts, nulls, bounds, distinct values.
 
-        Cost: describes every file, from the plan index or the manifests. Opens no data file;
-            delete files are read, if there are any. The facts of a snapshot are kept in memory.
+        Cost: reads the description of every file from the plan index or the manifests, and delete
+        files, if there are any. Opens no data file. The facts of a snapshot are kept in memory.
         """
         at = self._state.position
         return facts_of(at.rows, at.metadata, at.snapshot, at.schema_id)
@@ -184,22 +184,23 @@ class Table(TableHandle):
         reconcile: Sequence[Reconcile] | Unset | None = UNSET,
         allow_contradicted: bool = False,
     ) -> Description:
-        """Says what the table and its columns mean, in one commit, and checks what it says.
+        """Records what the table and its columns mean, in one commit, after checking it.
 
-        A kind of claim that is given again replaces the old one, and ``None`` removes it. Texts are
-        stored as documentation, which other engines show. All else is stored in properties.
+        A claim replaces an older one of the same kind, and ``None`` removes it. Texts are stored as
+        documentation, which other engines show. All other claims are stored in properties.
 
         Args:
             description: what a row is, and what the table is for.
-            columns: claims by column, one or a list: a text, :class:`nimblepy.Values`,
+            columns: for each column, a claim or a list of claims: a text, :class:`nimblepy.Values`,
                 :class:`nimblepy.References`, :class:`nimblepy.Unit`, :class:`nimblepy.Range`,
-                :class:`nimblepy.NotNull`, :class:`nimblepy.Samples`,
-                :class:`nimblepy.SnapshotOf`. ``None`` removes all claims of the column.
+                :class:`nimblepy.NotNull`, :class:`nimblepy.Samples`, :class:`nimblepy.SnapshotOf`.
+                ``None`` removes all claims of the column.
             synonyms: other words for the table.
-            unique: columns whose values together are different in every row.
+            unique: columns whose combined values differ in every row.
             fresh: new rows arrive at least this often, such as ``"26h"``.
-            rows: about how many rows there are.
-            deprecated_by: the table to use instead; ``False``: this one is in use.
+            rows: the approximate number of rows.
+            deprecated_by: the name of the table to use instead; ``False`` states that this table is
+                not deprecated.
             rules: SQL conditions that no row breaks.
             reconcile: aggregates that agree with those of other tables.
             allow_contradicted: store claims even if the rows contradict them.
@@ -232,7 +233,7 @@ class Table(TableHandle):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """What is said of the table and its columns. Unknown kinds of newer versions are kept."""
+        """The claims about the table and its columns, including kinds of newer versions."""
         at = self._state.shown
         stored = read_claims(at.newest)
         return tuple(public_claim(claim, at.newest) for claim in stored)
@@ -241,17 +242,17 @@ class Table(TableHandle):
         """Checks the claims against the metadata of this snapshot.
 
         Args:
-            deep: also scan rows, for rules and all else that metadata cannot prove.
+            deep: also scan rows, to check rules and other claims that metadata cannot prove.
 
-        Cost: as :meth:`facts`, and the sketches of :meth:`analyze`. Of rows that were added since,
-            only the claimed columns are read. Opens data files only if deleted rows or small
-            sketches leave a doubt. The result is kept until the table or a table that it
+        Cost: as :meth:`facts`; also reads the sketches of :meth:`analyze`, and the claimed columns
+            of rows that were added since. Otherwise opens data files only if deleted rows or small
+            sketches leave a claim in doubt. The result is kept until the table or a table that it
             references changes.
         """
         return check_table(self, deep=deep)
 
     def confirm(self, kind: str, column: str | None = None) -> Description:
-        """Records that a person has looked at a claim: it is as if it had been made now.
+        """Records that a person has reviewed a claim, so that it counts as made now.
 
         Args:
             kind: such as ``"description"``.
@@ -277,21 +278,21 @@ class Table(TableHandle):
         """Draws rows at random, without replacement, each with the same probability.
 
         Rows of an OTree get random weights when they are written. Without a seed, each call draws
-        the same rows: those with the lowest weights. A seed chooses the weight at which to begin.
-        After the largest weight, drawing continues with the lowest. In other tables, each call
-        draws rows at random, or as determined by the seed.
+        the same rows: those with the lowest weights. A seed chooses the weight to begin at, and
+        drawing wraps around after the largest weight. In other tables, each call draws rows at
+        random, or as determined by the seed.
 
         Args:
             fraction: The probability, from 0 to 1.
             n: The number of rows to draw, instead of ``fraction``; all rows if there are fewer. In
-                each layout, these are drawn at random, or as determined by the seed.
+                every layout, they are drawn at random, or as the seed determines.
             seed: The same seed draws the same rows of the same snapshot.
             filter, params: As for :meth:`scan`. Only rows that pass are drawn.
 
         Cost: With an :class:`nimblepy.OTree` layout without a cluster key, about this fraction of
             the rows is read: from few files without a seed, from every file with a seed. With a
-            cluster key, files with these weights are read as for a filter on them. With other
-            layouts, the cost of :meth:`take` for the same number of rows.
+            cluster key, the files are read as for a filter on the weights. With other layouts, the
+            cost of :meth:`take` for the same number of rows.
         """
         if n is not None:
             return super().sample(
@@ -325,7 +326,7 @@ class Table(TableHandle):
             confidence: The probability that the interval contains the true value.
 
         Raises:
-            InvalidArgumentError: another expression, or a column without numbers.
+            InvalidArgumentError: the expression is not supported, or the column is not numeric.
 
         Example:
             >>> table.estimate("avg(price)", 0.01)  # doctest: +SKIP
@@ -336,7 +337,9 @@ class Table(TableHandle):
                 f"confidence: expected above 0 and below 1, got {confidence!r}"
             )
         if checked_fraction(fraction) == 0:
-            raise InvalidArgumentError("estimate: a sample of no rows says nothing")
+            raise InvalidArgumentError(
+                "estimate: the fraction must be above 0, because an empty sample estimates nothing"
+            )
         kind, column = parsed(expression, self.schema)
         names = [] if column is None else [column]
         sampled_rows = self.sample(fraction, seed=seed, columns=names, filter=filter, params=params)
@@ -372,19 +375,20 @@ class Table(TableHandle):
         ``nimblepy.expire-on-commit`` turns that off.
 
         Args:
-            data: tabular data with the table's columns in any order; a missing column is null.
-                Buffers of a batch may not be used again for a later one. A value is converted if
-                the conversion is lossless: converted back, it is the value that was given.
+            data: tabular data with the table's columns in any order; a missing column is null. A
+                reader must not reuse the buffers of a batch for a later batch. Values are converted
+                to the column's type if that is lossless, so that converting them back gives the
+                same values.
             presorted: rows arrive in the order of the cluster key, which is verified.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
-            cast: Round and truncate values that a column cannot store exactly. A value that is out
-                of range is still an error.
+            cast: Round or truncate values that a column cannot store exactly. A value out of range
+                is still an error.
             new_columns: How to treat columns that the table lacks. ``"error"`` raises. ``"add"``
-                adds them in the same commit. ``"drop"`` leaves them out.
-            batch: (name, number) of data to add only once. Does nothing if the table has this or
-                a later batch of the name. So a caller that does not know whether a commit was made
-                can try again. Numbers ascend. A rollback to an earlier snapshot undoes the batch,
-                and it can be added again.
+                adds them in the same commit. ``"drop"`` ignores them. batch: (name, number) of data
+                to add at most once. Numbers of a name must ascend. The call does nothing if the
+                table already has this batch or a later one of the name, so it can be repeated when
+                the outcome of a commit is unknown. After a rollback that undoes the batch, it can
+                be added again.
 
         Raises:
             InvalidArgumentError: an unknown column, a type that does not fit, or a null in a
@@ -413,7 +417,7 @@ class Table(TableHandle):
         params: Parameters = None,
         batch: Batch | None = None,
     ) -> Commit:
-        """Deletes the rows that pass a filter, or the rows with some primary keys.
+        """Deletes the rows that pass a filter, or the rows with the given primary keys.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
@@ -423,18 +427,20 @@ class Table(TableHandle):
 
         Args:
             filter, params: a pyarrow expression or SQL text, as for :meth:`scan`.
-            keys: as for :meth:`lookup`, of a table with a primary key; each has all its columns.
+            keys: primary keys, in the forms that :meth:`lookup` accepts, each with all columns of
+                the key.
             batch: see :meth:`append`.
 
         Raises:
-            InvalidArgumentError: neither or both are given, or what is given does not fit.
+            InvalidArgumentError: neither or both of ``filter`` and ``keys`` are given, or their
+                value does not fit.
             ConflictError: see :meth:`append`; or a column of the filter was dropped meanwhile.
 
-        Cost: files that may have such rows are read as a scan or lookup reads them.
+        Cost: reads files that may have such rows, as a scan or lookup does.
         """
         filter = with_params(filter, params)
         if (filter is None) == (keys is None):
-            raise InvalidArgumentError("delete: give a filter, or keys=, and not both")
+            raise InvalidArgumentError("delete: give exactly one of filter and keys=")
         return delete(self._state, filter, keys, batch)
 
     def upsert(
@@ -458,8 +464,9 @@ class Table(TableHandle):
 
         Args:
             data: see :meth:`append`; a missing column is null in every row that is written.
-            update: One or more columns that existing rows take from the data. They keep their
-                values of other columns. New rows have all columns that are given.
+            update: One or more columns of existing rows to replace with values of the data.
+                Existing rows keep their values of other columns. New rows take all columns from the
+                data.
             when_matched: What to do with a row whose key exists: replace (or update) the existing
                 row, ignore the new row, or raise an error.
             duplicates: What to do with a key that occurs twice in the data. ``"error"`` raises;
@@ -468,16 +475,15 @@ class Table(TableHandle):
             batch: see :meth:`append`.
 
         Raises:
-            InvalidArgumentError: the table has no primary key; a key has a null; as
-                :meth:`append`.
+            InvalidArgumentError: the table has no primary key; a key has a null; as :meth:`append`.
             DuplicateKeyError: a key occurs twice in the data (the message names both rows), or
-                it exists and ``when_matched="error"``.
+                exists in the table and ``when_matched="error"``.
             ConflictError, OSError: as :meth:`append`. After any error the table is unchanged.
 
-        Cost: a sort of the data (on disk beyond 128 MiB), a lookup of their keys in the files that
-            can have them, and writing the new files. Other columns of matched rows are read only
-            with ``update``. Memory in addition to a file that is written: 16 bytes for each
-            replaced row.
+        Cost: sorts the data (on disk beyond 128 MiB), looks their keys up in the files that can
+            have them, and writes the new files. Other columns of matched rows are read only with
+            ``update``. Memory in addition to a file that is written: 16 bytes for each replaced
+            row.
         """
         return upsert(
             TableState(self),
@@ -499,7 +505,7 @@ class Table(TableHandle):
         new_columns: NewColumns = "error",
         batch: Batch | None = None,
     ) -> Merge:
-        """Matches rows with rows of the table by key, and applies clauses to each match.
+        """Matches rows of the data and the table by key, and applies clauses to the matches.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
@@ -508,10 +514,9 @@ class Table(TableHandle):
 
         Args:
             data: Tabular data, the source. It may have extra columns for conditions.
-            on: The columns to compare: a name, several names, or
-                ``{source column: column of the table}``. The default is the primary key. Rows with
-                a null in one of them match nothing. Without an index on these columns, all their
-                values are read.
+            on: The columns to compare: a name, several names, or ``{source column: column of the
+                table}``. The default is the primary key. Rows with a null in one of them match
+                nothing. Without an index on these columns, the merge reads all their values.
             duplicates: see :meth:`upsert`.
             cast, new_columns: see :meth:`append`.
             batch: see :meth:`append`.
@@ -572,7 +577,7 @@ class Table(TableHandle):
         )
 
     def convert(self, data_format: DataFormat, *, progress: ProgressArg = None) -> Commit:
-        """Rewrites all rows in another format, which future files will have too.
+        """Rewrites all rows in another format, which new files will also use.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
@@ -581,7 +586,7 @@ class Table(TableHandle):
         none of its manifests names a nimble file. Older snapshots do not change.
 
         Raises:
-            ConflictError: the table was changed meanwhile.
+            ConflictError: another commit changed the table during the conversion.
 
         Cost: reads and writes all rows.
         """
@@ -612,7 +617,8 @@ class Table(TableHandle):
             filter: Compact only files that may have rows that pass. Whole files are replaced.
             target_bytes: The approximate size of a new file.
             where_needed: Replace only files that are small compared to ``target_bytes``, have a
-                tenth of their rows deleted, or overlap many others in keys. False: all files.
+                tenth of their rows deleted, or overlap many other files in keys. ``False`` replaces
+                all files.
             progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
 
         Returns:
@@ -622,8 +628,8 @@ class Table(TableHandle):
             InvalidArgumentError: ``target_bytes`` is below 1, or the filter does not fit.
             ConflictError: as :meth:`append`.
 
-        Cost: the files that are replaced are read and written once. Files that are in the order
-            of the cluster key are merged, some batches of each in memory; others are sorted.
+        Cost: reads and writes the replaced files once. Files that are sorted by the cluster key are
+        merged, with a few batches of each in memory. Others are sorted first.
         """
         target_bytes = at_least("target_bytes", target_bytes, 1)
         request = Compacting(
@@ -648,14 +654,13 @@ class Table(TableHandle):
         :meth:`compact`, no other commit fails because of it.
 
         Args:
-            budget_bytes: Most bytes of OTree files to rewrite. ``None`` rewrites all files for
+            budget_bytes: Maximum bytes of OTree files to rewrite. ``None`` rewrites all files for
                 which it pays off. Repeated calls continue after the last one.
 
         Raises:
             ConflictError: as :meth:`append`.
 
-        Cost: a sample of the columns of the layout is read; files that are replaced are read and
-            written once.
+        Cost: reads a sample of the layout's columns, and reads and writes the replaced files once.
         """
         most = None if budget_bytes is None else at_least("budget_bytes", budget_bytes, 1)
         if not isinstance(self.layout_by, OTree):
@@ -669,7 +674,7 @@ class Table(TableHandle):
         that boxes read, compared with other layouts.
 
         Args:
-            columns: of the picture; the default is those of the layout.
+            columns: the columns to draw; the default is the layout's columns.
 
         Raises:
             InvalidArgumentError: there is no layout and no column is given; or there are no rows.
@@ -694,8 +699,8 @@ class Table(TableHandle):
         files in the data directory of another table.
 
         Args:
-            paths: nimble or Parquet files, or directories of them. Columns are found by name;
-                nullable ones may be missing, and types may be narrower.
+            paths: nimble or Parquet files, or directories of them. Columns are matched by name.
+                Nullable columns may be missing, and types may be narrower.
 
         Raises:
             InvalidArgumentError: a file does not fit the columns, or has rows of several
@@ -707,18 +712,18 @@ class Table(TableHandle):
         return add_files(self._state, paths_of(paths, "add_files"))
 
     def transaction(self) -> Transaction:
-        """Several reads and changes in one commit, when the block ends.
+        """Groups reads and changes into one commit, made when the block ends.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
         Raises:
             ConflictError: raised at the end of the block, with the kind ``"keys"``, if another
-                commit changed rows that it read. Repeat the block from its start.
+                commit changed rows that the transaction read. Repeat the whole block then.
 
-        Cost: as the reads and changes alone, and of a commit; beside other commits, what was read
-            is asked once more of the rows that they changed. Keys that are read or written are
-            held in memory.
+        Cost: the cost of the reads, the changes and one commit. If other commits were made
+        meanwhile, also repeats the reads on the rows that they changed. Holds the keys that are
+        read or written in memory.
 
         Example:
             >>> with table.transaction() as tx:  # doctest: +SKIP
@@ -734,22 +739,23 @@ class Table(TableHandle):
     ) -> pa.RecordBatchReader:
         """Returns the rows that were inserted, updated and deleted between two snapshots.
 
-        Commit by commit, the rows with two more columns: ``_change``, which is ``insert``,
-        ``delete``, ``update_before`` or ``update_after``, and ``_snapshot``, the id of the commit.
-        With a primary key, a row that replaced a row with its key is an update: the old row is
-        followed by the new row. Without a primary key, it is a delete and an insert. Compaction,
-        conversion, and changes of columns, tags and properties do not count. Rows have the columns
-        of this handle.
+        Returns the changed rows, commit by commit, with two more columns: ``_change``, which is
+        ``insert``, ``delete``, ``update_before`` or ``update_after``, and ``_snapshot``, the id of
+        the commit. With a primary key, a row that replaced a row with its key is an update: the old
+        row is followed by the new row. Without a primary key, it is a delete and an insert.
+        Compaction, conversion, and changes of columns, tags and properties do not count. Rows have
+        the columns of this handle.
 
         Args:
-            since: the id of a snapshot, or a tag; the changes after it. ``None``: from the very
-                first one.
-            until: the last snapshot whose changes are wanted; ``None``: that of this handle.
-            columns: those of the table that are read; ``None``: all.
+            since: a snapshot id or a tag; changes after it are returned. ``None`` returns all
+                changes from the first snapshot on.
+            until: the last snapshot whose changes are returned; ``None`` means the snapshot of this
+                handle.
+            columns: the table's columns to return; ``None`` returns all.
 
         Raises:
-            InvalidArgumentError: ``since`` is unknown, has expired, or is no ancestor of ``until``;
-                the table has a column ``_change`` or ``_snapshot``.
+            InvalidArgumentError: ``since`` is unknown, has expired, or is not an ancestor of
+                ``until``; or the table has a column ``_change`` or ``_snapshot``.
             StaleFileError: raised by the reader, if a snapshot expires while it reads.
 
         Cost: reads only the metadata of these commits and the rows that they inserted, deleted or
@@ -764,11 +770,11 @@ class Table(TableHandle):
     # ------------------------------------------------------------------ columns and partitions
 
     def alter(self) -> Alter:
-        """Changes columns, partitions and properties, in one commit when the block ends.
+        """Changes columns, partitions and properties, in one commit made when the block ends.
 
         Raises:
-            ConflictError: raised at the end of the block, if it does not fit a change that was
-                committed first.
+            ConflictError: raised at the end of the block, if the changes conflict with a commit
+                that was made first.
 
         Example:
             >>> with table.alter() as a:  # doctest: +SKIP
@@ -804,7 +810,7 @@ class Table(TableHandle):
         given = {"snapshot": snapshot, "tag": tag, "branch": branch, "time": time}
         named = [(kind, value) for kind, value in given.items() if value is not None]
         if len(named) != 1:
-            raise InvalidArgumentError("at: give one of snapshot, tag, branch and time")
+            raise InvalidArgumentError("at: give exactly one of snapshot, tag, branch and time")
         metadata = self._state.reload()
         kind, value = named[0]
         past = snapshot_of(metadata, kind, value)
@@ -815,12 +821,12 @@ class Table(TableHandle):
 
     @property
     def tags(self) -> dict[str, int]:
-        """Snapshots by the names of tags."""
+        """The tags: each name with the id of its snapshot."""
         return self._references("tag")
 
     @property
     def branches(self) -> dict[str, int]:
-        """Newest snapshots by the names of branches; ``main`` is the table itself."""
+        """The branches: each name with its newest snapshot's id. ``main`` is the table itself."""
         return self._references("branch")
 
     def _references(self, kind: str) -> dict[str, int]:
@@ -828,13 +834,13 @@ class Table(TableHandle):
         return {name: ref.snapshot for name, ref in sorted(references) if ref.kind == kind}
 
     def tag(self, name: str, snapshot: int | None = None, replace: bool = False) -> Table:
-        """Names a snapshot, so that it does not expire; ``None``: the snapshot of this handle.
+        """Tags a snapshot, by default the one this handle shows, so that it does not expire.
 
         Args:
             replace: Moves an existing tag, in one commit.
 
         Raises:
-            InvalidArgumentError: the tag or branch exists, or the snapshot does not.
+            InvalidArgumentError: the tag or branch already exists, or the snapshot does not exist.
         """
         return self._refer(name, "tag", snapshot, replace)
 
@@ -855,7 +861,7 @@ class Table(TableHandle):
 
         Args:
             branch: the branch to move, such as ``"main"``.
-            to: the branch, or the tag, whose snapshot it shall have.
+            to: the branch or tag whose snapshot ``branch`` is moved to.
 
         Raises:
             InvalidArgumentError: there is no such branch or tag.
@@ -879,7 +885,7 @@ class Table(TableHandle):
         return self
 
     def drop_reference(self, name: str) -> Table:
-        """Forgets a tag or branch; its snapshot may expire then."""
+        """Removes a tag or branch. Its snapshot may then expire."""
         drop_reference(self._state, name)
         return self
 
@@ -909,19 +915,19 @@ class Table(TableHandle):
         ``history.expire.max-snapshot-age-ms`` ask for.
 
         Args:
-            keep: snapshots of each branch that stay; the default is one.
-            older_than: only snapshots older than this: an age, or an aware datetime. The default
-                is five days, and no limit where ``keep`` is given.
+            keep: number of newest snapshots to keep in each branch; the default is one.
+            older_than: only snapshots older than this: an age, or an aware datetime. The default is
+                five days, or no limit if ``keep`` is given.
             dry_run: Only report what would be removed.
 
         Raises:
-            InvalidArgumentError: the catalog has the table under another name too, or is a copy
-                of another one, so that other tables have the same files.
-            ConflictError: every attempt lost to other commits.
-            OSError: files cannot be removed. The snapshots are forgotten anyway. The next call
-                finds these files again, also after this call was interrupted.
+            InvalidArgumentError: another table may use the same files, because the catalog has the
+                table under another name or is a copy. ConflictError: every attempt lost to other
+                commits.
+            OSError: files cannot be removed. The snapshots are expired anyway. The next call
+                removes these files, also if this call was interrupted.
 
-        Cost: reads the manifest lists of all snapshots, and the manifests that only forgotten
+        Cost: reads the manifest lists of all snapshots, and the manifests that only expired
             snapshots name. If there are such manifests, it also reads the remaining ones or the
             plan index.
         """
@@ -940,9 +946,9 @@ class Table(TableHandle):
         """Removes files below the table's location that neither snapshots nor metadata name.
 
         Args:
-            older_than: only files that were last changed before: an age, or an aware datetime.
-                Files of writers that have not committed yet are named by no snapshot, so an age
-                of zero destroys what is being written beside this.
+            older_than: only files that were last changed before: an age, or an aware datetime. No
+                snapshot names the files of writers that have not committed yet, so an age of zero
+                destroys files that are being written.
             dry_run: Only report these files.
 
         Files of other tables below the location, and files of the catalog, are kept.
@@ -957,10 +963,10 @@ class Table(TableHandle):
         return remove_orphans(state.reload, older_than, dry_run)
 
     def rewrite_manifests(self, *, whole: bool = False) -> ManifestRewrite:
-        """Rewrites the table's metadata so that it is planned faster; no data file is touched.
+        """Rewrites manifests and the plan index, so that reads are planned faster.
 
-        Manifests that are small, or have the same partitions as others, are replaced by few that
-        have neighbouring partitions each; and a plan index over all files is written.
+        Replaces manifests that are small, or have the same partitions as others, by few manifests
+        of neighbouring partitions. Writes a plan index over all files. Does not touch data files.
 
         Args:
             whole: Rewrites the plan index for all files. Otherwise parts of it may still contain
@@ -969,8 +975,8 @@ class Table(TableHandle):
         Raises:
             ConflictError: every attempt lost to other commits.
 
-        Cost: reads the manifests that are replaced, or new since the last plan index, and writes
-            a row for each file of the table.
+        Cost: reads the manifests that it replaces and those that are newer than the last plan
+        index, and writes a row for each file of the table.
         """
         state = self._state
         newest, done = rewrite_manifests(state.newest(), state.reload, whole=whole)
@@ -980,7 +986,7 @@ class Table(TableHandle):
     def health(self) -> Health:
         """Describes the state of the files and metadata of the newest snapshot, with advice.
 
-        The result can be printed, its fields serve programs, and its ``to_svg()`` draws it.
+        The result can be printed, and ``to_svg()`` draws it.
 
         Cost: describes every file, from the plan index or the manifests. Data files are opened
             only with an OTree layout: a sample of its columns is read.
@@ -999,7 +1005,7 @@ class Table(TableHandle):
             columns: The default is all columns with single values, including members of structs.
 
         Raises:
-            InvalidArgumentError: an unknown column, or one of lists or maps.
+            InvalidArgumentError: a column does not exist, or contains lists or maps.
             ConflictError: the snapshot expired meanwhile, or every attempt lost to other commits.
 
         Cost: reads these columns of all rows, or only of new files if rows were only added since
@@ -1009,7 +1015,7 @@ class Table(TableHandle):
         return analyze_by(self, look, columns)
 
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
-        """Performs the actions that :meth:`health` advises. Returns their results by name.
+        """Performs the actions that :meth:`health` advises, and returns their results by name.
 
         Args:
             budget_bytes: as for :meth:`optimize_layout`.
@@ -1035,13 +1041,13 @@ class Table(TableHandle):
         | VectorIndex
         | Sequence[HashIndex | SortedIndex | VectorIndex],
     ) -> Commit:
-        """Adds secondary indexes to all files of a nimble table, and to its new files, in a commit.
+        """Adds secondary indexes to all existing and new files of a nimble table, in one commit.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Files are replaced by copies with the index; rows are not encoded again. Changes of rows
-        beside it succeed. :meth:`health` says which share of the rows has each index.
+        Files are replaced by copies with the index; rows are not encoded again. Concurrent changes
+        of rows succeed. :meth:`health` says which share of the rows has each index.
 
         Raises:
             InvalidArgumentError: all files have such an index, or the table lacks a column; or its
@@ -1067,22 +1073,23 @@ class Table(TableHandle):
 
         Raises:
             IndexUnavailableError: there is no such index.
-            InvalidArgumentError: writes need it to find primary keys; or the table's files are
-                Parquet files.
+            InvalidArgumentError: writes need the index to find primary keys; or the table's files
+                are Parquet files.
 
         Cost: copies every file that has the index.
         """
         return drop_index(self._state, index)
 
     def files_for_keys(self, keys: ManyKeys, *, on: ColumnName | None = None) -> pa.Table:
-        """Returns the data files of the newest snapshot that can hold some keys, by their
-        statistics.
+        """Returns the data files of the newest snapshot that, by their statistics, can hold given
+        keys.
 
-        ``path``, ``rows``, ``bytes``, and how many of the ``keys`` each can hold, ordered by path.
-        A file without statistics can hold every key. Deleted rows are not considered.
+        The columns are ``path``, ``rows``, ``bytes``, and the number of ``keys`` that the file can
+        hold. Rows are sorted by path. A file without statistics can hold every key. Deleted rows
+        are not considered.
 
         Args:
-            keys: Values of one column, as an array or a list. Each counts once.
+            keys: Values of one column, as an array or a list. Duplicates count once.
             on: The column; the default is the first column of the cluster key.
 
         Raises:
@@ -1105,8 +1112,9 @@ class Table(TableHandle):
         return list_files(self._current)
 
     def partitions(self) -> pa.Table:
-        """Returns the partitions of this handle's snapshot: ``partition``, ``files``, ``rows``,
-        ``bytes``, ``deleted``.
+        """Returns the partitions of this handle's snapshot.
+
+        The columns are ``partition``, ``files``, ``rows``, ``bytes`` and ``deleted``.
 
         Cost: as :meth:`files`.
         """
@@ -1115,8 +1123,9 @@ class Table(TableHandle):
     def census(self) -> pa.Table:
         """Returns every file below the table's location and every file that its snapshots name.
 
-        ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan index, metadata,
-        cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots`` that name it.
+        The columns are ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan
+        index, metadata, cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots``
+        that name the file.
         """
         return census(self._state.reload)
 
@@ -1137,7 +1146,7 @@ class Table(TableHandle):
                 seconds ago. Returns whether the handle moved to another snapshot or schema.
 
         Raises:
-            InvalidArgumentError: the table was dropped, or the handle is one of the past.
+            InvalidArgumentError: the table was dropped, or the handle is on an older snapshot.
             ConflictError: the branch of the handle was dropped, or another table has the name.
 
         Cost: one read, of the metadata file. In a SQLite catalog, one query if nothing changed.
@@ -1157,7 +1166,7 @@ class Table(TableHandle):
         Args:
             callback: Called in that thread, with this handle, after it moved to another snapshot or
                 schema. Its exceptions are logged, and the thread continues.
-            poll: Seconds between two looks at the catalog.
+            poll: Seconds between two checks for new snapshots.
 
         Example:
             >>> with table.watch(lambda table: print(table.snapshot)):  # doctest: +SKIP
@@ -1175,7 +1184,7 @@ class Table(TableHandle):
         return f"<nimblepy.Table {self.name!r}{at}: {shown}, {rows}>"
 
     def _repr_html_(self) -> str:
-        """Returns columns and figures of the metadata; no data file is opened."""
+        """Returns the columns and figures from the metadata. Does not open data files."""
         state, snapshot = self._state, self._state.shown.snapshot
         facts: dict[str, object] = {"snapshot": "none" if snapshot is None else str(snapshot.id)}
         if snapshot is not None:

@@ -15,17 +15,16 @@ def commit_hooks(
 ) -> AbstractContextManager[None]:
     """Calls functions around each compare-and-swap of a table, until the block ends.
 
-    A test that commits in ``before_swap`` makes the surrounding commit lose its race, so that it
-    is planned again. Swaps of all tables and threads of this process call the functions, also
-    those that change columns, tags or properties and those that expire snapshots. Swaps that a
-    hook makes itself do not. With ``before_swap`` a commit that has lost several times does not
-    keep others from being first, as it does otherwise; so other threads and programs can commit in
-    each call.
+    A test that commits in ``before_swap`` makes the surrounding commit lose its race, so that it is
+    planned again. Swaps of all tables and threads of this process call the functions, including
+    swaps that change columns, tags or properties, or expire snapshots. Swaps that a hook itself
+    makes do not call them. Normally a commit that has lost several races locks out other commits.
+    With ``before_swap`` it does not, so other threads and programs can commit in each call.
 
     Args:
-        before_swap: called without arguments in the committing thread, when everything is written
-            but the pointer in the catalog has not moved. An exception ends the commit, which did
-            not take effect.
+        before_swap: called without arguments in the committing thread, when all files are written
+            but the pointer in the catalog has not moved. An exception aborts the commit, which then
+            has no effect.
         after_swap: called in the same way after the swap, whether it took effect or not. An
             exception is treated like a lost answer of the catalog.
 

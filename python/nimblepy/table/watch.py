@@ -14,7 +14,8 @@ from nimblepy.table.handle import TableHandle, TableState, id_of
 
 _log = logger(__name__)
 
-# Also keeps each one alive in a child process, which does not have its thread.
+# All watches. The set also keeps each watch alive in a child process, which does not have its
+# thread.
 _running: set[Watch] = set()
 
 
@@ -22,14 +23,14 @@ class Watch:
     """Follows a table in a thread; made by :meth:`nimblepy.Table.watch`. A context manager.
 
     Attributes:
-        table: the handle that it moves.
+        table: the handle that the thread moves.
     """
 
     def __init__(self, table: TableHandle, callback: Callable[[Any], object], poll: float) -> None:
         if not callable(callback) or inspect.iscoroutinefunction(callback):
             raise InvalidArgumentError(
                 f"callback: expected a plain function of the table, got {callback!r}; "
-                "a coroutine is started with asyncio.run_coroutine_threadsafe"
+                "start a coroutine with asyncio.run_coroutine_threadsafe"
             )
         self.table = table
         self._callback = callback
@@ -63,7 +64,7 @@ class Watch:
             _running.discard(self)
 
     def _refresh(self, state: TableState) -> None:
-        """Refreshes the handle. An error is logged once, and the next look tries again."""
+        """Refreshes the handle. Logs a repeated error once; the next check tries again."""
         try:
             state.refresh()
             self._problem = ""
@@ -79,7 +80,7 @@ class Watch:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Ends the thread, and waits for a running callback. The handle stays where it is."""
+        """Ends the thread, after waiting for a running callback. The handle stops moving."""
         _running.discard(self)
         self._stop.set()
         if threading.current_thread() is not self._thread:
@@ -97,7 +98,10 @@ class Watch:
 
 
 def _seen(state: TableState) -> tuple[int | None, int]:
-    """Returns what the handle shows: snapshot and schema. Other callers may move it too."""
+    """Returns the ids of the snapshot and schema that the handle shows.
+
+    Other callers may move the handle, too.
+    """
     at = state.shown
     return id_of(at.snapshot), at.schema_id
 
