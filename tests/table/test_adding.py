@@ -173,7 +173,7 @@ def test_files_of_two_tables_are_warned_of(lake: nb.Catalog, tmp_path: Path) -> 
     other = lake.create_table("a.two", table.schema, data_format="parquet")
     (member,) = table._current.members
     path = member.file.path.removeprefix("file://")
-    with pytest.warns(UserWarning, match="lies in the table at"):
+    with pytest.warns(UserWarning, match="belongs to the table at"):
         other.add_files(path)
     assert other.num_rows == 2
     copy = tmp_path / "elsewhere.parquet"

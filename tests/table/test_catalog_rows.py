@@ -121,8 +121,8 @@ def test_rows_of_views_are_no_tables(lake: nb.Catalog, tmp_path: Path) -> None:
     ("uri", "message"),
     [
         ("sqlite:/x.db", "expected sqlite:///"),
-        ("sqlite:///x.db?timeout=soon", "no number"),
-        ("sqlite:///x.db?timeout=1&mode=ro", "only timeout is known, not mode"),
+        ("sqlite:///x.db?timeout=soon", "not a number"),
+        ("sqlite:///x.db?timeout=1&mode=ro", "unknown parameters mode; only timeout"),
     ],
 )
 def test_uris_that_cannot_be(tmp_path: Path, uri: str, message: str) -> None:

@@ -83,9 +83,9 @@ def test_properties_are_removed(table: nb.Table, lake: nb.Catalog) -> None:
         a.unset_properties(["x", "never set"])
     assert "x" not in table.properties
     assert lake.table("a.b").properties["y"] == "2"
-    with pytest.raises(nb.InvalidArgumentError, match="set by nimblepy itself"):
+    with pytest.raises(nb.InvalidArgumentError, match="nimblepy itself sets it"):
         table.alter().unset_properties(["nimblepy.data-format"])
-    with pytest.raises(nb.InvalidArgumentError, match="set by nimblepy itself"):
+    with pytest.raises(nb.InvalidArgumentError, match="nimblepy itself sets it"):
         table.alter().set_properties({"nimblepy.claims.1": "{}"})
 
 
@@ -102,7 +102,10 @@ def test_a_property_that_changed_meanwhile_is_a_conflict(lake: nb.Catalog, table
                 alter.set_properties(change)
         with winner:
             pass
-        with pytest.raises(nb.ConflictError, match="another commit changed .*'x'") as caught, block:
+        with (
+            pytest.raises(nb.ConflictError, match=r"another commit changed .*'x'") as caught,
+            block,
+        ):
             pass
         assert caught.value.kind == "properties"
         assert lake.table("a.b").properties.get("x") == (second or {}).get("x")

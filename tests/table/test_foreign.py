@@ -212,7 +212,7 @@ def test_what_expired_of_version_1(tmp_path: Path, upgraded: bool) -> None:
     between = dt.datetime.fromtimestamp((second.timestamp_ms + 1) / 1000, dt.UTC)
     assert lake.table("n.t").at(time=between).num_rows == 120
     made.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
-    with pytest.raises(nb.InvalidArgumentError, match="have expired; give since="):
+    with pytest.raises(nb.InvalidArgumentError, match="name a later snapshot in since="):
         lake.table("n.t").changes(None)
     made.maintenance.expire_snapshots().by_id(second.snapshot_id).commit()
     with pytest.raises(nb.InvalidArgumentError):

@@ -266,7 +266,10 @@ def test_uuids_vectors_and_zones_are_types(lake: nb.Catalog, data_format: Any) -
     ]
     if data_format == "parquet":
         assert read.scan().to_arrow().num_rows == 39
-    with pytest.raises(nb.InvalidArgumentError, match="set by nimblepy"), table.alter() as a:
+    with (
+        pytest.raises(nb.InvalidArgumentError, match="nimblepy itself sets it"),
+        table.alter() as a,
+    ):
         a.set_properties({"nimblepy.column-types": "{}"})
 
 

@@ -1,11 +1,12 @@
 """The only package that imports pyiceberg: catalogs, metadata, manifests and commits.
 
-The rest of nimblepy sees the plain values of :mod:`nimblepy.table.base.model`. pyiceberg validates
-and writes the metadata. Snapshots, manifests and the retries of commits are made here, from its
-public classes. :mod:`nimblepy.table.iceberg.private` has the few names that are not public.
+The rest of nimblepy uses the plain values of :mod:`nimblepy.table.base.model`. pyiceberg validates
+and writes the metadata. This package makes snapshots and manifests, and retries commits, with
+pyiceberg's public classes. :mod:`nimblepy.table.iceberg.private` contains all uses of names that
+are not public.
 
-The names of :mod:`nimblepy.table.iceberg.public` are names of this package. They are imported on
-first use (PEP 562), because pyiceberg takes most of the time to open a catalog.
+This package exports the names of :mod:`nimblepy.table.iceberg.public`. It imports them on first use
+(PEP 562), because importing pyiceberg takes most of the time to open a catalog.
 """
 
 from __future__ import annotations

@@ -8,14 +8,15 @@ A rollback undoes a record with its rows. A record only counts as undone if the 
 newest snapshot proves it: the history reaches a snapshot that is not younger than the record's, and
 does not contain the record's. Expiry removes snapshots from the middle of a history if tags or
 branches keep older ones, and pyiceberg then says that the next snapshot has no parent. So a gap
-proves nothing. Rollbacks and expiries of nimblepy therefore write down what is undone while the
-history still shows it.
+proves nothing. So nimblepy's rollbacks and expiries record what is undone, while the history still
+shows it.
 
 For batches, the summary of each nimblepy snapshot repeats the records. If the history of the newest
 snapshot has such a summary, it decides.
 
-The properties describe ``main``. A commit to another branch records its batch in its summary only,
-and its files as undone. They count for a snapshot whose history has that commit.
+The properties describe ``main``. A commit to another branch records its batch only in its summary,
+and its files as undone. The files count as applied for snapshots whose history contains that
+commit.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def staged_records(metadata: Metadata, head: Snapshot | None) -> list[str]:
 
 
 def with_staged(metadata: Metadata, value: str, snapshot: int) -> dict[str, str]:
-    """Returns the property after one more commit of files, to the branch of ``metadata``."""
+    """Returns the property that also records one more set of files, committed to the branch of
+    ``metadata``.
+    """
     new_record = record(metadata, value, snapshot)
     if metadata.branch != MAIN:
         new_record = f"{_UNDONE}{new_record}"
@@ -75,7 +78,7 @@ def settled(
     its history.
 
     Args:
-        gone: snapshots that are removed now. Undone records of files are removed with them.
+        gone: snapshots that are being removed. Their undone records of files are removed, too.
     """
     left = [
         text
@@ -148,7 +151,7 @@ def _is_kept(metadata: Metadata, text: str, gone: Collection[int]) -> bool:
 
 
 def _numbers(text: str) -> tuple[int | None, int | None]:
-    """Returns (id, sequence number) of the snapshot of a record, as far as they are present."""
+    """Returns (id, sequence number) of the snapshot of a record; ``None`` for what is missing."""
     number, _, sequence = text.rpartition("@")[2].partition("/")
     return (
         int(number) if number.isdecimal() else None,

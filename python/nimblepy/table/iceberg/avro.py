@@ -43,11 +43,11 @@ _MOST_TYPES = 1 << 12
 # Maximum types in a schema whose values take no bytes. They limit the work per byte of input.
 # Manifests have about a dozen, which are records.
 _MOST_EMPTY = 1 << 6
-# Maximum bytes of decompressed records, unless the file has a fraction of that. Records of
-# manifests rarely compress below a hundredth.
+# Maximum bytes of decompressed records, unless the file itself has more than a fraction of that.
+# Records of manifests rarely compress below a hundredth.
 _FREE_BYTES = 1 << 28
 _MOST_SHRUNK = 1 << 7
-# Numbers that are read together, so that counts past the end are 0.
+# Number of integers that are read together.
 _FEW = 1 << 13
 
 
@@ -72,7 +72,7 @@ class Source:
     def check(self) -> None:
         """Raises if more bytes were read than exist."""
         if self.tell() > self._size:
-            raise EOFError(f"it ends at {self._size}, within a value")
+            raise EOFError(f"the data end at byte {self._size}, within a value")
 
     def at_end(self) -> None:
         """Raises if unread bytes remain."""
@@ -85,7 +85,7 @@ class Source:
         return self._size
 
     def count(self, count: int) -> int:
-        """Returns the items of a block of an array or map whose ``count`` was read.
+        """Returns the number of items of a block of an array or map, after its ``count`` was read.
 
         A byte size may follow.
         """
@@ -98,7 +98,10 @@ class Source:
     def _has(self, count: int) -> None:
         left = self._size - self.tell()
         if not 0 <= count <= left:
-            raise EOFError(f"{count} bytes or items at {self.tell()}, of {self._size} bytes")
+            raise EOFError(
+                f"{count} bytes or items at byte {self.tell()}, but the data have only "
+                f"{self._size} bytes"
+            )
 
     def ints(self, count: int) -> Iterable[int]:
         """Reads ``count`` numbers."""
@@ -118,7 +121,10 @@ class Source:
             length = read_int()
             left -= length
             if length < 0 or left < 0:
-                raise EOFError(f"{length} bytes at {self.tell()}, of {self._size} bytes")
+                raise EOFError(
+                    f"{length} bytes at byte {self.tell()}, but the data have only {self._size} "
+                    "bytes"
+                )
             values.append(read(length))
 
     def read(self, count: int) -> bytes:
@@ -166,7 +172,7 @@ def read_container(data: bytes, decoder: MakeDecoder, name: str) -> Container:
 
 def _container(data: bytes, decoder: MakeDecoder) -> Container:
     if data[:4] != _MAGIC:
-        raise ValueError(f"it begins with {data[:4]!r}")
+        raise ValueError(f"it begins with {data[:4]!r}, not with Avro's magic bytes")
     source = Source(data, decoder)
     source.read(4)
     metadata: dict[str, bytes] = {}
@@ -190,13 +196,15 @@ def _container(data: bytes, decoder: MakeDecoder) -> Container:
         total += count
     records = b"".join(parts)
     if total > len(records):
-        raise ValueError(f"{total} records in {len(records)} bytes")
+        raise ValueError(f"{total} records cannot fit into {len(records)} bytes")
     return Container(metadata, schema, records, total)
 
 
 @lru_cache(maxsize=32)
 def schema_of(text: bytes | str) -> Any:
-    """Parses a schema as :func:`whole_schema`. Do not modify the result.
+    """Parses a schema, and resolves its names as :func:`whole_schema` does.
+
+    Do not modify the result.
 
     Cost: 0.2 ms for the schema of a manifest, unless it is cached. Most files share one.
     """
@@ -206,8 +214,8 @@ def schema_of(text: bytes | str) -> Any:
 def whole_schema(schema: Any) -> Any:
     """Replaces each reference to a name in a schema by its definition.
 
-    Names are those of records, enums and fixed types. In Avro a name is defined once. Many writers
-    repeat a definition; then a reference means the definition before it.
+    Records, enums and fixed types have names. Avro requires that a name is defined only once, but
+    many writers repeat definitions. Then a reference means the last definition before it.
 
     Raises:
         ValueError: a name is not defined, or the schema has too many types, or too many types whose
@@ -232,7 +240,7 @@ class _Whole:
             return self.of(*definition)
         self._types += 1
         if self._types > _MOST_TYPES:
-            raise ValueError(f"more than {_MOST_TYPES} types in one schema")
+            raise ValueError(f"the schema has more than {_MOST_TYPES} types")
         if isinstance(schema, list):
             return [s if s == "null" else self.of(s, space)[0] for s in schema], 1
         if isinstance(schema, str):
@@ -401,7 +409,7 @@ def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Sourc
             if branch == there:
                 return other()
             if branch != null:
-                raise ValueError(f"branch {branch} of a union of two")
+                raise ValueError(f"union branch {branch}, expected 0 or 1")
             return None
 
         return optional
@@ -409,7 +417,7 @@ def union_reader(readers: Sequence[Reader], schema: Sequence[Any], source: Sourc
     def any_of() -> Any:
         branch = read_int()
         if not 0 <= branch < len(readers):
-            raise ValueError(f"branch {branch} of a union of {len(readers)}")
+            raise ValueError(f"union branch {branch}, expected 0 to {len(readers) - 1}")
         return readers[branch]()
 
     return any_of
@@ -429,8 +437,9 @@ def _array(schema: Any, source: Source) -> Reader:
 
 
 def map_items(schema: Any) -> list[Any] | None:
-    """Schemas of keys and values of a map whose keys are not text; ``None`` if it is not such a
-    map.
+    """Returns the schemas of keys and values of a map whose keys are not text.
+
+    ``None`` if the schema is not such a map.
     """
     if not isinstance(schema, dict) or schema["type"] != "array":
         return None

@@ -1,6 +1,6 @@
-"""The rows of a catalog in a SQLite database: the tables and the paths of their metadata.
+"""Reads and changes the rows of a catalog in SQLite: table names and their metadata paths.
 
-The tables of the database are those of Iceberg's JDBC catalogs; pyiceberg and Java use them too.
+The database has the tables of Iceberg's JDBC catalogs, which pyiceberg and Java also use.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
     PRIMARY KEY (catalog_name, namespace, property_key)
 );
 """
-# The catalog of databases that nimblepy makes.
+# Name of the catalog in databases that nimblepy creates.
 DEFAULT_NAME = "nimble"
-# The mark of a database is stored as a property of this catalog name, which no real catalog has.
+# The mark of a database is stored under this catalog name, which no real catalog uses.
 _MARK = "nimblepy.mark"
 _MEMORY = ("", ":memory:")
 # Error codes of SQLite for a file that is not a database, and for a database without the tables.
@@ -53,7 +53,7 @@ _TIMEOUT = 60.0
 
 
 class NameTaken(Exception):
-    """A row of this name exists already."""
+    """A row with this name already exists."""
 
 
 # The `errno` value for primary error codes of SQLite.
@@ -238,7 +238,8 @@ class CatalogRows:
         Therefore a copy of the database has a different mark.
         """
         place = os.fsencode(os.path.realpath(self._path))
-        self._noted("place", quote(place))  # lets `original` recognize later copies
+        # store the path, so that `original` recognizes later copies
+        self._noted("place", quote(place))
         return hashlib.sha256(f"{self._number} ".encode() + place).hexdigest()[:12]
 
     @property
@@ -249,7 +250,7 @@ class CatalogRows:
     def _noted(self, name: str, value: str) -> str:
         """Returns the value stored under a name. Stores ``value`` first if it is unset."""
         stored = self._asked(_NOTE, _MARK, "", name)
-        if stored:  # without the write lock, which others may hold
+        if stored:  # read first without the write lock, which another process may hold
             return stored[0][0]
         self._prepare(make=True)
         self._changed(
@@ -282,8 +283,8 @@ class CatalogRows:
             except sqlite3.Error as error:
                 if error.sqlite_errorcode not in _NO_CATALOG:
                     raise OSError(
-                        f"{noted}: {error}; so it is not known whether {own} is a copy of it, "
-                        "whose tables have the same files"
+                        f"cannot read {noted}: {error}. It may be the original of {own}, "
+                        "whose tables would then have the same files"
                     ) from error
                 number_there = None
         if number_there == (self._number,) and not os.path.samefile(noted, own):
@@ -328,7 +329,7 @@ class CatalogRows:
         return location
 
     def _read_location(self, namespace: str, name: str) -> tuple[str, ...] | None:
-        """Reads the row of a table over a new connection. The database must exist."""
+        """Reads the row of a table through a new connection. The database must exist."""
         statement = _LOCATION.format(_IS_TABLE if self._typed else "1")
         values = (_MARK, "", "roots", self.catalog, namespace, name)
         try:
@@ -429,7 +430,10 @@ class CatalogRows:
         return done > 0
 
     def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
-        """Removes a table; with ``location``, only if its metadata is there. Returns if it did."""
+        """Removes a table, and returns whether it did.
+
+        With ``location``, removes it only if its metadata is still there.
+        """
         statement = f"DELETE FROM iceberg_tables WHERE {_TABLE} AND {self._is_table}"
         places = [] if location is None else self._former(location)
         if places:
@@ -545,7 +549,7 @@ def chosen_name(names: Sequence[str], uri: str) -> str:
 
 @contextlib.contextmanager
 def _connection(path: str, timeout: float) -> Iterator[sqlite3.Connection]:
-    """A connection to a database until the block ends. Forks wait for its end.
+    """Opens a connection to a database until the block ends. Forks wait until then.
 
     A child forked in between would wait forever for a mutex of SQLite that this thread held. Or it
     would wait for a lock of the database that SQLite mistakes for the child's own.
@@ -592,7 +596,8 @@ def _parsed(uri: str) -> tuple[str, float]:
     if place.startswith("sqlite:///"):
         path = place.removeprefix("sqlite:///")
         if path not in _MEMORY:
-            path = os.path.abspath(path)  # the process may change its directory
+            # absolute, because the process may change its working directory
+            path = os.path.abspath(path)
     elif place == "sqlite://":
         path = ""
     else:
@@ -600,9 +605,11 @@ def _parsed(uri: str) -> tuple[str, float]:
     try:
         seconds = float(timeout)
     except ValueError:
-        raise InvalidArgumentError(f"connect {uri!r}: timeout={timeout!r} is no number") from None
+        raise InvalidArgumentError(
+            f"connect {uri!r}: timeout={timeout!r} is not a number; expected seconds"
+        ) from None
     if given:
         raise InvalidArgumentError(
-            f"connect {uri!r}: of parameters only timeout is known, not {', '.join(given)}"
+            f"connect {uri!r}: unknown parameters {', '.join(given)}; only timeout is supported"
         )
     return path, seconds

@@ -1,4 +1,4 @@
-"""Catalogs, and the namespaces and tables in them."""
+"""Opens catalogs; creates, loads and drops namespaces and tables."""
 
 from __future__ import annotations
 
@@ -104,16 +104,16 @@ _METADATA_NAME = re.compile(
 
 
 class SqliteCatalog(MetastoreCatalog):
-    """The catalog in a SQLite database. The cost of a commit does not grow with the history.
+    """A catalog in a SQLite database. The cost of a commit does not grow with the history.
 
-    It uses the same rows as pyiceberg's ``SqlCatalog``; both can be used on one database. pyiceberg
-    reads, validates, copies and serialises all metadata at each commit. Metadata files and the
-    objects made from them never change, so this class caches them. New metadata shares unchanged
-    objects with the old metadata, even if another process made the commit. The JSON of each
-    snapshot is cached too. The metadata file of a lost commit is removed.
+    Uses the same rows as pyiceberg's ``SqlCatalog``, so both classes can use one database.
+    pyiceberg reads, validates, copies and serialises all metadata at each commit. Metadata files
+    and the objects made from them never change, so this class caches them. New metadata shares
+    unchanged objects with the old metadata, even if another process made the commit. The JSON of
+    each snapshot is cached too. The metadata file of a lost commit is removed.
     """
 
-    # Whether a commit that was refused or that failed can never take effect later.
+    # Whether a commit that failed certainly never takes effect later.
     is_certain = True
 
     def __init__(self, rows: Any, **properties: str) -> None:
@@ -138,7 +138,7 @@ class SqliteCatalog(MetastoreCatalog):
         return self._rows.original()
 
     def other_name(self, identifier: Any, metadata_file: str) -> str | None:
-        """Another name of the table of a metadata file in the database.
+        """Returns another name under which the database has the table of a metadata file.
 
         Two names belong to one table if their metadata is in the same directory.
         """
@@ -152,7 +152,7 @@ class SqliteCatalog(MetastoreCatalog):
         return None
 
     def turn(self) -> AbstractContextManager[None]:
-        """Keeps others from committing until the block ends; see :meth:`CatalogRows.turn`."""
+        """Blocks other commits until the block ends; see :meth:`CatalogRows.turn`."""
         return self._rows.turn()
 
     def base_of(self, table: IceTable) -> IceTable:
@@ -169,7 +169,7 @@ class SqliteCatalog(MetastoreCatalog):
         return []
 
     def retire_versions(self, metadata: Metadata) -> None:
-        """Called before orphans of a table are removed."""
+        """Does nothing. Called before orphans of a table are removed."""
 
     def check_may_rename(self) -> None:
         """
@@ -232,7 +232,7 @@ class SqliteCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=properties,
         )
-        # Another process may drop the table at once.
+        # Return the metadata at hand, because another process may already have dropped the table.
         return self._table_at(self._add(namespace, name, metadata), namespace, name)
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
@@ -259,7 +259,10 @@ class SqliteCatalog(MetastoreCatalog):
         return self.load_table(identifier)
 
     def drop_table(self, identifier: Any, unchanged: str | None = None) -> None:
-        """Forgets a table. With ``unchanged``, only if its metadata is still at that path."""
+        """Removes a table from the catalog.
+
+        With ``unchanged``, removes it only if its metadata is still at that path.
+        """
         namespace, name = split_name(identifier)
         if not self._rows.remove(namespace, name, unchanged):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
@@ -300,7 +303,7 @@ class SqliteCatalog(MetastoreCatalog):
         return self._swap(metadata, namespace, name, before)
 
     def replace_metadata(self, table: IceTable, metadata: Any) -> Any:
-        """Gives a table metadata that pyiceberg's updates cannot express.
+        """Commits metadata that pyiceberg's updates cannot express.
 
         Raises:
             CommitFailedException: ``table`` is not its newest version.
@@ -521,7 +524,7 @@ def split_name(identifier: Any) -> tuple[str, str]:
 
 
 def _updated(base: Any, updates: Any, location: str) -> Any:
-    """Returns the metadata after some updates, with a log that readers accept."""
+    """Returns the metadata after ``updates``, with a log that readers accept."""
     made = updated_metadata(base, updates, location)
     if made is base or made == base:
         return base
@@ -619,7 +622,7 @@ def database_of(metadata: Metadata) -> str | None:
 
 
 def turn(metadata: Metadata) -> AbstractContextManager[None]:
-    """Keeps others from committing until this thread commits or the block ends.
+    """Blocks other commits until this thread commits or the block ends.
 
     Catalog servers do not support this: with them, the block runs without protection.
     """
@@ -628,7 +631,7 @@ def turn(metadata: Metadata) -> AbstractContextManager[None]:
 
 
 def check_may_remove(metadata: Metadata) -> None:
-    """Refuses to remove files that another table may need.
+    """Raises if another table may need this table's files.
 
     Raises:
         InvalidArgumentError: the catalog has the table under another name as well, or is a copy of
@@ -640,15 +643,15 @@ def check_may_remove(metadata: Metadata) -> None:
     other = catalog.other_name(metadata.name, metadata.metadata_file)
     if other is not None:
         raise InvalidArgumentError(
-            f"{'.'.join(metadata.name)}: the table {other} has the same files, so that none is "
-            "removed; drop one of the two names first, without purge"
+            f"{'.'.join(metadata.name)}: the table {other} has the same files, so no file was "
+            "removed; first drop one of the two tables, without purge"
         )
     original = catalog.original()
     if original is not None and not is_below(metadata.location, catalog.root):
         raise InvalidArgumentError(
             f"{'.'.join(metadata.name)}: its catalog is a copy of {original}, whose tables have "
-            "the same files, so that none is removed here; connect to that one, or move it away "
-            "if nobody needs it"
+            "the same files, so no file was removed; connect to the original, or move it away "
+            "if it is not needed"
         )
 
 
@@ -704,7 +707,7 @@ def is_catalog(value: object) -> bool:
 
 
 class TableExists(Exception):
-    """A table of this name exists already."""
+    """A table with this name already exists."""
 
 
 class NoSuchTable(Exception):
@@ -749,7 +752,7 @@ def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None 
     """Returns the newest metadata of a table.
 
     Args:
-        newest: metadata of the caller, which is returned if it still is the newest.
+        newest: metadata that the caller has. It is returned if it is still the newest.
 
     Raises:
         NoSuchTable: the table does not exist.
@@ -802,7 +805,7 @@ def _static_table(path: str, properties: dict[str, str]) -> StaticTable:
 
 
 def drop_table(catalog: Catalog, name: tuple[str, ...], unchanged: Metadata | None = None) -> None:
-    """Forgets a table.
+    """Removes a table from the catalog.
 
     Args:
         unchanged: drop the table only if this is still its metadata. Catalogs outside SQLite are
@@ -860,7 +863,7 @@ def create_table(
     partition_by: Sequence[tuple[str, str, str]],
     properties: Mapping[str, str],
 ) -> Metadata:
-    """Makes an empty table.
+    """Creates an empty table.
 
     Args:
         schema: the columns, with types that tables support; see ``types.py``.

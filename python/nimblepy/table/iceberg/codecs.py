@@ -1,4 +1,4 @@
-"""What undoes the compression of the blocks of Avro files, up to a number of bytes."""
+"""Decompresses blocks of Avro files, up to a maximum number of bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CRC_BYTES = 4
 
 
 def decompressed(codec: str, block: bytes, most: int) -> bytes:
-    """Returns the bytes of a block.
+    """Decompresses a block.
 
     Args:
         codec: as the header of an Avro file names it.
@@ -23,13 +23,13 @@ def decompressed(codec: str, block: bytes, most: int) -> bytes:
     """
     undo = _CODECS.get(codec)
     if undo is None:
-        raise ValueError(f"the codec {codec!r}, expected one of {', '.join(_CODECS)}")
+        raise ValueError(f"unknown codec {codec!r}, expected one of {', '.join(_CODECS)}")
     try:
         content = undo(block, most)
     except (zlib.error, OSError, EOFError) as error:
-        raise ValueError(f"a block does not decompress: {error}") from error
+        raise ValueError(f"a block cannot be decompressed: {error}") from error
     if len(content) > most:
-        raise ValueError(f"a block of {len(block)} bytes has more than {most} once decompressed")
+        raise ValueError(f"a block of {len(block)} bytes decompresses to more than {most} bytes")
     return content
 
 
@@ -41,7 +41,7 @@ def _deflate(block: bytes, most: int) -> bytes:
     unpacker = zlib.decompressobj(-15)
     content = unpacker.decompress(block, most + 1)
     if not unpacker.eof and len(content) <= most:
-        raise EOFError("it is cut short")
+        raise EOFError("the compressed bytes are truncated")
     return content
 
 
@@ -49,21 +49,21 @@ def _snappy(block: bytes, most: int) -> bytes:
     packed, checksum = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
     size = _snappy_size(packed)
     if size > most:
-        raise ValueError(f"a block of {len(block)} bytes says that it has {size}")
+        raise ValueError(f"a block of {len(block)} bytes claims to decompress to {size} bytes")
     content = bytes(pa.decompress(packed, size, "snappy", asbytes=True))
     if zlib.crc32(content) != int.from_bytes(checksum, "big"):
-        raise ValueError("the checksum of a block is another")
+        raise ValueError("the checksum of a block does not match")
     return content
 
 
 def _snappy_size(packed: bytes) -> int:
-    """Returns what the first bytes say: seven bits each, the low ones first."""
+    """Returns the decompressed size, which is stored first: seven bits per byte, low bits first."""
     size = 0
     for i, octet in enumerate(packed[:5]):
         size |= (octet & 0x7F) << 7 * i
         if octet < 0x80:
             return size
-    raise ValueError("a block does not say how many bytes it has")
+    raise ValueError("a block has no valid decompressed size")
 
 
 def _streamed(name: str) -> Callable[[bytes, int], bytes]:
@@ -77,7 +77,7 @@ def _streamed(name: str) -> Callable[[bytes, int], bytes]:
     return undo
 
 
-# Of a block and of the most bytes that are wanted; more may be found.
+# Decompresses a block, given the maximum number of bytes. May return more bytes.
 _CODECS: dict[str, Callable[[bytes, int], bytes]] = {
     "null": _same,
     "deflate": _deflate,

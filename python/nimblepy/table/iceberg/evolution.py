@@ -1,4 +1,4 @@
-"""Changes of a table's schema, partitioning and properties, in one commit."""
+"""Changes a table's schema, partitioning and properties in one commit."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from nimblepy.table.iceberg.schemas import (
 )
 from nimblepy.table.iceberg.snapshot_commit import same_properties
 
-# Retries of copying metadata that other threads are using.
+# Number of retries to copy metadata that other threads are using.
 _MOST_COPIES = 20
 
 
 class _Steps(IceTransaction):
-    """The library's transaction. Collects the updates that :func:`swap` commits."""
+    """A pyiceberg transaction that collects the updates for :func:`swap`."""
 
     _updates: tuple[Any, ...]
     _apply: Callable[[tuple[Any, ...]], Any]
@@ -65,7 +65,7 @@ class _Steps(IceTransaction):
         return super().table_metadata
 
     def set_schema(self, schema: Schema) -> None:
-        """Makes a schema the current one; an equal one that the table has had is used again."""
+        """Makes a schema the current one. Reuses an equal schema that the table has had."""
         schemas = self.table_metadata.schemas
         same = next((item.schema_id for item in schemas if item == schema), None)
         if same is None:
@@ -215,7 +215,8 @@ class Evolution:
             return self._metadata
         ice = self._metadata.ice
         base = ice.metadata
-        # Everything that a change was checked against, not only what it changes.
+        # Requires that everything the change was checked against is unchanged, not only what it
+        # changes.
         checks: list[Any] = [
             AssertTableUUID(uuid=base.table_uuid),
             AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
@@ -228,7 +229,7 @@ class Evolution:
         return snapshot_commit.swap(self._metadata, tuple(checks), self._transaction.updates)
 
     def pending(self) -> Metadata:
-        """Returns the metadata with all changes, which the next commit of rows makes, too."""
+        """Returns the metadata with all changes, for the commit of rows that also makes them."""
         ice = self._metadata.ice
         base = ice.metadata
         checks = [
@@ -255,8 +256,8 @@ class Evolution:
     def is_made(self, newest: Metadata) -> bool:
         """Returns whether newer metadata has the changes, from any writer.
 
-        New columns and partitions may have been changed again. Of properties only the current
-        values are known.
+        New columns and partitions count even if they were changed again later. For properties, only
+        the current values are compared.
         """
         base, target = self._metadata.ice.metadata, self._transaction.table_metadata
         now = newest.ice.metadata
@@ -296,10 +297,10 @@ class Evolution:
 
 
 def with_columns(metadata: Metadata, columns: Sequence[pa.Field]) -> Metadata:
-    """Returns the metadata with columns that it may lack; a commit for it adds them, too.
+    """Returns the metadata with additional columns, which a commit for it also adds.
 
     Raises:
-        InvalidArgumentError: a name that a column cannot have.
+        InvalidArgumentError: a column cannot have its name.
     """
     evolution = Evolution(metadata)
     present = set(evolution.schema.names)

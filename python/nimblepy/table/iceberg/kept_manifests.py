@@ -1,4 +1,4 @@
-"""A cache of decoded manifests that this process has read or written."""
+"""Caches decoded manifests that this process has read or written."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from nimblepy.table.iceberg.metadata import Metadata, forget_lists
 
 # Maximum bytes of all manifests.
 _MOST_BYTES = 128 << 20
-# Bytes of the Python objects of a manifest, besides its values: most have few files.
+# Estimated bytes of a manifest's Python objects, in addition to its values.
 _OVERHEAD = 40 << 10
-# Manifests of a table that are kept besides twice as many as a snapshot has. Each commit writes
-# two and a compaction replaces all, so most manifests of a year are in no recent snapshot.
+# Number of a table's manifests to keep in addition to twice as many as a snapshot has. Each commit
+# writes two manifests, and a compaction replaces all of them, so most older manifests are in no
+# recent snapshot.
 _PAST = 64
 
 
 class _Manifests:
-    """Decoded manifests by table and path: a manifest never changes. Thread-safe.
+    """Caches decoded manifests, which never change, by table and path. Thread-safe.
 
-    Of each table, the most recently used manifests are kept, about as many as a snapshot has. If
-    all take too many bytes, those of the least recently used tables are removed.
+    Keeps the most recently used manifests of each table, about as many as a snapshot has. If all
+    manifests take too many bytes, removes those of the least recently used tables.
     """
 
     def __init__(self) -> None:
@@ -73,10 +74,10 @@ _manifests = _Manifests()
 
 
 def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
-    """Returns the live files of each of some manifests.
+    """Returns the live files of each manifest.
 
-    Cost: one read of each that this process neither read nor wrote just before; they are asked for
-        before this returns.
+    Cost: one read of each manifest that is not cached. All reads are started before this function
+    returns.
     """
     kept = [_manifests.get(metadata.uuid, item.path) for item in manifests]
     missing = [item for item, there in zip(manifests, kept, strict=True) if there is None]
@@ -91,12 +92,12 @@ def live_files(metadata: Metadata, manifest: Manifest) -> ManifestFiles:
 
 
 def keep_manifest(metadata: Metadata, files: ManifestFiles) -> None:
-    """Keeps the contents of a manifest that was written, so that it is not read."""
+    """Caches the contents of a manifest that this process wrote."""
     _kept(metadata, files, metadata.known_manifests)
 
 
 def forget_manifests() -> None:
-    """Forgets manifests and lists of them, so that they are read again."""
+    """Clears the caches of manifests and manifest lists."""
     global _manifests
     _manifests = _Manifests()
     forget_lists()

@@ -1,4 +1,4 @@
-"""Files on this machine as pyiceberg asks for them: opened plainly, and on disk when closed."""
+"""A FileIO for pyiceberg: opens files by their exact path, and syncs new files to disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nimblepy.table.base.places import remove_file
 
 
 def local_path(location: str) -> str | None:
-    """Returns the path of a location on this machine; ``None``: it is somewhere else."""
+    """Returns the path of a location on this machine; ``None`` for other locations."""
     if location.startswith("file:"):
         rest = location.removeprefix("file:")
         return rest[2:] if rest.startswith("//") else rest
@@ -62,7 +62,7 @@ class _Synced(io.BufferedWriter):
             self._remove()
 
     def _name_file(self, error: BaseException | None) -> None:
-        """Adds the path to errors of writes, such as a full disk, which lack it."""
+        """Adds the path to errors of writes, such as a full disk, which do not contain it."""
         if isinstance(error, OSError) and error.errno is not None and error.filename is None:
             error.filename = self._path
 
@@ -99,7 +99,7 @@ class _StoredInput(InputFile):
 
 
 class _Stored(io.BytesIO):
-    """A new file of a store, which is there once this is closed without an error."""
+    """A new object of a store, which is created when this file is closed without an error."""
 
     def __init__(self, location: str) -> None:
         super().__init__()
@@ -117,7 +117,10 @@ class _Stored(io.BytesIO):
 
 
 class _StoredOutput(OutputFile):
-    """Whether there is such a file is not looked at: names of metadata are never given twice."""
+    """A new object of a store.
+
+    Does not check whether it exists, because names of metadata files are unique.
+    """
 
     def __len__(self) -> int:
         return len(_StoredInput(self.location))
@@ -133,11 +136,11 @@ class _StoredOutput(OutputFile):
 
 
 class OwnIO(FileIO):
-    """Metadata files where data files are, read and written as these are: by one configuration.
+    """Reads and writes metadata files with the same configuration as data files.
 
-    On this machine they are found by their exact path, and synced when they are written:
-    pyiceberg's own reads a path as a URI, so that ``#`` and ``?`` end it. In a store a file is one
-    request.
+    Local files are opened by their exact path, and synced when they are written. pyiceberg's own
+    FileIO parses a path as a URI, so that ``#`` and ``?`` would end it. In a store, a file takes
+    one request.
     """
 
     def new_input(self, location: str) -> InputFile:
@@ -162,5 +165,5 @@ def is_here(location: str) -> bool:
 def _path(location: str) -> str:
     path = local_path(location)
     if path is None:
-        raise InvalidArgumentError(f"{location}: not a place on this machine")
+        raise InvalidArgumentError(f"{location}: not a location on this machine")
     return path

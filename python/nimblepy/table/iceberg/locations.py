@@ -1,4 +1,4 @@
-"""Metadata of a lake that was moved: locations below its old roots are read below the new one."""
+"""Translates locations in the metadata of a moved lake from its old roots to the new one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from nimblepy.io.location import is_uri, locate
 from nimblepy.table.base.moved import register, translation_of
 from nimblepy.table.base.places import readable_path
 
-# The property of a FileIO with the old roots, so that other processes translate as this one does.
+# The property of a FileIO with the old roots, so that other processes translate in the same way.
 MOVED = "nimblepy.moved"
-# Properties of tables with locations.
+# Table properties that contain locations.
 _LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path")
 
 
 def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
-    """Returns the properties of a FileIO, and the old roots of the lake with the file at
-    ``location``.
-    """
+    """Returns ``properties`` with the old roots of the lake with the file at ``location``."""
     translation = translation_of(location)
     if translation is None:
         return dict(properties)
@@ -30,7 +28,7 @@ def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
 
 
 def register_moved(properties: Mapping[str, str]) -> None:
-    """Registers the old roots that :func:`with_moved` added to some properties."""
+    """Registers the old roots that :func:`with_moved` added to ``properties``."""
     text = properties.get(MOVED)
     if text is not None:
         content = json.loads(text)
@@ -38,7 +36,7 @@ def register_moved(properties: Mapping[str, str]) -> None:
 
 
 def translated_metadata(data: bytes, location: str) -> bytes:
-    """Returns the bytes of a metadata file at ``location``, with the locations as they are now."""
+    """Returns the bytes of the metadata file at ``location``, with current locations."""
     translation = translation_of(location)
     if translation is None:
         return data
@@ -81,11 +79,10 @@ def translate_locations(content: dict[str, Any], path: Callable[[str], str]) -> 
 
 
 def place_now(location: str, root: str, roots: Iterable[str]) -> str:
-    """Returns the place now of a metadata file of a lake at ``root``, which was written at
-    ``roots``.
+    """Returns the current location of a metadata file of a lake at ``root``, formerly at ``roots``.
 
-    A path below an old root counts only if its file was moved as well: a database may be moved
-    alone. Cost: a look for the file if the lake was moved.
+    A path below an old root counts only if its file was moved as well, because a database may be
+    moved alone. Cost: checks that the file exists, if the lake was moved.
     """
     translation = register(root, roots)
     there = location if translation is None else translation.path(location)
@@ -97,7 +94,7 @@ def place_now(location: str, root: str, roots: Iterable[str]) -> str:
 
 
 def former_places(location: str, root: str, roots: Iterable[str]) -> list[str]:
-    """Returns a location now, and the paths by which a database may have it."""
+    """Returns a current location, and the older paths under which a database may store it."""
     translation = register(root, roots)
     return [location] if translation is None else translation.former(location)
 

@@ -1,4 +1,4 @@
-"""The Avro records of manifests: a form for each partition spec."""
+"""Encodes the Avro records of manifests. The record schema depends on the partition spec."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def ice_file(item: DataFile) -> IceDataFile:
 
 
 class Records:
-    """Encodes records of one Avro schema as the library does, whose set-up for a file is dear."""
+    """Encodes records of one Avro schema as pyiceberg does, without its expensive set-up for each
+    file.
+    """
 
     def __init__(self, name: str, file_schema: Schema, record_schema: Schema) -> None:
         self._writer = resolve_writer(record_schema=record_schema, file_schema=file_schema)
@@ -75,10 +77,10 @@ class Records:
 
 
 def _with_own_names(schema: Any, used: set[str]) -> Any:
-    """Returns an Avro schema whose named types each have a name of their own.
+    """Returns an Avro schema in which every named type has a different name.
 
-    Avro has a name defined once. The library names decimals, UUIDs and fixed types by what they
-    are, and does not read types that are used by their name.
+    Avro allows a name to be defined only once. pyiceberg gives equal names to equal decimals, UUIDs
+    and fixed types, and cannot read references to names.
     """
     if isinstance(schema, list):
         return [_with_own_names(item, used) for item in schema]
@@ -109,7 +111,7 @@ class ManifestForm:
     """How manifests of one schema and partition spec are written."""
 
     def __init__(self, schema: Schema, sources: Schema, spec: PartitionSpec) -> None:
-        """``sources`` has all columns of the spec, including dropped columns."""
+        """Makes a form. ``sources`` has all columns of the spec, including dropped columns."""
         self.spec = spec
         self.schema = schema
         partition = _partition_type(spec, sources)

@@ -1,4 +1,4 @@
-"""Manifests as columns: statistics of many files without one object per file."""
+"""Decodes manifests into columns: statistics of many files without one object per file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nimblepy.table.iceberg.pruning import Counts, End, comparable, partition_ar
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
-# With more files than this, only some columns are in memory at a time.
+# Number of files above which only some columns are in memory at a time.
 MANY = 1 << 16
 
 # Field ids in the schema of a manifest entry, from Iceberg's specification.
@@ -38,7 +38,7 @@ _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 1
 _SORT_ORDER = 140
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
-# Id of the snapshot that added the file, its sequence number, that of the file, and the file.
+# Snapshot id, data sequence number, file sequence number, and data file of an entry.
 RawEntry: TypeAlias = tuple[int | None, int, int, bytes]
 _CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
 # Maximum number of file descriptions that the columns of a manifest cache.
@@ -148,7 +148,7 @@ class ManifestFiles(FileColumns):
         self.derived = {}
 
     def translate(self, translation: Translation) -> None:
-        """Changes the paths to where the files are now."""
+        """Replaces the paths by the current paths of the files."""
         self._paths = translation.paths(self._paths)
 
     @property
@@ -223,19 +223,17 @@ _KINDS: dict[str, pa.DataType] = {
     "lower": pa.binary(),
     "upper": pa.binary(),
 }
-# Later than every commit.
+# Greater than the sequence number of every commit.
 _NEVER = 1 << 62
 
 
 def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFiles:
-    """Returns the data files of one partition spec that no snapshot has yet, as columns."""
+    """Returns data files that are in no snapshot yet, of one partition spec, as columns."""
     return new_files(files, spec_id, "", _NEVER)
 
 
 def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int) -> ManifestFiles:
-    """Returns the files of one partition spec as described by the manifest at ``path``, which adds
-    them.
-    """
+    """Returns new files of one partition spec as the content of the manifest at ``path``."""
     columns: dict[int, list[Any]] = {
         _CONTENT: [_CONTENTS.index(file.content) for file in files],
         _PATH: [file.path for file in files],
@@ -293,11 +291,11 @@ def _decoded(
     inherited: int,
     raw: list[RawEntry] | None,
 ) -> tuple[Numbers, dict[int, list[Any]], dict[str, Maps]]:
-    """Sequence numbers, and the arguments of ``ManifestFiles``."""
+    """Returns the sequence numbers, columns and metrics for ``ManifestFiles``."""
     fields = fields_by_id(container.schema)
     place = next((i for i, (number, _) in enumerate(fields) if number == _DATA_FILE), None)
     if place is None:
-        raise ValueError("its entries have no data file")
+        raise ValueError("its entries have no field data_file")
     readers = [(number, reader_of(kind, source)) for number, kind in fields if number != _DATA_FILE]
     before, after = readers[:place], readers[place:]
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
@@ -353,7 +351,7 @@ def _check_contents(columns: dict[int, list[Any]], deletes: bool) -> None:
 
 
 def _by_spec(columns: dict[int, list[Any]], schema: Any, partition: Sequence[int]) -> None:
-    """Orders the values of partition fields, which a file has in any order, as in the spec."""
+    """Puts partition values, which a file may store in any order, into the spec's order."""
     record = without_null(dict(fields_by_id(dict(fields_by_id(schema))[_DATA_FILE]))[_PARTITION])
     places = {number: i for i, (number, _) in enumerate(fields_by_id(record))}
     order = [places[number] for number in partition]
@@ -383,7 +381,7 @@ class Selection:
         return cls(parts, cast(Numbers, part), cast(Numbers, row))
 
     def beside(self, part: FileColumns) -> Selection:
-        """These files, then all files of another part."""
+        """Returns these files, followed by all files of another part."""
         part_numbers = np.full(part.num_files, len(self.parts), dtype=np.int64)
         row = np.arange(part.num_files, dtype=np.int64)
         return Selection(

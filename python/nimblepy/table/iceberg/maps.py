@@ -15,7 +15,7 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Maps:
-    """Maps from field ids to counts or bounds, of some files."""
+    """Maps from field ids to counts or bounds, one for each file."""
 
     def __init__(self, counts: _Numbers, keys: _Numbers, values: pa.Array) -> None:
         """Makes maps.
@@ -133,7 +133,7 @@ class MapsReader:
     def _end(self, value: Any) -> None:
         entries = value or {}
         if not isinstance(entries, dict):
-            raise ValueError(f"{entries!r}, expected a map")
+            raise ValueError(f"expected a map, got {entries!r}")
         self._counts.append(len(entries))
         self._keys += entries
         self._values += entries.values()
@@ -191,7 +191,7 @@ def _blocks(schema: Any, source: Source, read: Callable[[int], object]) -> Reade
         if branch == there:
             return blocks()
         if branch != null:
-            raise ValueError(f"branch {branch} of a union of {len(schema)}")
+            raise ValueError(f"union branch {branch}, expected 0 to {len(schema) - 1}")
         return 0
 
     return optional

@@ -1,4 +1,4 @@
-"""A table's metadata as nimblepy reads it: schemas, specs, snapshots, manifests, entries."""
+"""Reads a table's metadata: schemas, partition specs, snapshots, manifests and entries."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ WRITTEN_VERSION = 2
 
 
 NAME_MAPPING = "schema.name-mapping.default"
-# The property that says in which order the columns of a primary key stand: the place of each among
-# their field ids in ascending order. Names change, and catalogs number fields anew.
+# The property that stores the order of a primary key's columns. It gives the rank of each column's
+# field id among the key's field ids, because names may change and catalogs may renumber fields.
 PRIMARY_KEY_ORDER = "nimblepy.primary-key-order"
 _PLACE = re.compile("[0-9]{1,9}")
 
 
-# Retries of a commit that lost to another, and the waits between them in seconds.
+# Number of retries of a lost commit, and the waits between them in seconds.
 MOST_ATTEMPTS = 100
 
 
@@ -127,7 +127,7 @@ _FIRST_WAIT = 0.005
 _LONGEST_WAIT = 0.2
 
 
-# Metadata of tables, and lists of manifests, that are kept in memory.
+# Number of tables' metadata, and of manifest lists, to keep in memory.
 KEPT_METADATA = 16
 
 
@@ -168,7 +168,7 @@ class Metadata:
         checks: Sequence[Any] = (),
         updates: Sequence[Any] = (),
     ) -> None:
-        """Metadata of a catalog, or the result of applying ``updates`` to ``base``.
+        """Makes metadata from a catalog, or from applying ``updates`` to ``base``.
 
         Args:
             checks: pyiceberg requirements that must hold for the updates to be valid.
@@ -191,7 +191,7 @@ class Metadata:
 
     @property
     def committed(self) -> Metadata:
-        """The metadata that the catalog has, without ``updates``."""
+        """The metadata in the catalog, without ``updates``."""
         return self if self._base is None else self._base
 
     @property
@@ -243,7 +243,7 @@ class Metadata:
         return {int(schema.schema_id): frozenset(schema.field_ids) for schema in schemas}
 
     def widened_since(self, schema_id: int) -> list[str]:
-        """Columns, at any depth, whose primitive type differs from that in an earlier schema."""
+        """Returns the columns and fields whose primitive type differs from an earlier schema."""
         before, now = self.ice_schema(schema_id), self.ice_schema(None)
         numbers = set(before.field_ids) & set(now.field_ids)
         return sorted(
@@ -400,7 +400,7 @@ class Metadata:
         return Schema(*schema.fields, *dropped) if dropped else schema
 
     def _dropped_field(self, number: int) -> NestedField | None:
-        """As the newest schema has it."""
+        """Returns a dropped field as the newest schema that had it defines it."""
         for schema in reversed(self.ice.metadata.schemas):
             if schema.find_column_name(number) is not None:
                 kind = schema.find_field(number).field_type
@@ -414,7 +414,7 @@ class Metadata:
 
     @property
     def spec_ids(self) -> list[int]:
-        """Of all partition specs, old ones too."""
+        """The ids of all partition specs, including old ones."""
         return [int(number) for number in self.ice.metadata.specs()]
 
     def ice_spec(self, spec_id: int) -> PartitionSpec:
@@ -424,7 +424,7 @@ class Metadata:
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """All that were not expired, in the order of their commits."""
+        """All snapshots that have not expired, in the order of their commits."""
         return sorted(_snapshots(self.ice.metadata).values(), key=lambda item: item.sequence)
 
     def snapshot(self, number: int) -> Snapshot | None:
@@ -439,7 +439,7 @@ class Metadata:
 
     @property
     def references(self) -> dict[str, Reference]:
-        """Tags and branches by name; ``main`` is one."""
+        """Tags and branches by name, including ``main``."""
         return {
             name: Reference(
                 snapshot=ref.snapshot_id,
@@ -457,7 +457,7 @@ class Metadata:
         return None if reference is None else self.snapshot(reference.snapshot_id)
 
     def snapshot_at(self, timestamp_ms: int) -> Snapshot | None:
-        """Returns the snapshot of ``main`` at this time; ``None`` before the first or if it
+        """Returns the snapshot of ``main`` at this time; ``None`` if none existed or it has
         expired.
 
         Some writers remove the entries of expired snapshots from the log but keep earlier entries.
@@ -525,9 +525,7 @@ class Metadata:
         return [self.metadata_file, *older]
 
     def statistics_files(self) -> list[tuple[str, int]]:
-        """Returns the files of statistics that other engines have written: (path, id of the
-        snapshot).
-        """
+        """Returns (path, snapshot id) of the statistics files that other engines have written."""
         metadata = self.ice.metadata
         return [
             (item.statistics_path, item.snapshot_id)
@@ -557,8 +555,9 @@ class Metadata:
                 data = source.read()
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is gone; "
-                "the snapshot has expired. Call refresh()"
+                f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is "
+                "missing, "
+                "because the snapshot has expired; call refresh()"
             ) from error
         specs = self.ice.metadata.specs()
         fields = {number: len(spec.fields) for number, spec in specs.items()}
@@ -658,7 +657,9 @@ class Metadata:
         return files, container.schema
 
     def first_partition_range(self, manifest: Manifest) -> tuple[Any, Any]:
-        """Least and greatest value of the first partition field in a manifest, if known."""
+        """Returns the least and greatest value of the first partition field in a manifest, if
+        known.
+        """
         fields = self.partition_types()[manifest.spec_id]
         ranges = manifest.raw.partitions
         if (
@@ -731,7 +732,7 @@ class Metadata:
             return bytes(source.read())
 
     def added_and_removed(self, snapshot: Snapshot) -> tuple[list[Entry], list[Entry]]:
-        """Returns the files that one commit added, and files it removed.
+        """Returns the files that one commit added, and the files that it removed.
 
         Cost: reads the manifests it wrote.
         """
@@ -770,7 +771,7 @@ kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
 
 
 def forget_lists() -> None:
-    """Forgets lists of manifests, so that they are read again."""
+    """Clears the cache of manifest lists."""
     kept_lists.clear()
 
 
@@ -790,10 +791,11 @@ def plain_manifest(item: ManifestFile) -> Manifest:
 
 @contextlib.contextmanager
 def parsing(path: str, data: bytes) -> Iterator[None]:
-    """Metadata files that the library cannot parse are damaged, or of a newer format version.
+    """Turns errors of parsing a metadata file into CorruptFileError or UnsupportedVersionError.
 
     Raises:
-        UnsupportedVersionError: the file has a version above 2, which pyiceberg supports in part.
+        UnsupportedVersionError: the file has a format version above 2, which pyiceberg supports
+            only in part.
         CorruptFileError: as :func:`decoding`.
     """
     try:
@@ -846,7 +848,7 @@ def _records(data: bytes, path: str) -> tuple[Any, Iterator[Any]]:
     return container.schema, records_of(container, Source(container.records, new_decoder))
 
 
-# Types of values of the fields of manifests and of their lists, as they are read.
+# Python types of the values in manifests and manifest lists.
 _IN_MEMORY: dict[type[IcebergType], type] = {
     BinaryType: bytes,
     BooleanType: bool,
@@ -868,15 +870,15 @@ _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
 _FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
 
 
-# Counts of files and rows, which lists of version 1 of the format may leave out.
+# Counts of files and rows, which manifest lists of format version 1 may omit.
 _NO_COUNTS = frozenset({504, 505, 506, 512, 513, 514})
 
 
 class _Fields:
-    """Takes the fields of the specification from records of a file, whose own fields may differ."""
+    """Extracts the specification's fields from records of a file that may have other fields."""
 
     def __init__(self, fields: Sequence[NestedField], schema: Any) -> None:
-        """``schema``: of the records, in Avro."""
+        """Prepares the extraction. ``schema`` is the Avro schema of the records."""
         own = fields_by_id(schema)
         self._places = {number: i for i, (number, _) in enumerate(own)}
         self._schemas = dict(own)
@@ -886,7 +888,7 @@ class _Fields:
         ]
 
     def schema(self, number: int) -> Any:
-        """Of the values of a field."""
+        """Returns the schema of the values of a field."""
         return without_null(self._schemas.get(number, "null"))
 
     def of(self, record: Sequence[Any], number: int) -> Any:
@@ -933,7 +935,7 @@ def _listed(data: bytes, path: str, specs: Mapping[int, int]) -> Iterator[Manife
         made = ManifestFile(*fields(record))
         made[3] = ManifestContent(made.content)
         if made.partition_spec_id not in specs:
-            raise ValueError(f"partition spec {made.partition_spec_id}, which the table has not")
+            raise ValueError(f"partition spec {made.partition_spec_id} does not exist in the table")
         for i in (1, *range(7, 13)):
             if made[i] is not None and made[i] < 0:
                 raise ValueError(f"{_LISTED[i].name} is {made[i]}")
@@ -965,7 +967,8 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
         made.data_file = file
         if made.snapshot_id is None and manifest.added_snapshot_id is not None:
             made.snapshot_id = manifest.added_snapshot_id
-        # Files that a commit adds have its number, and those of version 1 of the format none.
+        # Added files inherit the sequence number of the commit. Format version 1 has no sequence
+        # numbers.
         if manifest.sequence_number == 0 or made.status == ManifestEntryStatus.ADDED:
             if made.sequence_number is None:
                 made.sequence_number = manifest.sequence_number
@@ -975,12 +978,12 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
 
 
 def _total(added: int | None, existing: int | None) -> int:
-    """Of both; -1 where the manifest list, of version 1 of the format, does not say it."""
+    """Returns the sum; -1 if the manifest list, of format version 1, lacks a count."""
     return -1 if added is None or existing is None else added + existing
 
 
 def check_name_mapping(mapping: str) -> None:
-    """Refuses what would not be understood as a mapping of names when the table is read."""
+    """Raises if the text cannot be parsed as a name mapping when the table is read."""
     try:
         parse_mapping_from_json(mapping)
     except ValueError as error:
@@ -1005,8 +1008,8 @@ def mapped_names(mapping: str | None) -> dict[tuple[str, ...], int]:
         visit(json.loads(mapping or "[]"), ())
     except BAD_BYTES as error:
         raise CorruptFileError(
-            f"the property {NAME_MAPPING} of the table is no name mapping: {mapping!r}; "
-            "alter().set_properties() replaces it"
+            f"the property {NAME_MAPPING} of the table is not a name mapping: {mapping!r}; "
+            "replace it with alter().set_properties()"
         ) from error
     return ids
 
@@ -1082,8 +1085,8 @@ def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
     schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
     key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
     form = _forms.get(key)
-    # Copies of a catalog have tables of the same id, which may get other specs.
-    # A commit that adds columns may lose to one that adds others, with the same schema id.
+    # The key needs more than ids: a copy of a catalog has tables with the same ids, which may get
+    # other specs, and two racing commits may add different columns under the same schema id.
     if form is None or form.spec != spec or form.schema != schema:
         form = ManifestForm(schema, metadata.spec_schema(), spec)
         _forms.put(key, form)

@@ -1,4 +1,4 @@
-"""The JSON of metadata files with a long history.
+"""Reads and writes the JSON of metadata files with a long history.
 
 Old snapshots are not serialized again. Old snapshots and schemas are not parsed again.
 """
@@ -23,7 +23,7 @@ class SnapshotTexts:
         """Returns the JSON of each snapshot.
 
         Args:
-            table: its unique identifier.
+            table: the table's unique identifier.
             snapshots: immutable objects; equal objects have equal text.
 
         Cost: serializes snapshots that were not in the previous call.
@@ -37,9 +37,9 @@ class SnapshotTexts:
         return [text for _, text in texts.values()]
 
 
-# The lists of a metadata file whose items are kept as objects, and the identity of an item.
+# The lists whose items are cached as objects, with the member that identifies an item.
 _LISTS = {"snapshots": "snapshot-id", "schemas": "schema-id"}
-# Items by list and identity: the JSON of each and its object.
+# For each list and identity: the JSON of the item, and its object.
 _Objects = dict[tuple[str, str], tuple[dict[str, Any], Any]]
 
 
@@ -53,7 +53,8 @@ class MetadataObjects:
         self._tables: LruCache[_Objects] = LruCache(most_tables)
 
     def metadata(self, text: str, parse: Callable[[dict[str, Any]], Any]) -> Any:
-        """Parses the metadata in a file; ``None`` if its lists are not as expected.
+        """Parses the metadata in a file; returns ``None`` if its lists have another form than
+        expected.
 
         Args:
             parse: makes the metadata from the members of the file. A snapshot or a schema may be an

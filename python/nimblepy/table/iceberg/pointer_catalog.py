@@ -1,4 +1,4 @@
-"""The catalog of a lake without a database: a pointer per table, changed by compare-and-swap."""
+"""A catalog without a database: one pointer per table, changed by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = logger(__name__)
 
 _NUMBERED = re.compile(r"v([0-9]+)\.metadata\.json")
 _HINT = "version-hint.text"
-# After as many taken names the directory is listed.
+# Number of names that are taken before the directory is listed.
 _MOST_TAKEN = 3
 
 
@@ -43,8 +43,8 @@ class PointerCatalog(SqliteCatalog):
 
     Metadata files are named ``v7.metadata.json``, and ``version-hint.text`` has the number of the
     newest one, so that engines can read a table by its directory. A writer creates the file with
-    the next free number, then swaps the pointer. The pointer alone decides: a file that no pointer
-    has named is not part of the table. Its number is not used again before the pointer is beyond.
+    the next free number, then swaps the pointer. Only the pointer decides which file is current: a
+    metadata file that a pointer never named is not part of the table. Its number is skipped.
     """
 
     def __init__(self, rows: PointerRows, **properties: str) -> None:
@@ -104,7 +104,7 @@ class PointerCatalog(SqliteCatalog):
             version = version + 1 if taken < _MOST_TAKEN else self._greatest_version(folder) + 1
 
     def _create(self, location: str, data: bytes) -> bool:
-        """Creates a file unless one exists; returns whether it did."""
+        """Creates a file unless it exists, and returns whether it did."""
         path = local_path(location)
         if path is None:
             folder, _, name = location.rpartition("/")
@@ -150,7 +150,7 @@ class PointerCatalog(SqliteCatalog):
         except Unknown as error:
             raise ConflictError(
                 f"{'.'.join(table)}: the store did not say whether the commit took effect, and it "
-                f"may still do so; look whether its rows are there: {error}",
+                f"may still take effect; check whether its rows are in the table: {error}",
                 kind="unknown",
             ) from error
         except TableAlreadyExistsError:
@@ -166,9 +166,10 @@ class PointerCatalog(SqliteCatalog):
         self._write_hint(location)
 
     def _has_landed(self, location: str, table: tuple[str, str], before: str | None) -> bool | None:
-        """Returns whether a swap that lost had taken effect, and other commits followed.
+        """Returns whether a swap that was reported as lost had in fact taken effect, before other
+        commits.
 
-        A client may send a put again whose answer was lost, and lose to itself. ``None``: the
+        A client that repeats a put after a lost answer may lose to its own first put. ``None``: the
         table was dropped, or its log does not go back far enough.
         """
         if self.is_certain:
@@ -182,7 +183,7 @@ class PointerCatalog(SqliteCatalog):
 
     @staticmethod
     def _remove(location: str) -> None:
-        with contextlib.suppress(Exception):  # what stays is an orphan
+        with contextlib.suppress(Exception):  # a file that cannot be removed becomes an orphan
             remove_file(location)
 
     def _write_hint(self, location: str) -> None:
@@ -205,9 +206,9 @@ class PointerCatalog(SqliteCatalog):
             _log.warning("%s: not written: %s", path, error)
 
     def retire_versions(self, metadata: Metadata) -> None:
-        """Keeps commits from using the numbers of files that a stopped commit has left.
+        """Reserves the numbers of metadata files that an interrupted commit left behind.
 
-        So such a file can be removed: no commit creates one of its name meanwhile.
+        Then the files can be removed, because no commit creates files with these names meanwhile.
         """
         table = split_name(metadata.name)
         greatest = self._greatest_version(metadata.metadata_file.rpartition("/")[0])
@@ -252,7 +253,7 @@ class PointerCatalog(SqliteCatalog):
         raise NoSuchTableError(str(from_identifier))
 
     def check_may_rename(self) -> None:
-        """Refuses to rename: no compare-and-swap changes two pointers in one step."""
+        """Raises, because no compare-and-swap can change two pointers in one step."""
         raise InvalidArgumentError(
             "rename_table: a catalog without a database cannot rename a table in one step; "
             "drop the table without purge, then register its metadata file under the new name"

@@ -1,4 +1,4 @@
-"""A catalog without a database: each table has a pointer, a small object with its newest metadata.
+"""The pointers of a catalog without a database: a small object for each table.
 
 The pointers are below ``nimble.catalog`` in the root of the lake::
 
@@ -41,7 +41,7 @@ _CATALOG = "catalog.json"
 _NAMESPACE = "namespace.json"
 _TABLE = ".table.json"
 _FORMAT = 1
-# Longest name of a file for a namespace or a table, in bytes.
+# Maximum bytes of a file name for a namespace or a table.
 _MOST_NAME = 200
 
 
@@ -52,7 +52,7 @@ class Pointer:
     Attributes:
         metadata: The newest metadata file: a path below the root, or a location outside of it.
         roots: The roots of the lake at which the metadata was written.
-        own: Whether this catalog made the table, and no other name has its files.
+        own: Whether this catalog created the table, and no other name uses its files.
         least_version: The next metadata file has at least this number.
     """
 
@@ -107,7 +107,7 @@ class PointerRows:
     read once for each commit; the swap compares it with that version.
 
     Attributes:
-        root: the place of the lake.
+        root: the location of the lake.
     """
 
     catalog = DEFAULT_NAME
@@ -149,7 +149,7 @@ class PointerRows:
         return self._pointers.writes_may_land_later
 
     def turn(self) -> AbstractContextManager[None]:
-        """Keeps other commits on this machine from being first; in a store it does nothing."""
+        """Blocks other commits on this machine until the block ends. Does nothing in a store."""
         return self._pointers.turn()
 
     # ---------------------------------------------------------------- tables
@@ -179,7 +179,7 @@ class PointerRows:
         return read
 
     def pointer(self, namespace: str, name: str) -> Pointer | None:
-        """Returns what was read of a table last."""
+        """Returns the pointer of a table as it was last read."""
         read = self._last.get(_table_key(namespace, name))
         return None if read is None else read.pointer
 
@@ -188,10 +188,7 @@ class PointerRows:
         return Pointer(location if path is None else path, **facts)
 
     def add(self, namespace: str, name: str, location: str, *, own: bool = True) -> None:
-        """
-        Raises:
-            NameTaken: there is such a table.
-        """
+        """Raises: NameTaken: a table with this name exists."""
         key = _table_key(namespace, name)
         self._make()
         pointer = self._pointer_to(location, roots=(self.root,), own=own)
@@ -203,10 +200,13 @@ class PointerRows:
         except Lost:
             raise NameTaken from None
         except Unknown as error:
-            raise OSError(f"whether the table was made is not known: {error}") from error
+            raise OSError(
+                f"the store did not say whether the table was created; check catalog.tables(): "
+                f"{error}"
+            ) from error
 
     def swap(self, namespace: str, name: str, old: str, new: str) -> bool:
-        """Gives a table new metadata if its metadata is still at ``old``; whether it was.
+        """Replaces a table's metadata if it is still at ``old``, and returns whether it was.
 
         Raises:
             Unknown: it may have taken effect.
@@ -231,7 +231,7 @@ class PointerRows:
         return True
 
     def change(self, namespace: str, name: str, **facts: Any) -> bool:
-        """Changes facts of a pointer; whether the table is there. Tries again if it loses."""
+        """Changes facts of a pointer, and returns whether the table exists. Retries lost races."""
         key = _table_key(namespace, name)
         while (read := self._read(key)) is not None:
             pointer = replace(read.pointer, **facts)
@@ -240,7 +240,7 @@ class PointerRows:
         return False
 
     def remove(self, namespace: str, name: str, location: str | None = None) -> bool:
-        """Forgets a table, if its metadata is still at ``location``; whether there was one."""
+        """Removes a table if its metadata is still at ``location``, and returns whether it did."""
         key = _table_key(namespace, name)
         while (read := self._read(key)) is not None:
             if location not in (None, read.location):
@@ -250,7 +250,10 @@ class PointerRows:
             except Lost:
                 continue
             except Unknown as error:
-                raise OSError(f"whether the table was dropped is not known: {error}") from error
+                raise OSError(
+                    f"the store did not say whether the table was dropped; check catalog.tables(): "
+                    f"{error}"
+                ) from error
             with self._lock:
                 self._last.pop(key, None)
             return True
@@ -277,17 +280,17 @@ class PointerRows:
         return any(place == location for _, place in self.locations())
 
     def tables_at(self, folder: str) -> list[tuple[str, str]]:
-        """Tables whose metadata is in a directory. Cost: one request per table."""
+        """Returns the tables whose metadata is in a directory. Cost: one request per table."""
         tables = self.locations()
         return [(space, name) for (_, space, name), at in tables if folder_of(at) == folder]
 
     def is_last(self, namespace: str, name: str, location: str) -> bool:
-        """Returns whether this was the metadata of a table when its pointer was read last."""
+        """Returns whether the last read pointer of a table named this metadata."""
         read = self._last.get(_table_key(namespace, name))
         return read is not None and read.location == location
 
     def owner_of(self, path: str) -> Pointer | None:
-        """Returns the last pointer that was read of the table with this metadata file."""
+        """Returns the last read pointer of the table with this metadata file."""
         folder = path.rpartition("/")[0]
         with self._lock:
             reads = list(self._last.values())
@@ -306,7 +309,7 @@ class PointerRows:
         self._made = True
 
     def original(self) -> str | None:
-        """Returns the catalog that this is a copy of, if it is where it was."""
+        """Returns the catalog that this one was copied from, if it still exists at its location."""
         own = self._pointers.read(_CATALOG)
         if own is None:
             return None
@@ -329,15 +332,15 @@ class PointerRows:
     # ---------------------------------------------------------------- namespaces
 
     def namespaces(self) -> list[str]:
-        """Returns all namespaces, also those of tables alone. Cost: one request per 1000 tables."""
+        """Returns all namespaces, including those that only tables name.
+
+        Cost: one request per 1000 tables.
+        """
         keys = (key for key in self._pointers.names() if key.endswith((_TABLE, _NAMESPACE)))
         return sorted({_text(key.partition("/")[0]) for key in keys})
 
     def add_namespace(self, namespace: str, properties: Mapping[str, str]) -> None:
-        """
-        Raises:
-            NameTaken: there is such a namespace.
-        """
+        """Raises: NameTaken: the namespace exists."""
         self._make()
         key = _namespace_key(namespace)
         before = self._pointers.read(key)
@@ -372,7 +375,7 @@ class PointerRows:
                 return
 
     def remove_namespace(self, namespace: str) -> None:
-        """Forgets a namespace that has no tables."""
+        """Removes a namespace that has no tables."""
         key = _namespace_key(namespace)
         while (version := self._pointers.read(key)) is not None and not version.is_dropped:
             with contextlib.suppress(Lost):
@@ -408,7 +411,7 @@ def _names_of(key: str) -> tuple[str, str]:
 
 
 def _file_name(text: str) -> str:
-    """Returns a name for a file: other characters than ASCII's letters and digits are ``=`` and
+    """Returns a file name for ``text``: ASCII letters and digits as they are, others as ``=`` and
     hex.
     """
     octets = text.encode()
@@ -417,7 +420,7 @@ def _file_name(text: str) -> str:
     )
     if len(name) > _MOST_NAME:
         raise InvalidArgumentError(
-            f"name {text!r}: it is too long for a catalog of files, which takes {_MOST_NAME} bytes"
+            f"name {text!r}: too long for a catalog of files, which allows {_MOST_NAME} bytes"
         )
     return name
 

@@ -1,8 +1,8 @@
-"""Small files and objects that are changed by compare-and-swap: the pointers of a catalog.
+"""Changes small files and objects by compare-and-swap: the pointers of a catalog.
 
-On this machine a lock of the operating system makes the comparison and the rename one step. In a
-store each write is a conditional put: ``If-None-Match: *`` to create an object and ``If-Match`` to
-replace one version of it.
+On this machine, a file lock makes comparing and renaming one atomic step. In a store each write is
+a conditional put: ``If-None-Match: *`` to create an object and ``If-Match`` to replace one version
+of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LOCK_TIMEOUT = 60.0
 
 # Names of versions that no object has.
 _NO_VERSION = {"e_tag": '"00000000000000000000000000000000"', "version": "1"}
-# What a store keeps of an object that was dropped: it is shorter than any other object.
+# The content of a dropped object in a store. It is shorter than any other object.
 _DROPPED = b'{"dropped":"'
 _LONGEST_DROPPED = 64
 
 
 class Lost(Exception):
-    """Another writer was first, or an earlier attempt of this write was and has been replaced."""
+    """Another writer was first, or this write took effect earlier and has been replaced since."""
 
 
 class Unknown(Exception):
@@ -52,7 +52,7 @@ class Version:
     """One version of an object.
 
     Attributes:
-        token: how the store names the version; ``None`` on this machine.
+        token: the store's name of the version; ``None`` on this machine.
     """
 
     data: bytes
@@ -66,7 +66,7 @@ class Version:
 class Pointers(ABC):
     """Objects below one directory, by relative path. Thread-safe."""
 
-    # Whether a write that failed can still take effect later.
+    # Whether a failed write can still take effect later.
     writes_may_land_later = False
 
     @abstractmethod
@@ -80,12 +80,11 @@ class Pointers(ABC):
     def write(self, key: str, data: bytes, before: Version | None) -> Version:
         """Replaces one version of an object, or creates it if ``before`` is ``None``.
 
-        ``data`` must differ from what any other writer writes: a write is recognized by it.
+        ``data`` must differ from every other write, because a retry recognizes its own write by it.
 
         Raises:
             Lost: the object is not ``before``.
-            Unknown: it may have taken effect.
-            OSError: it did not.
+            Unknown: the write may have taken effect. OSError: the write did not take effect.
 
         Cost: one request, unless it fails.
         """
@@ -100,7 +99,7 @@ class Pointers(ABC):
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """Keeps other writers waiting until this thread has written, if that is possible."""
+        """Blocks other writers until this thread has written, if that is possible."""
         yield
 
 
@@ -210,7 +209,10 @@ class LocalPointers(Pointers):
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise TimeoutError(f"{path}: another process holds the lock") from None
+                        raise TimeoutError(
+                            f"{path}: another process holds the lock for too long; try again, or "
+                            "look for a stopped process"
+                        ) from None
                 time.sleep(random.uniform(0, wait))
                 wait = min(0.01, wait * 1.5)
             self._held.depth = 1
@@ -220,7 +222,7 @@ class LocalPointers(Pointers):
                 self._held.depth = 0
 
     def _make_folders(self, folder: str) -> list[str]:
-        """Makes a directory; gives the directories that then have a new name in them."""
+        """Creates a directory, and returns the directories that got a new entry."""
         changed = []
         missing = os.path.realpath(folder)
         while not os.path.isdir(missing):
@@ -295,21 +297,20 @@ class StoredPointers(Pointers):
                     continue
                 raise Unknown(f"{self.uri}/{key}: {unread}") from (cause or unread)
             if now is not None and now.data == data:
-                return now  # this write, whose answer was lost
+                return now  # an earlier attempt took effect, but its answer was lost
             unchanged = now is None if before is None else now is not None and _same(now, before)
-            # S3 may answer 409 to a write beside another one that fails in the end.
+            # S3 may answer 409 because of a concurrent write that fails in the end, so try again.
             if not unchanged or (lost and attempt == _ATTEMPTS - 1):
                 raise Lost
         raise Unknown(f"{self.uri}/{key}: {cause}") from cause
 
     def write_once(self, key: str, data: bytes, before: Version | None) -> Version:
-        """Returns one conditional put.
+        """Sends one conditional put.
 
         Raises:
             Lost: the store says that the condition is not met. The client may have sent the put
                 twice, and the first one may have taken effect.
-            Unknown: it may have taken effect.
-            OSError: the store refuses the put.
+            Unknown: the put may have taken effect. OSError: the store refuses the put.
         """
         import obstore
         from obstore import exceptions
@@ -367,7 +368,8 @@ class StoredPointers(Pointers):
         Raises:
             InvalidArgumentError: the store has no conditional put, or ignores the condition.
 
-        Cost: two requests, or five without ``known``. A reader who may not write passes.
+        Cost: two requests, or five without ``known``. Credentials without write permission pass the
+        test.
         """
         try:
             if known is not None:
@@ -380,7 +382,7 @@ class StoredPointers(Pointers):
                 try:
                     self.write_once(key, b"the end of the test", made)
                 except (Lost, Unknown) as error:
-                    raise self._refusal("refuses an If-Match that is right") from error
+                    raise self._refusal("refuses a put with a matching If-Match") from error
             finally:
                 self._remove(key)
         except PermissionError:
@@ -421,5 +423,5 @@ def _same(one: Version, other: Version) -> bool:
 
 
 def _is_refused(text: str) -> bool:
-    """Returns whether the store said that it does not do such puts."""
+    """Returns whether the store answered that it does not support conditional puts."""
     return any(mark in text for mark in ("501 Not Implemented", "NotImplemented", "400 Bad"))

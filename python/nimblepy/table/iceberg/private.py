@@ -1,7 +1,7 @@
-"""The only uses of names that pyiceberg does not publish, each with a public way to fall back on.
+"""Contains the only uses of pyiceberg's private names, each with a public fallback.
 
-Whether they exist is asked when they are used, so that a release of pyiceberg without them only
-makes nimblepy slower.
+Each use checks whether the name exists, so a release of pyiceberg without it only makes nimblepy
+slower.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.update import update_table_metadata
 
-# (owner, name) of all of them.
+# (owner, name) of all private names.
 NAMES = (
     (ice_update, "_apply_table_update"),
     (ice_update, "_TableMetadataUpdateContext"),
@@ -25,11 +25,11 @@ NAMES = (
 
 
 def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
-    """Returns metadata after some updates.
+    """Returns the metadata after ``updates``.
 
     pyiceberg's public function copies all metadata deeply. Commits of tables with a long history
-    would take several times as long (bench/tables/commits.py), so the result shares with ``base``
-    what the updates leave alone.
+    would take several times as long (bench/tables/commits.py), so the result shares unchanged parts
+    with ``base``.
 
     Args:
         location: the metadata file of ``base``, for the log.
@@ -54,7 +54,7 @@ def iceberg_schema(schema: Any, format_version: int) -> Any:
     ``create_table``.
 
     Raises:
-        ValueError: it is no schema, or this version of pyiceberg does not convert it.
+        ValueError: the value is not a schema, or this version of pyiceberg cannot convert it.
     """
     if isinstance(schema, Schema):
         return schema

@@ -1,10 +1,10 @@
-"""Finds manifests and files that may have rows for a filter, or have only such rows.
+"""Finds manifests and files that may have passing rows, or have only passing rows.
 
 A filter becomes a tree of tests of columns. Literals already have the column's type, and tests name
 field ids, so nothing is converted or looked up by name. Tests are evaluated on the statistics of
-files. Projected through the transforms of a partition spec, they become tests of partition values.
+files. The transforms of a partition spec turn them into tests of partition values.
 
-To prove that all rows of a file pass, shows that no row can fail the filter.
+All rows of a file pass if no row can fail the filter.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _COMPARISONS: dict[nodes.Op, Op] = {op: op for op in nodes.FLIPPED}
 
 
 class Pruner:
-    """Tests files for rows that pass all of some conditions.
+    """Tests files for rows that pass all conditions.
 
     Attributes:
         metrics_test: the test of the statistics of a file.
@@ -83,8 +83,8 @@ class Pruner:
                 passes = may_match(_Summaries(some), test)
             except BAD_BYTES as error:
                 raise CorruptFileError(
-                    f"{some[0].path}: not a manifest with bounds of partitions, or one of the "
-                    f"{len(some)} next to it: {error!r}"
+                    f"{some[0].path}: the partition bounds of this manifest, or of one of the "
+                    f"{len(some)} manifests listed with it, are invalid: {error!r}"
                 ) from error
             left |= {item.path for item, may in zip(some, passes, strict=True) if may}
         return [item for item in manifests if item.path in left or not item.raw.partitions]
@@ -97,9 +97,7 @@ class Pruner:
         return test
 
     def _fields(self, spec_id: int) -> _Fields:
-        """By source column: positions of the fields, their transforms, and the types of their
-        values.
-        """
+        """Returns, for each source column, the position, transform and value type of its fields."""
         by_source: _Fields = {}
         kinds = self._metadata.spec_types(spec_id, self._schema_id)
         for place, item in enumerate(self._metadata.spec(spec_id)):
@@ -151,7 +149,7 @@ def _test(node: nodes.Node, outcome: _Outcome, schema: pa.Schema) -> Test:
             return Always(True)
     try:
         number = field_id_at(schema, node.column.path)
-    except LookupError:  # computed or dropped columns have no statistics: the rows must be read
+    except LookupError:  # computed and dropped columns have no statistics, so read the rows
         return Always(True)
     kind = plain_type(node.column.type)
     null, valid = Leaf("is null", number, kind), Leaf("not null", number, kind)
@@ -205,7 +203,7 @@ def _values_test(
 
 
 def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
-    """Returns all tests, or any of them, as a balanced tree."""
+    """Joins tests with AND, or with OR if ``either``, in a balanced tree."""
     left = [part for part in parts if part != Always(not either)]
     if Always(either) in left:
         return Always(either)
@@ -219,7 +217,7 @@ def _joined(parts: Sequence[Test], *, either: bool = False) -> Test:
 
 # ------------------------------------------------------------------ tests of partition values
 
-# By field id of a source column: position, transform, and type of the partition values.
+# For each source column's field id: position, transform and type of the partition values.
 _Fields: TypeAlias = dict[int, list[tuple[int, str, pa.DataType]]]
 
 
@@ -255,7 +253,7 @@ def _leaf_of_values(leaf: Leaf, place: int, text: str, kind: pa.DataType) -> Tes
     try:
         return _moved(leaf, place, text, kind, ordered=name != "bucket") or valid
     except (InvalidArgumentError, pa.ArrowException, ValueError, OverflowError):
-        return valid  # the successor of the minimum
+        return valid  # every value is at least the minimum, so all non-null values pass
 
 
 def _moved(leaf: Leaf, place: int, text: str, kind: pa.DataType, *, ordered: bool) -> Leaf | None:

@@ -39,7 +39,7 @@ Op: TypeAlias = Literal[
     "starts with",
 ]
 
-# Maximum values of an ``in`` that are compared with bounds.
+# Maximum number of values of an ``in`` that are compared with bounds.
 _MOST_VALUES = 200
 
 
@@ -52,7 +52,7 @@ class Always:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """Both tests, or either of them."""
+    """A test that joins two tests by AND or OR."""
 
     left: Test
     right: Test
@@ -176,14 +176,16 @@ def comparable(kind: pa.DataType, stored: pa.Array) -> pa.Array:
         before = _fixed_values(pc.if_else(is_narrow, stored, None), narrow)
         now = _fixed_values(pc.if_else(is_narrow, None, stored), compared_type)
         return pc.coalesce(before.cast(compared_type), now)
-    raise ValueError(f"bounds of {least} to {most} bytes of a column of {kind}")
+    raise ValueError(
+        f"a column of {kind} has bounds of {least} to {most} bytes, which its type cannot have"
+    )
 
 
 def original(bounds: pa.Array, kind: pa.DataType, end: End) -> pa.Array:
     """Converts bounds from the form of :func:`comparable` to the column's type.
 
-    Writers may truncate bounds of bytes, also of fixed-size bytes, which get their length back.
-    Bounds of UUIDs are bytes.
+    Writers may truncate bounds of binary columns. Truncated bounds of fixed-size binary are
+    extended to their length. Bounds of UUIDs are bytes.
     """
     kind = plain_type(kind)
     if pt.is_boolean(kind) or pt.is_decimal(kind):
@@ -299,7 +301,7 @@ def _is_one_of(values: pa.Array, leaf: Leaf) -> Mask:
 
 
 def _may_compare(files: Files, leaf: Leaf) -> Mask:
-    """Compares bounds with values. If the lower bound is NaN, the bounds are unknown."""
+    """Compares bounds with values. A lower bound of NaN counts as unknown bounds."""
     op, values = leaf.op, [_scalar(value, leaf.kind) for value in leaf.values]
     count = files.num_files
     mask = np.ones(count, dtype=np.bool_)
@@ -450,7 +452,7 @@ class SortedValues:
         self.values = np.unique(_numpy(stored)[~_nan(stored)])
 
     def up_to(self, bounds: pa.Array, *, inclusive: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """For each bound, the number of smaller values.
+        """Returns, for each bound, the number of smaller values.
 
         The result is arbitrary for unknown bounds.
         """

@@ -1,4 +1,4 @@
-"""What the rest of nimblepy uses of this package. Loading it loads pyiceberg."""
+"""The names of this package that the rest of nimblepy uses. Importing it imports pyiceberg."""
 
 from nimblepy.table.base.model import MAIN
 from nimblepy.table.iceberg.applied import (

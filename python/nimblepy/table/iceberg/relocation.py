@@ -31,20 +31,23 @@ class Relocation:
     """Rewrites manifests, manifest lists and the metadata file of one table.
 
     Args:
-        deletes: gives a new delete file with the paths as they are now; ``None``: the old one has
-            no other paths.
+        deletes: returns a new delete file with current paths; ``None`` if the old file's paths are
+            current.
     """
 
     def __init__(self, metadata: Metadata, deletes: Callable[[DataFile], DataFile | None]) -> None:
         self._metadata = metadata
         self._deletes = deletes
-        self._manifests: dict[str, ManifestFile | None] = {}  # by path; None: it stays
+        # by path; None means that the manifest is kept
+        self._manifests: dict[str, ManifestFile | None] = {}
         self._lists: dict[str, str] = {}
         self._blobs: dict[str, str] = {}
         self._files: dict[str, DataFile | None] = {}
 
     def run(self) -> Metadata | None:
-        """Makes the change; ``None`` if the lake was not moved since the table was written.
+        """Commits the rewritten metadata.
+
+        Returns ``None`` if the lake was not moved since the table was written.
 
         Raises:
             InvalidArgumentError: the catalog cannot do this.
@@ -55,7 +58,8 @@ class Relocation:
         name = ".".join(self._metadata.name)
         if not isinstance(catalog, SqliteCatalog):
             raise InvalidArgumentError(
-                f"relocate {name}: only catalogs of nimblepy know where a lake was"
+                f"relocate {name}: the catalog does not record where its lake was; only nimblepy's "
+                "own catalogs do"
             )
         if translation_of(self._metadata.metadata_file) is None:
             return None
@@ -100,7 +104,7 @@ class Relocation:
         if path == plain.manifest_list:
             return snapshot
         if summary is not None:
-            # The plan index has paths; rewrite_manifests() makes a new one.
+            # Drop the plan index, which contains paths. rewrite_manifests() makes a new one.
             texts = {k: v for k, v in summary.additional_properties.items() if k != PLAN_INDEX}
             names = [self._blob(name) for name in named_blobs(plain)]
             if names:
@@ -161,7 +165,7 @@ class Relocation:
         return made
 
     def _entry(self, entry: ManifestEntry) -> ManifestEntry:
-        """Returns an entry of a delete file, with the new file if it had to be written again."""
+        """Returns the entry of a delete file, or of its rewritten copy."""
         file = plain_file(entry.data_file)
         if entry.status == ManifestEntryStatus.DELETED or file.content != "position deletes":
             return entry

@@ -1,4 +1,4 @@
-"""Schemas, sort orders and values between Arrow and Iceberg."""
+"""Converts schemas, sort orders and values between Arrow and Iceberg."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ _PRIMITIVES: list[tuple[type[PrimitiveType], pa.DataType]] = [
     (UUIDType, pa.binary(_UUID_BYTES)),
 ]
 
-# The property that says what Iceberg's types do not: JSON that gives, by field id, the time zone of
-# a column of times or the length of the vectors in a column of lists.
+# The property with type details that Iceberg lacks: JSON that maps field ids to the time zone of a
+# timestamp column, or to the vector length of a list column.
 COLUMN_TYPES = "nimblepy.column-types"
 
 # Time zones (text) and lengths of vectors (numbers) by field id.
@@ -151,7 +151,7 @@ def to_arrow(schema: Schema, details: TypeDetails = MappingProxyType({})) -> pa.
     """
     fields = [_arrow_field(item, details) for item in schema.fields]
     for i, item in enumerate(schema.fields):
-        if isinstance(item.field_type, UUIDType):  # pyarrow makes no nested values of this type
+        if isinstance(item.field_type, UUIDType):  # pyarrow cannot make nested values of this type
             fields[i] = fields[i].with_type(pa.uuid())
     return pa.schema(fields)
 
@@ -191,7 +191,9 @@ def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.Data
     for iceberg_type, arrow in _PRIMITIVES:
         if isinstance(kind, iceberg_type):
             return arrow
-    raise UnsupportedVersionError(f"a table with the type {kind}, which nimblepy does not read")
+    raise UnsupportedVersionError(
+        f"a column has the Iceberg type {kind}, which nimblepy does not support"
+    )
 
 
 def to_iceberg(schema: pa.Schema, primary_key: Sequence[str] = ()) -> Schema:
@@ -267,13 +269,13 @@ def primitive(kind: pa.DataType) -> IcebergType:
     for iceberg_type, arrow in _PRIMITIVES:
         if kind.equals(arrow):
             return iceberg_type()
-    raise InvalidArgumentError(f"{kind}: no type of a table")
+    raise InvalidArgumentError(f"{kind}: Iceberg tables do not support this type")
 
 
 def bound_bytes(kind: pa.DataType, value: Any) -> bytes:
     """Returns a value as Iceberg stores bounds.
 
     Args:
-        value: a Python value as ``internal_value`` gives it.
+        value: a Python value, as ``internal_value`` returns it.
     """
     return to_bytes(cast(PrimitiveType, primitive(kind)), value)

@@ -87,8 +87,8 @@ _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 _KEPT_RECORDS = 4096
 
 
-# If files are removed from a manifest with at most this many files, such manifests are merged into
-# one. New manifests of this size are cached.
+# Manifests with at most this many files are merged into one when files are removed from them. New
+# manifests of this size are cached.
 _SHORT_MANIFEST = 64
 
 
@@ -112,8 +112,9 @@ class SwapLost(Exception):
     """Another commit was first.
 
     Attributes:
-        certain: the swap has not taken effect. Otherwise only the catalog's answer says so, and it
-            may be wrong: a client that repeats a request can lose to itself.
+        certain: the swap certainly has not taken effect. If false, only the catalog's answer says
+            so, which may be wrong: a client that repeats a request can lose to its own first
+            request.
     """
 
     def __init__(self, *, certain: bool = True) -> None:
@@ -130,17 +131,18 @@ class SwapInDoubt(SwapLost):
 
 @dataclass
 class SnapshotCommit:
-    """A new snapshot: its files are written once, and attempts to commit it are repeated.
+    """Commits a new snapshot. Writes its files once, and can repeat attempts to commit it.
 
     Attributes:
         removed: Paths of data files and delete files to remove from the table.
         repeated: Removed paths that the previous snapshot lists more than once.
-        forget: Leave out manifests whose files are all removed. Otherwise they are kept in this
-            snapshot as a record of the removal.
-        summary: Entries of the summary besides Iceberg's own counts.
+        forget: Omit manifests whose files are all removed. Otherwise this snapshot keeps them as a
+            record of the removal.
+        summary: Entries of the summary in addition to Iceberg's own counts.
         properties: Table properties to set with the snapshot.
-        rebuilt: Cubes of remaining files that no blob has any more.
-        doubtful: A server may still apply one of the attempts. Their files must not be removed.
+        rebuilt: Cubes of remaining files that are no longer in any blob.
+        doubtful: Whether a server may still apply one of the attempts. If so, their files must not
+            be removed.
     """
 
     operation: str
@@ -159,12 +161,13 @@ class SnapshotCommit:
         self._manifests = 0
         self._attempts = 0
         self._kept: list[str] = []  # metadata files of all attempts
-        self._passing: list[str] = []  # those of the last attempt, and of attempts in doubt
+        # files of the last attempt, and of attempts with unknown outcome
+        self._passing: list[str] = []
         self._written: list[Manifest] = []
-        self._listed: list[str] = []  # paths of the files in these
-        self._files: dict[str, list[DataFile]] = {}  # of the manifests of new files
+        self._listed: list[str] = []  # paths of the data files in these manifests
+        self._files: dict[str, list[DataFile]] = {}  # the data files of each manifest of new files
         self._blob = ""
-        self._unsure = False  # an attempt may not have lost
+        self._unsure = False  # an attempt may have taken effect
         self.doubtful = False
 
     @property
@@ -195,7 +198,8 @@ class SnapshotCommit:
         """Syncs the names of new Parquet files. Those of nimble files are already synced."""
         paths = [local_path(file.path) for file in self.added if file.format == "PARQUET"]
         for folder in {os.path.dirname(path) for path in paths if path is not None}:
-            with contextlib.suppress(FileNotFoundError):  # the table was dropped, as the swap says
+            # if the table was dropped, the swap reports it
+            with contextlib.suppress(FileNotFoundError):
                 sync_path(folder)
 
     def _attempt(self, metadata: Metadata) -> Metadata:
@@ -462,7 +466,10 @@ class SnapshotCommit:
         )
 
     def _cube_blobs(self, metadata: Metadata, parent: Snapshot | None) -> dict[str, str]:
-        """Names the blobs with the cubes of all files. The blob of new files is written once."""
+        """Returns the summary entries that name the blobs with the cubes of all files.
+
+        The blob of new files is written once.
+        """
         names = blob_names(metadata.ancestors(parent))
         added = new_blocks(self.added)
         if (len(added) or len(self.rebuilt)) and not self._blob:
@@ -607,7 +614,7 @@ def _is_whole(history: Sequence[Snapshot]) -> bool:
 
 
 class FilesGone(Exception):
-    """Files that a commit was to remove are no longer in the table."""
+    """The table no longer has files that a commit should remove."""
 
     def __init__(self, paths: list[str]) -> None:
         super().__init__(", ".join(paths))
@@ -623,7 +630,7 @@ def who() -> str:
 
 
 def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
-    """Returns one compare-and-swap of a table's metadata.
+    """Swaps a table's metadata in one compare-and-swap.
 
     Raises:
         SwapLost: the newest metadata does not meet the requirements, or the updates do not fit.
@@ -692,7 +699,7 @@ def _goes(path: str, newer: Metadata) -> bool:
 def set_reference(
     metadata: Metadata, name: str, snapshot: int, kind: str, expected: int | None
 ) -> Metadata:
-    """Points a tag or branch to a snapshot; ``expected`` is where it must point now."""
+    """Points a tag or branch to a snapshot, if it now points to ``expected``."""
     updates: list[Any] = [_reference_at(metadata, name, snapshot, SnapshotRefType(kind))]
     same: list[Any] = []
     if name == MAIN:  # batches and files are undone with their rows
@@ -710,14 +717,16 @@ def set_reference(
 
 
 def _settling(metadata: Metadata, head: Snapshot | None, gone: Sequence[int] = ()) -> list[Any]:
-    """Updates of the records of batches and files, see :func:`settled`."""
+    """Returns the updates of the records of batches and files; see :func:`settled`."""
     changed, removed = settled(metadata, head, gone)
     updates: list[Any] = [SetPropertiesUpdate(updates=changed)] if changed else []
     return [*updates, RemovePropertiesUpdate(removals=removed)] if removed else updates
 
 
 def _reference_at(metadata: Metadata, name: str, snapshot: int, kind: str) -> SetSnapshotRefUpdate:
-    """Returns a tag or branch at another snapshot, with its own retention settings."""
+    """Returns the update that points a tag or branch to a snapshot and keeps its retention
+    settings.
+    """
     reference = metadata.references.get(name)
     return SetSnapshotRefUpdate(
         ref_name=name,
@@ -741,7 +750,7 @@ def remove_reference(metadata: Metadata, name: str, expected: int) -> Metadata:
 
 
 class _SameReferences:
-    """A requirement that is checked here: no tag or branch was added, removed or moved."""
+    """A requirement that nimblepy checks: no tag or branch was added, removed or moved."""
 
     def __init__(self, metadata: Metadata) -> None:
         self._refs = metadata.ice.metadata.refs
@@ -762,7 +771,7 @@ def set_statistics(metadata: Metadata, described: Any) -> Metadata:
     same = _SameStatistics(metadata, described.snapshot_id)
     if isinstance(metadata.ice.catalog, MetastoreCatalog):
         checks.append(same)
-    else:  # servers have no such requirement, so it is checked just before
+    else:  # REST servers have no such requirement, so check it just before the commit
         if not same.holds(load_table(metadata.ice.catalog, metadata.name).ice.metadata):
             raise SwapLost
         head = metadata.head()
@@ -773,7 +782,7 @@ def set_statistics(metadata: Metadata, described: Any) -> Metadata:
 
 
 class _SameStatistics:
-    """A requirement that is checked here: a snapshot exists, with unchanged statistics."""
+    """A requirement that nimblepy checks: a snapshot exists, with unchanged statistics."""
 
     def __init__(self, metadata: Metadata, number: int) -> None:
         self._number = number

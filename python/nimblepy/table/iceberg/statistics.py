@@ -1,4 +1,4 @@
-"""Statistics files: Puffin files that the metadata names, each for one snapshot."""
+"""Reads and writes statistics files: Puffin files that the metadata names, one per snapshot."""
 
 from __future__ import annotations
 

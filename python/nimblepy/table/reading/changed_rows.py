@@ -19,7 +19,7 @@ class ChangedRows(FileSet):
     """The files of a snapshot, optionally with additional files and with other deleted rows.
 
     Args:
-        deletions: all deleted rows of a file, by path.
+        deletions: for each path, all deleted rows of the file.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class ChangedRows(FileSet):
         self._deletions = deletions
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("rows of an open transaction cannot be pickled")
+        raise TypeError("rows of an open transaction cannot be pickled; read them in this process")
 
     def part(self, files: Sequence[int]) -> ChangedRows:
         return ChangedRows(self.reading, self.plan, self.members.take(files), self._deletions)
@@ -56,14 +56,14 @@ class ChangedRows(FileSet):
 
 
 def with_rows(deleted: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBitmap:
-    """Returns the union of some deleted rows and ``rows``."""
+    """Returns the union of ``deleted`` and ``rows``."""
     return _core.RowBitmap(rows if deleted is None else np.concatenate((deleted.rows(), rows)))
 
 
 def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
-    """Compares two states: (rows only in the first, rows only in the second).
+    """Compares two states. Returns (rows only in ``before``, rows only in ``after``).
 
-    A row that was rewritten, as by a compaction, is in both.
+    A row that was moved to another file, for example by a compaction, is in both results.
     """
     old, new = _numbers(before), _numbers(after)
     only_before: dict[str, tuple[int, RowSet]] = {}
@@ -90,7 +90,7 @@ def _numbers(rows: FileSet) -> dict[str, int]:
 
 
 def _only(rows: FileSet, shown: Mapping[str, tuple[int, RowSet]]) -> ChangedRows:
-    """Returns some rows of some files, without all others."""
+    """Returns only the given rows of the given files."""
     members = rows.members.take(sorted(number for number, _ in shown.values()))
     deletions = {
         path: _core.RowBitmap(RowSet.of_range(0, rows.stored_rows(number)).minus(left).rows)

@@ -40,7 +40,7 @@ def steps(
         until: an id or a tag; ``None`` means a table without snapshots.
 
     Raises:
-        InvalidArgumentError: one of them does not exist, or ``since`` is not an ancestor of
+        InvalidArgumentError: a snapshot or tag does not exist, or ``since`` is not an ancestor of
             ``until``.
     """
     start = _known(metadata, "since", since)
@@ -55,7 +55,8 @@ def steps(
         return snapshots[::-1]
     if start is None:
         raise InvalidArgumentError(
-            f"changes: the snapshots before {snapshots[-1].id} have expired; give since="
+            f"changes: the snapshots before {snapshots[-1].id} have expired; name a later snapshot "
+            "in since="
         )
     reverse = last is not None and any(
         snapshot.id == last.id for snapshot in metadata.ancestors(start)
@@ -127,18 +128,18 @@ def changes(
     schema: pa.Schema,
     share: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the rows that some snapshots changed, one snapshot after another.
+    """Yields the rows that the given snapshots changed, one snapshot after another.
 
     Args:
-        share: (i, n): only the i-th of n shares of the files of each snapshot.
+        share: (i, n): reads only the i-th of n shares of the files of each snapshot.
 
-    Cost: for each snapshot, the manifests and files that it added or removed. If it deleted rows of
-    other files, also these rows and the manifests before it. If a table with a primary key has old
-    and new rows, the keys are held in memory.
+    Cost: for each snapshot, reads the manifests and files that it added or removed. If the snapshot
+    deleted rows of other files, also reads these rows and the manifests of the snapshot before. If
+    a table with a primary key has old and new rows, the keys are held in memory.
     """
     for snapshot in snapshots:
         if snapshot.operation == "replace":
-            continue  # moves rows to other files
+            continue  # such commits only move rows to other files
         step = _Step(metadata, reading, snapshot)
         for kind, batch in step.changes(columns, *share):
             count = batch.num_rows
@@ -152,7 +153,7 @@ def changes(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some rows of one file, ascending; ``None`` means all rows."""
+    """Ascending rows of one file; ``None`` means all rows."""
 
     file: DataFile
     rows: RowNumbers | None
@@ -220,7 +221,10 @@ class _Step:
                     yield kind, batch
 
     def _matched(self) -> tuple[Positions, Positions]:
-        """Positions, over all parts, of the old and the new rows with equal keys."""
+        """Returns the positions of the old and of the new rows with equal keys.
+
+        Positions count over all parts.
+        """
         old, new = self._keys(self.deleted), self._keys(self.inserted)
         old_places = pc.index_in(new, value_set=old)
         matched = np.flatnonzero(old_places.is_valid().to_numpy(zero_copy_only=False))
@@ -254,7 +258,7 @@ class _Step:
 
 
 class _Places:
-    """Reads rows by their position over all rows of some parts."""
+    """Reads rows by position, counted over all rows of its parts."""
 
     def __init__(self, reading: Reading, parts: Sequence[_Part]) -> None:
         members = [Member(Entry(part.file, 0, "")) for part in parts]
@@ -314,7 +318,7 @@ def _deleted(
 
 
 def _left(parts: Sequence[_Part], taken: Positions) -> list[_Part]:
-    """Returns the parts without the rows at some positions over all of them."""
+    """Returns the parts without the rows at the positions ``taken``, which count over all parts."""
     remaining: list[_Part] = []
     sorted_places = np.sort(taken)
     first = 0

@@ -1,7 +1,8 @@
-"""Position deletes: writes and reads the deleted rows of data files.
+"""Reads and writes position deletes, which list the deleted rows of data files.
 
 A delete file has the columns ``file_path`` and ``pos``, ordered by both. It belongs to one
-partition, and applies to the data files that it names unless they are newer than it.
+partition, and applies to the data files that it names, except those that are newer than the delete
+file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, Data
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import readable_path
 
-# Stores each path once, however many of its rows are listed. In Parquet the column is text.
+# A dictionary stores each path once, however many rows of the file are listed. In Parquet the
+# column is text.
 SCHEMA = pa.schema(
     [
         pa.field(
@@ -42,7 +44,7 @@ _NONE: RowNumbers = np.empty(0, dtype=np.uint64)
 # Number of data files whose deleted rows a process caches.
 _KEPT_FILES = 256
 # Bytes of positions from delete files that a process caches, and the number of these files. Most
-# delete files of a year are in no recent snapshot, and have few positions.
+# older delete files are in no recent snapshot, and have few positions.
 _KEPT_BYTES = 256 << 20
 _KEPT_DELETES = 1024
 
@@ -62,7 +64,7 @@ def deletes_table(rows: Mapping[str, RowNumbers]) -> pa.Table:
 
 
 class _Cache:
-    """Caches positions by delete file, which never change. Thread-safe."""
+    """Caches the positions in delete files, which never change. Thread-safe."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[str, Mapping[str, RowNumbers]] = OrderedDict()
@@ -150,7 +152,8 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
         table = rows.to_table(["file_path", "pos"])
     if table.num_rows != file.rows:
         raise CorruptFileError(
-            f"{path}: {table.num_rows} deletes; the table's metadata says {file.rows}"
+            f"{path}: {table.num_rows} deletes, but the table's metadata says {file.rows}; the "
+            "file is damaged"
         )
     try:
         names = _with_codes(table.column("file_path"))
@@ -158,7 +161,7 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     except pa.ArrowException as error:
         raise CorruptFileError(f"{path}: not a file of position deletes: {error}") from error
     if names.null_count or numbers.null_count:
-        raise CorruptFileError(f"{path}: a delete without a path or a position")
+        raise CorruptFileError(f"{path}: null in file_path or pos; every delete needs both")
     codes = names.indices.to_numpy().astype(np.int64)  # unsigned differences wrap around
     rows_of = numbers.to_numpy()
     if len(rows_of) and int(rows_of.min()) < 0:
@@ -178,7 +181,7 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
 
 
 def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNumbers]:
-    """Deleted rows by where the data files are now."""
+    """Returns the deleted rows by the current paths of the data files."""
     translation = translation_of(file.path)
     if translation is None:
         return rows
@@ -190,7 +193,7 @@ def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNum
 
 
 def names_old_places(file: DataFile) -> bool:
-    """Returns whether a delete file names data files by paths where they are no longer.
+    """Returns whether a delete file names data files by paths that they had before the lake moved.
 
     Cost: reads the file if its lake was moved.
     """
@@ -215,7 +218,7 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
     return ascending_once(np.concatenate(parts))
 
 
-# By data file: paths of delete files, and the rows that they delete.
+# For each data file: the paths of its delete files, and the rows that they delete.
 _deleted: LruCache[tuple[frozenset[str], _core.RowBitmap | None]] = LruCache(_KEPT_FILES)
 
 
@@ -227,7 +230,7 @@ def deleted_rows(
     Args:
         names: paths of the delete files.
 
-    Cost: a process reads each delete file once, and merges only the files that are new since its
+    Cost: a process reads each delete file once, and merges only delete files that are new since the
     last call.
     """
     if not deletes:

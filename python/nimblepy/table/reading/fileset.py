@@ -36,7 +36,7 @@ from nimblepy.table.reading.members import MemberRows, Reading
 from nimblepy.table.reading.plan import Members, SnapshotPlan, explains_missing_files
 from nimblepy.table.reading.shipped import pickled
 
-# Up to this many files, the paths of a snapshot are compared with the open files.
+# Maximum number of files of a snapshot whose paths are compared with the open files.
 _FEW_PATHS = 20_000
 # Below and above every encoded key, because encoded keys begin with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
@@ -52,7 +52,7 @@ class FileSet(MemberRows):
         members: Members | None = None,
         bounds: FileBounds | None = None,
     ) -> None:
-        """Makes a source of some files.
+        """Makes a source of the rows of data files.
 
         Args:
             members: the files; ``None`` means all files of the snapshot, planned when first needed.
@@ -204,7 +204,7 @@ class FileSet(MemberRows):
         return float(min(math.prod(item.values for item in column_counts if item), self.num_rows))
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """Adds the number of metadata files that were read for this version of the table."""
+        """Returns the details of the files, and the number of metadata files that were read."""
         return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
@@ -249,7 +249,7 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
 
 
 class Specs:
-    """The partition specs of a table by number. Specs never change."""
+    """Collects the partition specs of a table by number. Specs never change."""
 
     def __init__(self, metadata: ice.Metadata) -> None:
         self._known: dict[int, list[PartitionField]] = {}

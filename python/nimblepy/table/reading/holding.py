@@ -1,4 +1,4 @@
-"""Finds the files that can hold some keys, from manifests or the plan index.
+"""Finds the files that can hold given keys, from manifests or the plan index.
 
 One machine calls it for all manifests; :mod:`nimblepy.spark.reading.metadata` calls it in tasks.
 """
@@ -58,14 +58,17 @@ def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
     key_column = resolve_column(schema, column)
     if pa.types.is_nested(key_column.type):
         raise InvalidArgumentError(
-            f"files_for_keys: {column!r} is {key_column.type}; expected single values"
+            f"files_for_keys: column {column!r} is {key_column.type}; expected a column of single "
+            "values"
         )
     (given,) = read_keys(keys).columns_of([output_name(column)])
     values, beyond = exact_keys(output_name(column), key_column.type, given)
     if beyond is not None:  # A key that the type cannot represent is in no file.
         values = values.filter(pa.array(~beyond))
     if values.null_count:
-        raise InvalidArgumentError(f"files_for_keys: {values.null_count} keys are null")
+        raise InvalidArgumentError(
+            f"files_for_keys: {values.null_count} keys are null; expected keys without nulls"
+        )
     return KeysOf(field_id_at(schema, key_column.path), key_column.type, pc.unique(values))
 
 

@@ -40,9 +40,9 @@ from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.reading.deletes import deleted_rows, positions
 
-# Up to this many files, a set keeps references to its open files.
+# Maximum number of files of a set that keeps references to its open files.
 _FEW_FILES = 512
-# Files to open before it is worth checking which open files have left the table.
+# Number of newly opened files after which to check which open files have left the table.
 _MANY_MORE = 32
 
 
@@ -59,7 +59,10 @@ class Member:
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Identifies a listing: another engine may list the same path again in a later snapshot."""
+        """The path and sequence number of a listing.
+
+        Another engine may list the same path again in a later snapshot.
+        """
         return self.entry.file.path, self.entry.sequence
 
     @cached_property
@@ -119,7 +122,7 @@ class Reading:
         self._left_open = 0
 
     def with_weights(self) -> Reading:
-        """Returns the same settings with the weight of rows of an OTree as the last column."""
+        """Returns the same settings, with the weights of an OTree's rows as the last column."""
         if self._weighted is None:
             self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
         return self._weighted
@@ -152,7 +155,10 @@ class Reading:
             self._weighted.close_unless(is_wanted)
 
     def close_left(self, have: Callable[[list[str]], Iterable[bool]]) -> None:
-        """Closes files that have left the table. ``have`` tells which paths the table has."""
+        """Closes files that have left the table.
+
+        ``have`` tells which paths the table still has.
+        """
         self.close_unless(have)
         self._left_open = len(self.open_files)
 
@@ -178,13 +184,14 @@ class Reading:
             )
         if opened.num_rows != file.rows:
             raise CorruptFileError(
-                f"{path}: {opened.num_rows} rows; the table's metadata says {file.rows}"
+                f"{path}: {opened.num_rows} rows, but the table's metadata says {file.rows}; the "
+                "file was replaced or damaged"
             )
         as_it_is = isinstance(opened, FileSource) and fits_as_it_is(opened.schema, self.schema)
         if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
-        # Must not refer to `self`, which keeps the file open: that would be a reference cycle.
+        # Must not refer to `self`: because it holds the open file, that would be a reference cycle.
         constants, defaults = self.constants(file), self.defaults
 
         def missing(column: pa.Field, place: str) -> pa.Scalar:
@@ -294,11 +301,14 @@ class MemberRows(FilesSource):
 
     @property
     def is_past(self) -> bool:
-        """Whether the handle has moved to another version. Then no file is kept open."""
+        """Whether the handle has moved to another version.
+
+        If so, no file is kept open.
+        """
         return False
 
     def release(self) -> None:
-        """Lets the files close that are kept for the next call."""
+        """Drops the references that keep files open for the next call."""
         self._children.clear()
 
     def deleted(self, file: int) -> _core.RowBitmap | None:
@@ -307,7 +317,8 @@ class MemberRows(FilesSource):
             deleted = member.deleted_bitmap()
             if deleted is not None and deleted.last >= member.file.rows:
                 raise CorruptFileError(
-                    f"{member.file.path}: row {deleted.last} is deleted, but the file has "
+                    f"{member.file.path}: a delete file lists row {deleted.last}, but the data "
+                    "file has only "
                     f"{member.file.rows} rows"
                 )
             self._deleted[file] = deleted
@@ -338,7 +349,7 @@ class MemberRows(FilesSource):
         return self.members[file].file.path
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
-        """Path, rows, bytes and deleted rows of each file that is read."""
+        """Returns the path, rows, bytes and deleted rows of each file that is read."""
         details: list[dict[str, str | int]] = []
         for number in files:
             file, deleted = self.members[number].file, self.deleted(number)

@@ -72,7 +72,7 @@ class Members(Sequence[Member]):
         return member
 
     def have(self, paths: Sequence[str]) -> Mask:
-        """Returns which of some paths are paths of these files."""
+        """Returns which of ``paths`` are paths of these files."""
         given = pa.array(paths, pa.string())
         parts = [part.paths for part in self.files.parts if len(part.paths)]
         is_member = pc.is_in(given, value_set=pa.chunked_array(parts, pa.string()))
@@ -83,7 +83,7 @@ class Members(Sequence[Member]):
         return Members(self.files.take(np.asarray(order, dtype=np.int64)), self._deletes)
 
     def beside(self, part: FileColumns) -> Members:
-        """These files, followed by files that no snapshot has yet."""
+        """Returns these files, followed by files that are in no snapshot yet."""
         return Members(self.files.beside(part), self._deletes)
 
 
@@ -164,7 +164,9 @@ class SnapshotPlan:
         return self._metadata.manifests(snapshot)
 
     def missing(self, error: FileNotFoundError) -> OSError:
-        """Explains a missing file: its snapshot expired, the table was dropped, or it is lost."""
+        """Explains a missing file: the snapshot expired, the table was dropped, or the file is
+        lost.
+        """
         if self._reload is None or self._snapshot is None:
             return error
         name, number = ".".join(self._metadata.name), self._snapshot.id
@@ -184,7 +186,7 @@ class SnapshotPlan:
         path = error.filename or str(error)
         return FileNotFoundError(
             errno.ENOENT,
-            f"{name}: a file is missing, though snapshot {number} still names it",
+            f"{name}: a file of snapshot {number} is missing; another program may have removed it",
             path,
         )
 
@@ -225,7 +227,8 @@ class SnapshotPlan:
         answering, others = plan_index.answered(self._metadata, index, waiting)
         if pruner is not None:
             others = pruner.manifests(others)
-        # Start to load the delete manifests now: waiting for them later would cost a round.
+        # Start to load the delete manifests now, together with the others: loading them later would
+        # cost another round trip.
         beside = (others or any(answering)) and self._metadata.distant
         deletes = [item for item in self.manifests if item.deletes] if beside else []
         decoded = ice.decoded(self._metadata, [*others, *deletes])
@@ -260,7 +263,7 @@ class SnapshotPlan:
         return self._deletes_of(entry)
 
     def whole(self, members: Members, filter: Node) -> Mask:
-        """Returns which files have only passing rows, as their statistics prove."""
+        """Returns which files contain only passing rows, according to their statistics."""
         proof = ice.Proof(self._metadata, filter, self._schema_id)
         if not proof.possible:
             return np.zeros(len(members), dtype=np.bool_)
@@ -274,7 +277,7 @@ class SnapshotPlan:
         return ice.distinct_values(self._statistics, self._snapshot)
 
     def learn(self, newest: ice.Metadata) -> None:
-        """Takes statistics of the same snapshot from newer metadata."""
+        """Takes over statistics of the same snapshot from newer metadata."""
         self._statistics = newest
         self.__dict__.pop("distinct_values", None)
 
@@ -311,7 +314,7 @@ class _Deletes:
             upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
             translation = translation_of(entry.file.path)
             if translation is not None:
-                # Bounds of several files may be of several roots.
+                # The bounds of several files may come from several roots.
                 is_one = lower is not None and lower == upper
                 lower = translation.path(lower.decode()).encode() if lower and is_one else None
                 upper = lower

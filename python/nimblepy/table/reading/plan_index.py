@@ -1,8 +1,8 @@
-"""The plan index: the content of manifests about data files, stored in nimble files.
+"""The plan index stores what manifests say about data files in nimble files.
 
 It is derived data, and may be missing, damaged or old. The manifest list decides which files are
-live: a row counts if its manifest is in the list. Manifests that no part of the index covers are
-read themselves.
+live: a row counts if its manifest is in the list. If no part of the index covers a manifest, the
+manifest itself is read.
 
 The summary of a snapshot names the parts of the index, and later commits copy it. Each part
 describes other manifests, and is several times larger than the next part. So an entry is rewritten
@@ -61,12 +61,13 @@ _HEADER = "nimblepy.plan-index"
 _VERSION = 1
 # Number of parts that a process keeps open.
 _KEPT = 16
-# Number of files that are described together.
+# Number of neighbouring files whose descriptions are read together.
 _WINDOW = 64
-# A part has at least this many times the files of the next part, and this many parts may exist.
+# Each part has at least this many times the files of the next part, and the maximum number of
+# parts.
 _RATIO = 4
 _MOST_PARTS = 4
-# Snapshots before the current one that are searched for an index, if another engine committed.
+# Number of earlier snapshots to search for an index, if another engine made the last commits.
 _MOST_BEFORE = 100
 _BASE = ("path", "format", "rows", "bytes", "sequence", "sort_order")
 _SHORT: dict[str, str] = {"lower": "l", "upper": "u", "values": "v", "nulls": "n", "nans": "a"}
@@ -216,7 +217,7 @@ class IndexPart:
     """An open part of a plan index.
 
     Attributes:
-        manifests: number, files, partition spec and rows of each manifest, by path.
+        manifests: for each path: the manifest's number, files, partition spec and rows.
     """
 
     def __init__(self, path: str, table: str) -> None:
@@ -229,18 +230,18 @@ class IndexPart:
         self.file = open_source(readable_path(path))
         header = json.loads(self.file.metadata[_HEADER])
         if header["version"] != _VERSION or header["table"] != table:
-            raise ValueError(f"{path}: a plan index of another table or version")
+            raise ValueError(f"{path}: a plan index of another table or an unknown version")
         self.manifests: dict[str, tuple[int, int, int, int]] = {
             path: (i, int(files), int(spec), int(rows))
             for i, (path, files, spec, rows) in enumerate(header["manifests"])
         }
         self.complete = frozenset(header["complete"])
         if sum(info[1] for info in self.manifests.values()) != self.file.num_rows:
-            raise ValueError(f"{path}: the number of rows differs from its metadata")
+            raise ValueError(f"{path}: the file and its metadata differ in the number of rows")
         self.names = frozenset(self.file.schema.names)
         wrong = [n for n, kind in _ALWAYS.items() if self.file.schema.field(n).type != kind]
         if wrong:
-            raise ValueError(f"{path}: the columns {wrong} have other types")
+            raise ValueError(f"{path}: the columns {wrong} do not have the expected types")
 
     def covers(self, manifest: Manifest) -> bool:
         """Returns whether the part has a row for each live file of a manifest."""
@@ -251,13 +252,13 @@ class IndexPart:
     def files(
         self, manifests: Sequence[Manifest], metadata: ice.Metadata, pruner: ice.Pruner | None
     ) -> list[IndexFiles]:
-        """Returns the live files of some covered manifests, by partition spec.
+        """Returns the live files of covered manifests, by partition spec.
 
         Raises:
             OSError, NimbleError: the part cannot be read, or its content is wrong.
 
-        Cost: of tested columns, the blocks that zone maps do not exclude; of the other columns, the
-        rows of matching files.
+        Cost: reads the blocks of tested columns that zone maps do not exclude, and from other
+        columns only the rows of matching files.
         """
         try:
             return self._files(manifests, metadata, pruner)
@@ -304,9 +305,7 @@ class IndexPart:
         return parts
 
     def _check(self, parts: Sequence[IndexFiles], manifests: Sequence[Manifest]) -> None:
-        """Raises unless the files and rows of each manifest are as many
-        as the manifest list says.
-        """
+        """Raises if the number of files or rows of a manifest differs from the manifest list."""
         count = len(self.manifests)
         files, rows = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         for part in parts:
@@ -317,8 +316,8 @@ class IndexPart:
             at = self.manifests[item.path][0]
             if (files[at], rows[at]) != (item.files, item.rows):
                 raise CorruptFileError(
-                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}; the "
-                    f"manifest list says {item.files} with {item.rows}"
+                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}; but the "
+                    f"manifest list says {item.files} files with {item.rows} rows"
                 )
 
     def _expression(
@@ -393,7 +392,10 @@ def _ends(values: list[pa.Scalar]) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 class IndexFiles(FileColumns):
-    """Some files of one partition spec, by their rows in a part. Columns are read on demand."""
+    """Files of one partition spec that a part of the index describes.
+
+    Reads columns on demand.
+    """
 
     def __init__(
         self,
@@ -454,7 +456,7 @@ class IndexFiles(FileColumns):
         """Reads several columns together.
 
         Raises:
-            OSError, NimbleError: they cannot be read.
+            OSError, NimbleError: the columns cannot be read.
         """
         missing = tuple(name for name in names if name not in self._columns)
         if missing:
@@ -517,12 +519,14 @@ class IndexFiles(FileColumns):
     def manifest_numbers(self) -> Numbers:
         numbers = _numbers(self.column("manifest"))
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._index.manifests):
-            raise CorruptFileError(f"{self._index.path}: files of an unknown manifest")
+            raise CorruptFileError(
+                f"{self._index.path}: rows name a manifest that the part does not list"
+            )
         return numbers
 
     @property
     def manifest_paths(self) -> list[str]:
-        """The manifests that the numbers stand for."""
+        """The paths of the manifests, by number."""
         return list(self._index.manifests)
 
     @property
@@ -705,7 +709,7 @@ def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[],
 def covered(
     parts: Sequence[IndexPart], manifests: Sequence[Manifest]
 ) -> tuple[list[list[Manifest]], list[Manifest]]:
-    """Returns the manifests that each part answers for, and the manifests that no part covers."""
+    """Returns the manifests to read from each part, and the manifests that no part covers."""
     by_part: list[list[Manifest]] = [[] for _ in parts]
     rest = []
     for manifest in manifests:
@@ -721,7 +725,7 @@ def covered(
 def answered(
     metadata: ice.Metadata, parts: Sequence[IndexPart], manifests: Sequence[Manifest]
 ) -> tuple[list[list[Manifest]], list[Manifest]]:
-    """As :func:`covered`, only for manifests whose partition types are known."""
+    """Like :func:`covered`, but only for manifests with known partition types."""
     types = metadata.partition_types() if parts else {}
     by_part, rest = covered(parts, [item for item in manifests if item.spec_id in types])
     return by_part, [*(item for item in manifests if item.spec_id not in types), *rest]
@@ -749,8 +753,8 @@ def files_of(
 def indexed_files(
     metadata: ice.Metadata, snapshot: Snapshot | None, manifests: Sequence[Manifest]
 ) -> tuple[list[IndexFiles], list[Manifest]]:
-    """Returns the files of some manifests from the index, and the manifests that the index does not
-    have.
+    """Returns the files of manifests from the index, and the manifests that the index does not
+    cover.
     """
     parts = parts_of(metadata, snapshot)
     answering, rest = answered(metadata, parts, manifests)
@@ -794,7 +798,7 @@ def tail(sizes: Sequence[int], new: int, most: int) -> int:
 
 
 def stored_bytes_of(metadata: ice.Metadata, snapshot: Snapshot | None) -> int:
-    """Total bytes of an index."""
+    """Returns the total bytes of the plan index."""
     total = 0
     for path in paths_of(metadata, snapshot):
         with contextlib.suppress(OSError):

@@ -41,7 +41,8 @@ def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Ite
 
 
 def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]:
-    """For each kind of file: the paths, and the ids of the snapshots that reference each path.
+    """Returns, for each kind of file, the paths and the ids of the snapshots that reference each
+    path.
 
     Cost: reads the manifest list of every snapshot, and every manifest once.
     """
@@ -89,10 +90,10 @@ def unreachable(metadata: ice.Metadata, expired: Collection[int]) -> list[str]:
     statistics.
 
     Args:
-        gone: ids of the expired snapshots.
+        expired: ids of the expired snapshots.
 
     Cost: reads the manifest lists of all snapshots, and the manifests that only expired snapshots
-        have. If there are any, it also reads the remaining manifests, or the plan index instead.
+    name. If there are any, also reads the remaining manifests, or the plan index instead.
     """
     kept_snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.id not in expired]
     expired_snapshots = [snapshot for snapshot in metadata.snapshots if snapshot.id in expired]

@@ -1,4 +1,4 @@
-"""Samples of tables: by the weights of an OTree's rows, or by random draws for other files."""
+"""Samples tables: by the weights of an OTree's rows, and by random draws in other files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class Window:
 
     @classmethod
     def of(cls, fraction: float, seed: int | None) -> Window:
-        """Without a seed, the lowest weights, which the fewest files have."""
+        """Returns the window of a sample.
+
+        Without a seed, it has the lowest weights, which the fewest files contain.
+        """
         count = min(WEIGHTS, max(0, round(fraction * WEIGHTS)))
         begin = 0
         if seed is not None:
@@ -56,14 +59,14 @@ class Window:
         return [(a + LEAST_WEIGHT, b + LEAST_WEIGHT) for a, b in parts if b > a]
 
     def meets(self, least: Numbers, most: Numbers) -> Mask:
-        """Returns which files with these bounds of weights may have weights in the window."""
+        """Returns which files may have weights in the window, by their bounds of weights."""
         mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
             mask |= (a <= most) & (least < b)
         return mask
 
     def holds(self, least: Numbers, most: Numbers) -> Mask:
-        """Returns which files with these bounds of weights have all weights in the window."""
+        """Returns which files have only weights in the window, by their bounds of weights."""
         mask = np.zeros(len(least), np.bool_)
         for a, b in self.ranges:
             mask |= (a <= least) & (most < b)
@@ -128,7 +131,7 @@ class SamplePlan:
         )
 
     def _drawn(self, member: Member, rows: int) -> RowNumbers:
-        """Draws live rows of a file, with a generator of its own."""
+        """Draws live rows of a file, with a separate random generator."""
         name = hashlib.sha256(member.file.path.encode()).digest()
         seed = None if self.seed is None else [self.seed, *name[:16]]
         drawn = np.random.default_rng(seed).random(rows) < self.fraction
@@ -178,8 +181,8 @@ def sample(
 
 
 def known_cubes(members: Members, reading: Reading, cubes: Blocks) -> tuple[Blocks, Blocks]:
-    """Returns all known cubes of files, and those that no blob has and that were read from file
-    footers.
+    """Returns all known cubes of files, and those of them that are in no blob but were read from
+    file footers.
     """
 
     def footer(number: int) -> Mapping[str, Any] | None:

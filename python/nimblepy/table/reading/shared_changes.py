@@ -16,7 +16,7 @@ from nimblepy.table.reading.fileset import reading_of
 from nimblepy.table.reading.holding import MetadataFile
 from nimblepy.table.reading.members import Reading
 
-# Files that a snapshot added per share, and the maximum number of shares of a snapshot.
+# Number of a snapshot's added files for each share, and the maximum number of shares.
 _FILES_OF_SHARE = 8
 _MOST_SHARES = 64
 

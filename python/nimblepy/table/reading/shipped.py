@@ -1,8 +1,8 @@
 """Describes files of a table as text, so that processes exchange them without pickles.
 
 A process that writes files describes them to the process that commits. A process that plans a
-snapshot describes its files to the processes that read them. These need neither the catalog nor the
-metadata.
+snapshot describes its files to the processes that read them. The reading processes need neither the
+catalog nor the metadata.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def files_of_text(text: str) -> list[DataFile]:
             for item in json.loads(text)
         ]
     except (LookupError, AttributeError, TypeError, ValueError, ArithmeticError) as error:
-        raise InvalidArgumentError(f"description of files: {error!r}") from error
+        raise InvalidArgumentError(
+            f"cannot parse the description of files: {error!r}; expected the result of "
+            "files_as_text()"
+        ) from error
 
 
 def _plain_file(file: DataFile) -> dict[str, Any]:
@@ -129,7 +132,7 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, float):
         return ["float", value.hex()]
     raise InvalidArgumentError(
-        f"partition value {value!r}: {type(value).__name__} cannot be stored as text"
+        f"partition value {value!r}: the type {type(value).__name__} cannot be stored as text"
     )
 
 
@@ -159,7 +162,7 @@ def _octets(text: str) -> bytes:
 
 
 def rows_as_text(rows: MemberRows) -> str:
-    """Serializes the files of some rows and the settings to read them.
+    """Serializes the files of ``rows`` and the settings to read them.
 
     Cost: the snapshot is planned.
     """
@@ -242,12 +245,15 @@ def rows_of_text(text: str) -> SomeRows:
                 raise ValueError("bounds of other files")
             bounds = FileBounds(pa.array(lower, pa.binary()), pa.array(upper, pa.binary()))
     except (LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
-        raise InvalidArgumentError(f"description of a table's files: {error!r}") from error
+        raise InvalidArgumentError(
+            f"cannot parse the description of a table's files: {error!r}; expected the result of "
+            "rows_as_text()"
+        ) from error
     return SomeRows(reading, members, bounds)
 
 
 def pickled(rows: MemberRows) -> tuple[Callable[[str], SomeRows], tuple[str]]:
-    """Returns the result of ``__reduce__`` for rows, which are pickled as their description."""
+    """Returns the result of ``__reduce__`` that pickles rows as their description."""
     return rows_of_text, (rows_as_text(rows),)
 
 

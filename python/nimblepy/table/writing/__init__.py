@@ -1,1 +1,1 @@
-"""From rows to files, and the attempts of a commit."""
+"""Writes rows to files, and commits them."""

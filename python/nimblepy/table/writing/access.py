@@ -1,4 +1,4 @@
-"""What changes of a table use of the handle that they are made through."""
+"""The part of a table handle that changes of the table use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TableAccess(Protocol):
         """The directory of the table's files."""
 
     def newest(self) -> ice.Metadata:
-        """Reads the newest metadata, to be changed.
+        """Reads the newest metadata for a change.
 
         Raises:
             InvalidArgumentError: the handle is read-only or closed.
@@ -37,17 +37,17 @@ class TableAccess(Protocol):
         """
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
-        """Returns the rows of the newest snapshot of some metadata."""
+        """Returns the rows of the newest snapshot of ``metadata``."""
 
     def reading(self, metadata: ice.Metadata) -> Reading:
-        """Returns how files are read with the current schema of some metadata."""
+        """Returns how files are read with the current schema of ``metadata``."""
 
     def show(self, metadata: ice.Metadata) -> None:
-        """Moves the handle to the newest snapshot of some metadata."""
+        """Moves the handle to the newest snapshot of ``metadata``."""
 
     def show_commit(self, metadata: ice.Metadata) -> None:
         """Expires old snapshots after a commit, if the table has too many, and moves the handle.
 
-        A failure to expire is logged. The table property ``nimblepy.expire-on-commit`` turns it
+        A failure to expire is logged. The table property ``nimblepy.expire-on-commit`` turns expiry
         off.
         """

@@ -53,7 +53,7 @@ def describe_files(
         raise InvalidArgumentError(f"add_files: no nimble or Parquet file in {paths}")
     twice = next((path for path in all_paths if all_paths.count(path) > 1), None)
     if twice is not None:
-        raise InvalidArgumentError(f"add_files: {twice} is given twice")
+        raise InvalidArgumentError(f"add_files: {twice} is given twice; give each file once")
     _check_not_moved(all_paths, target.location)
     _make_young(all_paths, target.location)
     files = [_describe(path, target, names, defaults) for path in all_paths]
@@ -62,15 +62,15 @@ def describe_files(
 
 
 def _check_not_moved(paths: Sequence[str], location: str) -> None:
-    """Refuses files in the place that the lake of the table had before it moved."""
+    """Raises for files at the location that the table's lake had before it moved."""
     translation = translation_of(location)
     if translation is None:
         return
     for path in paths:
         if translation.path(path) != path:
             raise InvalidArgumentError(
-                f"add_files: {path} is where the lake of the table was before it moved; paths "
-                "there are read in its new place. Run 'nimble table relocate' first"
+                f"add_files: {path} is at the former location of the table's lake, and paths "
+                "there now mean the new location. Run 'nimble table relocate' first"
             )
 
 
@@ -100,8 +100,9 @@ def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:
             if os.path.isdir(metadata) and os.path.realpath(folder) != own:
                 if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
                     warnings.warn(
-                        f"add_files: {path} lies in the table at {folder}; when either table "
-                        "expires it, the other loses it: add a copy, or drop one of the tables "
+                        f"add_files: {path} belongs to the table at {folder}; when one table "
+                        "expires the file, the other loses it. Add a copy, or drop one of the "
+                        "tables "
                         "without purge",
                         UserWarning,
                         stacklevel=4,
@@ -165,7 +166,8 @@ def _describe(
             for item, column in zip(target.schema, batch.columns, strict=True):
                 if not item.nullable and column.null_count:
                     raise InvalidArgumentError(
-                        f"add_files: {path}: column {item.name!r} must have values, and has nulls"
+                        f"add_files: {path}: column {item.name!r} has nulls, which the table does "
+                        "not allow"
                     )
             if len(partitions) > 1:
                 raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Batches and files that are added once: how callers name them, and whether they were added."""
+"""Recognizes batches and files that were committed before, so that they are added only once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checked_batch(batch: object) -> Batch:
     if not isinstance(batch, tuple) or len(batch) != 2 or not isinstance(batch[0], str):
         raise InvalidArgumentError(f"batch: expected (name, number), got {batch!r}")
     name, number = batch
-    try:  # integers of numpy too
+    try:  # also accepts numpy's integers
         whole = None if isinstance(number, bool) else operator.index(number)
     except TypeError:
         whole = None
@@ -29,8 +29,8 @@ def checked_batch(batch: object) -> Batch:
 
 
 def batch_record(metadata: ice.Metadata, batch: Batch, snapshot: int) -> dict[str, str]:
-    """Returns the record of a batch that a snapshot adds: for its summary, and on ``main`` a
-    property.
+    """Returns the record of a batch, which the snapshot's summary and, on ``main``, a property
+    store.
     """
     return {BATCH_PREFIX + batch[0]: ice.record(metadata, str(batch[1]), snapshot)}
 
@@ -52,7 +52,7 @@ def batch_is_done(metadata: ice.Metadata, batch: Batch) -> bool:
 def staged_record(
     metadata: ice.Metadata, files: Iterable[DataFile], snapshot: int
 ) -> dict[str, str]:
-    """Returns the property of the table after a snapshot adds files that others wrote."""
+    """Returns the table property that records the files of other writers that a snapshot adds."""
     return ice.with_staged(metadata, _hash(files), snapshot)
 
 

@@ -1,4 +1,4 @@
-"""Commits: plan a change, swap the metadata, and plan again if another commit was first."""
+"""Commits changes: plans, swaps the metadata, and plans again if another commit was first."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Commit:
     """What a change of a table did.
 
     Attributes:
-        snapshot: id of the new snapshot; of the current one if there was nothing to change.
-        rows_inserted, rows_updated, rows_deleted: rows of the table. Rows that only move to
-            another file do not count.
+        snapshot: id of the new snapshot, or of the current one if there was nothing to change.
+        rows_inserted, rows_updated, rows_deleted: number of rows. Rows that only move to another
+            file do not count.
         files_added, files_removed: number of files.
         bytes_written: bytes of the new files.
         retries: how often another commit was first.
@@ -91,7 +91,7 @@ class Change(Protocol):
         """The snapshot to commit."""
 
     def is_done(self, metadata: ice.Metadata) -> bool:
-        """Returns whether the table has the change already, so that it must not be made again."""
+        """Returns whether the table already has the change, so that it must not be made again."""
 
     def plan(self, metadata: ice.Metadata) -> bool:
         """Prepares ``commit`` for the newest metadata; called again after each lost race.
@@ -100,11 +100,11 @@ class Change(Protocol):
             False if there is nothing to commit.
 
         Raises:
-            ConflictError: an earlier commit does not allow the change any more.
+            ConflictError: another commit made the change impossible.
         """
 
     def discard(self) -> None:
-        """Removes the files written for it, unless its commit is ``doubtful``."""
+        """Removes the files that were written for the change, unless its commit is ``doubtful``."""
 
 
 def run(
@@ -121,10 +121,10 @@ def run(
         commit.
 
     Raises:
-        ConflictError: the change is not possible any more, or every attempt lost. Its files are
+        ConflictError: the change is no longer possible, or every attempt lost. Its files are
             removed unless the outcome of the commit is unknown.
-        Exception: of the plan or the catalog. If the commit landed despite the error, no exception
-            is raised.
+        Exception: an error of the plan or the catalog. If the commit landed despite the error, no
+            exception is raised.
     """
     attempts = _Attempts()
     try:
@@ -174,7 +174,7 @@ def swapped(
     *,
     operation: str,
 ) -> ice.Metadata:
-    """Commits a change that makes no snapshot; returns the new metadata.
+    """Commits a change that makes no snapshot, and returns the new metadata.
 
     Args:
         attempt: tries the change on the newest metadata.
@@ -184,7 +184,7 @@ def swapped(
 
     Raises:
         ConflictError: every attempt lost, or the table was dropped.
-        Exception: of ``attempt``, unless it landed.
+        Exception: any error of ``attempt``, unless the change landed.
     """
     start = time.perf_counter()
     attempts = _Attempts()
@@ -217,7 +217,8 @@ def _swap_until_made(
             except ice.NoSuchTable:
                 raise dropped(metadata) from None
             except Exception as error:
-                # The change is not possible, and nothing was sent, unless the outcome is unknown.
+                # A ConflictError of the change itself means that nothing was sent, unless the
+                # outcome is unknown.
                 if isinstance(error, NimbleError) and getattr(error, "kind", "") != "unknown":
                     raise
                 with contextlib.suppress(Exception):
@@ -240,9 +241,8 @@ def _swap_until_made(
 class _Attempts:
     """Counts and delays the attempts of one commit, so that no writer loses for ever.
 
-    By chance some writers lose much more often than others. A writer whose attempts take longer
-    than the time between two commits of the others would always lose. So after some lost races a
-    writer gets exclusive access to the catalog.
+    A writer whose attempts take longer than the time between two commits of other writers would
+    always lose. So after several lost races, a writer gets exclusive access to the catalog.
 
     Attributes:
         lost: number of attempts that lost.
@@ -285,7 +285,7 @@ def reloaded(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.
 def _lost(metadata: ice.Metadata, count: int, winner: Snapshot | None) -> ConflictError:
     base = metadata.head()
     return ConflictError(
-        f"{'.'.join(metadata.name)}: {count} attempts lost to other commits",
+        f"{'.'.join(metadata.name)}: {count} attempts lost to other commits; try again later",
         kind="attempts",
         base=None if base is None else base.id,
         winner=None if winner is None else winner.id,
@@ -296,7 +296,7 @@ def _unknown(metadata: ice.Metadata, newest: ice.Metadata, change: Change) -> Co
     base, winner = (some.head() for some in (metadata, newest))
     return ConflictError(
         f"{'.'.join(metadata.name)}: the outcome of a commit could not be determined, because the "
-        "snapshots that followed the one it was made for have expired; check whether its rows are "
+        "snapshots after its parent have expired; check whether its rows are "
         "in the table",
         kind="unknown",
         base=None if base is None else base.id,
@@ -315,15 +315,17 @@ def check_branch(metadata: ice.Metadata) -> None:
 
 
 def dropped(metadata: ice.Metadata) -> ConflictError:
-    """Returns the error for a change of a table that does not exist any more."""
+    """Returns the error for a change of a table that no longer exists."""
     name = ".".join(metadata.name)
-    return ConflictError(f"{name}: it was dropped or renamed", kind="table")
+    return ConflictError(f"{name}: the table was dropped or renamed", kind="table")
 
 
 def _give_up(
     change: Change, metadata: ice.Metadata, reload: Callable[[], ice.Metadata]
 ) -> ice.Metadata | None:
-    """Removes the files of a failed change; returns the newest metadata if it landed after all.
+    """Removes the files of a failed change.
+
+    Returns the newest metadata if the change landed after all, and then keeps the files.
 
     If an attempt was made and the table is not found, the files are kept: the table may have been
     renamed after the commit.

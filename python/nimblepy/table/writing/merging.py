@@ -33,7 +33,7 @@ def merged(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the rows of all runs in the order of the key.
 
-    If a run is not in order, the result is not in order either; this is not an error.
+    If a run is not sorted, the result is not sorted either. That is not an error.
 
     Cost: one batch in memory for each run whose key range overlaps with the current position.
     """
@@ -65,7 +65,7 @@ def _begin(run: Run, open_runs: list[_Open], keys: Sequence[SortKey]) -> None:
 
 
 class _Open:
-    """A run that is being read, with the rest of one of its batches."""
+    """A run that is being read, with the unread rest of its current batch."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], keys: Sequence[SortKey]) -> None:
         self._batches = batches

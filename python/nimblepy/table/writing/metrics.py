@@ -1,4 +1,4 @@
-"""Statistics of a file's columns by field id, for manifests.
+"""Collects the statistics of a file's columns by field id, for manifests.
 
 Bounds follow Iceberg: they exclude nulls and NaN, and texts are truncated to a few characters. In a
 truncated upper bound the last possible character is incremented. If that is impossible, there is no
@@ -22,7 +22,7 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Metrics
 from nimblepy.table.base.values import internal_value
 
-# Maximum characters of a text bound, and bytes of a binary bound.
+# Maximum characters of a text bound, and maximum bytes of a binary bound.
 BOUND_LENGTH = 16
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -61,7 +61,7 @@ class MetricsCollector:
                 values = values.filter(pc.invert(nan))
         if not bounded or pt.is_nested(kind) or values.null_count == len(values):
             return
-        values, kind = plain_array(values), plain_type(kind)  # the bytes of UUIDs
+        values, kind = plain_array(values), plain_type(kind)  # UUIDs become their bytes
         ends = pc.min_max(values.cast(pa.binary()) if pt.is_fixed_size_binary(kind) else values)
         least, greatest = ends["min"], ends["max"]
         bounds = self._ends.get(number)
@@ -122,7 +122,10 @@ def _upper(kind: pa.DataType, scalar: pa.Scalar) -> bytes | None:
 
 
 def raised(text: str) -> str | None:
-    """Returns the smallest text above all texts that begin with ``text``, or ``None``."""
+    """Returns the smallest text above all texts that begin with ``text``.
+
+    ``None`` if there is no such text.
+    """
     for at in range(len(text) - 1, -1, -1):
         code = ord(text[at])
         if code < _LAST_CHARACTER:

@@ -16,11 +16,11 @@ _BATCH_ROWS = 1 << 16
 
 
 def join_pieces(pieces: Sequence[DataFile], target: Target) -> list[DataFile]:
-    """Writes the rows of some files to new files, with the plan that they were written by.
+    """Writes the rows of the pieces to new files, by the same plan as the pieces.
 
-    The old files are kept; the caller removes them when no task can ask for them again.
+    Keeps the old files. The caller removes them when no task can need them any more.
 
-    Cost: the rows are held in memory, or in files of a temporary directory.
+    Cost: holds the rows in memory or in temporary files.
     """
     target = replace(target, weighted=True)
     reading = Reading(

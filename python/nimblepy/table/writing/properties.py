@@ -1,4 +1,4 @@
-"""Sets properties of a table that nimblepy keeps itself."""
+"""Sets table properties that nimblepy itself maintains."""
 
 from __future__ import annotations
 

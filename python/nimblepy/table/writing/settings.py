@@ -33,7 +33,7 @@ _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
-# Bloom filter bits per primary key, so that a file can exclude a key with one look.
+# Bloom filter bits per primary key, so that one check can exclude a key from a file.
 _BLOOM_BITS = 10.0
 # Queries of a vector index that the metadata of a table holds.
 _MOST_QUERIES = 64
@@ -77,7 +77,7 @@ def settings(
 
 
 def check_property(name: object, value: object) -> None:
-    """Refuses properties that are not text, or that nimblepy sets itself."""
+    """Raises for properties that are not text, or that nimblepy itself sets."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
         raise InvalidArgumentError(f"properties: expected text, got {name!r}: {value!r}")
     check_name(name)
@@ -98,13 +98,15 @@ def check_property(name: object, value: object) -> None:
 
 
 def check_name(name: str) -> None:
-    """Refuses the names of properties that nimblepy sets itself."""
+    """Raises for names of properties that nimblepy itself sets."""
     own = (
         *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
         *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version"),
     )
     if name in own or name.startswith((BATCH_PREFIX, CLAIMS_PREFIX)):
-        raise InvalidArgumentError(f"properties: {name!r} is set by nimblepy itself")
+        raise InvalidArgumentError(
+            f"properties: {name!r} is reserved, because nimblepy itself sets it"
+        )
 
 
 def number_property(properties: Mapping[str, str], name: str, default: D) -> int | D:
@@ -177,7 +179,7 @@ def _number(schema: pa.Schema, name: ColumnName) -> int:
 
 
 def identity_of(schema: pa.Schema, index: TableIndex | IndexInfo) -> IndexIdentity:
-    """Returns what identifies an index.
+    """Returns the identity of an index.
 
     Args:
         schema: the columns, with field ids.
@@ -199,7 +201,7 @@ def _kind_of(index: TableIndex) -> str:
 def changed_indexes(
     metadata: ice.Metadata, add: Sequence[TableIndex], drop: Collection[IndexIdentity]
 ) -> dict[str, str]:
-    """Returns the property of the indexes of new files after some are added and dropped."""
+    """Returns the property that lists the indexes of new files, after adding and dropping some."""
     schema = metadata.schema()
     dropped = {*drop, *(identity_of(schema, index) for index in add)}
     kept = [
@@ -309,7 +311,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         if isinstance(value, list):
             stored[name] = tuple(value)
     unique = bool(primary) and set(names) == set(primary)
-    if unique:  # an upsert looks all its keys up in each file that can have them
+    if unique:  # an upsert looks up all its keys in each file that can hold them
         stored.setdefault("cluster_bloom_bits_per_key", _BLOOM_BITS)
     return Target(
         location=metadata.location,
@@ -332,8 +334,8 @@ def target_of(metadata: ice.Metadata) -> Target:
 def rewriting_target(metadata: ice.Metadata) -> Target:
     """Returns the settings of files to which existing rows are rewritten.
 
-    Rows keep their weights, even if the table is no OTree any more. New weights would bias samples,
-    because the weights decide which files are rewritten.
+    Rows keep their weights, even if the table no longer has an OTree layout. New weights would bias
+    samples, because the weights decide which files are rewritten.
     """
     target = target_of(metadata)
     weighted = isinstance(target.layout, OTree) or metadata.has_cubes(metadata.head())

@@ -1,6 +1,4 @@
-"""Writes rows to data files: split by partition, in the order of the
-cluster key, with statistics.
-"""
+"""Writes rows to data files: splits them by partition, sorts them, and collects statistics."""
 
 from __future__ import annotations
 
@@ -55,14 +53,15 @@ _SPLIT_BYTES = 64 << 20
 # Maximum number of open files. With more partitions, the least recently used file is finished.
 _MOST_OPEN = 32
 _TARGET_BYTES = 256 << 20
-# A file of a layout is filled in this many steps, and ends with the step that reaches the target.
+# A file of a layout is filled in this many steps. It is finished after the step that reaches the
+# target size.
 _STEPS = 8
 _ROW_GROUP_ROWS = 1 << 17
-# Estimated Arrow bytes per byte of a file, before a file was written.
+# Estimated Arrow bytes per byte of a file, used until a file was written.
 _LEAST_PACKING = 1.5
-# Rows of a row group of a Parquet file in the order of weights, of which samples read the first.
+# Rows per row group in Parquet files that are sorted by weight. Samples read only the first groups.
 _GROUPS_BY_WEIGHT, _LEAST_GROUP = 16, 1 << 13
-# For delete files, which are read as a whole and need no indexes.
+# Write options for delete files, which are read as a whole and need no indexes.
 _DELETES = WriteOptions(statistics=False)
 
 
@@ -73,11 +72,12 @@ class Target:
     Attributes:
         schema: the table's columns, with field ids.
         unique: whether cluster keys must be unique in a file.
-        rows_before: number of existing rows, which the plan of an OTree needs.
+        rows_before: number of existing rows of the table, which the plan of an OTree needs.
         space: the space of the newest rows of an OTree.
-        weighted: rows have weights of an OTree as the last column, and keep them.
+        weighted: the last column of the rows has the weights of an OTree, which are kept.
         whole: the distribution of all rows of the table, if rows of an OTree are rewritten.
-        planned: the plan for rows that several processes write, each a part of the curve.
+        planned: the plan for rows that several processes write. Each process writes a part of the
+            curve.
         file_rows: maximum rows of a file; ``None`` uses ``target_bytes``.
     """
 
@@ -136,7 +136,7 @@ def write_rows(
         data: tabular data with the table's columns, in any order. Nullable columns may be missing.
         presorted: rows arrive in the order of the cluster key, which is verified. Ignored with a
             layout, which has its own order.
-        cast: round and truncate values that the table's types cannot represent.
+        cast: round or truncate values that the table's types cannot represent.
         drop: ignore columns that the table does not have.
 
     Returns:
@@ -147,7 +147,7 @@ def write_rows(
         KeyOrderError: ``presorted`` rows are not in order.
         OSError: a file cannot be written. After any error all files are removed.
 
-    Cost: memory is limited by the sort memory of the write options and some batches.
+    Cost: holds at most the sort memory of the write options, and a few batches, in memory.
     """
     reader, total = as_reader(data, target.row_schema, cast=cast)
     writing = _Writing(target, presorted and target.layout is None, Progress(progress, total))
@@ -179,7 +179,7 @@ def write_rows(
         if isinstance(error, InvalidArgumentError):
             raise
         raise InvalidArgumentError(
-            f"data: a value that columns, partitions or statistics cannot have: {error}"
+            f"data: a value does not fit a column, a partition or the statistics: {error}"
         ) from error
     except BaseException:
         writing.abort()
@@ -381,7 +381,8 @@ class _NimbleFile:
         self._writer.write(table)
 
     def finish(self, partition: tuple[Any, ...]) -> DataFile:
-        metrics = self._metrics.result()  # may fail; the writer can still be aborted
+        # before close(): if this fails, the writer can still be aborted
+        metrics = self._metrics.result()
         summary = self._writer.close()
         return DataFile(
             path=self._path,
@@ -472,7 +473,10 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
         return table
     if presorted:
         at = int(np.flatnonzero(~ordered)[0])
-        raise KeyOrderError(f"row {at} of the rows of a file is not in the order of the key")
+        raise KeyOrderError(
+            f"row {at} of a file is not in the order of the key; sort the rows, or omit "
+            "presorted=True"
+        )
     return table.take(pa.array(order))
 
 
