@@ -143,7 +143,10 @@ def test_presorted_rows_are_verified(lake: nb.Catalog) -> None:
         (pa.table({"id": [1], "y": [1]}), "unknown column 'y'; the table has id"),
         (pa.table({"id": ["a"]}), "column 'id' is string; the table has int64"),
         (pa.table({"x": [1.0]}), "'id' is missing"),
-        (pa.table({"id": pa.array([None], pa.int64())}), "must have values, but has 1 nulls"),
+        (
+            pa.table({"id": pa.array([None], pa.int64())}),
+            "has 1 nulls, which the table does not allow",
+        ),
         (pa.table({"id": [1], "x": ["z"]}), "column 'x' is string"),
     ],
 )

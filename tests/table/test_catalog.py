@@ -383,7 +383,7 @@ def test_a_copied_database_whose_original_is_busy_removes_no_files(
     original = tmp_path / "lake" / "catalog.db"
     with contextlib.closing(sqlite3.connect(original, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(OSError, match="locked. It may be the original of"):
+        with pytest.raises(OSError, match="It may be the original of"):
             copy.expire(keep=1)
         other.execute("ROLLBACK")
     with pytest.raises(nb.InvalidArgumentError, match="is a copy of"):

@@ -139,7 +139,7 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", rows(range(3)), primary_key="k")
     before = files(table)
     for data, arguments, message in [
-        (pa.table({"k": [1, None], "v": [1, 1]}), {}, "'k' must have values, but has 1 null"),
+        (pa.table({"k": [1, None], "v": [1, 1]}), {}, "'k' has 1 null"),
         (pa.table({"v": [1]}), {}, "'k' is missing; every column of the key"),
         (pa.table({"k": ["x"]}), {}, "column 'k' is string"),
         (rows([1], w=[2]), {}, "unknown column 'w'; the table has k, v"),

@@ -1,10 +1,10 @@
-"""Errors that damaged files cause."""
+"""Lists the exceptions that damaged files cause."""
 
 from __future__ import annotations
 
 import struct
 
-# Errors that reading damaged bytes raises, besides CorruptFileError.
+# Exceptions, besides CorruptFileError, that reading damaged bytes may raise.
 BAD_BYTES: tuple[type[Exception], ...] = (
     ValueError,
     struct.error,

@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 class MadeOf(Generic[T]):
-    """Caches what ``make`` returns for immutable objects, by their identity. Thread-safe.
+    """Caches the result of ``make`` for each immutable object, by identity. Thread-safe.
 
-    Objects are held weakly. A value is removed with its object, so it must not refer to it.
+    Objects are held weakly. A value is removed when its object is freed, so the value must not
+    refer to the object.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -25,7 +26,7 @@ class MadeOf(Generic[T]):
         if cached is not None and cached[0]() is item:
             return cached[1]
         value = self._make(item)
-        # A callback runs before the identity of its object is used again.
+        # Python runs the callback before it reuses the id of the freed object.
         self._made[key] = weakref.ref(item, lambda _: self._made.pop(key, None)), value
         return value
 

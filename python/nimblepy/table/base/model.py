@@ -1,4 +1,4 @@
-"""The content of a table's metadata as plain values, independent of pyiceberg."""
+"""Defines the content of a table's metadata as plain values, independent of pyiceberg."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SUFFIXES: dict[DataFormat, str] = {"nimble": ".nimble", "parquet": ".parquet"}
 # Table properties that keep more history than the default.
 MIN_SNAPSHOTS = "history.expire.min-snapshots-to-keep"
 MAX_AGE = "history.expire.max-snapshot-age-ms"
-# Property of a table: whether commits expire old snapshots ("true", the default, or "false").
+# Table property that tells whether commits expire old snapshots ("true", the default, or "false").
 EXPIRE_ON_COMMIT = "nimblepy.expire-on-commit"
-# Property of a table: its description, as other engines show it.
+# Table property with the description, which other engines also show.
 COMMENT = "comment"
-# Key of a snapshot's summary: the paths of its plan index.
+# Key in a snapshot's summary for the paths of its plan index.
 PLAN_INDEX = "nimblepy.plan-index"
-# Prefix of the keys of a snapshot's summary for batches that are added once.
+# Prefix of keys in a snapshot's summary that record batches, so that each is added once.
 BATCH_PREFIX = "nimblepy.batch."
 # Prefix of the properties that hold the claims about a table and its columns.
 CLAIMS_PREFIX = "nimblepy.claims."
@@ -143,7 +143,7 @@ class Manifest:
     """A manifest, as the manifest list of a snapshot describes it.
 
     Attributes:
-        files, rows: live files and their rows; -1 if the manifest list does not say.
+        files, rows: number of live files, and of their rows; -1 if the manifest list does not tell.
         removed: whether it also lists removed files.
         bytes: bytes of the manifest file.
     """
@@ -219,8 +219,8 @@ class Reference:
     """A tag or a branch.
 
     Attributes:
-        least_snapshots, snapshot_age_ms: how many snapshots of a branch to keep at least, and for
-            how long; ``None`` uses the properties of the table.
+        least_snapshots, snapshot_age_ms: minimum number of a branch's snapshots to keep, and how
+            long to keep them; ``None`` uses the table properties.
         age_ms: maximum age of the reference; ``None`` keeps it for ever.
     """
 

@@ -1,8 +1,8 @@
-"""Lakes that were moved: paths below an old root are read below the new one.
+"""Translates paths in moved lakes: a path below an old root is read below the new root.
 
-Iceberg's metadata has absolute paths. A catalog of ours stores the roots at which its lake was
-written. If the lake is somewhere else now, :func:`register` tells this process, and whatever reads
-a file below the new root translates the paths in it with :func:`translation_of`.
+Iceberg's metadata has absolute paths. nimblepy's catalogs store the roots at which their lake was
+written. If the lake was moved, :func:`register` records that for this process. Code that reads a
+file below the new root translates its paths with :func:`translation_of`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _has(prefix: str, location: str) -> bool:
 
 
 def is_below(location: str, root: str) -> bool:
-    """Returns whether a location is a root, or lies below it."""
+    """Returns whether a location is the root or is below it."""
     return any(_has(prefix, location) for prefix in _spellings(root))
 
 
@@ -53,8 +53,7 @@ class Translation:
     """Translates paths below old roots of a lake. Immutable.
 
     Attributes:
-        root: the place of the lake.
-        old: the other roots at which it was written.
+        root: the current location of the lake. old: the other roots at which it was written.
     """
 
     def __init__(self, root: str, old: Iterable[str]) -> None:
@@ -75,30 +74,32 @@ class Translation:
         self._prefixes = sorted(prefixes.items(), key=lambda item: -len(item[0]))
 
     def path(self, location: str) -> str:
-        """Returns the place now of a file that was at ``location``."""
+        """Returns the current location of a file that was at ``location``."""
         for prefix, there in self._prefixes:
             if _has(prefix, location):
                 return location if there is None else there + location[len(prefix) :]
         return location
 
     def paths(self, locations: pa.Array) -> pa.Array:
-        """As :meth:`path`, of a string array."""
+        """Translates each path of a string array, as :meth:`path` does."""
         return pa.array(map(self.path, locations.to_pylist()), pa.string())
 
     def former(self, location: str) -> list[str]:
-        """Returns a location now, and the paths by which it may have been stored before."""
+        """Returns a current location, and the older paths under which it may be stored."""
         rest = below(location, self.root)
         if rest is None:
             return [location]
         return [location, *(f"{text}/{rest}" for root in self.old for text in _spellings(root))]
 
 
-# By root: lakes of this process that were moved.
+# Moved lakes that this process knows, by root.
 _translations: dict[str, Translation] = {}
 
 
 def register(root: str, roots: Iterable[str]) -> Translation | None:
-    """Tells that a lake at ``root`` was written at ``roots``; ``None`` if it was not moved."""
+    """Records that a lake at ``root`` was written at ``roots``; returns ``None`` if it was not
+    moved.
+    """
     translation = _translations.get(root)
     old = set(roots) - {root}
     if translation is None and not old:
@@ -110,7 +111,7 @@ def register(root: str, roots: Iterable[str]) -> Translation | None:
 
 
 def translation_of(location: str) -> Translation | None:
-    """Returns the translation of the paths in a file; ``None`` if they are right."""
+    """Returns the translation of the paths in a file; ``None`` if the paths are current."""
     if not _translations:
         return None
     for translation in list(_translations.values()):
@@ -120,5 +121,5 @@ def translation_of(location: str) -> Translation | None:
 
 
 def forget() -> None:
-    """Forgets all lakes that were moved."""
+    """Removes all records of moved lakes."""
     _translations.clear()

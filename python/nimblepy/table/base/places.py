@@ -1,4 +1,4 @@
-"""Locations of files: as metadata names them, and as they are opened."""
+"""Converts locations in metadata to paths, and checks files and table names."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ def remove_file(location: str) -> None:
     """Removes a file if it exists.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: the file cannot be removed.
     """
     locate(readable_path(location)).remove()
 
 
 def exist(locations: Sequence[str]) -> list[bool]:
-    """Returns whether each file may exist. Makes no requests: files of a store always may."""
+    """Returns whether each file may exist.
+
+    Sends no requests: true for all files in a store.
+    """
     paths = map(readable_path, locations)
     return [is_uri(path) or os.path.exists(path) for path in paths]
 
@@ -52,7 +55,7 @@ def missing(locations: Sequence[str]) -> list[str]:
 def _may_exist(location: str) -> bool:
     try:
         return locate(readable_path(location)).exists()
-    except Exception:  # the store is forbidden or does not answer
+    except Exception:  # access is forbidden, or the store does not answer
         return True
 
 
@@ -75,15 +78,15 @@ def parse_name(name: str) -> tuple[str, ...]:
 
 
 def check_part(part: str, name: str) -> None:
-    """Checks that a namespace or name is not empty, too long, and has no slash or control
-    character.
-    """
+    """Raises for a part of a name that is empty, too long, or has a slash or control character."""
     if not part or part != part.strip():
         raise InvalidArgumentError(
             f"table name {name!r}: a part is empty, or begins or ends with a space"
         )
     if len(part) > _MOST_NAME:
-        raise InvalidArgumentError(f"table name: {len(part)} characters; at most {_MOST_NAME}")
+        raise InvalidArgumentError(
+            f"table name: a part has {len(part)} characters; at most {_MOST_NAME} are allowed"
+        )
     wrong = next((c for c in part if c in "/\\" or not c.isprintable()), None)
     if wrong is not None:
         raise InvalidArgumentError(f"table name {name!r}: character {wrong!r} is not allowed")

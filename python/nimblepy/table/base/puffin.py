@@ -41,7 +41,7 @@ class Blob:
 
 
 def puffin_bytes(blobs: Sequence[Blob]) -> tuple[bytes, int]:
-    """Serializes a Puffin file. Returns the bytes, and how many of them are the footer."""
+    """Serializes a Puffin file. Returns its bytes, and the size of the footer."""
     parts = [_MAGIC]
     described = []
     offset = len(_MAGIC)

@@ -20,7 +20,7 @@ Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 _Octets: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
-# Hashes that a sketch keeps. The standard error is 1 / sqrt(4096), 1.6 %.
+# Maximum hashes in a sketch. The standard error is 1 / sqrt(4096), 1.6 %.
 MOST = 4096
 _SEED = 9001
 _SEED_HASH = 0x93CC  # 16 bits of the seed's hash
@@ -148,7 +148,9 @@ class Sketch:
             (theta,) = _THETA.unpack_from(octets, at)
             at += _THETA.size
         if not 0 < theta <= LARGEST or count != (len(octets) - at) / 8:
-            raise ValueError(f"{count} hashes below {theta} in {len(octets)} bytes")
+            raise ValueError(
+                f"a theta sketch of {len(octets)} bytes cannot hold {count} hashes below {theta}"
+            )
         hashes = np.unique(np.frombuffer(octets, "<u8", offset=at).astype(np.uint64))
         if len(hashes) != count or (count and not 0 < int(hashes[0]) <= int(hashes[-1]) < theta):
             raise ValueError(f"expected {count} distinct hashes below {theta}")

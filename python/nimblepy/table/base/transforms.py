@@ -1,4 +1,4 @@
-"""Partition transforms of Iceberg, over whole columns: exact for negative values and before 1970.
+"""Iceberg's partition transforms, applied to whole columns.
 
 =============  ==================================================================
 identity       the value
@@ -144,7 +144,10 @@ def _check_type(text: str, transform: str, kind: pa.DataType) -> None:
         "hour": bool(stamp),
     }.get(name, bool(date or stamp))
     if not fits:
-        why = ": equal floats are hard to come by; use truncate on a decimal" * pt.is_floating(kind)
+        why = (
+            ": floats are rarely equal, so buckets would not help; use truncate on a decimal"
+            * pt.is_floating(kind)
+        )
         raise InvalidArgumentError(f"partition_by {text!r}: the column is {kind}{why}")
 
 
@@ -209,7 +212,7 @@ def _truncate(array: pa.Array, width: int) -> pa.Array:
     values, mask = _numbers(array)
     least = np.iinfo(kind.to_pandas_dtype()).min
     if len(values) and int(values.min()) < least - least % width + (width if least % width else 0):
-        # Iceberg's result wraps around, and filters would look in the wrong partition.
+        # Iceberg's result would wrap around, and filters would search the wrong partition.
         raise InvalidArgumentError(
             f"truncate({width}) of {kind}: {int(values.min())} cannot be rounded down"
         )

@@ -1,7 +1,7 @@
-"""The Arrow types that columns of a table have, and conversion of rows to them.
+"""Defines the Arrow types of table columns, and converts rows to them.
 
-A table has Iceberg's types, and keeps the zone of a column of times and the length of vectors
-beside them. Types whose values Iceberg cannot store exactly are refused.
+A table has Iceberg's types. Time zones and vector lengths, which Iceberg's types lack, are stored
+in a table property. Types whose values Iceberg cannot store exactly are refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.Dat
     """Returns the type that a table has for values of ``kind``.
 
     Args:
-        nested: the column is a field of a struct. UUIDs are 16 bytes there, since pyarrow does not
-            make nested values of its type for UUIDs.
+        nested: the column is a field of a struct. In structs UUIDs are 16 bytes, because pyarrow
+            cannot make nested values of its UUID type.
 
     Raises:
-        InvalidArgumentError: there is no such type; ``place`` names the column.
+        InvalidArgumentError: tables do not support the type. ``place`` names the column.
     """
     if is_uuid(kind) and not nested:
         return pa.uuid()
@@ -42,7 +42,9 @@ def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.Dat
         return table_type(kind.value_type, place, nested=nested)
     if pt.is_struct(kind):
         if not kind.num_fields:
-            raise InvalidArgumentError(f"{place} is a struct without fields")
+            raise InvalidArgumentError(
+                f"{place} is a struct without fields; a struct needs at least one field"
+            )
         return pa.struct(
             [
                 only_doc(f.with_type(table_type(f.type, f"{place}.{f.name}", nested=True)))
@@ -98,13 +100,13 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
 
 def _hint(kind: pa.DataType) -> str:
     if pt.is_uint64(kind):
-        return "; int64 or decimal128(20, 0) would hold its values"
+        return "; convert it to int64 or decimal128(20, 0)"
     if pt.is_decimal(kind):
         return "; decimals have at most 38 digits and no negative scale"
     if pt.is_duration(kind):
-        return "; int64 would hold its values"
+        return "; convert it to int64"
     if pt.is_null(kind):
-        return "; say which type its values will have"
+        return "; give it a type"
     return ""
 
 
@@ -130,16 +132,16 @@ class Conformer:
     """Converts batches to the columns of a table, by name.
 
     Args:
-        partial: columns that the data do not have are left out.
-        cast: round and truncate values that the types of the table do not have.
+        partial: the data may lack columns, which are then left out.
+        cast: round or truncate values that the table's types cannot represent.
         drop: leave out columns that the table does not have.
 
     Attributes:
         schema: of the converted batches.
-        keeps_values: no column is converted or added, and none has values in values.
+        keeps_values: no column is converted or added, and no column is nested.
 
     Raises:
-        InvalidArgumentError: an unknown column, a missing column that must have values, or a value
+        InvalidArgumentError: an unknown column, a missing column that must not be null, or a value
             that a column cannot store. The message names the column, the row and the value.
     """
 
@@ -160,7 +162,7 @@ class Conformer:
         for name in have.names:
             if have.names.count(name) > 1:
                 raise InvalidArgumentError(f"data: column {name!r} occurs twice")
-        self._rows = 0  # of the batches before
+        self._rows = 0  # number of rows in earlier batches
         self._parts: list[tuple[int | None, Convert | None, pa.Field]] = []
         rules: Rules | None = None
         self.keeps_values = True
@@ -200,7 +202,8 @@ class Conformer:
                     raise InvalidArgumentError(message) from None
             if not field.nullable and array.null_count:
                 raise InvalidArgumentError(
-                    f"column {field.name!r} must have values, but has {array.null_count} nulls"
+                    f"column {field.name!r} has {array.null_count} nulls, which the table does not "
+                    "allow"
                 )
             _refuse_inner_nulls(field.type, array, field.name)
             arrays.append(array)
@@ -231,13 +234,16 @@ def _inner_fields(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _has_required(kind: pa.DataType) -> bool:
-    """Returns whether a value inside a value must not be null. Keys of maps never are null."""
+    """Returns whether any nested value must not be null.
+
+    Keys of maps do not count: they are never null.
+    """
     inner = _inner_fields(kind)[1:] if pt.is_map(kind) else _inner_fields(kind)
     return any(not item.nullable or _has_required(item.type) for item in inner)
 
 
 def _refuse_inner_nulls(kind: pa.DataType, array: pa.Array, place: str) -> None:
-    """Refuses nulls inside values if the table does not allow them, unless a parent is null."""
+    """Raises for nested nulls that the table does not allow, unless a parent is null."""
     if not _has_required(kind):
         return
     if pt.is_struct(kind):
@@ -251,19 +257,23 @@ def _refuse_inner_nulls(kind: pa.DataType, array: pa.Array, place: str) -> None:
         inner = f"{place}.{item.name}"
         if not item.nullable and column.null_count:
             raise InvalidArgumentError(
-                f"column {inner!r} must have values, but has {column.null_count} nulls"
+                f"column {inner!r} has {column.null_count} nulls, which the table does not allow"
             )
         _refuse_inner_nulls(item.type, column, inner)
 
 
 def _missing(field: pa.Field, place: str) -> pa.Scalar:
     if not field.nullable:
-        raise InvalidArgumentError(f"data: {place} is missing, and must have values")
+        raise InvalidArgumentError(
+            f"data: {place} is missing, and the table does not allow nulls in it"
+        )
     return pa.scalar(None, field.type)
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Returns whether Iceberg allows to widen the column to this type, which keeps every value."""
+    """Returns whether Iceberg allows widening a column from ``narrow`` to ``wide``, which keeps all
+    values.
+    """
     if pt.is_int32(narrow):
         return bool(pt.is_int64(wide))
     if pt.is_float32(narrow):
@@ -274,7 +284,7 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def check_keys(schema: pa.Schema, keys: Sequence[SortKey], what: str) -> None:
-    """Refuses key columns that do not exist or have no order."""
+    """Raises for key columns that do not exist or whose type has no order."""
     for key in keys:
         kind = resolve_column(schema, key.column).type
         if pt.is_nested(kind):

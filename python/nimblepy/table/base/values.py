@@ -1,4 +1,4 @@
-"""Conversion of single values between Iceberg's in-memory form and Arrow."""
+"""Converts single values between Iceberg's in-memory form and Arrow."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _gathered(pieces: Iterable[pa.Table], memory: int) -> Pieces:
 
 
 def _sample(pieces: Pieces, take: Callable[[pa.Table], pa.Table], rng: Any) -> pa.Table:
-    """Returns a random sample of about ``SPACE_ROWS`` rows; every row has the same probability."""
+    """Returns a uniform random sample of about ``SPACE_ROWS`` rows."""
     share = min(1.0, SPACE_ROWS / max(1, pieces.rows))
     sampled = []
     for piece in pieces:
@@ -130,7 +130,7 @@ def in_order(
 
     Args:
         memory: bytes of rows to hold in memory; the rest spills to temporary files.
-        step_bytes: Arrow bytes of a yielded table, about.
+        step_bytes: approximate Arrow bytes of each yielded table.
     """
     held = _gathered(pieces, memory)
     try:
@@ -322,10 +322,10 @@ def in_cubes(
         memory: bytes of rows to hold in memory; the rest spills to temporary files.
         rows_before: number of rows in the table before this commit.
         file_bytes: maximum Arrow bytes of a file.
-        space: the space of the newest rows of the table; reused if it fits these rows.
-        whole: the distribution of the whole table, if the rows are an existing part of it. Its
-            space and tree are used.
-        planned: cubes that were planned in advance, for these rows and others.
+        space: the space of the newest rows of the table. It is reused if it fits these rows.
+        whole: the distribution of the whole table, if the rows are an existing part of it. The rows
+            are then placed by its space and tree.
+        planned: cubes that were planned in advance for these rows and for rows of other processes.
     """
     held = _gathered(pieces, memory)
     try:

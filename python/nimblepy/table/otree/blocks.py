@@ -1,8 +1,9 @@
-"""Which cubes are in which data files, stored next to the metadata as one Puffin file per commit.
+"""Stores which cubes each data file contains, in one Puffin file per commit.
 
-These blobs are a cache. If a blob is lost or damaged, the footers of the data files repeat the
-cubes, and the rows carry their weights. Blobs of several commits are merged by concatenation in any
-order, so a commit that lost a race simply adds its blob to those of the winner.
+The Puffin files are next to the metadata, and their blobs are a cache: if a blob is lost or
+damaged, the footers of the data files also contain the cubes, and the rows contain their weights.
+Blobs of several commits are merged by concatenation in any order, so a commit that lost a race
+simply adds its blob to those of the winner.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.puffin import Blob, puffin_bytes, read_puffin
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
 
-# Key of a snapshot's summary: names of the Puffin files, which are stored next to the metadata.
+# Key in a snapshot's summary for the names of its Puffin files, which are next to the metadata.
 BLOBS = "nimblepy.otree"
-# A snapshot names at most this many blobs; then they are merged into one.
+# Maximum number of blobs that a snapshot names. More blobs are merged into one.
 MOST_BLOBS = 20
-# Key of a data file's metadata: the cubes of the file.
+# Key in a data file's metadata for the cubes of the file.
 CUBES = "nimblepy.otree"
 _KIND = "nimblepy-otree-v1"
 # Capacity of the process-wide cache of blobs.
@@ -54,7 +55,7 @@ class Blocks:
 
     Attributes:
         files: paths of the files.
-        spaces: the different spaces (see :class:`nimblepy.table.otree.space.Space`), as JSON.
+        spaces: the distinct spaces (see :class:`nimblepy.table.otree.space.Space`), as JSON.
         table: one row per cube and file: positions in ``files`` and ``spaces``, and the fields of
             :class:`nimblepy.table.base.model.Cube`.
     """
@@ -243,7 +244,7 @@ def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None
 
 
 def read_blobs(paths: Sequence[str], read: Callable[[str], bytes]) -> Blocks:
-    """Returns the cubes in some blobs, without blobs that cannot be read.
+    """Returns the cubes in the blobs. Ignores blobs that cannot be read.
 
     Cost: reads each blob once per process, while the cache holds it.
     """

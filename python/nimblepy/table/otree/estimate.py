@@ -1,4 +1,4 @@
-"""Estimates counts, sums and averages of a table from a sample of its rows."""
+"""Estimates counts, sums and averages over a table from a sample of its rows."""
 
 from __future__ import annotations
 

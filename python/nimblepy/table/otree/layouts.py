@@ -1,4 +1,4 @@
-"""Table layouts: the public classes, and their form in the properties of a table."""
+"""Defines the public layout classes, and stores layouts in table properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WEIGHT_FIELD = pa.field(
 
 @dataclass(frozen=True, slots=True, init=False)
 class Sorted:
-    """Sorts the rows of each commit by some columns, across and within its files.
+    """Sorts the rows of each commit by the given columns, across and within its files.
 
     Filters on the first column read few files. So do filters that fix the first column and restrict
     the next.
@@ -187,7 +187,7 @@ def check_layout(layout: object, schema: pa.Schema, *, partitioned: bool) -> Non
     """Checks that ``layout`` is a layout and fits the columns of the table.
 
     Raises:
-        InvalidArgumentError: it does not, or a column does not exist.
+        InvalidArgumentError: ``layout`` is not a layout, does not fit, or names a missing column.
     """
     if not isinstance(layout, Sorted | ZOrder | OTree):
         raise InvalidArgumentError(

@@ -141,7 +141,7 @@ def plan(
     Args:
         schema: the schema of the table.
         rows_before: number of rows in the table before this commit.
-        known: the space of the newest rows of the table; reused if it fits these rows.
+        known: the space of the newest rows of the table. It is reused if it fits these rows.
         most_parts: number of processes that write the rows.
     """
     table = sample.table()

@@ -31,7 +31,7 @@ SPACE_ROWS = 1 << 16
 _KNOTS = 256
 # New rows reuse the existing space if their drift (see Space.drift) is at most this.
 _MOST_DRIFT = 0.05
-# Maximum bytes of a common prefix of texts that is left out of the coordinates.
+# Maximum bytes of a common prefix that is removed from texts before computing coordinates.
 _LONGEST_PREFIX = 64
 _MOST_HASHED = 64
 _CHUNK = 10
@@ -273,7 +273,7 @@ def interpolated(numbers: Floats, knots: Floats, ranks: Floats) -> Floats:
     """Computes ``np.interp``, faster for many numbers."""
     with np.errstate(over="ignore", divide="ignore"):
         widths = np.diff(knots)
-        slopes = np.diff(ranks) / widths  # infinite where knots are denormal neighbours
+        slopes = np.diff(ranks) / widths  # infinite if neighbouring knots are denormal numbers
     finite = np.isfinite(widths).all() and np.isfinite(slopes).all()
     if len(numbers) < MANY or not len(widths) or not finite:
         return np.interp(numbers, knots, ranks)

@@ -15,7 +15,7 @@ import numpy as np
 from nimblepy.table.otree.stretches import CELLS, edges_below
 from nimblepy.table.otree.thinned import Draws, Mask, Thinned
 
-# Bits of a place; rows that an estimate samples per cube, and the limits of its total sample.
+# Bits of a place, sampled rows per cube in an estimate, and the limits of the total sample size.
 BITS = 60
 _OF_A_CUBE = 1 << 12
 _LEAST_HELD, _MOST_HELD = 1 << 17, 1 << 22
@@ -46,12 +46,15 @@ def new_weights(rows: int, generator: np.random.Generator) -> Weights:
 
 
 def step_of(columns: int) -> int:
-    """Bits that each level of the tree adds to the prefix: all columns are halved equally often."""
+    """Returns the number of bits that each tree level adds to the prefix.
+
+    It is chosen so that all columns are halved equally often.
+    """
     return columns * max(1, round(4 / columns))
 
 
 def mixed(numbers: Places) -> Places:
-    """SplitMix64's finalizer."""
+    """Mixes the bits of numbers with SplitMix64's finalizer."""
     with np.errstate(over="ignore"):
         x = numbers + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -60,7 +63,10 @@ def mixed(numbers: Places) -> Places:
 
 
 def rows_held(rows: int, cube_rows: int) -> int:
-    """Sample size of an estimate, large enough to fill inner cubes to within some per cent."""
+    """Returns the sample size of an estimate.
+
+    It is large enough to fill inner cubes to within a few per cent.
+    """
     return min(max(_LEAST_HELD, _OF_A_CUBE * rows // cube_rows), _MOST_HELD)
 
 
@@ -84,7 +90,9 @@ class Estimate(Thinned[tuple[Places, Weights]]):
         return len(part[0])
 
     def found(self) -> tuple[Places, Weights, float]:
-        """Sampled places in ascending order, their weights, and rows that each one represents."""
+        """Returns the sampled places in ascending order, their weights, and how many rows each
+        represents.
+        """
         places = np.concatenate([part for part, _ in self.parts] or [np.empty(0, np.uint64)])
         weights = np.concatenate([part for _, part in self.parts] or [np.empty(0, np.int32)])
         order = np.argsort(places)
@@ -149,7 +157,7 @@ class Tree:
     def prefix(self, cube: int) -> tuple[int, int]:
         """Returns (bits, prefix) of a cube.
 
-        For a leaf, those of the smallest cube that contains it.
+        For a leaf, returns those of the smallest cube that contains the leaf.
         """
         for bits, prefixes, _ in self.inner:
             if cube < len(prefixes):
@@ -172,16 +180,17 @@ def grow(
     *,
     new: bool = True,
 ) -> Tree:
-    """Plans the cubes for some rows.
+    """Plans the cubes for the rows of an estimate.
 
     Args:
         cube_rows: rows of an inner cube, over the whole table.
         limit_rows: maximum rows of a leaf.
         share: the fraction of the table's rows that these rows make up. They fill this fraction of
             each inner cube.
-        whole: the distribution of all rows of the table, if these rows are a selection of them.
-            The cubes then fit the whole table, as far as these rows fill them.
-        new: whether the weights were drawn for these rows. If so, they are uniformly distributed.
+        whole: the distribution of all rows of the table, if only a part of them is planned. The
+            cubes then fit the whole table, as far as the planned rows fill them.
+        new: whether the weights were newly drawn for these rows, so that the weights are uniformly
+            distributed.
     """
     return _Growing(estimate, columns, cube_rows, limit_rows, share, whole, new).tree()
 
@@ -233,8 +242,8 @@ class _Growing:
         """Plans a cube and the cubes below it.
 
         Args:
-            places, weights: of the rows that are not in a cube above.
-            others: places of all rows in the box: of the whole table, or of the planned rows.
+            places, weights: places and weights of the rows that are not in a cube above.
+            others: places of all rows in the box, from the whole table or only the planned rows.
             taken: the fraction of ``others`` that cubes above hold.
         """
         bound = None

@@ -1,1 +1,1 @@
-"""Maintenance of tables: compaction, manifests, layouts, expiry, orphans and health."""
+"""Maintains tables: compaction, manifests, layouts, expiry, orphans and health."""

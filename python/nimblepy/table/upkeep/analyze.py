@@ -31,8 +31,8 @@ class Analysis:
 
     Attributes:
         snapshot: the snapshot that was analyzed; ``None`` if the table is empty.
-        distinct: the number of different values of each column, without nulls. It is exact up to
-            4,096; larger numbers are estimates with a standard error of 1.6 %.
+        distinct: the number of distinct values of each column, without nulls. The number is exact
+            up to 4,096. Larger numbers are estimates with a standard error of 1.6 %.
         rows_read: number of rows that were read. Rows that an earlier call has read do not count.
         seconds: duration of the call, including the commit.
     """
@@ -48,7 +48,7 @@ Looking = Callable[[MemberRows, Sequence[Path]], tuple[list[Sketch], int]]
 
 
 def look(rows: MemberRows, paths: Sequence[Path], threads: int = 0) -> tuple[list[Sketch], int]:
-    """Makes sketches of some columns, over all live rows."""
+    """Makes sketches of the columns at ``paths``, over all live rows."""
     sketches, count = [Sketch() for _ in paths], 0
     where = Where(None, rows.all_rows())
     for batch in rows.scan_batches(where, tuple(paths), batch_rows=_BATCH_ROWS, threads=threads):

@@ -1,7 +1,7 @@
 """Compaction: replaces files by fewer, larger files with the same live rows.
 
-Files are chosen and written in groups. If another commit changed the files of a group, its deletes
-are repeated in the new files, or the group is dropped. Other groups are not affected.
+Files are chosen and written in groups. If another commit deleted rows of a group's files, these
+rows are also deleted in the new files, or the group is dropped. Other groups are not affected.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ SMALL = 0.75
 _WORTH = 1 / 16
 # Rewrites a file if at least this share of its rows is deleted.
 MOST_DELETED = 0.1
-# Merges files if more than this many may have the same key.
+# Merges files if more than this many of them may contain the same key.
 MOST_DEEP = 8
 # Merges the delete files of a partition if there are more than this.
 _MOST_DELETES = 4
-# Maximum bytes of a group, in target files. Large groups leave few small files.
+# Maximum size of a group, in multiples of the target file size. Large groups leave few small files.
 _GROUP_TARGETS = 8
 # Arrow bytes of merged files in memory at a time, and Arrow bytes per byte of a file.
 _MERGE_BYTES = 64 << 20
 _UNPACKED = 4
 _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 16
-# How often dropped groups are planned again.
+# Maximum number of times that dropped groups are planned again.
 _MOST_PASSES = 5
 
 
@@ -92,7 +92,8 @@ class Group:
 def choose(rows: FileSet, filter: Filter, target: Target, *, where_needed: bool) -> list[Group]:
     """Chooses the groups of files to replace.
 
-    With ``where_needed``, replacing a group removes the reason for it, so repeated calls end.
+    With ``where_needed``, replacing a group removes the reason to replace it, so repeated calls
+    find nothing to do in the end.
 
     Args:
         filter: only files that may have passing rows.
@@ -134,7 +135,7 @@ def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
 
 
 def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
-    """Sets of files of one partition that should be merged."""
+    """Returns sets of files of one partition that should be merged."""
     sizes = [member.file.bytes for member in files.members]
     small = [i for i, size in enumerate(sizes) if size < SMALL * target.target_bytes]
     parts = _by_size(files, small)
@@ -160,8 +161,9 @@ def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
 
 
 def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
-    """Divides small files into sets, in each of which no file is much
-    larger than all smaller ones.
+    """Divides small files into sets of similar sizes.
+
+    In each set, no file is much larger than all smaller files together.
     """
     parts: list[set[int]] = []
     total = 0
@@ -176,7 +178,7 @@ def _by_size(files: Group, small: Sequence[int]) -> list[set[int]]:
 
 
 def _files_of(size: int, target: Target) -> int:
-    """Returns the maximum number of files that some bytes need."""
+    """Returns the maximum number of files for ``size`` bytes."""
     return max(1, -(-size // target.target_bytes))
 
 
@@ -358,9 +360,9 @@ def _live(
 class Compaction:
     """Replaces groups of files by the files that were written from them.
 
-    It yields to every other commit. Rows that another commit deleted meanwhile are found in the new
+    Other commits take precedence. Rows that another commit deleted meanwhile are found in the new
     files by their primary key, and deleted there. A group is dropped if the table has no primary
-    key, or if one of its files is gone.
+    key, or if another commit removed one of its files.
 
     Attributes:
         groups: the groups that are not dropped.
@@ -435,7 +437,8 @@ class Compaction:
     def _followed(
         self, group: Group, members: dict[str, Member], rows: FileSet
     ) -> list[DataFile] | None:
-        """Delete files for rows of a group that were deleted meanwhile;
+        """Returns delete files for rows of a group that were deleted meanwhile.
+
         ``None`` drops the group.
         """
         new_deletes: dict[str, RowNumbers] = {}
@@ -497,7 +500,7 @@ class Compaction:
 def _sifted_deletes(
     rows: FileSet, members: dict[str, Member], removed: set[str]
 ) -> tuple[set[str], dict[tuple[int, tuple[Any, ...]], list[DataFile]]]:
-    """Delete files that apply to no remaining file, and all other delete files by partition.
+    """Returns delete files that apply to no remaining file, and all others by partition.
 
     Cost: reads delete files that may list rows of removed files, unless they are cached.
     """
@@ -521,10 +524,10 @@ def _sifted_deletes(
 
 
 def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
-    """Returns the rows of remaining files that some delete files list.
+    """Returns the rows of remaining files that the delete files list.
 
-    A delete file applies only to older files. A path may have been removed and added again, and the
-    merged delete file is newer, so only positions for the listed files are kept.
+    A delete file applies only to older files. The merged delete file is newer, and would apply to a
+    path that was removed and added again. So only positions for the listed files are kept.
     """
     paths = {file.path for file in deletes}
     rows_by_path: dict[str, RowNumbers] = {}

@@ -1,4 +1,4 @@
-"""The health of a table: what its files and metadata cost readers and writers."""
+"""Measures the health of a table: what its files and metadata cost readers and writers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from nimblepy.table.writing.write import Target
 
 Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire", "analyze"]
 
-# Advises to merge manifests if a partition is in more than this many.
+# Merging manifests is advised if a partition is in more than this many.
 _MANY_SMALL = 0.25
-# Manifests and files outside the plan index that are acceptable.
+# Acceptable number of manifests, and of their files, outside the plan index.
 _MOST_UNCOVERED, _MOST_UNCOVERED_FILES = 16, 20_000
 _MOST_A_PARTITION = 4
-# Share of rows that may change before a new analysis is advised.
+# Fraction of rows that may change before a new analysis is advised.
 _MOST_CHANGED = 0.2
 # Maximum number of columns whose distinct counts are shown.
 _SHOWN = 12
@@ -303,7 +303,7 @@ def _codes(
 
 
 def _per(codes: Numbers) -> Numbers:
-    """Files per partition."""
+    """Returns the number of files of each partition."""
     return np.bincount(codes) if len(codes) else np.zeros(0, dtype=np.int64)
 
 
@@ -328,7 +328,7 @@ def _depth(rows: FileSet, codes: Numbers) -> int:
 def _plans(
     rows: FileSet, codes: Numbers, manifests: Counter[int], beside: int, parts: int
 ) -> tuple[PlanCost, ...]:
-    """Plans of all rows, of the middle partition, and of the middle key."""
+    """Returns the costs of planning all rows, the middle partition, and the middle key."""
     if not len(codes):
         return ()
     # The metadata file, the manifest list, and the plan index.
@@ -370,7 +370,7 @@ def _layout(drifted: Drift | None) -> str | None:
         return None
     size = format_bytes(drifted.bytes)
     return (
-        f"{drifted.files:,} files with {size} are not where a tree of all rows has them, or have "
+        f"{drifted.files:,} files with {size} no longer fit the tree of all rows, or have "
         "many deleted rows"
     )
 

@@ -32,10 +32,11 @@ _log = logger(__name__)
 Age = datetime.timedelta | datetime.datetime
 
 _DEFAULT_AGE = datetime.timedelta(days=5)
-# Snapshots that commits keep, and how many more may exist before commits remove them.
+# Number of snapshots that commits keep, and the number in excess of it at which commits expire
+# snapshots.
 KEPT_SNAPSHOTS = 100
 _AT_ONCE = 20
-# Younger snapshots are kept for running readers, up to this number.
+# Age below which snapshots are kept for running readers, and the maximum number of such snapshots.
 YOUNG = datetime.timedelta(hours=1)
 _MOST_SNAPSHOTS = 500
 # Files removed at the same time, attempts per file, and the first delay in seconds.
@@ -43,12 +44,12 @@ _REMOVED_AT_ONCE = 16
 _TRIES = 3
 # Beginning of the names of expiry lists, which list the files that an expiry removes.
 _LIST = "expire-"
-# How long the files of an expiry list are tried.
+# How long the files of an expiry list are retried.
 _GIVEN_UP = datetime.timedelta(days=7)
-# Orphans that are removed between two reads of the newest metadata.
+# Number of orphans that are removed between two reads of the newest metadata.
 _ASKED_AT_ONCE = 256
 _WAIT = 0.1
-# Metadata files of the log that are kept when others are removed to make room.
+# Number of metadata files of the log to keep when others are removed to free disk space.
 _KEPT_METADATA = 1
 
 
@@ -138,7 +139,7 @@ def expire(
     done = Removal(snapshots=tuple(expired))
     errors: list[OSError] = []
     if listed is not None:
-        # Later commits may reference old files, but none of these.
+        # Later commits may reference other old files, but not these.
         done, errors = _removed(listed, expired, name)
         if own and not errors:
             remove_file(own)
@@ -164,7 +165,7 @@ def _write_list(metadata: ice.Metadata, expired: Sequence[int], files: Sequence[
 def _write_list_if_room(
     metadata: ice.Metadata, expired: Sequence[int], files: Sequence[str]
 ) -> str:
-    """As :func:`_write_list`, but returns an empty text if the disk is full."""
+    """Writes an expiry list; returns an empty text if the disk is full."""
     try:
         return _write_list(metadata, expired, files)
     except OSError as error:
@@ -199,7 +200,7 @@ def _with_room(metadata: ice.Metadata, swap: Callable[[], ice.Metadata]) -> ice.
 
 
 def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
-    """Reads an expiry list: (snapshots, files).
+    """Reads an expiry list, and returns (snapshots, files).
 
     Returns only files below the table's location, because anyone who can write a list there can
     also remove files there.
@@ -224,7 +225,7 @@ def _read_list(metadata: ice.Metadata, path: str) -> tuple[set[int], list[str]]:
 
 
 def _removed_of_lists(metadata: ice.Metadata, own: str) -> tuple[Removal, list[OSError]]:
-    """Continues interrupted expiries: (removed files, errors).
+    """Continues interrupted expiries, and returns (removed files, errors).
 
     Args:
         own: the list of the calling expiry, whose files were just removed.
@@ -314,7 +315,7 @@ def _expired(metadata: ice.Metadata, keep: int | None, older_than: Age | None) -
 def _unpublished(metadata: ice.Metadata) -> set[int]:
     """Returns snapshots between ``main`` and the branches that ``main`` can be fast-forwarded to.
 
-    Without them, it is no longer known that ``main`` is an ancestor of the branch.
+    Without these snapshots, nothing shows that ``main`` is an ancestor of the branch.
     """
     main = metadata.head(ice.MAIN)
     unpublished: set[int] = set()
@@ -339,9 +340,9 @@ def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
     """Expires old snapshots after a commit, if the table has too many, so that commits stay cheap.
 
-    Young snapshots are kept for readers. The property ``nimblepy.expire-on-commit`` turns it off.
-    A failure is logged and not raised, because the commit has succeeded. Files that it leaves are
-    orphans.
+    Young snapshots are kept for readers. The property ``nimblepy.expire-on-commit`` turns expiry
+    off. A failure is logged and not raised, because the commit has succeeded. Files that a failed
+    expiry leaves are orphans.
 
     Returns:
         The newest metadata; ``metadata`` itself if nothing expired.
@@ -371,7 +372,7 @@ def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
 
 
 def _is_time(too_many: int) -> bool:
-    """Returns whether a commit that leaves this many superfluous snapshots expires them.
+    """Returns whether a commit that leaves ``too_many`` superfluous snapshots expires them.
 
     Among concurrent processes only one reaches the first number. If it fails, all expire from the
     second number on.
@@ -400,7 +401,7 @@ def _described(paths: Iterable[str], snapshots: Iterable[int] = ()) -> Removal:
 def _removed(
     paths: Iterable[str], snapshots: Iterable[int], table: str
 ) -> tuple[Removal, list[OSError]]:
-    """Removes files, several at a time: (what was removed, errors)."""
+    """Removes files, several at a time, and returns (removed files, errors)."""
     done = _described(paths, snapshots)
     errors = remove_files(done.files)
     _log.info(
@@ -488,7 +489,7 @@ def _size(path: str) -> int | None:
 
 def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run: bool) -> Removal:
     """Removes files below the table's location that no metadata references."""
-    # The end of that millisecond, because file times are more precise.
+    # Use the end of the millisecond, because file times are more precise.
     limit = instant_ms(older_than, "older_than") + 1
     # Lists files before it reads the metadata, so that later commits are not in the list.
     there = _without_others(_files_below(reload().location), reload())
@@ -657,7 +658,7 @@ def _real(path: str) -> str:
 
 
 def _key(path: str) -> str:
-    """As :func:`_real`, without access to the file system."""
+    """Returns a form of a path as :func:`_real` does, but without access to the file system."""
     return _real(path) if is_uri(path) else path
 
 

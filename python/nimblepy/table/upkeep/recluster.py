@@ -72,9 +72,9 @@ class Extents:
     Attributes:
         lower, upper: coordinates; one row per file, one column per axis.
         rows, sizes: rows and bytes of each file.
-        commits: sequence number of the commit that laid out each file; negative if none did.
-        staying: rows that belong to inner cubes. They are in the right place, however wide the
-            file is.
+        commits: sequence number of the commit that laid out each file; negative if no commit did.
+        staying: number of rows that belong to inner cubes. These rows are in the right place,
+            however wide the file is.
         least: the fraction of typical boxes that would intersect a leaf at the place of the file,
             if all rows were laid out together.
     """
@@ -104,7 +104,7 @@ class Extents:
         return Extents(*(getattr(self, field.name)[files] for field in fields(self)))
 
     def read(self) -> float:
-        """Returns the rows of the files that a typical box reads, on average."""
+        """Returns the number of rows in the files that a typical box reads, on average."""
         return float(self.rows @ _met(self.sides))
 
     def costs(self, cube_rows: int) -> Floats:
@@ -116,9 +116,9 @@ class Extents:
         """Returns the expected cost of all files for a typical box after a rewrite, in rows.
 
         Args:
-            share: the fraction that these rows make up of all rows in the same region. If it is
-                small, the new leaves are larger than leaves of all rows, so that they are not
-                nearly empty.
+            share: the fraction of all rows in the region that these rows make up. If the fraction
+                is small, the new leaves cover larger boxes than the leaves of all rows, so that
+                they are not nearly empty.
         """
         moving = (self.rows - self.staying).astype(np.float64)
         leaf_share = min(1.0, max(LEAST_SHARE, share))
@@ -246,7 +246,7 @@ def _worth(
 
 
 def _subtrees(files: Extents) -> Iterator[Numbers]:
-    """For every cube, the files that belong to it, if there are several."""
+    """Yields, for each cube, the files that belong to it, if there are several."""
     places, deepest = _places(files.lower, files.upper, _LONGEST)
     seen: set[bytes] = set()
     for bits in range(int(deepest.max(initial=0)) + 1):
@@ -407,7 +407,7 @@ class Drift:
 
     Attributes:
         read: the fraction of the rows that a typical box reads.
-        ideal: the same, if all rows were written in one commit.
+        ideal: the fraction that a typical box would read if all rows were written in one commit.
         files, bytes: number and bytes of the files that are worth rewriting.
     """
 
@@ -441,7 +441,7 @@ def optimize(
 ) -> Commit:
     """Rewrites files of an OTree where boxes gain the most per byte, and commits the result.
 
-    Like a compaction, it yields to concurrent commits.
+    As in a compaction, concurrent commits take precedence.
 
     Args:
         budget: maximum bytes of files to rewrite; ``None`` rewrites all files that are worth it.
@@ -490,7 +490,7 @@ def _prepared(
     target = replace(target, target_bytes=options.target_bytes)
     chosen: list[Numbers] = [selected] if len(selected) else []
     rebuilt = Blocks.of_files(())
-    # If only some files are rewritten, their rows go into the tree that fits all rows.
+    # If only some files are rewritten, their rows are placed in the tree that fits all rows.
     if len(selected) and (options.where_needed or len(selected) < len(rows.members)):
         cubes, rebuilt = known_cubes(rows.members, rows.reading, metadata.cubes(metadata.head()))
         surveyed = survey(rows, layout, cubes)

@@ -46,7 +46,7 @@ from nimblepy.table.writing.settings import (
 )
 from nimblepy.table.writing.write import Target, discard, write_deletes
 
-# How often files are looked for that another commit added without the index.
+# Maximum number of searches for files that another commit added without the index.
 _MOST_PASSES = 5
 
 
@@ -89,7 +89,7 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
     if primary and clustered != {*primary} and identity_of(schema, HashIndex(primary)) in dropped:
         raise InvalidArgumentError(
             f"drop_index: the index of {table.name} on its primary key cannot be dropped, because "
-            "writes look keys up in it"
+            "writes look up keys in it"
         )
     return _run(table, "drop_index", [], dropped)
 

@@ -15,9 +15,11 @@ from nimblepy.table.writing.write import write_deletes
 
 
 def relocate(metadata: ice.Metadata) -> ice.Metadata | None:
-    """Replaces the paths of all snapshots by those of today; ``None``: they are right already.
+    """Replaces old paths in all snapshots by current paths.
 
-    The old manifests, manifest lists and delete files stay, and become orphans.
+    Returns ``None`` if all paths are current.
+
+    The old manifests, manifest lists and delete files become orphans.
 
     Cost: reads and writes the manifests of all snapshots, and their delete files.
     """

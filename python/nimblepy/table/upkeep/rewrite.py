@@ -37,7 +37,7 @@ class ManifestRewrite:
     """The result of a rewrite of manifests.
 
     Attributes:
-        snapshot: the new snapshot; the current one if there was nothing to do.
+        snapshot: id of the new snapshot, or of the current one if there was nothing to do.
         manifests_before, manifests_after: number of data manifests before and after.
         rewritten: number of manifests that were replaced.
         files: number of data files in the plan index.
@@ -100,7 +100,7 @@ class _Rewrite:
         return False
 
     def plan(self, metadata: ice.Metadata) -> bool:
-        """Writes new manifests and the index, unless those of a lost attempt are still right.
+        """Writes new manifests and the index, unless those of a lost attempt are still correct.
 
         Returns:
             ``False`` if nothing needs to change.
@@ -109,8 +109,8 @@ class _Rewrite:
             head = metadata.head()
             current = set() if head is None else {item.path for item in metadata.manifests(head)}
             if self.commit.replaced <= current:
-                # Other commits only added manifests. This is also the case after an attempt with an
-                # unknown outcome: the head is still that of the base.
+                # Other commits only added manifests, so the written ones are still correct. This
+                # also holds after an attempt with unknown outcome: the head is still the base's.
                 return True
             self.commit.abandon(metadata)
             self.discard()
@@ -128,8 +128,8 @@ class _Rewrite:
         self.before = len(manifests)
         bad = _to_rewrite(manifests, metadata)
         if self._whole and any(item.removed for item in listed):
-            # Entries of removed files have values of their rows. Manifests of nothing else leave
-            # the list with any commit.
+            # Entries of removed files contain values of their rows, so rewrite these manifests. Any
+            # commit drops manifests that contain only removed files.
             if not manifests:
                 self._describe(0, 0)
                 return True
@@ -328,7 +328,7 @@ def _cuts(changes: Numbers, count: int) -> list[tuple[int, int]]:
 
 
 def _partitions(rows: pa.Table, layout: Layout, spec_id: int) -> list[tuple[Any, ...]]:
-    """Returns the different partitions of the rows, as Iceberg's in-memory values."""
+    """Returns the distinct partitions of the rows, as Iceberg's in-memory values."""
     fields = layout.partitions[spec_id]
     if not fields:
         return []

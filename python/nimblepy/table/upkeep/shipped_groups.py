@@ -1,4 +1,4 @@
-"""Groups of files as text: one process chooses the groups to compact, others write the files."""
+"""Serializes groups of files as text, so that one process chooses and others compact them."""
 
 from __future__ import annotations
 
