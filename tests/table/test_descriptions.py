@@ -120,7 +120,7 @@ def test_docs_that_changed_meanwhile_are_a_conflict(lake: nb.Catalog, table: nb.
         a.set_doc("k", "two").set_comment("two")
     with pytest.raises(nb.ConflictError, match="documentation of column 'k'"), block:
         pass
-    with pytest.raises(nb.ConflictError, match="'comment' was changed"), comment:
+    with pytest.raises(nb.ConflictError, match="changed property 'comment'"), comment:
         pass
     with other_column:
         pass

@@ -234,7 +234,7 @@ def test_what_is_refused(lake: nb.Catalog) -> None:
         (table.merge(pa.table({"n": [1]})).when_matched(delete=True), "'id' is missing"),
         (table.merge(source).when_matched(update={"n": "'x'"}), "x"),
         (table.merge(pa.table({"id": [None]}, pa.schema({"id": pa.int64()}))).when_not_matched(),
-         "'id' must have values"),
+         "'id' has 1 nulls"),
     ]:  # fmt: skip
         with pytest.raises(nb.InvalidArgumentError, match=message):
             merge.execute()

@@ -69,7 +69,7 @@ def test_names_that_are_there(table: nb.Table) -> None:
             lambda: a.rename_column("reg", "v"),
             lambda: a.add_column("v", pa.int64()),
         ):
-            assert _message(call) == "a column 'v' already exists"
+            assert _message(call) == "a column 'v' already exists; choose another name"
         a.rename_column("v", "v")
     assert table.schema.names == ROWS.schema.names
     assert "unknown column 'x'; there are 'reg', 'id', 'v'" in _message(

@@ -39,7 +39,10 @@ def test_a_merge_without_execute(table: nb.Table) -> None:
         )
     )
     assert said.startswith("shop.users: the merge when_matched(delete=True, ")
-    assert "condition='source.v = 5'), when_not_matched(insert=['id']); call execute()" in said
+    assert (
+        "condition='source.v = 5'), when_not_matched(insert=['id']) was not run; call execute()"
+        in said
+    )
     assert table.refresh().num_rows == 1
 
 
