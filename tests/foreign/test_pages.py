@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from random_parquet import write_random
 
 from nimblepy import _core
 from nimblepy.errors import NimbleError
-from nimblepy.foreign.pages import PageReader, describe
+from nimblepy.foreign.pages import PageReader, decompress, describe
 from nimblepy.io.location import locate
 
 
@@ -151,3 +153,93 @@ def test_cache_of_pages_is_bounded(tmp_path: Path) -> None:
         reader.read([0], np.array([row], dtype=np.uint64))
         assert pages.used_bytes <= 100_000
     assert pages.used_bytes > 50_000
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def _varints(*values: int) -> bytes:
+    out = bytearray()
+    for value in values:
+        while value >= 0x80:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+    return bytes(out)
+
+
+def _list_page(starts: list[int], values: list[int]) -> bytes:
+    """A v1 page of lists of int64. Rows begin at the entries ``starts``."""
+    n = len(values)
+    bits = sum(1 << i for i in range(n) if i not in starts)
+    groups = -(-n // 8)
+    repetition = _varints(groups << 1 | 1) + bits.to_bytes(groups, "little")
+    definition = _varints(n << 1) + b"\x03"
+    body = b"".join(len(part).to_bytes(4, "little") + part for part in (repetition, definition))
+    body += np.array(values, dtype="<i8").tobytes()
+    size = _varints(len(body) * 2)
+    head = b"\x15\x00\x15" + size + b"\x15" + size
+    return head + b"\x2c\x15" + _varints(n * 2) + b"\x15\x00\x15\x06\x15\x06\x00\x00" + body
+
+
+def test_row_that_goes_on_in_the_next_page_is_not_cut(tmp_path: Path) -> None:
+    """Some writers of v1 pages cut lists; the page where a row begins is not all of it."""
+    path = tmp_path / "f.parquet"
+    table = pa.table({"l": [list(range(i, i + 5)) for i in range(0, 20, 5)]})
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    described = describe(locate(path))
+    assert described is not None
+    # Row 2 begins at entry 10. The offset index says which row is the first to begin in a page.
+    pages = [_list_page([0, 5, 10], list(range(12))), _list_page([3], list(range(12, 20)))]
+    path.write_bytes(b"PAR1" + b"".join(pages))
+    places = [4, len(pages[0]), 0, 4 + len(pages[0]), len(pages[1]), 3]
+    reader = PageReader(
+        locate(path),
+        (described[0], _varints(0, 0, 2, *places)),
+        table.schema,
+        _core.ParquetPages(1 << 24),
+    )
+
+    def read(*rows: int) -> list[list[int]] | None:
+        found = reader.read([0], np.array(rows, dtype=np.uint64))
+        return None if found is None else found.column(0).to_pylist()
+
+    assert read(0, 1) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert read(2) is None
+    assert read(2, 3) is None
+
+
+def test_pages_with_fewer_bytes_than_their_headers_say_are_damaged() -> None:
+    """pyarrow would fill the rest of the page with anything."""
+    packed = gzip.compress(b"a" * 1000)
+    assert decompress(2, memoryview(packed), 1000) == b"a" * 1000
+    assert decompress(2, memoryview(zlib.compress(b"a" * 1000)), 1000) == b"a" * 1000
+    for size in (1, 999, 1001, 4000):
+        assert decompress(2, memoryview(packed), size) is None
+    for end in (0, 10, len(packed) - 1):
+        assert decompress(2, memoryview(packed[:end]), 1000) is None
+    changed = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
+    assert decompress(2, memoryview(changed), 1000) is None
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "lz4", "zstd"])
+def test_page_that_is_shorter_than_its_header_says_is_refused(codec: str, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    table = pa.table({"a": np.arange(1000) % 7})
+    pq.write_table(table, path, compression=codec, use_dictionary=False, write_statistics=False)
+    data = bytearray(path.read_bytes())
+    begin = pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    # Field 2 of the header is the uncompressed size; a larger one of as many bytes.
+    size, end = _varint(data, begin + 3)
+    assert data[begin + 2] == 0x15
+    data[begin + 3 : end] = _varints(size + 2 * 64)
+    path.write_bytes(data)
+    with pytest.raises(NimbleError, match="page"):
+        open_pages(path).read([0], np.array([999], dtype=np.uint64))

@@ -6,6 +6,7 @@
 #include "nimble/base/byte_reader.h"
 #include "nimble/encoding/zstd/zstd_blocks.h"
 #include "nimble/encoding/zstd/zstd_codec.h"
+#include "nimble/parquet/stored_size.h"
 
 namespace nimble::parquet {
 namespace {
@@ -43,6 +44,7 @@ Status decompress_to(Codec codec, ByteSpan in, uint64_t size,
     return Status::ok();
   }
   if (codec == Codec::kZstd) return zstd_decompress(in, out, size);
+  NIMBLE_RETURN_IF_ERROR(check_stored_size(codec, in, size));
   if (!decompress) {
     return Status::unsupported("Parquet page: codec " +
                                std::to_string(static_cast<int>(codec)));
@@ -280,18 +282,20 @@ Status DataPage::read(std::span<const uint32_t> rows, const LeafPlan& leaf,
   if (leaf.conversion == Conversion::kBytes) {
     out->bytes.reserve_values(n);
     const uint64_t at = out->bytes.add_values(n);
+    const size_t limit =
+        out->bytes.wide ? size_t{INT64_MAX} : size_t{INT32_MAX};
     for (uint64_t i = 0; i < n; ++i) {
       ByteSpan value;
       if (slots[i] != kNull && !values.get_bytes(slots[i], &value)) {
         return bad_code();
       }
+      if (value.size() > limit - out->bytes.data.size()) {
+        return Status::too_large("more than 2 GiB of " +
+                                 out->field().type_name() +
+                                 " in one array; read fewer rows at a time");
+      }
       out->bytes.data.append(value.data(), value.size());
       out->bytes.set_end(at + i, out->bytes.data.size());
-    }
-    if (!out->bytes.wide && out->bytes.data.size() > size_t{INT32_MAX}) {
-      return Status::too_large("more than 2 GiB of " +
-                               out->field().type_name() +
-                               " in one array; read fewer rows at a time");
     }
   } else if (leaf.conversion == Conversion::kBits) {
     uint8_t* bits = out->extend_bits(n);

@@ -9,6 +9,7 @@ namespace nimble::parquet {
 
 Result<LevelRuns> LevelRuns::parse(ByteSpan bytes, uint32_t width,
                                    uint64_t count, uint32_t counted) {
+  if (width == 0) return constant(0, count, counted);
   LevelRuns out;
   out.width_ = width;
   out.count_ = count;
@@ -19,12 +20,7 @@ Result<LevelRuns> LevelRuns::parse(ByteSpan bytes, uint32_t width,
     const uint64_t head = in.get_varint();
     Run run{done, out.num_counted_, nullptr, 0};
     uint64_t length = head >> 1;
-    if (width == 0) {
-      // All values are 0; counting them one by one could take long.
-      if ((head & 1) == 1) length = std::min(length, count - done) * 8;
-      length = std::min(length, count - done);
-      if (counted == 0) out.num_counted_ += length;
-    } else if ((head & 1) == 0) {
+    if ((head & 1) == 0) {
       length = std::min(length, count - done);
       const ByteSpan value = in.get_bytes((width + 7) / 8);
       for (size_t i = 0; i < value.size(); ++i) {
@@ -49,6 +45,11 @@ Result<LevelRuns> LevelRuns::parse(ByteSpan bytes, uint32_t width,
                              std::to_string(done) + " of " +
                              std::to_string(count) + " values");
     }
+    if (out.runs_.size() == kMaxRuns) {
+      return Status::unsupported("Parquet page: more than " +
+                                 std::to_string(kMaxRuns) +
+                                 " runs of levels or codes");
+    }
     out.runs_.push_back(run);
     done += length;
   }
@@ -67,7 +68,7 @@ LevelRuns LevelRuns::constant(uint32_t value, uint64_t count,
 
 uint64_t LevelRuns::count_packed(const uint8_t* packed, uint64_t begin,
                                  uint64_t end) const {
-  if (begin >= end) return 0;
+  if (begin >= end || uint64_t{counted_value_} >> width_ != 0) return 0;
   if (width_ == 1 && counted_value_ <= 1) {
     const uint64_t ones = count_bits(packed, begin, end - begin);
     return counted_value_ == 1 ? ones : end - begin - ones;

@@ -12,9 +12,12 @@ namespace nimble::parquet {
 
 class LevelRuns {
  public:
+  static constexpr size_t kMaxRuns = 1u << 22;
+
   LevelRuns() = default;
   // Parses `count` values of `width` bits. `counted` is the value that rank()
-  // counts. Up to 8 bytes after `bytes` may be read, but are not used.
+  // counts. Up to 8 bytes after `bytes` may be read, but are not used. Fails
+  // with kUnsupported for more than kMaxRuns runs, which are short ones.
   // REQUIRES: width <= 32, and 8 readable bytes follow `bytes`.
   static Result<LevelRuns> parse(ByteSpan bytes, uint32_t width, uint64_t count,
                                  uint32_t counted);

@@ -116,7 +116,8 @@ void read_chunk_metadata(ThriftReader* in, ChunkInfo* chunk) {
         if (type != ThriftReader::kList) return false;
         in->read_list([&](Type element) {
           int32_t encoding = 0;
-          if (!in->get_int(element, &encoding)) return in->skip(element);
+          if (!in->get_int(element, &encoding))
+            return in->skip_element(element);
           chunk->encodings |=
               1u << (encoding >= 0 && encoding < 31 ? encoding : 31);
         });
@@ -349,11 +350,12 @@ Status check_pages(const ChunkPages& chunk, uint64_t file_size,
   }
   if (num_rows == 0) return Status::ok();  // its pages are never read
   uint64_t next = 0;                       // least first row of the next page
+  uint64_t end = 0;                        // of the page before
   for (const PageRef& p : chunk.pages) {
     const bool is_first = &p == chunk.pages.data();
     if (!in_bounds(p.offset, p.size, file_size) || p.size == 0 ||
-        p.first_row < next || (is_first && p.first_row != 0) ||
-        p.first_row >= num_rows) {
+        p.offset < end || p.first_row < next ||
+        (is_first && p.first_row != 0) || p.first_row >= num_rows) {
       return Status::corrupt(
           "Parquet page at offset " + std::to_string(p.offset) + ", " +
           std::to_string(p.size) + " bytes, row " +
@@ -362,6 +364,7 @@ Status check_pages(const ChunkPages& chunk, uint64_t file_size,
           std::to_string(num_rows) + " rows, or not in order");
     }
     next = p.first_row + 1;
+    end = p.offset + p.size;
   }
   if (chunk.pages.empty()) {
     return Status::corrupt("Parquet column chunk without pages");

@@ -55,7 +55,8 @@ Result<PageHeader> header_at(const ReadableFile& file, uint64_t offset,
   }
 }
 
-// Leaves the chunk without pages if a page's rows are not known.
+// Leaves the chunk without pages if a page's rows are not known, or if a row is
+// in two pages.
 Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
                     bool is_repeated, ChunkPages* out) {
   uint64_t at = static_cast<uint64_t>(chunk.data_page_offset);
@@ -93,11 +94,45 @@ Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
           static_cast<uint64_t>(is_v2 ? h.num_rows : h.num_values);
       if (rows > 0)
         out->pages.push_back({at, static_cast<uint32_t>(total), row});
+      // A page without rows of its own continues the row before.
+      if (is_repeated && rows == 0 && h.num_values > 0) {
+        out->pages.clear();
+        return Status::ok();
+      }
       row += rows;
     }
     at += total;
   }
   return Status::ok();
+}
+
+// The pages of a chunk; none if another reader must find them.
+Result<ChunkPages> find_pages(const ReadableFile& file, const ChunkInfo& chunk,
+                              uint64_t num_rows, bool is_repeated) {
+  if (chunk.offset_index_offset > 0) {
+    ChunkPages pages;
+    Status status = from_offset_index(file, chunk, &pages);
+    // Rows that go on in a second page are left to another reader.
+    const auto same_row = [](const PageRef& a, const PageRef& b) {
+      return a.first_row == b.first_row;
+    };
+    if (status && std::ranges::adjacent_find(pages.pages, same_row) !=
+                      pages.pages.end()) {
+      return ChunkPages{};
+    }
+    if (status && !pages.pages.empty()) {
+      status = check_pages(pages, file.size(), num_rows);
+    }
+    if (status) return pages;
+    if (status.code() != StatusCode::kCorrupt) return status;
+    // The page headers tell where pages are, too.
+  }
+  ChunkPages pages;
+  NIMBLE_RETURN_IF_ERROR(walk_headers(file, chunk, is_repeated, &pages));
+  if (!pages.pages.empty()) {
+    NIMBLE_RETURN_IF_ERROR(check_pages(pages, file.size(), num_rows));
+  }
+  return pages;
 }
 
 // Whether each leaf is below a repeated node.
@@ -150,22 +185,10 @@ Result<std::vector<uint8_t>> make_page_table(const ReadableFile& file,
       const ChunkInfo& chunk = group.chunks[leaf];
       ChunkPages pages;
       if (!chunk.is_elsewhere && group.num_rows > 0) {
-        NIMBLE_RETURN_IF_ERROR(
-            chunk.offset_index_offset > 0
-                ? from_offset_index(file, chunk, &pages)
-                : walk_headers(file, chunk, repeated[leaf], &pages));
-        // Rows that go on in a second page are left to another reader.
-        const auto same_row = [](const PageRef& a, const PageRef& b) {
-          return a.first_row == b.first_row;
-        };
-        if (std::ranges::adjacent_find(pages.pages, same_row) !=
-            pages.pages.end()) {
-          pages.pages.clear();
-        }
-        if (!pages.pages.empty()) {
-          NIMBLE_RETURN_IF_ERROR(check_pages(
-              pages, file.size(), static_cast<uint64_t>(group.num_rows)));
-        }
+        NIMBLE_ASSIGN_OR_RETURN(
+            pages,
+            find_pages(file, chunk, static_cast<uint64_t>(group.num_rows),
+                       repeated[leaf]));
       }
       put_varint(pages.dictionary_offset, &out);
       put_varint(pages.dictionary_size, &out);

@@ -216,6 +216,12 @@ Status ParquetFile::read_group(uint32_t group, std::span<const uint64_t> rows,
                         nullptr});
     }
     const auto& pages = chunk.pages;
+    const auto end_of = [&](size_t page) {
+      return page + 1 < pages.size() ? pages[page + 1].first_row : num_rows;
+    };
+    const auto is_in = [&](size_t page, uint64_t row) {
+      return row - first_rows_[group] < end_of(page);
+    };
     size_t at = 0;
     while (at < rows.size()) {
       const uint64_t row = rows[at] - first_rows_[group];
@@ -223,8 +229,7 @@ Status ParquetFile::read_group(uint32_t group, std::span<const uint64_t> rows,
           pages.begin(), pages.end(), row,
           [](uint64_t r, const PageRef& p) { return r < p.first_row; });
       const auto page = static_cast<size_t>(after - pages.begin()) - 1;
-      const uint64_t end =
-          page + 1 < pages.size() ? pages[page + 1].first_row : num_rows;
+      const uint64_t end = end_of(page);
       const PageRef& ref = pages[page];
       Needed n{l,        static_cast<uint32_t>(page), ref.offset,
                ref.size, end - ref.first_row,         {},
@@ -233,7 +238,23 @@ Status ParquetFile::read_group(uint32_t group, std::span<const uint64_t> rows,
         n.wanted.push_back(static_cast<uint32_t>(rows[at] - first_rows_[group] -
                                                  ref.first_row));
       }
+      // Some writers let a row go on in the next page. Opening that page fails
+      // then, and another reader is asked.
+      const bool may_go_on = leaves[l]->max_repetition > 0 &&
+                             n.wanted.back() + 1 == n.rows &&
+                             page + 1 < pages.size();
       needed.push_back(std::move(n));
+      if (!may_go_on || (at < rows.size() && is_in(page + 1, rows[at]))) {
+        continue;
+      }
+      const PageRef& next = pages[page + 1];
+      needed.push_back({l,
+                        static_cast<uint32_t>(page + 1),
+                        next.offset,
+                        next.size,
+                        end_of(page + 1) - next.first_row,
+                        {},
+                        nullptr});
     }
   }
   NIMBLE_RETURN_IF_ERROR(fetch(group, leaves, &needed));

@@ -30,18 +30,19 @@ void ThriftReader::skip(Type type) {
     case kList:
     case kSet:
       if (++depth_ > kMaxDepth) reader_.fail();
-      read_list([this](Type element) {
-        // a bool takes a byte as an element
-        if (element == kTrue || element == kFalse) {
-          reader_.get_u8();
-        } else {
-          skip(element);
-        }
-      });
+      read_list([this](Type element) { skip_element(element); });
       --depth_;
       return;
     default:  // Parquet's metadata has no maps
       reader_.fail();
+  }
+}
+
+void ThriftReader::skip_element(Type type) {
+  if (type == kTrue || type == kFalse) {
+    reader_.get_u8();
+  } else {
+    skip(type);
   }
 }
 

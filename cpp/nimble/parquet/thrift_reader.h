@@ -47,6 +47,8 @@ class ThriftReader {
       const auto type = static_cast<Type>(head & 0x0f);
       if (!ok() || type == kStop) break;
       id = head >> 4 != 0 ? id + (head >> 4) : get_zigzag();
+      if (id < INT16_MIN || id > INT16_MAX) reader_.fail();
+      if (!ok()) break;
       if (!on_field(id, type)) skip(type);
     }
     --depth_;
@@ -79,7 +81,10 @@ class ThriftReader {
   }
   ByteSpan get_binary() { return reader_.get_sized(); }
 
+  // Skips the value of a field.
   void skip(Type type);
+  // Skips an element of a list, where a bool takes a byte.
+  void skip_element(Type type);
 
  private:
   static constexpr int kMaxDepth = 32;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,12 @@ from nimblepy import _core
 from nimblepy.io.location import Location
 from nimblepy.io.remote_file import REMOTE_GAP
 
-# Codecs that pyarrow decompresses, by their numbers in Parquet; the core has zstd.
-_CODECS = {1: "snappy", 2: "gzip", 7: "lz4_raw"}
+# Codecs that pyarrow decompresses, by their numbers in Parquet; the core has zstd. It checks
+# beforehand that pages hold as many bytes as they should: pyarrow fills the rest with anything.
+_CODECS = {1: "snappy", 7: "lz4_raw"}
+_GZIP = 2
+# zlib's number for "gzip or zlib, as the header says".
+_ANY_HEADER = 32 + 15
 _made: dict[int, pa.Codec] = {}
 
 # Footer and page table of a file, as bytes; see cpp/nimble/parquet/parquet_file.h.
@@ -22,6 +27,8 @@ Described = tuple[bytes, bytes]
 
 def decompress(codec: int, data: memoryview, size: int) -> Any:
     """Decompresses a page to ``size`` bytes; ``None`` if it is damaged."""
+    if codec == _GZIP:
+        return _gunzip(data, size)
     made = _made.get(codec)
     if made is None:
         made = _made[codec] = pa.Codec(_CODECS[codec])
@@ -29,6 +36,20 @@ def decompress(codec: int, data: memoryview, size: int) -> Any:
         return made.decompress(data, decompressed_size=size)
     except (OSError, pa.ArrowInvalid):
         return None
+
+
+def _gunzip(data: memoryview, size: int) -> bytes | None:
+    """Exactly ``size`` bytes, whose checksum is right; otherwise ``None``."""
+    stream = zlib.decompressobj(_ANY_HEADER)
+    try:
+        found = stream.decompress(data, size)
+        if not stream.eof:  # the trailer may still be to come, but no byte more
+            rest = stream.decompress(stream.unconsumed_tail, 1)
+            if rest or not stream.eof:
+                return None
+    except zlib.error:
+        return None
+    return found if len(found) == size else None
 
 
 def _core_file(location: Location) -> Any:
