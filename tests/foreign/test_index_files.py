@@ -328,3 +328,43 @@ def test_files_that_stay_open_are_bounded(tmp_path: Path, monkeypatch: pytest.Mo
         assert src.lookup(list(range(12))).num_rows == 12
         assert open_parquet_files() == 3
     assert src.get(0) == events([0]).to_pylist()[0]
+
+
+def test_keys_that_share_a_hash_are_told_apart(lake: Path, tmp_path: Path) -> None:
+    from nimblepy.foreign.records import key_hashes
+
+    src = nb.index_files(lake, tmp_path / "e.nbx", key="id", kind="hash")
+    record = src._current.record
+
+    def hashes(ids: Any) -> list[int]:
+        batch = pa.record_batch({"id": pa.array(ids, pa.int64())})
+        found: list[int] = key_hashes(batch, record.sort_keys, record.hash_bits).tolist()
+        return found
+
+    present = set(hashes(range(10_000)))
+    absent = range(10_000, 3_000_000)
+    shared = [key for key, hashed in zip(absent, hashes(absent), strict=True) if hashed in present]
+    assert shared
+    for key in shared[:20]:
+        assert src.get(key) is None
+    assert not any(src.contains(shared).to_pylist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_rows_by_keys_of_other_types_and_parts(
+    lake: Path, tmp_path: Path, kind: Any
+) -> None:
+    src = nb.index_files(lake, tmp_path / "e.nbx", key=["id", "user"], kind=kind)
+    user = str(uuid.UUID(int=7919 * 8 + 1))
+    for key in [(8, user), (np.int64(8), user), (8.0, user), {"id": 8, "user": user}]:
+        assert src.get(key, ["ts", "id"]) == events([8]).select(["ts", "id"]).to_pylist()[0]
+        assert src.get(key, ["cents"]) == {"cents": 24}
+    for key in [(8, "x"), (8, None), (None, user), (2**70, user)]:
+        assert src.get(key) is None
+    with pytest.raises(InvalidArgumentError):
+        src.get((8, user, 1))
+    keys = [nb.SortKey("id"), nb.SortKey("user")]
+    assert src.get((8, user), ["cents"], on=keys) == {"cents": 24}
+    if kind == "sorted":
+        assert src.get(8, ["cents"], on="id") == {"cents": 24}
+        assert src.get(8, ["cents"], on=nb.SortKey("id")) == {"cents": 24}

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from nimblepy import _core
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, IndexUnavailableError, InvalidArgumentError
+from nimblepy.io.file_object import RemoteFileObject
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
@@ -45,9 +46,8 @@ class ParquetRows(RowSource):
         self._parquet_metadata = file.metadata
 
     def _open(self, metadata: Any) -> Any:
-        source = self._path if self._location.is_local else self._location.open()
-        if self._location.is_local:
-            source = self._location.path
+        location = self._location
+        source = location.path if location.is_local else RemoteFileObject(location.open())
         return self._parquet.ParquetFile(source, metadata=metadata, memory_map=False)
 
     # ------------------------------------------------------------------ what it says of itself

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy.errors import CorruptFileError, StaleFileError
 from nimblepy.file.source import FileSource
@@ -21,6 +22,7 @@ from nimblepy.foreign.records import (
     key_hashes,
     schema_of,
 )
+from nimblepy.io.file_object import RemoteFileObject
 from nimblepy.io.location import FileSystem
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.request import Where
@@ -33,6 +35,21 @@ def first_rows_of(files: Sequence[FileRecord]) -> Positions:
     """Rows before each file, and of all files."""
     counts = [record.num_rows for record in files]
     return np.cumsum(np.array([0, *counts], dtype=np.int64))
+
+
+def row_numbers(stored: pa.Array, num_rows: int, path: str) -> Positions:
+    """The row numbers of entries.
+
+    Raises:
+        CorruptFileError: a number is not below ``num_rows``.
+    """
+    numbers = stored.to_numpy(zero_copy_only=False)
+    if stored.null_count or (len(numbers) and int(numbers.max()) >= num_rows):
+        raise CorruptFileError(
+            f"{path}: an entry of row {pc.max(stored).as_py()}; the files have {num_rows} rows"
+        )
+    found: Positions = numbers.astype(np.int64)
+    return found
 
 
 def entry_schema(record: IndexRecord) -> pa.Schema:
@@ -63,11 +80,12 @@ def write_index(
     Cost: reads the key columns of new files and all of the old index; sorts.
     """
     schema = entry_schema(record)
-    cluster = HASH if record.kind == "hash" else list(record.sort_keys)
+    # With the row, so that rows of equal keys are in order, whichever files were read before.
+    keys = [HASH] if record.kind == "hash" else record.sort_keys
     with Writer(
         target,
         schema,
-        cluster_by=cluster,
+        cluster_by=[*keys, ROW],
         metadata=record.to_metadata(),
         filesystem=filesystem,
         progress=progress,
@@ -75,10 +93,11 @@ def write_index(
         first_rows = first_rows_of(record.files)
         known = {} if old is None else _unchanged(record, old[1])
         if old is not None and known:
-            for batch in _kept(old[0], old[1], known, first_rows):
+            for batch in _kept(old[0], old[1], known, first_rows, os.fspath(target)):
                 writer.write(batch)
+        kept = set(known.values())
         for number, file in enumerate(record.files):
-            if number not in known.values():
+            if number not in kept:
                 for batch in _keys_of(file, record, paths, int(first_rows[number])):
                     writer.write(batch)
 
@@ -91,7 +110,11 @@ def _unchanged(record: IndexRecord, old: IndexRecord) -> dict[int, int]:
 
 
 def _kept(
-    index: FileSource, old: IndexRecord, known: Mapping[int, int], first_rows: Positions
+    index: FileSource,
+    old: IndexRecord,
+    known: Mapping[int, int],
+    first_rows: Positions,
+    path: str,
 ) -> Iterator[pa.RecordBatch]:
     """The entries of unchanged files, with the numbers that their rows have now."""
     before = first_rows_of(old.files)
@@ -102,7 +125,7 @@ def _kept(
     keeps[list(known)] = True
     everything = Where(None, index.everything)
     for batch in index.scan_batches(everything, None, batch_rows=_BATCH_ROWS, threads=1):
-        rows = batch.column(batch.num_columns - 1).to_numpy().astype(np.int64)
+        rows = row_numbers(batch.column(batch.num_columns - 1), int(before[-1]), path)
         file = np.searchsorted(before, rows, side="right") - 1
         if not keeps.all():
             mask = keeps[file]
@@ -120,7 +143,7 @@ def _keys_of(
 
     location = paths.location(file.path)
     schema = entry_schema(record)
-    source = location.path if location.is_local else location.open()
+    source = location.path if location.is_local else RemoteFileObject(location.open())
     row = first_row
     try:
         with pq.ParquetFile(source, metadata=file.metadata, memory_map=False) as opened:

@@ -82,25 +82,30 @@ class IndexedParquet(ParquetRows):
     def check(self) -> None:
         """Raises an error if the file is no longer the one that was indexed.
 
-        Cost: one ``stat``. In a store, one request for the first check; reads after that are
-            guarded by the version that they were opened with.
+        Cost: one ``stat``. In a store, one request for the first check. An object that is open
+            answers with the version that it was opened with.
         """
-        if self._location.is_local:
-            try:
-                status = os.stat(self._location.path)
-            except FileNotFoundError:
-                raise self._missing() from None
-            if repr((status.st_ino, status.st_size, status.st_mtime_ns)) != self.record.version:
-                raise self._changed()
-        elif not self._is_checked:
-            try:
-                if file_version(self._paths, self._path) != self.record.version:
-                    raise self._changed()
-            except FileNotFoundError:
-                raise self._missing() from None
+        if self._location.is_local or not self._is_checked:
+            self._check_now()
             self._is_checked = True
 
     _is_checked = False
+
+    def _check_now(self) -> None:
+        """Like :meth:`check`, also of a store's object that was checked before.
+
+        What was opened before this call was not another object.
+        """
+        try:
+            if self._location.is_local:
+                status = os.stat(self._location.path)
+                version = repr((status.st_ino, status.st_size, status.st_mtime_ns))
+            else:
+                version = file_version(self._paths, self._path)
+        except FileNotFoundError:
+            raise self._missing() from None
+        if version != self.record.version:
+            raise self._changed()
 
     def _missing(self) -> StaleFileError:
         return StaleFileError(
@@ -121,11 +126,12 @@ class IndexedParquet(ParquetRows):
         if reader is None and described is not None:
             self._check_footer()
             reader = PageReader(self._location, described, self._schema, self._pages)
+            self._check_now()
             self._readers.put(self._path, reader)
         return reader
 
     def _check_footer(self) -> None:
-        """Compares the footer with the indexed one, once, since times of change can be coarse."""
+        """Compares the footer with the indexed one, since times of change can be coarse."""
         footer = self.record.footer
         if not self._location.is_local:
             remote = self._location.open()
@@ -157,28 +163,27 @@ class IndexedParquet(ParquetRows):
             return pa.Table.from_batches([rows_without_columns(len(wanted))])
         if not len(wanted):
             return schema.empty_table()
-        self.check()
         try:
             table = self._read(wanted, rows, columns, schema)
         except (CorruptFileError, StaleFileError, OSError):
-            self.check()  # bytes of another file are not damage
+            self._check_now()  # bytes of another file are not damage
             raise
         self.check()
         return table
 
     def _read(self, wanted: Any, rows: RowSet, columns: Projected, schema: pa.Schema) -> pa.Table:
         if len(wanted) > 1 and len(wanted) * _DENSE > self.num_rows:
-            return super().read(rows, columns)
+            return self._read_groups(rows, columns)
         reader = self._reader()
         if reader is None:
-            return super().read(rows, columns)
+            return self._read_groups(rows, columns)
         resolved, tops = self._resolved(columns)
         ascending, back = wanted, None
         if len(wanted) > 1 and not (wanted[1:] > wanted[:-1]).all():
             ascending, back = np.unique(wanted, return_inverse=True)
         found = reader.read(tops, ascending)
         if found is None:
-            return super().read(rows, columns)
+            return self._read_groups(rows, columns)
         arrays = []
         for column in resolved:
             array = found.column(tops.index(column.steps[0])).chunk(0)
@@ -187,14 +192,20 @@ class IndexedParquet(ParquetRows):
             arrays.append(array if back is None else gather_array(array, pa.array(back)))
         return pa.Table.from_arrays(arrays, schema=schema)
 
+    def _read_groups(self, rows: RowSet, columns: Projected) -> pa.Table:
+        """Reads whole row groups with pyarrow, which opens the file again."""
+        self._check_footer()
+        table = super().read(rows, columns)
+        self._check_now()
+        return table
+
     def row(self, row: int, tops: list[int]) -> dict[str, Any] | None:
         """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
-        self.check()
         try:
             reader = self._reader()
             values = None if reader is None else reader.row(tops, row)
         except (CorruptFileError, StaleFileError, OSError):
-            self.check()
+            self._check_now()
             raise
         self.check()
         return values

@@ -6,6 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from nimblepy import _core
@@ -80,12 +81,16 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
     ) -> None:
         self._path = path
         self._options = options
-        self._paths = Paths(record.paths, options["filesystem"], options["timeout"])
+        self._paths = self._paths_of(record)
         self._pages = _core.ParquetPages(options["cache_bytes"])
         self._refreshing = ForkLock()
         # The files at open or refresh; the current source may have indexed changed ones anew.
         self._known = record.files
         super().__init__(Position(self._source_of(index, record)))
+
+    def _paths_of(self, record: IndexRecord) -> Paths:
+        options = self._options
+        return Paths(record.paths, options["filesystem"], options["timeout"], self._path)
 
     def _source_of(self, index: FileSource, record: IndexRecord) -> IndexedFiles:
         pickled = _reopened_source, (self._path, self._options)
@@ -122,7 +127,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         """Files that exist; paths that were given one by one may be gone."""
         found: dict[str, None] = {}
         for given in self._paths.given:
-            one = Paths((given,), self._paths.filesystem, self._paths.timeout)
+            one = replace(self._paths, given=(given,))
             try:
                 found.update(dict.fromkeys(one.listed()))
             except FileNotFoundError:
@@ -143,20 +148,22 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         """
         with self._refreshing:
             current = self._current
-            index, record = open_index(self._path, self._options)
+            # Opened once: the entries and the record must be of one file, which another process
+            # may replace at any time.
+            index, record = old = open_index(self._path, self._options)
+            self._paths = self._paths_of(record)
             files = self._described(record, self._listed())
             if files != list(record.files):
                 record = _checked(record.with_files(files))
-                old = index, open_index(self._path, self._options)[1]
                 write_index(
                     self._path, record, self._paths, old, filesystem=self._options["filesystem"]
                 )
                 index, record = open_index(self._path, self._options)
-            elif record.files == current.record.files:
+            self._known = record.files
+            if record == current.record:
                 return self
             source = self._source_of(index, record)
             self._replace_position(lambda _: Position(source))
-            self._known = record.files
         return self
 
     def _described(self, record: IndexRecord, listed: Sequence[str]) -> list[FileRecord]:
@@ -361,7 +368,7 @@ def index_files(
         "cache_bytes": 256 << 20,
         "timeout": timeout,
     }
-    given = Paths.of(paths, filesystem, timeout)
+    given = Paths.of(paths, filesystem, timeout, target=path)
     listed = given.listed()
     if not listed:
         raise InvalidArgumentError(f"paths: {', '.join(given.given)}: no Parquet file found")

@@ -21,11 +21,13 @@ class Paths:
 
     Attributes:
         given: paths, patterns or directories; URIs, or paths in ``filesystem``.
+        target: path of the index file, which a pattern may match.
     """
 
     given: tuple[str, ...]
     filesystem: FileSystem | None = None
     timeout: float | None = None
+    target: str = ""
 
     @classmethod
     def of(
@@ -33,6 +35,7 @@ class Paths:
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         filesystem: FileSystem | None,
         timeout: float | None,
+        target: str = "",
     ) -> Paths:
         many = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not many:
@@ -44,7 +47,7 @@ class Paths:
             text = os.fspath(path)
             is_local = filesystem is None and not is_uri(text)
             given.append(os.path.abspath(text) if is_local else text)
-        return cls(tuple(given), filesystem, timeout)
+        return cls(tuple(given), filesystem, timeout, target)
 
     def location(self, path: str) -> Location:
         return locate(path, self.filesystem, timeout=self.timeout)
@@ -52,7 +55,8 @@ class Paths:
     def listed(self) -> list[str]:
         """The files that are there now, sorted, each once.
 
-        Names that begin with ``.`` or ``_`` are left out of directories and patterns.
+        Names that begin with ``.`` or ``_`` are left out of directories and patterns, and so is
+        the index file.
 
         Raises:
             FileNotFoundError: a path without wildcards does not exist.
@@ -60,7 +64,8 @@ class Paths:
         found: dict[str, None] = {}
         for path in self.given:
             for file in self._expand(path):
-                found[file] = None
+                if file == path or file != self.target:
+                    found[file] = None
         return sorted(found)
 
     def _expand(self, path: str) -> list[str]:

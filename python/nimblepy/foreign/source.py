@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,20 +17,20 @@ from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.open_files import most_together
 from nimblepy.files.source import FilesSource
-from nimblepy.foreign.build import first_rows_of
+from nimblepy.foreign.build import first_rows_of, row_numbers
 from nimblepy.foreign.child import IndexedParquet
 from nimblepy.foreign.listing import Paths
 from nimblepy.foreign.pages import PageReader
 from nimblepy.foreign.records import HASH, ROW, IndexRecord, key_hashes
+from nimblepy.foreign.row_reader import Indexed, row_reader
 from nimblepy.io.lru_cache import LruCache
-from nimblepy.rows.arguments import On, Projected
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import Compiled, SingleRows
 from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import OnKeys, Reader, RowSource
-from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of, format_bytes
 
@@ -67,6 +66,7 @@ class IndexedFiles(FilesSource):
         self.pages = pages
         self._first_rows = first_rows_of(record.files)
         readers: LruCache[PageReader] = LruCache(most_together())
+        self._readers = readers
         self._children = [
             IndexedParquet(file, record.schema, paths, pages, readers) for file in record.files
         ]
@@ -144,12 +144,15 @@ class IndexedFiles(FilesSource):
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
         made: Any = None
         match reader:
-            case SingleRows(columns, on) if self.record.kind == "sorted":
-                made = _RowReader.of(self, columns, on)
+            case SingleRows(columns, on):
+                made = row_reader(
+                    Indexed(self.record, self.index, self._children), columns, self.on_columns(on)
+                )
         return made  # type: ignore[no-any-return]
 
     def close(self) -> None:
         self.index.close()
+        self._readers.clear()
 
     # ------------------------------------------------------------------ finding
 
@@ -195,7 +198,7 @@ class IndexedFiles(FilesSource):
             return super().find_and_read(keys, columns, first=first)
         self.index_keys(keys.columns, ordered=False)
         table, probe = self.index.find_and_read(keys, _ROW, first=first)
-        rows = self._place(_numbers(table), probe, len(keys))
+        rows = self._place(self._numbers(table), probe, len(keys))
         return self.read(rows, columns), probe
 
     def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
@@ -215,8 +218,13 @@ class IndexedFiles(FilesSource):
     def _located(self, found: RowSet) -> RowSet:
         """Rows of the index as rows of the files, which are checked."""
         single = found.expand()
-        numbers = _numbers(self.index.read(single, _ROW))
+        numbers = self._numbers(self.index.read(single, _ROW))
         return self._place(numbers, single.probe, single.num_probes)
+
+    def _numbers(self, table: pa.Table) -> Positions:
+        column = table.column(ROW)
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        return row_numbers(array, self.num_rows, self.path)
 
     def _place(self, numbers: Positions, probe: Positions | None, num_probes: int) -> RowSet:
         file = np.searchsorted(self._first_rows, numbers, side="right") - 1
@@ -233,7 +241,7 @@ class IndexedFiles(FilesSource):
         batch = asked.batch(names)
         hashes = pa.array(key_hashes(batch, self.record.sort_keys, self.record.hash_bits))
         found = self.index.find_and_read(Keys(_HASHES, (hashes,)), _ROW)
-        rows = self._place(_numbers(found[0]), found[1], len(asked))
+        rows = self._place(self._numbers(found[0]), found[1], len(asked))
         if not len(rows.begin):
             return RowSet(rows.begin, None, rows.probe, len(keys), rows.file)
         stored = self.read(rows, names).combine_chunks().to_batches()[0]
@@ -278,52 +286,6 @@ class IndexedFiles(FilesSource):
     def paths(self) -> list[str]:
         """Paths or URIs of the files, in the order of their rows."""
         return [file.path for file in self.record.files]
-
-
-class _RowReader:
-    """Reads one row by key: a core reader finds it in the index, then its pages are read."""
-
-    def __init__(self, source: IndexedFiles, index: Any, tops: list[int]) -> None:
-        self._source = source
-        self._index = index
-        self._tops = tops
-        self._starts = source.first_rows.tolist()
-
-    @classmethod
-    def of(cls, source: IndexedFiles, columns: Projected, on: On) -> _RowReader | None:
-        """``None`` if some column is a field of a struct."""
-        schema = source.schema
-        names = schema.names if columns is None else columns
-        resolved = [resolve_column(schema, name) for name in names]
-        reader = source.index.compiled(SingleRows(_ROW, on))
-        if reader is None or any(len(column.steps) > 1 for column in resolved):
-            return None
-        tops = [column.steps[0] for column in resolved]
-        is_plain = tops and len({schema.field(i).name for i in tops}) == len(tops)
-        return cls(source, reader.getter(), tops) if is_plain else None
-
-    def getter(self) -> Any:
-        return self._get
-
-    def asof_getter(self, backward: bool, exclusive: bool) -> Any:
-        """As-of searches take the general path."""
-        return lambda key: NotImplemented
-
-    def _get(self, key: Any) -> Any:
-        found = self._index(key)
-        if found is None or found is NotImplemented:
-            return found
-        number = found[ROW]
-        file = bisect_right(self._starts, number) - 1
-        values = self._source.child(file).row(number - self._starts[file], self._tops)
-        return NotImplemented if values is None else values
-
-
-def _numbers(table: pa.Table) -> Positions:
-    column = table.column(ROW)
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    numbers: Positions = array.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers
 
 
 def _equal_keys(
