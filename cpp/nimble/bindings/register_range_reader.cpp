@@ -73,10 +73,9 @@ class RangeReader {
     index_->check_same_file(*rows_);
     index_->check_ordered();
     if (width == 0 || width > encoder_.columns().size()) {
-      raise(Status::invalid_argument(
-          "the bounds must be of 1 to " +
-          std::to_string(encoder_.columns().size()) + " columns, not " +
-          std::to_string(width)));
+      raise(Status::invalid_argument("the bounds must be of 1 to " +
+                                     std::to_string(encoder_.columns().size()) +
+                                     " columns, not " + std::to_string(width)));
     }
     const py::module_ arrow = py::module_::import("pyarrow");
     schema_ = arrow.attr("Schema").attr("_import_from_c_capsule")(
