@@ -59,7 +59,7 @@ assert parse_filter("k = 7", schema).exact
 try:
     parse_filter("k = 'seven'", schema)
 except nb.InvalidArgumentError as error:
-    assert "not a int64 value" in str(error), error
+    assert "is not a value of type int64" in str(error), error
 else:
     raise AssertionError("seven")
 """
