@@ -586,7 +586,7 @@ def test_a_conversion_meets_a_commit_while_it_writes(
         return found
 
     monkeypatch.setattr(delete, "write_rows", slow)
-    with pytest.raises(nb.ConflictError, match="while it was converted"):
+    with pytest.raises(nb.ConflictError, match="call convert\(\) again"):
         table.convert("parquet")
     assert keys(lake) == [1, 2, 3]
 

@@ -404,7 +404,7 @@ def test_a_column_is_widened_and_written_meanwhile(lake: nb.Catalog, big: int, r
             tx.upsert({"id": [9], "v": pa.array([0], pa.int32())})
 
     if reads:
-        with pytest.raises(nb.ConflictError, match="'v' was widened") as error:
+        with pytest.raises(nb.ConflictError, match="widened the column 'v'") as error:
             change()
         assert error.value.kind == "schema"
     else:
