@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import random
 import socket
@@ -94,6 +95,8 @@ def test_lookups_equal_local_ones(dataset: nb.Dataset, remote: nb.RemoteTable) -
                 assert remote.lookup(keys, **asked).equals(dataset.lookup(keys, **asked))
         assert remote.count(keys).equals(dataset.count(keys))
         assert remote.contains(keys).equals(dataset.contains(keys))
+    given = remote.lookup((key for key in (1, 9999, 3)), columns=["k"], missing="null")
+    assert given["k"].to_pylist() == [1, None, 3]
     # A value that the column cannot have, and nulls, match nothing.
     keys = [2**70, 5, None]
     assert remote.lookup(keys, probe_row="p").equals(dataset.lookup(keys, probe_row="p"))
@@ -162,11 +165,24 @@ def test_tables_and_new_snapshots(tmp_path: Path) -> None:
             change.add_column("w", pa.int32())
         table.upsert(pa.table({"id": [1], "v": ["z"], "w": [5]}, schema=table.schema))
         waited = threading.Event()
+        older = served.table("t")  # of before or after the change of columns
         for _ in range(1000):
             if remote.refresh().snapshot == table.snapshot:
                 break
             waited.wait(0.02)
-        assert remote.get(1) == {"id": 1, "v": "z", "w": 5}
+        assert older.get(1, ["id", "v"]) == {"id": 1, "v": "z"}
+        assert older.get(1) in ({"id": 1, "v": "z"}, {"id": 1, "v": "z", "w": 5})
+        with table.alter() as change:
+            change.add_column("x", pa.int32())
+        table.upsert(pa.table({"id": [7], "v": ["q"], "w": [1], "x": [2]}, schema=table.schema))
+        for _ in range(1000):
+            if older.get(7):
+                break
+            waited.wait(0.02)
+        assert remote.get(7) == {"id": 7, "v": "q", "w": 1}  # its columns, until it refreshes
+        assert remote.range(columns=None).column_names == ["id", "v", "w"]
+        remote.refresh()
+        assert remote.get(1) == {"id": 1, "v": "z", "w": 5, "x": None}
         assert remote.lookup([3, 1, 9]).equals(table.lookup([3, 1, 9]))
 
 
@@ -264,7 +280,7 @@ def test_replies_that_are_broken(answer: bytes) -> None:
         def serve() -> None:
             for _ in range(2):
                 peer, _ = listener.accept()
-                with peer:
+                with peer, contextlib.suppress(ConnectionError):
                     peer.recv(1000)
                     peer.sendall(answer)
 
@@ -273,3 +289,28 @@ def test_replies_that_are_broken(answer: bytes) -> None:
         lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
         with pytest.raises(ConnectionError):
             lake.tables()
+
+
+def test_a_reply_that_nobody_read_answers_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interrupt, the next command got the reply to the one before it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for number in range(2):
+                peer, _ = listener.accept()
+                with peer, contextlib.suppress(ConnectionResetError):
+                    while peer.recv(1000):
+                        peer.sendall(b"*1\r\n$1\r\n%d\r\n" % number)
+
+        threading.Thread(target=serve, daemon=True).start()
+        lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lake._connection, "_read", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                lake.tables()
+        assert lake.tables() == ["1"]
+        lake.close()

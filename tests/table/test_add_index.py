@@ -202,7 +202,7 @@ def test_files_without_the_index_that_never_end(table: nb.Table, tmp_path: Path)
 
     with (
         commit_hooks(before_swap=replace),
-        pytest.raises(nb.ConflictError, match="1 files lack the index") as caught,
+        pytest.raises(nb.ConflictError, match="1 files are still as they were") as caught,
     ):
         table.add_index(nb.HashIndex(["email"]))
     assert caught.value.kind == "files"

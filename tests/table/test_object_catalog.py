@@ -164,10 +164,14 @@ def test_an_unknown_place(root: str) -> None:
 def test_a_directory_has_one_catalog(tmp_path: Path) -> None:
     nb.connect(tmp_path / "files", catalog="files").create_table("a.b", SCHEMA)
     assert nb.connect(tmp_path / "files").tables() == ["a.b"]
-    with pytest.raises(nb.InvalidArgumentError, match="already has a catalog of the kind 'files', not 'sqlite'"):
+    with pytest.raises(
+        nb.InvalidArgumentError, match="already has a catalog of the kind 'files', not 'sqlite'"
+    ):
         nb.connect(tmp_path / "files", catalog="sqlite")
     nb.connect(tmp_path / "database").create_table("a.b", SCHEMA)
-    with pytest.raises(nb.InvalidArgumentError, match="its catalog is 'sqlite', not 'files'"):
+    with pytest.raises(
+        nb.InvalidArgumentError, match="already has a catalog of the kind 'sqlite', not 'files'"
+    ):
         nb.connect(tmp_path / "database", catalog="files")
 
 

@@ -90,7 +90,7 @@ class _Output:
 
 
 def no_value(field: pa.Field, place: str) -> pa.Scalar:
-    """Returns a missing column is null."""
+    """Returns the null that a missing column reads."""
     return pa.scalar(None, field.type)
 
 

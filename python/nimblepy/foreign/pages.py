@@ -40,6 +40,8 @@ def decompress(codec: int, data: memoryview, size: int) -> Any:
 
 def _gunzip(data: memoryview, size: int) -> bytes | None:
     """Exactly ``size`` bytes, whose checksum is right; otherwise ``None``."""
+    if size == 0:  # which zlib takes for no limit
+        return b""
     stream = zlib.decompressobj(_ANY_HEADER)
     try:
         found = stream.decompress(data, size)

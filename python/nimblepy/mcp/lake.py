@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import threading
 from collections.abc import Collection, Iterable, Sequence
 
@@ -139,4 +140,8 @@ def _named(check: Check, hidden: Collection[str]) -> bool:
     texts = [check.observed or "", check.reason or ""]
     if isinstance(value, str) and check.claim.kind != "description":
         texts.append(value)
-    return any(name in text for name in hidden for text in texts)
+    return any(
+        re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)
+        for name in hidden
+        for text in texts
+    )

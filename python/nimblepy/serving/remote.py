@@ -127,6 +127,7 @@ class RemoteTable:
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
         if missing == "drop":
             return self._lookup(keys, columns, probe_row)
+        keys = read_keys(keys)  # an iterator can be read only once
         name = probe_row or "#"
         while probe_row is None and name in self._schema.names:
             name += "#"
@@ -221,7 +222,7 @@ class RemoteTable:
             schema = pa.schema([pa.field(probe_row, pa.int64(), nullable=False), *schema])
         texts = self._texts(keys, is_first)
         parts = []
-        options = ["AS", "ARROW", "MISSING", "SKIP", *_columns(columns)]
+        options = ["AS", "ARROW", "MISSING", "SKIP", *self._columns(columns)]
         if probe_row is not None:
             options += ["PROBE", probe_row]
         if not is_first:
@@ -281,12 +282,17 @@ class RemoteTable:
                 raise InvalidArgumentError(f"no column {name!r} in {self.name}")
         return pa.schema([self._schema.field(name) for name in names])
 
+    def _columns(self, columns: Any) -> list[str]:
+        """The option COLS of a command. The server may have more columns than this handle."""
+        names = self._projected(columns).names
+        return ["COLS", str(len(names)), *names]
+
     def _read_in_order(
         self, command: list[str | bytes], columns: Any, limit: int | None, reverse: bool
     ) -> pa.Table:
         schema = self._projected(columns)
         most = row_limit(limit)
-        options = ["AS", "ARROW", *_columns(columns)]
+        options = ["AS", "ARROW", *self._columns(columns)]
         if most is not None:
             options += ["LIMIT", str(most)]
         if reverse:
@@ -299,13 +305,6 @@ class RemoteTable:
             f"<nimblepy.RemoteTable {self.name!r} of {self._connection.address}: "
             f"{self.num_rows:,} rows, {len(self._schema)} columns>"
         )
-
-
-def _columns(columns: Any) -> list[str]:
-    if columns is None:
-        return []
-    names = [columns] if isinstance(columns, str) else list(columns)
-    return ["COLS", str(len(names)), *names]
 
 
 def _read(reply: bytes) -> pa.Table:

@@ -57,8 +57,9 @@ class Connection:
         sent = _command(parts)
         with self._lock:
             for attempt in (0, 1):
-                is_new = self._connect()
+                is_new = self._socket is None or self._process != os.getpid()
                 try:
+                    self._connect()
                     assert self._socket is not None
                     self._socket.sendall(sent)
                     reply = self._read(0)
@@ -68,10 +69,17 @@ class Connection:
                     raise TimeoutError(
                         f"{self.address}: no answer within {self._timeout} s"
                     ) from None
+                except (PermissionError, InvalidArgumentError):  # the token was refused
+                    self._drop()
+                    raise
                 except (OSError, EOFError) as error:
                     self._drop()
                     if is_new or attempt:
                         raise ConnectionError(f"{self.address}: {error}") from error
+                except BaseException:
+                    # The reply that was not read would answer the next command.
+                    self._drop()
+                    raise
         if isinstance(reply, _Failure):
             raise _error_of(reply.message)
         return reply
@@ -86,25 +94,22 @@ class Connection:
         if self._socket is not None:
             self._drop()
 
-    def _connect(self) -> bool:
-        """Connects unless there is a connection of this process. Returns whether it did."""
+    def _connect(self) -> None:
+        """Connects unless there is a connection of this process."""
         if self._process != os.getpid():  # a fork shares the socket
             self._socket = self._reader = None
         if self._socket is not None:
-            return False
+            return
         if isinstance(self._place, str):
             made = socket.socket(socket.AF_UNIX)
             made.settimeout(self._timeout)
             try:
                 made.connect(self._place)
-            except OSError as error:
+            except BaseException:
                 made.close()
-                raise ConnectionError(f"{self.address}: {error}") from error
+                raise
         else:
-            try:
-                made = socket.create_connection(self._place, self._timeout)
-            except OSError as error:
-                raise ConnectionError(f"{self.address}: {error}") from error
+            made = socket.create_connection(self._place, self._timeout)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket, self._reader = made, made.makefile("rb")
         self._process = os.getpid()
@@ -112,9 +117,7 @@ class Connection:
             self._socket.sendall(_command([b"AUTH", self._token.encode()]))
             reply = self._read(0)
             if isinstance(reply, _Failure):
-                self._drop()
                 raise _error_of(reply.message)
-        return True
 
     def _drop(self) -> None:
         if self._socket is not None and self._process == os.getpid():
@@ -135,7 +138,7 @@ class Connection:
             return rest.decode()
         if kind == b"-":
             return _Failure(rest.decode(errors="replace"))
-        number = int(rest) if rest.lstrip(b"-").isdigit() else None
+        number = int(rest) if rest.removeprefix(b"-").isdigit() else None
         if kind == b":" and number is not None:
             return number
         if number is None or number > _MOST_BYTES or depth > _MOST_DEPTH:

@@ -192,7 +192,7 @@ def rows_per_key(dataset: FilesSource, names: Sequence[ColumnName]) -> float | N
     if not dataset.num_files or not names:
         return None
     file = dataset.child(0)
-    if not file.num_rows or (file.unique and len(names) >= len(file.cluster_by)):
+    if not file.num_rows or (file.unique and {key.column for key in file.cluster_by} <= {*names}):
         return None
     rows = np.linspace(0, file.num_rows, SAMPLED_KEYS, endpoint=False).astype(np.uint64)
     try:

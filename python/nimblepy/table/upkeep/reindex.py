@@ -6,7 +6,7 @@ of a file are the same in its copy, even if another commit deletes them meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
@@ -62,7 +62,7 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
     index_specs(schema, new)  # checks their columns
     existing = _declared(metadata)
     again = [index for index in new if identity_of(schema, index) in existing]
-    if again and not _missing(table, metadata, again):
+    if again and not _unfinished(table, metadata, again, set()):
         raise InvalidArgumentError(f"add_index: {table.name} has the index {again[0]} already")
     return _run(table, "add_index", new, set())
 
@@ -159,12 +159,12 @@ def _run(
             set_properties(table, indexes)
     assert done is not None
     metadata = table.newest()
-    left = _missing(table, metadata, add) if add else 0
+    left = _unfinished(table, metadata, add, drop)
     if left:
         base, winner = call.metadata.head(), metadata.head()
         raise ConflictError(
             f"{table.name}: {what}: other commits replaced files during {_MOST_PASSES} passes, and "
-            f"{left} files lack the index; new files have it, and {what} completes it",
+            f"{left} files are still as they were; new files are right, and {what} completes it",
             kind="files",
             base=None if base is None else base.id,
             winner=None if winner is None else winner.id,
@@ -172,14 +172,20 @@ def _run(
     return done
 
 
-def _missing(table: TableAccess, metadata: ice.Metadata, indexes: Sequence[TableIndex]) -> int:
-    """The number of files that have the columns of some indexes, but not all of the indexes."""
+def _unfinished(
+    table: TableAccess,
+    metadata: ice.Metadata,
+    add: Sequence[TableIndex],
+    drop: Collection[IndexIdentity],
+) -> int:
+    """Returns the number of files that lack an index to add, or have one to drop."""
     rows = table.rows(metadata)
     count = 0
     for member in rows.members:
         if member.file.format == "NIMBLEPY":
             with closing(open_source(readable_path(member.file.path))) as file:
-                count += bool(_missing_specs(file, rows, indexes))
+                there = _positions(file, _ids(file, rows))
+                count += bool(_missing_specs(file, rows, add)) or not there.keys().isdisjoint(drop)
     return count
 
 
