@@ -182,7 +182,7 @@ def test_options_of_data_frame_writers_are_heeded_or_refused(
         message = f"option '{name}': a write to a table has no such option; it takes {takes}"
         with pytest.raises(nb.InvalidArgumentError, match=message):
             save(range(3), 2, **{name: "dev"})
-    with pytest.raises(nb.InvalidArgumentError, match="mode='overwrite' replaces"):
+    with pytest.raises(nb.InvalidArgumentError, match="allowed only with mode='overwrite'"):
         save(range(3), 2, overwrite=False, filter="k = 1")
     with pytest.raises(nb.InvalidArgumentError, match="unknown column 'nope'"):
         save(range(3), 2, filter="nope = 1")

@@ -384,7 +384,7 @@ def test_some_files_are_in_the_table_already(
     if expire:
         table.expire(keep=1)
     before = sorted(table.to_table()["k"].to_pylist())
-    with pytest.raises(nb.InvalidArgumentError, match=r"is part of a\.b already; commit the other"):
+    with pytest.raises(nb.InvalidArgumentError, match=r"is already part of a\.b; commit the other"):
         commit_files(table, [*one, *two], mode=mode)
     assert commit_files(table, one, mode=mode).rows_inserted == 0
     assert sorted(lake.table("a.b").to_table()["k"].to_pylist()) == before
