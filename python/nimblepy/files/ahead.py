@@ -1,4 +1,4 @@
-"""Decodes small files in parallel, because a file of few batches does not use several threads."""
+"""Decodes small files in parallel, because one small file cannot keep several threads busy."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from nimblepy.errors import InvalidArgumentError
 
 T = TypeVar("T")
 
-# Decodes one part with a number of threads.
+# Decodes one part; the argument is the number of threads.
 Decode = Callable[[int], Iterable[T]]
-# The results of some parts, and the error that ended them.
+# The results of the parts of one task, and the error that stopped it, if any.
 _Decoded: TypeAlias = tuple[list[T], Exception | None]
-# Values that one thread decodes before it passes them on, about two milliseconds of work. With
-# fewer values the transfer costs more. With more values the first batch is late.
+# Number of values in one task, about two milliseconds of work for one thread. With smaller tasks
+# the overhead per task is higher. With larger tasks the first batch is late.
 _TASK_VALUES = 1 << 20
 
 
 def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iterator[T]:
-    """Yields the results of some parts, in the order of the parts.
+    """Decodes the parts and yields their results in the order of the parts.
 
     Args:
-        parts: for each part the maximum number of its values (``None`` if there are many), and a
-            function that decodes it. Each small part is decoded by one thread, in parallel with the
-            next parts. Large parts are decoded one after another by all threads.
-        threads: 0 means one thread per processor.
+        parts: for each part, the maximum number of its values (``None`` for a large part) and a
+            function that decodes it. One thread decodes each small part, in parallel with the
+            following parts. All threads together decode the large parts, one part after another.
+        threads: number of threads; 0 means one thread per processor.
 
-    Cost: holds the results of a few small parts per thread.
+    Cost: keeps the results of a few small parts per thread in memory.
     """
     count = threads or os.cpu_count() or 1
-    ahead = 1  # more with each that is asked for: who stops early has little done for nothing
+    ahead = 1  # grows with each result, so that a caller who stops early wastes little work
     failed: Exception | None = None
     left = _tasks(parts)
     pool = ThreadPoolExecutor(count, thread_name_prefix="nimblepy-scan")
@@ -41,12 +41,12 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
     waiting: deque[Future[_Decoded[T]] | Decode[T]] = deque()
     try:
         while True:
-            if os.getpid() != process:  # its threads do not exist in the child of a fork
+            if os.getpid() != process:  # the pool's threads do not exist in a forked child
                 raise InvalidArgumentError("a scan that was begun before fork(): begin it again")
             while failed is None and len(waiting) <= ahead:
                 try:
                     task = next(left, None)
-                except Exception as error:  # other parts are waiting before this one
+                except Exception as error:  # raised after the results of earlier parts
                     failed = error
                     break
                 if task is None:
@@ -71,7 +71,7 @@ def in_turn(parts: Iterable[tuple[int | None, Decode[T]]], threads: int) -> Iter
 
 
 def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decode[T]] | Decode[T]]:
-    """Groups small parts; large parts remain alone."""
+    """Yields a list of functions for each group of small parts, and one function per large part."""
     together: list[Decode[T]] = []
     total = 0
     try:
@@ -84,7 +84,7 @@ def _tasks(parts: Iterable[tuple[int | None, Decode[T]]]) -> Iterator[list[Decod
                 together, total = [], 0
             if values is None:
                 yield decode
-    except Exception:  # for opening a part while earlier parts are decoded
+    except Exception:  # a part could not be opened: decode the earlier parts first
         if together:
             yield together
         raise
@@ -96,7 +96,7 @@ def _decoded(task: Sequence[Decode[T]]) -> _Decoded[T]:
     results: list[T] = []
     try:
         for decode in task:
-            results.extend(decode(1))  # keeps the results before an error
+            results.extend(decode(1))  # keeps the results that precede an error
     except Exception as error:
         return results, error
     return results, None

@@ -1,4 +1,4 @@
-"""As-of searches in many files, and in files without an index for them."""
+"""As-of searches in many files, and in sources without a suitable index."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from nimblepy.schema.key_values import key_array
 from nimblepy.schema.types import SortKey
 
 _BATCH_ROWS = 1 << 16
-# The type of a column, and its least and greatest value in each file.
+# The type of a column, and its minimum and maximum in each file.
 ValueEnds: TypeAlias = tuple[pa.DataType, Positions, Positions]
 
 
 class SortedCopy:
-    """Some columns of a source, sorted in a temporary file with an index.
+    """Copies the searched columns of a source to a sorted temporary file with an index.
 
     Args:
-        order: the key of the copy.
-        deleted: rows that are left out.
+        order: the sort keys of the copy.
+        deleted: rows that are not copied.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class SortedCopy:
         live = source.all_rows()
         if deleted is not None:
             live = live.minus(deleted)
-        # Names of columns may clash with the name of the row numbers, so all are renamed.
+        # A column may have the name of the row numbers ("row"), so all columns are renamed.
         self._renamed = {name: str(i) for i, name in enumerate(self.names)}
         types = [field.type for field in source.projected(self.names)]
         fields = [*zip(self._renamed.values(), types, strict=True), ("row", pa.uint64())]
@@ -68,17 +68,17 @@ class SortedCopy:
             os.unlink(path)
 
     def find_asof(self, keys: AsofKeys) -> RowSet:
-        """Returns the rows of the source that match."""
+        """Returns the matching rows, as row numbers of the source."""
         matches = self._file.find_asof(keys.renamed(self._renamed))
         rows = self._file.read(matches, ("row",)).column(0).to_numpy()
         return RowSet(rows, None, matches.probe, len(keys))
 
 
 class FilesSearch:
-    """One search in many files.
+    """Finds the best row of each key in many files.
 
     Args:
-        order: the sort keys by which most files are searched.
+        order: the sort keys of the index that most files have.
     """
 
     def __init__(self, keys: AsofKeys, order: Sequence[SortKey]) -> None:
@@ -89,13 +89,13 @@ class FilesSearch:
         self._ends: _core.KeyBounds | None = None
 
     def files(self, bounds: _core.KeyBounds, ends: ValueEnds | None) -> list[int]:
-        """Returns the files that may have a row for one of the keys.
+        """Returns the files that may contain a row for one of the keys.
 
-        Nearer rows are in earlier ones.
+        Files with nearer rows precede files with more distant rows.
 
         Args:
-            bounds: bounds of the keys in each file, in the same order.
-            ends: the least and greatest value of the ordered column in each file, if known.
+            bounds: the first and last key of each file.
+            ends: the minimum and maximum of the as-of column in each file, if known.
         """
         self._bounds = bounds
         if ends is not None:
@@ -109,7 +109,7 @@ class FilesSearch:
         return list(files.tolist())
 
     def wanted(self, file: int) -> Positions:
-        """Returns the keys that may have a better row in a file than in the files so far."""
+        """Returns the keys for which this file may contain a better row than earlier files did."""
         return self._search.wanted(file, self._bounds, self._ends)
 
     def search(
@@ -121,7 +121,7 @@ class FilesSearch:
         *,
         is_only: bool,
     ) -> None:
-        """Searches a file for some keys."""
+        """Searches a file for the keys ``wanted``, and keeps each row that is the best so far."""
         keys = self._keys
         opened = source.compiled(AsofIndex(keys.by, keys.on, keys.known))
         if opened is not None and opened[1] == self._order and self._search.fits(opened[0]):
@@ -143,12 +143,12 @@ class FilesSearch:
 
 
 def _encoded_ends(ends: ValueEnds, key: SortKey) -> _core.KeyBounds:
-    """Returns the ends of values as encoded keys, in the order of an index."""
+    """Returns the minimum and maximum of each file as encoded keys, in index order."""
     data_type, least, greatest = ends
     encoded = []
     for numbers in (greatest, least) if key.descending else (least, greatest):
         stored = np.dtype(f"int{data_type.bit_width}")
-        # Unknown ends are those of 64 bits.
+        # Unknown ends are the limits of int64, so clip them to the column's type.
         clipped = np.clip(numbers, np.iinfo(stored).min, np.iinfo(stored).max)
         values = pa.array(clipped.astype(stored)).view(data_type)
         batch = pa.RecordBatch.from_arrays([values], ["on"])

@@ -1,4 +1,4 @@
-"""Finds the files that can hold a key, from the first and the last key of each file."""
+"""Finds the files that can contain a key, using the first and the last key of each file."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from nimblepy.cached import cached_property
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
-# Files per block. Only one running maximum per block is stored, because a running maximum of a
-# million keys is slow.
+# Number of files per block. The running maximum of the last keys is computed per block, because it
+# is slow to compute for a million files.
 _BLOCK = 1024
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class EncodedKeys:
-    """Keys, or their first columns, as byte strings in the order of the key."""
+    """Keys, or their first columns, as byte strings that compare like the keys."""
 
     def __init__(self, batch: pa.RecordBatch, keys: Sequence[SortKey]) -> None:
-        """Encodes keys.
-
+        """
         Args:
-            batch: the first columns of ``keys``, in their order.
+            batch: values of the first columns of ``keys``, in the order of ``keys``.
         """
         orders = [(key.descending, key.nulls_first) for key in keys[: batch.num_columns]]
         self._bytes, offsets = _core.encode_keys(batch, orders)
@@ -42,7 +41,7 @@ class EncodedKeys:
         return len(self._offsets) - 1
 
     def fixed(self) -> np.ndarray[Any, Any]:
-        """Returns the keys of one width as numpy byte strings, which compare like the keys."""
+        """Returns the keys as numpy byte strings. REQUIRES: all keys have the same width."""
         return self._bytes.view(f"S{self.width}")
 
     def to_array(self) -> pa.BinaryArray:
@@ -71,7 +70,8 @@ class FileBounds:
     """First and last keys of files, sorted by first key.
 
     Attributes:
-        disjoint: whether every file ends before the next begins, so that no key is in two files.
+        disjoint: whether every file's last key precedes the next file's first key. Then no key is
+            in two files.
     """
 
     def __init__(self, lower: pa.BinaryArray, upper: pa.BinaryArray) -> None:
@@ -92,7 +92,7 @@ class FileBounds:
         return self._arrays
 
     def take(self, files: Sequence[int]) -> FileBounds:
-        """Returns the bounds of some files, by ascending number."""
+        """Returns the bounds of the given files. ``files`` must be ascending."""
         at = pa.array(files, pa.int64())
         return FileBounds(self._arrays[0].take(at), self._arrays[1].take(at))
 
@@ -112,17 +112,17 @@ class FileBounds:
 
     @cached_property
     def _reach(self) -> list[bytes]:
-        """The largest last key of all files up to each file, which is ascending."""
+        """The running maximum of the last keys. It is ascending, so it can be bisected."""
         return self._upper if self.disjoint else list(accumulate(self._upper, max))
 
     def candidates(self, low: EncodedKeys, high: EncodedKeys) -> tuple[Indices, Indices]:
-        """Returns the files that can hold a key from ``low`` to ``high``, inclusive.
+        """Returns the files that can contain a key from ``low`` to ``high``, inclusive.
 
         Args:
-            low, high: the ends of ranges; a shorter key means all keys with that prefix.
+            low, high: the ends of each range; a shorter key stands for all keys with that prefix.
 
         Returns:
-            Pairs (range, file), ordered by file, then by range.
+            The ranges and the files of all (range, file) pairs, ordered by file, then by range.
         """
         if not self._count or not len(low):
             none = np.empty(0, dtype=np.int64)
@@ -143,20 +143,22 @@ class FileBounds:
         return ranges[order], files[order]
 
     def between(self, low: bytes | None, high: bytes | None) -> range:
-        """Returns the files from the first that can hold a key >= ``low`` to the last that can hold
-        a key <= ``high``.
+        """Returns a range of files that includes all files with keys from ``low`` to ``high``.
+
+        ``None`` means that the range of keys has no limit on that side.
         """
         first = 0 if low is None else self._first(low)
         last = self._count if high is None else self._end(high)
         return range(first, max(first, last))
 
     def _first(self, low: bytes) -> int:
-        """Returns the first file that can hold ``low`` or a greater key."""
+        """Returns the first file that can contain ``low`` or a greater key."""
         return bisect_left(self._reach, low)
 
     def _end(self, high: bytes) -> int:
-        """Returns the first file after all files that can hold ``high`` or a key that begins with
-        it.
+        """Returns the end (exclusive) of the files that can contain ``high`` or a smaller key.
+
+        Keys that begin with ``high`` count as equal to it.
         """
         after = successor(high)
         return self._count if after is None else bisect_left(self._lower, after)
@@ -166,15 +168,15 @@ class FileBounds:
         lower, _, _ = self._cut_to(high.width)
         first = np.searchsorted(reach, low.fixed(), side="left")
         if not self.disjoint:
-            first *= _BLOCK  # may be too many: some of them end before the key
+            first *= _BLOCK  # the block may include files that end before the key
         last = np.searchsorted(lower, high.fixed(), side="right")
         return first.astype(np.int64), last.astype(np.int64)
 
     def _cut_to(self, width: int) -> tuple[Any, Any, Any]:
-        """Truncates bounds to the width of the requested keys, because a truncated key equals all
-        its extensions.
+        """Returns the first keys, the running maxima and the last keys, truncated to ``width``.
 
-        If files overlap, the largest last key is known per block of files.
+        A requested key that is shorter than the bounds stands for all keys that begin with it. If
+        files overlap, there is one running maximum per block of files.
         """
         truncated = self._cut.get(width)
         if truncated is None:
@@ -199,7 +201,10 @@ class FileBounds:
     def _reached(
         self, ranges: Indices, files: Indices, low: EncodedKeys
     ) -> tuple[Indices, Indices]:
-        """Removes files that end before the range, although an earlier file does not."""
+        """Removes pairs whose file ends before the range begins.
+
+        With overlapping files, such a file may follow a file that ends later.
+        """
         if 0 < low.width <= self._width:
             keep = self._cut_to(low.width)[2][files] >= low.fixed()[ranges]
         else:
@@ -210,7 +215,7 @@ class FileBounds:
 
 
 def _common_width(*arrays: pa.BinaryArray) -> int:
-    """Returns the bytes of every key; 0 if they differ."""
+    """Returns the width in bytes of all keys; 0 if their widths differ."""
     widths = pc.min_max(pc.binary_length(pa.chunked_array(arrays)))
     least, most = widths["min"].as_py(), widths["max"].as_py()
     return least if least is not None and least == most else 0

@@ -1,4 +1,4 @@
-"""Dataset: a directory of files, read like one file."""
+"""Dataset: a directory of files that is read like one file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey, format_bytes
 
-# Keyed by a file's identity and a column's path. A tuple, because the values may be None.
+# Keyed by a file's identity and a column's steps. The 1-tuple tells a cached None from a miss.
 _zone_values: LruCache[tuple[_core.ZoneValues | None]] = LruCache(200_000)
 
 
@@ -52,15 +52,15 @@ def open_dataset(
         directory: path or URI.
         filesystem, mmap, timeout: see :func:`nimblepy.open`.
         cache_bytes: limit of the cache of each open file.
-        max_open_files: files kept open; the least recently used is closed first.
+        max_open_files: maximum number of files kept open; the least recently used is closed first.
 
     Raises:
-        OSError: no such directory.
-        InvalidArgumentError: no files, or files of different schemas or keys.
-        CorruptFileError: a damaged file; the message names it.
+        OSError: the directory does not exist.
+        InvalidArgumentError: the directory has no files, or their schemas or cluster keys differ.
+        CorruptFileError: a file is damaged; the message names the file.
 
-    Cost: lists the directory and reads the footer, the first and the last key of each file. The
-        process caches these, so opening the directory again reads only new files.
+    Cost: lists the directory and reads each file's footer, first key and last key. The process
+        caches them, so opening the directory again reads only new files.
     """
     timeout = checked_timeout(timeout)
     location = resolve_directory(directory, filesystem, timeout)
@@ -100,7 +100,7 @@ def open_child(directory: Location, name: str, *, mmap: bool, cache_bytes: int) 
 
 
 class DatasetSource(FilesSource):
-    """The files that a dataset had at one time. It does not change.
+    """An immutable view of the files that a dataset had at one time.
 
     Attributes:
         directory: the directory of the files.
@@ -148,7 +148,7 @@ class DatasetSource(FilesSource):
 
     @property
     def cluster_by(self) -> list[SortKey]:
-        """The cluster key of every file; empty if they do not have one."""
+        """The cluster key that all files have; empty if the files do not have a cluster key."""
         return list(self.files.cluster_by)
 
     @property
@@ -177,14 +177,14 @@ class DatasetSource(FilesSource):
         return self.files.names[file]
 
     def path_of(self, file: int) -> str:
-        """Returns the path of a file, in its file system."""
+        """Returns the path of a file in the dataset's file system."""
         return posixpath.join(self.directory.path, self.files.names[file])
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Returns the files that may pass, by their keys and by the zone maps of all columns.
+        """Returns the files that may have matching rows, by their key bounds and zone maps.
 
-        Cost: reads the zone map of each column of a filter once from each file that may pass by its
-        key. Later filters do not open files that cannot pass.
+        Cost: checks the key bounds first. From each remaining file, reads the zone map of each
+        filtered column. The process caches zone maps, so later filters open fewer files.
         """
         files = self.files.files_for(conjuncts)
         for node in conjuncts:
@@ -194,7 +194,7 @@ class DatasetSource(FilesSource):
         return files
 
     def zone_values(self, file: int, steps: tuple[int, ...]) -> _core.ZoneValues | None:
-        """Returns the values of a column in a file, as far as its zone map tells. Cached."""
+        """Returns what a file's zone map says about a column; ``None`` if unknown. Cached."""
         key = self.files.identities[file], steps
         cached = _zone_values.get(key)
         if cached is None:
@@ -214,7 +214,7 @@ class DatasetSource(FilesSource):
 
 
 class _FileZones:
-    """Files as zones, for one node of a filter."""
+    """Evaluates one node of a filter with each file as one zone."""
 
     def __init__(self, source: DatasetSource, files: Sequence[int]) -> None:
         self._source = source
@@ -222,8 +222,10 @@ class _FileZones:
         self._values: dict[tuple[int, ...], list[_core.ZoneValues | None]] = {}
 
     def prune(self, steps: tuple[int, ...], *question: Any) -> Ranges:
-        """Returns the ranges of positions in the files; ``question`` is that of
-        ``_core.prune_files``.
+        """Returns the ranges of positions in ``files`` that may have matching rows.
+
+        Args:
+            question: further arguments of ``_core.prune_files``.
         """
         values = self._values.get(steps)
         if values is None:
@@ -233,11 +235,11 @@ class _FileZones:
 
 
 class Dataset(VersionedRows[DatasetSource]):
-    """Many files with one schema, read-only. Thread-safe.
+    """A read-only union of files that have the same schema. Thread-safe.
 
-    Rows are numbered over all files, in the order of the files' first keys. A handle keeps the
-    files that it found until :meth:`refresh`. It pickles as the directory and its list of files. A
-    table (:meth:`nimblepy.Catalog.create_table`) adds commits, snapshots and deletes.
+    Rows are numbered across all files, in the order of the files' first keys. A handle reads the
+    same list of files until :meth:`refresh`. A pickled handle contains the directory and this list.
+    A table (:meth:`nimblepy.Catalog.create_table`) also has commits, snapshots and deletes.
     """
 
     def __init__(
@@ -250,7 +252,7 @@ class Dataset(VersionedRows[DatasetSource]):
         location = resolve_directory(directory, filesystem, options["timeout"])
         self._directory = location
         self._options = options
-        # Path or URI of the directory; None in a file system without a name.
+        # Path or URI of the directory; None if the caller passed a remote file system object.
         self._root: str | None = None
         if location.is_local:
             self._root = location.path
@@ -293,7 +295,7 @@ class Dataset(VersionedRows[DatasetSource]):
 
         It is empty if :meth:`refresh` would change nothing.
 
-        Cost: lists the directory, and opens files that may have been replaced.
+        Cost: lists the directory and opens the files that may have been replaced.
         """
         directory = self._directory.path if self._root is None else self._root
         changed = self._footers.changed(self._current.files)
@@ -302,14 +304,15 @@ class Dataset(VersionedRows[DatasetSource]):
     def refresh(self) -> Dataset:
         """Moves this handle to the files that the directory has now, and returns it.
 
-        Other threads may use the handle meanwhile. Each of their calls reads either the old or the
-        new list of files. Existing scans keep the old files.
+        Other threads may use the handle at the same time. Each of their calls reads either the old
+        or the new list of files. Scans that have already started read the old files.
 
         Raises:
-            OSError, CorruptFileError, InvalidArgumentError: as :func:`nimblepy.open_dataset`; the
-                handle is unchanged.
+            OSError, CorruptFileError, InvalidArgumentError: see :func:`nimblepy.open_dataset`. The
+                handle does not change.
 
-        Cost: lists the directory and reads the footers of new files. Does not close other files.
+        Cost: lists the directory and reads the footers of new files. Files that are still in the
+            list remain open.
         """
         with self._refreshing:
             before = self._current.files
@@ -323,7 +326,7 @@ class Dataset(VersionedRows[DatasetSource]):
         return self
 
     def close(self) -> None:
-        """Closes all files. Calls after that raise an InvalidArgumentError."""
+        """Closes all files. Later calls raise an InvalidArgumentError."""
         self._open_files.close()
         self._release()
 
@@ -352,12 +355,12 @@ class Dataset(VersionedRows[DatasetSource]):
 
 
 def source_of_dataset(dataset: Dataset) -> DatasetSource:
-    """Returns the source of a handle now, for other modules of nimblepy."""
+    """Returns the current source of a handle, for other modules of nimblepy."""
     return dataset._current
 
 
 def path_of_dataset(dataset: Dataset) -> str | None:
-    """Path or URI of the directory; ``None`` in a file system without a name."""
+    """Returns the path or URI of the directory; ``None`` for a remote file system object."""
     return dataset._root
 
 

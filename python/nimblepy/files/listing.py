@@ -1,7 +1,7 @@
-"""FileList: the files of a directory, with the number of rows and the bounds of each.
+"""FileList: the files of a directory, with the number of rows and the key bounds of each file.
 
-All of it is read from the files' footers and first and last rows. A process caches it, so a file
-that did not change is described once, however often its directory is opened.
+These are read from each file's footer, first row and last row. The process caches them per file, so
+a directory can be opened again without reading unchanged files.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class FileEntry:
 
     Attributes:
         file: path relative to the directory.
-        identity: checksum of the footer. The footer has the checksums of all other parts.
-        lower_key, upper_key: encoded keys of the first and last row; ``None`` without a cluster
-            key, or without rows.
+        identity: checksum of the footer, which contains the checksums of all other parts.
+        lower_key, upper_key: encoded keys of the first and last row; ``None`` if the file has no
+            cluster key or no rows.
     """
 
     file: str
@@ -96,19 +96,19 @@ class FileList:
 
     @cached_property
     def first_rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The number of rows before each file, and in all files."""
+        """The number of rows before each file, followed by the total."""
         counts = self.table.column("num_rows").to_numpy()
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
 
     @cached_property
     def bounds(self) -> FileBounds:
-        """Bounds of the files that have keys; these are the first ones."""
+        """Bounds of the files that have keys. These files precede all others in the list."""
         lower, upper = (self.table.column(name).combine_chunks() for name in _COLUMNS.names[:2])
         keyed = len(lower) - lower.null_count
         return FileBounds(lower.slice(0, keyed), upper.slice(0, keyed))
 
     def files_for(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files, ascending, whose keys allow rows for which all ``conjuncts`` are true."""
+        """Returns the files, ascending, whose key bounds do not contradict the ``conjuncts``."""
         files: set[int] | None = None
         first = self.cluster_by and resolve_column(self.schema, self.cluster_by[0].column).path
         for node in conjuncts:
@@ -118,7 +118,7 @@ class FileList:
         return range(self.num_files) if files is None else sorted(files)
 
     def _files_with(self, node: Compare | In) -> set[int]:
-        """Returns the files that may have a first key column for which ``node`` is true."""
+        """Returns the files whose first key column may have a value for which ``node`` is true."""
         if isinstance(node, In):
             keys = [self._encoded(value) for value in node.values]
             return {i for key in keys for i in self.bounds.between(key, key)}
@@ -133,12 +133,12 @@ class FileList:
         return set(self.bounds.between(low, high))
 
     def _encoded(self, value: pa.Scalar) -> bytes:
-        """Returns the value as the first column of a key."""
+        """Encodes a value of the first key column."""
         batch = pa.RecordBatch.from_arrays([pa.array([value], value.type)], names=["k"])
         return EncodedKeys(batch, self.cluster_by).to_list()[0]
 
     def to_arrow(self) -> pa.Table:
-        """Returns the list as one table, which :meth:`from_arrow` reads."""
+        """Returns the list as one table that :meth:`from_arrow` can read."""
         return self.table.replace_schema_metadata(
             {
                 "nimble.schema": self.schema.serialize().to_pybytes(),
@@ -148,10 +148,10 @@ class FileList:
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileList:
-        """Returns the list that :meth:`to_arrow` wrote.
+        """Returns the list that :meth:`to_arrow` converted to ``table``.
 
         Raises:
-            KeyError, TypeError, ValueError, pa.ArrowException: the table is not such a list.
+            KeyError, TypeError, ValueError, pa.ArrowException: ``to_arrow`` did not make the table.
         """
         metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
         return cls(
@@ -165,14 +165,14 @@ _descriptions: LruCache[_Description] = LruCache(_CACHED_FILES)
 
 
 class Footers:
-    """Describes files of one directory.
+    """Reads the descriptions of the files of one directory.
 
     Args:
         directory: the directory of the files.
-        root: tells this directory apart from all others in the cache of the process; ``None`` if
-            it is in a file system without a name. The cache then belongs to this object.
+        root: identifies the directory in the cache of the process. If it is ``None``, this object
+            has its own cache.
         open_file: opens a file by its name in the directory.
-        opened: called with each opened file and its entry; without it, the file is closed.
+        opened: called with each opened file and its entry. If it is ``None``, the file is closed.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Footers:
         return self.of_files(sorted(versions), versions)
 
     def _versions(self) -> dict[str, Hashable]:
-        """Returns the ``*.nimble`` files in the directory: a version by name."""
+        """Returns the version of each ``*.nimble`` file in the directory, by name."""
         return {
             name: version
             for name, version in self._directory.versions()
@@ -209,10 +209,9 @@ class Footers:
         }
 
     def changed(self, files: FileList) -> list[str]:
-        """Returns the names of files that were added, removed or replaced since ``files`` was
-        listed.
+        """Returns the names of files that were added, removed or replaced since ``files``.
 
-        Cost: lists the directory, and opens files that may have been replaced.
+        Cost: lists the directory and opens the files that may have been replaced.
         """
         versions = self._versions()
         identities = dict(zip(files.names, files.identities, strict=True))
@@ -238,13 +237,14 @@ class Footers:
     def of_files(
         self, names: Sequence[str], versions: Mapping[str, Hashable] | None = None
     ) -> FileList:
-        """Returns some files of the directory.
+        """Returns the list of the named files.
 
         Args:
-            versions: a value per file that changes if the file is replaced; without it, nothing
-                is cached.
+            versions: a value for each file that changes when the file is replaced. Without it,
+                descriptions are not cached.
 
-        Cost: one open of every file that is not cached; files of stores are opened in parallel.
+        Cost: opens every file whose description is not cached, in parallel if the directory is in
+            an object store.
         """
         keys = {} if versions is None else {name: (name, versions[name]) for name in names}
         cached = {
@@ -293,7 +293,7 @@ class Footers:
 
 
 def _entry(file: FileSource, name: str) -> FileEntry:
-    """Returns the entry of an open file. Cost: reads the keys of the first and of the last row."""
+    """Returns the entry of an open file. Cost: reads the keys of the first and last row."""
     lower = upper = None
     if file.cluster_by and file.num_rows:
         columns = [key.column for key in file.cluster_by]

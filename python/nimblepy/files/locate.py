@@ -1,7 +1,7 @@
-"""Finds keys in many files: selects the files that can have them and searches them in one call.
+"""Finds keys in many files: selects the files that may contain them, and searches these together.
 
-Keys are encoded, sorted and hashed once. Files that the core cannot search, such as Parquet files,
-are searched one by one, and the results are merged.
+Keys are encoded, sorted and hashed once, not once per file. Files that the core cannot search, such
+as Parquet files, are searched one by one, and the results are merged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import SortKey
 
-# Files per key from which a binary search for each key is cheaper than a pass over all bounds.
+# If there are at least this many files per key, a binary search for each key is cheaper than a pass
+# over the bounds of all files.
 _FEW = 1024
 
 Child = Callable[[int], RowSource]
@@ -33,7 +34,7 @@ class AskedKeys:
     """A search for keys in many files.
 
     Attributes:
-        files: the files that may have one of the keys, ascending.
+        files: the files that may contain at least one of the keys, ascending.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class AskedKeys:
     ) -> None:
         """
         Args:
-            cluster_by: the first columns of the cluster key, if the keys are of these columns.
-            bounds: key bounds of the files; used only with ``cluster_by``.
+            cluster_by: the sort keys of the searched columns, if these are the first columns of the
+                cluster key; else ``None``.
+            bounds: key bounds of the files; ignored if ``cluster_by`` is ``None``.
         """
         self._keys = keys
         self._child = child
@@ -69,7 +71,7 @@ class AskedKeys:
             self.files = self._probes(tuple(cluster_by)).files(self._bounds)
 
     def _probes(self, order: tuple[SortKey, ...]) -> _core.KeyProbes:
-        """Returns the keys in the order of an index."""
+        """Returns the keys, encoded for an index with these sort keys."""
         probes = self._by_order.get(order)
         if probes is None:
             keys = self._keys
@@ -83,7 +85,7 @@ class AskedKeys:
 
     def find(self) -> RowSet:
         """Returns the live rows of the keys, ordered by key, then by file."""
-        together = most_together()  # one call holds their indexes open
+        together = most_together()  # one call keeps the indexes of all its files open
         parts = [
             part
             for at in range(0, len(self.files), together)
@@ -118,7 +120,7 @@ class AskedKeys:
             group[1].append(opened[0])
             group[2].append(deleted_rows)
         for order, (numbers, indexes, deleted) in together.items():
-            # Bounds are encoded in the table's order. A file's index may have another order.
+            # The bounds are encoded with the table's sort keys. A file's index may have others.
             bounds = self._bounds if order == self._order else None
             begin, end, key, file_of = self._probes(order).locate(
                 np.array(numbers, dtype=np.int64), indexes, deleted, bounds

@@ -1,8 +1,8 @@
-"""A source read with another schema, such as a file written before the table's schema changed.
+"""Reads a source with another schema, for example a file older than the table's current schema.
 
-Columns are matched by field id if the source has field ids, else by name. In the source, a column
-can have another name or position, can have a narrower type, or can be missing. Searches use the
-source's indexes. A search for a key without an index in the source reads all keys of the source.
+Columns are matched by field id if the source has field ids, otherwise by name. In the source, a
+column may have another name, another position or a narrower type, or it may be missing. Searches
+use the source's indexes. If the source has no index on a key, the search reads all its keys.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 
-# Gives the value of a column that the source does not have.
+# Returns the value of a column that the source does not have: (field, place for messages).
 MissingValue = Callable[[pa.Field, str], pa.Scalar]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Output:
-    """How to produce one column: from a path in the source, or from a constant."""
+    """Produces one column of the result, from a column of the source or from a constant."""
 
     field: pa.Field
     path: Path | None
@@ -90,7 +90,7 @@ class _Output:
 
 
 def no_value(field: pa.Field, place: str) -> pa.Scalar:
-    """Returns the null that a missing column reads."""
+    """Returns null as the value of a missing column."""
     return pa.scalar(None, field.type)
 
 
@@ -100,14 +100,14 @@ def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
 
 
 class MappedRows(RowSource):
-    """One source seen with another schema.
+    """Presents a source with another schema.
 
     Args:
         schema: the schema of the result.
-        keys: keys that can be searched for even if the source has no index on them. The first is
+        keys: keys that can be searched even if the source has no index on them. The first one is
             the cluster key.
-        missing: gives the value of a column that the source does not have.
-        have: the source's schema with field ids, if the source itself has no field ids.
+        missing: returns the value of a column that the source does not have.
+        have: the source's schema with field ids, if the source does not store field ids.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class MappedRows(RowSource):
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
-        # Serve as-of searches for which the source has no index.
+        # Used for as-of searches for which the source has no index.
         self._sorted_copies: dict[tuple[tuple[SortKey, ...], ColumnName | None], SortedCopy] = {}
 
     # ------------------------------------------------------------------ properties
@@ -157,7 +157,7 @@ class MappedRows(RowSource):
 
     @property
     def indexes(self) -> list[IndexInfo]:
-        """The source's indexes whose columns are all in this schema, with their names here."""
+        """The source's indexes whose columns are all in this schema, with this schema's names."""
         have = self.child.schema
         back = {
             key_name(have, resolve_column(have, output.path)): output.field.name
@@ -218,9 +218,7 @@ class MappedRows(RowSource):
         return _Output(field, path, stored.type, convert, None)
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
-        """Returns the column's path and field in the source; the field is ``None`` if it is
-        missing.
-        """
+        """Returns the column's path and field in the source; ``((), None)`` if it is missing."""
         fields: list[pa.Field] = list(self._have)
         field, stored = self._schema.field(column.steps[0]), None
         path: list[str] = []
@@ -243,7 +241,7 @@ class MappedRows(RowSource):
     def _batch(
         self, found: pa.RecordBatch, outputs: Sequence[_Output], schema: pa.Schema
     ) -> pa.RecordBatch:
-        """Converts columns of the source to the requested columns."""
+        """Converts a batch with columns of the source to the requested columns."""
         if not outputs:
             return found
         columns = dict(zip(self._child_columns(outputs), found.columns, strict=True))
@@ -282,8 +280,10 @@ class MappedRows(RowSource):
         raise IndexUnavailableError(f"no index on ({shown}) in a file of an earlier schema")
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
-        """Returns the columns' names in the source; ``None`` if one is missing or needs a
-        conversion.
+        """Returns the columns' names in the source; ``None`` if one of them cannot be searched.
+
+        A column cannot be searched if it is missing, or if it needs a conversion other than between
+        integer types.
         """
         child_names: list[ColumnName] = []
         for name in names:
@@ -297,7 +297,7 @@ class MappedRows(RowSource):
         return tuple(child_names)
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
-        """Returns the wrapped source's reader, if keys and values need no conversion."""
+        """Returns the source's reader, if keys and values do not need a conversion."""
         made: Any = None
         try:
             match reader:
@@ -383,7 +383,7 @@ class MappedRows(RowSource):
         return self.read(self.all_rows(), names)
 
     def _asked(self, request: Keys | Ordered) -> Keys | Ordered | None:
-        """Returns the request in the source's names and types; ``None`` if no index answers it."""
+        """Translates a request to the source's names and types; ``None`` if no index can answer."""
         names = self._names_in_child(request.columns)
         if names is None:
             return None
@@ -508,7 +508,7 @@ class MappedRows(RowSource):
         return copy.find_asof(keys)
 
     def _mapped_asof(self, keys: AsofKeys) -> AsofKeys | None:
-        """Returns the keys in the source's names and types; ``None`` if it cannot search them."""
+        """Translates keys to the source's names and types; ``None`` if no index can find them."""
         columns = keys.columns if keys.known is None else (*keys.columns, keys.known)
         names = self._names_in_child(columns)
         if names is None:
@@ -552,7 +552,7 @@ class MappedRows(RowSource):
     # ------------------------------------------------------------------ filters
 
     def _where(self, where: Where) -> Where | None:
-        """Returns the filter over the source's columns; ``None`` if it cannot be translated."""
+        """Translates a filter to the source's columns; ``None`` if that is not possible."""
         if where.filter is None:
             return where
         node = self._translated(where.filter.node)
@@ -561,9 +561,9 @@ class MappedRows(RowSource):
         return Where(make_filter(node, self.child.schema), where.rows, where.limit)
 
     def _pruning(self, filter: Filter | None) -> Filter | None:
-        """Returns the part of the filter that can be translated.
+        """Translates the conjuncts that can be translated; ``None`` if none of them can.
 
-        It may pass more rows than the filter.
+        The result may pass more rows than ``filter``.
         """
         assert filter is not None
         translated = [node for c in filter.conjuncts if (node := self._translated(c)) is not None]
@@ -670,7 +670,12 @@ class MappedRows(RowSource):
 
 
 def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
-    """Converts a stored type to the schema's wider type. Arrow refuses values that do not fit."""
+    """Returns a function that converts a stored type to the schema's wider type.
+
+    Raises:
+        InvalidArgumentError: the types are not compatible. The function raises it for values that
+            do not fit.
+    """
     plain = plain_type(have)
     storage = plain_type(wanted)
     if not (
@@ -692,7 +697,9 @@ def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
 
 
 def _is_plain(output: _Output) -> bool:
-    """Returns whether the column has the same Python values as in the source, or an immutable
+    """Returns whether a row reader can produce the column without a conversion.
+
+    That is the case if its Python values are the same in the source, or if it is an immutable
     constant.
     """
     have, target = output.have, output.field.type
@@ -708,7 +715,7 @@ def _is_plain(output: _Output) -> bool:
 
 
 def _form(kind: pa.DataType) -> str:
-    """Returns a name shared by types that store the same values differently."""
+    """Returns a name that is the same for types that store the same values differently."""
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
         return "text"
     if pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind):

@@ -1,6 +1,6 @@
-"""Open files: a process keeps a bounded number, and closes the least recently used ones first.
+"""Keeps a limited number of files open per process, and closes the least recently used first.
 
-All datasets and tables share one pool. A file is closed when neither the pool nor a scan refers to
+All datasets and tables share one pool. A file is closed when neither its owner nor a scan refers to
 it.
 """
 
@@ -24,15 +24,15 @@ Opened = TypeVar("Opened", bound=RowSource)
 # A file's name and its identity: the checksum of its footer, or None if names are never reused.
 Key = tuple[str, int | None]
 
-# Files that a process keeps open. Each uses memory, and each local file a mapping. Linux limits a
-# process to 65,530 mappings.
+# Maximum number of files that a process keeps open. Each file uses memory, and each local file uses
+# a mapping. By default, Linux limits a process to 65,530 mappings.
 MOST_OPEN_FILES = 4096
-# Files that one call keeps open and reads from.
+# Maximum number of files that one call keeps open and reads.
 _MOST_TOGETHER = 512
 
 
 def most_descriptors() -> int:
-    """Descriptors that open files may use: half of the process's limit.
+    """Returns how many descriptors open files may use: half of the process's limit.
 
     The other half is for the program, its sockets and the catalog.
     """
@@ -46,7 +46,7 @@ def most_descriptors() -> int:
 
 
 def most_together() -> int:
-    """Returns the files that one call may read from at the same time."""
+    """Returns how many files one call may read at the same time."""
     return min(_MOST_TOGETHER, max(most_descriptors() // 2, 8))
 
 
@@ -54,8 +54,8 @@ class _Entry(Generic[Opened]):
     """A file that is kept open.
 
     Attributes:
-        owner: the OpenFiles that keeps it.
-        uses_descriptor: whether it uses a descriptor of the operating system.
+        owner: the OpenFiles object that keeps the file open.
+        uses_descriptor: whether the file uses a descriptor of the operating system.
     """
 
     __slots__ = ("__weakref__", "file", "key", "number", "owner", "uses_descriptor")
@@ -69,22 +69,23 @@ class _Entry(Generic[Opened]):
 
 
 class _Pool:
-    """The order in which files of all owners were last used.
+    """Tracks the order in which the files of all owners were last used.
 
-    Owners keep the files. The pool tells them to close the least recently used ones. ``lock``
-    guards the pool and the files of all owners.
+    Owners keep the files. The pool tells the owners to close the least recently used files.
+    ``lock`` guards the pool and the files of all owners.
 
-    An exception, such as KeyboardInterrupt, or a fork can come between any two steps. So a file
-    leaves its owner before it leaves the pool, and what the pool does not know is added again.
+    A fork, or an exception such as KeyboardInterrupt, can happen between any two steps. Therefore a
+    file is removed from its owner before it is removed from the pool, and :meth:`touch` adds
+    entries that the pool does not contain.
     """
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        # By number, the least recently used first.
+        # All entries by number, the least recently used first.
         self._used: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
-        # The entries that use a descriptor.
+        # The entries that use a descriptor, in the same order.
         self._using: OrderedDict[int, weakref.ref[_Entry[Any]]] = OrderedDict()
-        # Numbers of entries that owners have closed. Appended to at any time, without the lock.
+        # Numbers of entries that were freed. Weak references append to it without the lock.
         self._closed: deque[int] = deque()
         self.hits = 0
         self.renew_after_fork()
@@ -158,9 +159,7 @@ _pool = _Pool()
 
 
 def file_counts() -> dict[str, int]:
-    """Returns the counts of this process: open files, and requests for files that were open
-    already.
-    """
+    """Returns how many files this process has open, and how many requests found an open file."""
     return {"open": len(_pool), "hits": _pool.hits}
 
 
@@ -179,8 +178,8 @@ class OpenFiles(Generic[Opened]):
         """
         Args:
             what: what the files belong to, for messages.
-            most: files that are kept open; ``None``: as many as the process may.
-            use_descriptors: whether each open file uses one. A mapped file uses none.
+            most: maximum number of files kept open; ``None`` for the limit of the process.
+            use_descriptors: whether each open file uses a descriptor. Mapped files do not.
         """
         self._what = what
         self._most = None if most is None else max(1, most)
@@ -189,12 +188,12 @@ class OpenFiles(Generic[Opened]):
         self._closed = False
         self._holders: set[weakref.WeakMethod[Callable[[], None]]] = set()
         self.opened = 0
-        self._left: IoStats = IoStats()  # of files that were closed
+        self._left: IoStats = IoStats()  # reads of files that have been closed
 
     def add_holder(self, release: Callable[[], None]) -> None:
-        """Registers a method of an object that refers to files of this pool. It must release them.
+        """Registers a method that makes its object release its references to these files.
 
-        The object is held weakly.
+        The object is referenced weakly.
         """
         self._holders.add(weakref.WeakMethod(release, self._holders.discard))
 
@@ -206,7 +205,7 @@ class OpenFiles(Generic[Opened]):
                 release()
 
     def check_open(self) -> None:
-        """Raises InvalidArgumentError if this was closed."""
+        """Raises InvalidArgumentError if this object was closed."""
         if self._closed:
             raise InvalidArgumentError(f"this {self._what} is closed")
 
@@ -218,14 +217,14 @@ class OpenFiles(Generic[Opened]):
         *,
         keep: bool = True,
     ) -> Opened:
-        """Returns the file called ``name``.
+        """Returns the file called ``name``. Opens it if it is not open.
 
         Args:
-            open_file: opens it.
+            open_file: opens the file.
             keep: whether the file remains open after the caller releases it.
 
         Raises:
-            InvalidArgumentError: this was closed.
+            InvalidArgumentError: this object was closed.
             StaleFileError: the file has another identity.
         """
         key = (name, identity)
@@ -260,7 +259,7 @@ class OpenFiles(Generic[Opened]):
         self._files.move_to_end(entry.key)
 
     def _excess(self) -> list[_Entry[Opened]]:
-        """Drops files above this owner's limit. The caller closes them outside the lock."""
+        """Removes files above this owner's limit. The caller frees the result outside the lock."""
         count = 0 if self._most is None else len(self._files) - self._most
         return self._drop(list(itertools.islice(self._files, max(count, 0))))
 
@@ -276,7 +275,7 @@ class OpenFiles(Generic[Opened]):
             self._drop([entry.key])
 
     def close_unless(self, wanted: Callable[[list[Key]], Iterable[bool]]) -> None:
-        """Closes the files that ``wanted`` does not keep. It returns one bool for each key."""
+        """Closes files. ``wanted`` returns for each key whether to keep the file open."""
         with _pool.lock:
             keys = list(self._files)
         if not keys:
@@ -296,7 +295,7 @@ class OpenFiles(Generic[Opened]):
 
     @property
     def io_stats(self) -> IoStats:
-        """Reads of all files while they were open here."""
+        """The reads of all files that are or were open here."""
         with _pool.lock:
             return sum((entry.file.io_stats for entry in self._files.values()), self._left)
 
@@ -315,7 +314,7 @@ class OpenFiles(Generic[Opened]):
 
 
 def _opened(open_file: Callable[[], Opened]) -> Opened:
-    """Opens a file. Closes other files first if the process has no descriptor left."""
+    """Opens a file. If the process has no free descriptor, closes other files and tries again."""
     try:
         return open_file()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A Parquet file as a source of rows: read by pyarrow, without an index."""
+"""ParquetRows: reads a Parquet file with pyarrow, without an index."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 
 
 class ParquetRows(RowSource):
-    """An open Parquet file. Thread-safe: every read opens the file anew from its metadata."""
+    """An open Parquet file. Thread-safe: every read opens the file again with cached metadata."""
 
     def __init__(self, path: str, filesystem: FileSystem | None = None) -> None:
         from pyarrow import parquet
@@ -50,7 +50,7 @@ class ParquetRows(RowSource):
         source = location.path if location.is_local else RemoteFileObject(location.open())
         return self._parquet.ParquetFile(source, metadata=metadata, memory_map=False)
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ properties
 
     @property
     def schema(self) -> pa.Schema:
@@ -93,7 +93,7 @@ class ParquetRows(RowSource):
         return IoStats()
 
     def reset_io_stats(self) -> None:
-        """Reads of Parquet files are not counted."""
+        """Does nothing, because reads of Parquet files are not counted."""
 
     def layout(self) -> LayoutNode:
         return LayoutNode(
@@ -104,7 +104,7 @@ class ParquetRows(RowSource):
         self.read(self.all_rows(), None)
 
     def close(self) -> None:
-        """Does nothing: every read opens the file."""
+        """Does nothing, because the file is open only during reads."""
 
     # ------------------------------------------------------------------ finding
 
@@ -213,7 +213,7 @@ class ParquetRows(RowSource):
             yield from table.combine_chunks().to_batches(max_chunksize=batch_rows)
 
     def _by_group(self, rows: RowSet) -> Iterator[RowSet]:
-        """Yields the rows of each row group that has some, in file order."""
+        """Splits ``rows`` by row group. Skips row groups without any of the rows."""
         ends = self.group_ends.astype(np.uint64)
         for begin, end in pairwise(ends):
             group = np.array([[begin, end]], dtype=np.uint64)

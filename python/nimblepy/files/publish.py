@@ -1,8 +1,8 @@
 """Publishes files in a directory when the job that wrote them has succeeded.
 
 The tasks of a job write under ``_temporary/<job>/``, which readers ignore. :func:`publish` then
-gives the files their final names. Each file appears atomically; all files of a job do not. A table
-commits all its files in one step.
+gives the files their final names. Each file appears atomically, but not all files of a job at once.
+To publish all files in one step, write to a table.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def data_files(directory: Location) -> list[str]:
 
 
 def publish(directory: Location, job: str, names: Sequence[str], *, overwrite: bool) -> None:
-    """Moves files of a job into the directory, and then removes all older ones if ``overwrite``.
+    """Moves files of a job into the directory. If ``overwrite``, then removes all older files.
 
     Args:
-        names: names in the folder of the job. The job becomes part of the final names.
+        names: names of the files in the job's folder. Each final name begins with the job's name.
 
     Raises:
         OSError: a file cannot be moved. The files that were already moved are removed again.
@@ -67,11 +67,11 @@ def publish(directory: Location, job: str, names: Sequence[str], *, overwrite: b
 
 
 def discard(directory: Location, job: str) -> None:
-    """Removes the files that the tasks of a job have written."""
+    """Removes the temporary files that the tasks of a job have written."""
     folder = temporary_folder(directory, job)
     if directory.is_local:
         shutil.rmtree(folder.path, ignore_errors=True)
-        with suppress(OSError):  # other jobs are running
+        with suppress(OSError):  # not empty if other jobs are running
             os.rmdir(posixpath.dirname(folder.path))
         return
     for name in folder.names():

@@ -1,4 +1,4 @@
-"""What "a file or dataset, or where one is" means, and the joins that take it."""
+"""Opens a file or dataset by path or URI, and provides the joins that accept a path or URI."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
 def index_join(
     probe: Tabular, file: Source, **join: Unpack[JoinKeywords]
 ) -> pa.Table | pa.RecordBatchReader:
-    """:meth:`nimblepy.File.index_join` of ``file``, which says what the arguments mean.
+    """Joins ``probe`` with ``file`` by key. See :meth:`nimblepy.File.index_join`.
 
     Args:
         file: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
@@ -59,7 +59,7 @@ def index_join(
 def asof_join(
     probe: Tabular, source: Source, **join: Unpack[AsofKeywords]
 ) -> pa.Table | pa.RecordBatchReader:
-    """:meth:`nimblepy.File.asof_join` of ``source``, which says what the arguments mean.
+    """Joins ``probe`` with the nearest rows of ``source``. See :meth:`nimblepy.File.asof_join`.
 
     Args:
         source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or

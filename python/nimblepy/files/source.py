@@ -1,6 +1,6 @@
-"""Several sources read as one.
+"""FilesSource: reads several sources as one.
 
-A request is sent to the files whose key bounds allow a match, and their answers are merged. A row's
+It sends each request to the files whose key bounds allow a match, and merges their answers. A row's
 address is (file, row). A file can be any ``RowSource``.
 """
 
@@ -53,13 +53,13 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 # A column's type, and its minimum and maximum in each file.
 ColumnEnds = tuple[pa.DataType, Positions, Positions]
 
-# Number of files whose plans are shown separately.
+# Maximum number of files whose plans are shown separately.
 _SHOWN = 8
-# A file below all three limits is decoded by one thread, in parallel with other files.
+# One thread decodes a file below all three limits, in parallel with other files.
 _SMALL_ROWS = 1 << 18
 _SMALL_BYTES = 16 << 20
 _SMALL_VALUES = 4 << 20
-# Number of values from which a scan starts threads.
+# A scan of fewer values does not start threads.
 _WORTH_VALUES = 4 << 20
 # Number of files opened ahead.
 _PREPARED = 32
@@ -67,7 +67,7 @@ _PREPARED = 32
 _SCANNED_TOGETHER = 128
 # Number of rows gathered from several files in one step.
 _GATHERED_ROWS = 1 << 20
-# Number of (key, file) pairs up to which statistics are checked.
+# Column statistics are checked for at most this many (key, file) pairs.
 _MOST_PAIRS = 1 << 20
 
 
@@ -91,7 +91,7 @@ class FilesSource(RowSource):
 
     @property
     def keeps_readers(self) -> bool:
-        """Whether a reader of single rows may keep the files open: at most some hundreds."""
+        """Whether a reader of single rows may keep all files open. False if they are too many."""
         return True
 
     def prepare(self, files: Sequence[int]) -> None:
@@ -116,7 +116,7 @@ class FilesSource(RowSource):
         return live + (0 if deleted_rows is None else len(deleted_rows))
 
     def name_of(self, file: int) -> str:
-        """Returns the name of a source in messages."""
+        """Returns the name of a file for messages."""
         return f"file {file}"
 
     def plan_details(self, files: Sequence[int]) -> tuple[tuple[str, DetailValue], ...]:
@@ -128,7 +128,7 @@ class FilesSource(RowSource):
         return None
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        """Files, ascending, that may have rows for which all ``conjuncts`` are true."""
+        """Returns the files, ascending, that may have rows for which all ``conjuncts`` are true."""
         return range(self.num_files)
 
     def column_ends(self, name: ColumnName) -> ColumnEnds | None:
@@ -147,13 +147,15 @@ class FilesSource(RowSource):
         keys: Positions,
         files: Positions,
     ) -> Mask | None:
-        """Returns which (key, file) pairs :meth:`column_ends` allows; ``None`` if it allows all of
-        them.
+        """Checks (key, file) pairs against :meth:`column_ends`; ``None`` if it allows all pairs.
 
         Args:
             values: the values of all keys, one array for each of ``names``.
-            keys: the position of the key, for each pair.
-            files: the file, for each pair.
+            keys: the position of each pair's key.
+            files: the file of each pair.
+
+        Returns:
+            For each pair, whether the file may contain the key.
         """
         allowed = None
         for name, column in zip(names, values, strict=True):
@@ -167,11 +169,14 @@ class FilesSource(RowSource):
         return allowed
 
     def distinct_keys(self, names: Sequence[ColumnName]) -> float | None:
-        """Estimated number of distinct keys of these columns; ``None``: unknown. Reads no data."""
+        """Estimates the number of distinct keys of these columns, without reading data.
+
+        Returns ``None`` if the number is unknown.
+        """
         return None
 
     def always_finds(self, names: Sequence[ColumnName]) -> bool:
-        """Returns whether each file can be searched for these columns, with or without an index."""
+        """Returns whether every file can be searched by these columns, even without an index."""
         return False
 
     # ------------------------------------------------------------------ properties
@@ -199,7 +204,7 @@ class FilesSource(RowSource):
     def indexes(self) -> list[IndexInfo]:
         """Indexes that every file has, the cluster index first. Sizes and key counts are totals.
 
-        Without files, the declared indexes. Cost: opens every file.
+        If there are no files, these are the declared indexes. Cost: opens every file.
         """
         merged: list[IndexInfo] | None = None
         for child in self.children():
@@ -286,7 +291,7 @@ class FilesSource(RowSource):
     # ------------------------------------------------------------------ which files
 
     def candidates(self, request: Ordered | Where) -> Sequence[int]:
-        """Files, ascending, that may have matching rows."""
+        """Returns the files, ascending, that may have matching rows."""
         if isinstance(request, Where):
             if request.filter is None:
                 return range(self.num_files)
@@ -305,8 +310,9 @@ class FilesSource(RowSource):
         return None if row is None else EncodedKeys(row, self.cluster_by).to_list()[0]
 
     def _asked(self, keys: Keys) -> list[tuple[int, Positions | None]]:
-        """Returns the files that may have some of the keys, each with these keys; ``None`` means
-        all keys.
+        """Returns the files to search, each with the positions of the keys that it may contain.
+
+        ``None`` instead of positions means all keys.
         """
         names = keys.columns
         if not self._by_cluster(names):
@@ -350,7 +356,7 @@ class FilesSource(RowSource):
         return search
 
     def _keep_possible(self, asked: AskedKeys, keys: Keys) -> None:
-        """Removes files whose statistics exclude every key."""
+        """Removes the files whose column statistics exclude every key from ``asked``."""
         at = self.can_match(keys)
         usable = keys if at is None else keys.take(at)
         count, files = len(usable), asked.files
@@ -361,7 +367,7 @@ class FilesSource(RowSource):
             asked.files = files[keep.reshape(len(files), count).any(axis=1)]
 
     def can_match(self, keys: Keys) -> Positions | None:
-        """Returns the positions of keys that can match; ``None`` if all can."""
+        """Returns the positions of the keys that can match; ``None`` if all keys can match."""
         usable = keys.usable
         for column in () if keys.null_equals else keys.values:
             if column.null_count:
@@ -370,8 +376,9 @@ class FilesSource(RowSource):
         return None if usable is None or usable.all() else np.flatnonzero(usable)
 
     def _by_cluster(self, on: Sequence[KeyColumn], *, ordered: bool = False) -> bool:
-        """Returns whether ``on`` is a prefix of the cluster key; if ``ordered``, in the same sort
-        order.
+        """Returns whether ``on`` is a prefix of the cluster key.
+
+        If ``ordered``, the sort order must be the same too.
         """
         if not ordered:
             return leads([column_of(key) for key in on], self.cluster_by)
@@ -397,7 +404,7 @@ class FilesSource(RowSource):
         return sort_keys
 
     def _declared_keys(self, on: tuple[KeyColumn, ...], ordered: bool) -> tuple[SortKey, ...]:
-        """Returns the sort keys of a declared index, for a table without files."""
+        """Returns the sort keys of a declared index on these columns. For tables without files."""
         if not self.declared:
             shown = show_names(map(column_of, on))
             raise IndexUnavailableError(f"no index on ({shown}): there are no files")
@@ -418,10 +425,13 @@ class FilesSource(RowSource):
     def _shared_keys(
         self, on: Sequence[KeyColumn], keys_of: Callable[[RowSource], tuple[SortKey, ...]]
     ) -> tuple[SortKey, ...]:
-        """Returns the sort keys in the first file, if every file has an index on these columns.
+        """Returns the sort keys of the first file's index on these columns.
 
         Args:
-            keys_of: returns the keys of a file, or raises IndexUnavailableError.
+            keys_of: returns the sort keys of a file, or raises IndexUnavailableError.
+
+        Raises:
+            IndexUnavailableError: at least one file has no index on these columns.
         """
         sort_keys: list[tuple[SortKey, ...]] = []
         lacking: list[str] = []
@@ -468,7 +478,7 @@ class FilesSource(RowSource):
         rows = RowSet.joined(parts)
         if in_order or len(parts) <= 1:
             return rows
-        # Ordered by key, then by file. ``reverse`` gives the exact opposite.
+        # The result is ordered by key, then by file; exactly the opposite if ``reverse``.
         rows = rows.expand()
         keys = self._keys_in_order(request, files)
         order = key_order(self.read(rows, tuple(key.column for key in keys)), keys, reverse)
@@ -546,7 +556,7 @@ class FilesSource(RowSource):
     def _find_in(
         self, file: int, request: Keys | Ordered, limit: int | None, reverse: bool = False
     ) -> RowSet:
-        """Returns the live rows of one file that match."""
+        """Returns the matching live rows of one file."""
         deleted_rows = self.deleted(file)
         most = limit if deleted_rows is None else None
         rows = self.child(file).find(request, limit=most, reverse=reverse)
@@ -595,11 +605,11 @@ class FilesSource(RowSource):
         return common or request.keys
 
     def _within(self, where: Where) -> Iterator[tuple[int, RowSet]]:
-        """Yields the files that may have passing rows, each with the rows to scan."""
+        """Yields the files that may have passing rows, each with its rows to scan."""
         if where.rows.file is None:
             return
         candidates = set(self.candidates(where))
-        # ``all_rows()`` leaves out deleted rows already.
+        # ``all_rows()`` does not contain deleted rows, so they need not be removed again.
         only_live = where.rows is self.__dict__.get("_all_rows")
         parts = self._all_by_file if only_live else where.rows.by_file()
         rows_by_file = {i: rows for i, rows in parts if i in candidates}
@@ -620,7 +630,7 @@ class FilesSource(RowSource):
             return self.child(int(file[0])).read(rows.without_file(), columns)
         runs = np.flatnonzero(np.diff(file)) + 1
         if len(runs) < self.num_files and len(runs) < len(np.unique(file)):
-            # Rows of one file are adjacent.
+            # The rows of each file are adjacent.
             parts = np.split(np.arange(len(file)), runs)
             return pa.concat_tables([self._read_part(rows.entries(p), columns) for p in parts])
         single = rows.expand()
@@ -631,7 +641,7 @@ class FilesSource(RowSource):
         return pa.concat_tables([self._read_single(piece, columns) for piece in pieces])
 
     def _read_single(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Reads single rows of several files, in one call of the core if it can read all files."""
+        """Reads single rows of several files, in one call of the core if it can read every file."""
         assert rows.file is not None
         used = np.flatnonzero(np.bincount(rows.file))
         if len(used) <= most_together():
@@ -693,11 +703,12 @@ class FilesSource(RowSource):
         decode: Callable[[RowSource, Where, int], Iterable[T]],
         threads: int,
     ) -> Iterator[T]:
-        """Scans some files at a time.
+        """Scans the files in groups.
 
         Args:
-            scan: reads a group of files that the core reads by itself.
-            decode: reads one other file with a number of threads: Parquet, or converted columns.
+            scan: reads a group of files that the core can read.
+            decode: reads one file that the core cannot read, because it is Parquet or needs
+                conversions. The last argument is the number of threads.
         """
         width = max(1, len(self.projected(columns).names))
         for group in self._groups(where, columns):
@@ -718,12 +729,12 @@ class FilesSource(RowSource):
     def _groups(
         self, where: Where, columns: Projected
     ) -> Iterator[list[tuple[int, Where, _core.ScanPart | None]]]:
-        """Yields the groups of files to open together.
+        """Yields groups of files to open together: (file, its rows to scan, its part for the core).
 
-        Either all files of a group have a part, or none.
+        In each group, the core can either read all files or none of them (the part is ``None``).
         """
         group: list[tuple[int, Where, _core.ScanPart | None]] = []
-        # The first group is smaller, since a scan that ends early should open few files.
+        # The first group is smaller, because a scan that ends early should open few files.
         most = min(_PREPARED, most_together())
         try:
             for i, rows in self._within(where):
@@ -734,7 +745,7 @@ class FilesSource(RowSource):
                     yield group
                     group, most = [], min(_SCANNED_TOGETHER, most_together())
                 group.append((i, file_where, part))
-        except Exception:  # yield the rows of the files before, then raise
+        except Exception:  # yield the earlier files, then raise
             if group:
                 yield group
             raise
@@ -742,9 +753,7 @@ class FilesSource(RowSource):
             yield group
 
     def _values(self, file: int, width: int) -> int | None:
-        """Returns the number of values in ``width`` columns of a file; ``None`` if too many for one
-        thread.
-        """
+        """Returns how many values ``width`` columns have; ``None`` if too many for one thread."""
         rows = self.stored_rows(file)
         small = rows <= _SMALL_ROWS and rows * width <= _SMALL_VALUES
         small = small and self.child(file).size_bytes <= _SMALL_BYTES
@@ -753,7 +762,7 @@ class FilesSource(RowSource):
     # ------------------------------------------------------------------ compiled readers
 
     def _only_child(self) -> RowSource | None:
-        """Returns the only source, if there is just one and it has no deleted rows."""
+        """Returns the source if there is exactly one and it has no deleted rows."""
         return self.child(0) if self.num_files == 1 and self.deleted(0) is None else None
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
@@ -781,7 +790,7 @@ class FilesSource(RowSource):
             (column, *column_ends[1:])
             for column, name in enumerate(in_order)
             if column
-            and not bounds.disjoint  # disjoint bounds leave one file per key
+            and not bounds.disjoint  # with disjoint bounds, each key is in at most one file
             and (column_ends := self.column_ends(name)) is not None
             and column_ends[0] == types[column]
         ]
@@ -824,7 +833,8 @@ class FilesSource(RowSource):
     def count_matches(self, keys: Keys) -> Positions:
         if keys.between is None and self._by_cluster(keys.names):
             return self._asked_at_once(keys).find().counts
-        # Other keys may have many rows; an index counts rows without listing them.
+        # Keys of other indexes may match many rows, so each file's index counts them without
+        # listing them.
         counts = np.zeros(len(keys), dtype=np.int64)
         for file, positions in self._asked(keys):
             file_keys = keys if positions is None else keys.take(positions)
@@ -862,7 +872,7 @@ class FilesSource(RowSource):
 
 
 class _RangesOfFiles:
-    """Reads ranges that one file contains by the reader of that file."""
+    """Reads ranges of keys that are in a single file, with the range reader of that file."""
 
     def __init__(self, source: FilesSource, columns: Projected, on: On) -> None:
         self._source = source
@@ -887,13 +897,13 @@ class _RangesOfFiles:
 
 
 def _places(rows: RowSet) -> Positions:
-    """Integers in the order of (file, row)."""
+    """Returns an integer for each row. These integers are in the order of (file, row)."""
     assert rows.file is not None
     return (rows.file << 40) + rows.begin.astype(np.int64)
 
 
 def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
-    """Returns the first plans, and one plan that sums up the others."""
+    """Returns the first ``_SHOWN`` plans, and one plan with the totals of the others."""
     rest = plans[_SHOWN:]
     if not rest:
         return tuple(plans)
@@ -906,13 +916,13 @@ def _shown(plans: list[Plan]) -> tuple[Plan, ...]:
 
 
 def key_order(table: pa.Table, keys: Sequence[SortKey], reverse: bool) -> Positions:
-    """Returns the stable order of rows by their keys, in both directions."""
+    """Returns the positions of the rows in key order, stable; exactly reversed if ``reverse``."""
     orders = [(key.descending, key.nulls_first) for key in keys[: table.num_columns]]
     return _core.key_order(table.to_batches(), orders, reverse)
 
 
 def _grouped(files: Positions, items: Positions) -> list[tuple[int, Positions]]:
-    """Returns (file, items of the file) of pairs that are ordered by file."""
+    """Groups items by file. ``files`` is the file of each item, and must be sorted."""
     if not len(files):
         return []
     cuts = np.flatnonzero(np.diff(files)) + 1
