@@ -1,6 +1,6 @@
 """Changes the indexes of existing files: :func:`add_index` and :func:`drop_index`.
 
-Rows are not encoded again: the new file consists of the old file's bytes, the changed index
+Rows are not encoded again. The new file consists of the old file's bytes, the changed index
 sections and a new footer. It replaces the old file atomically.
 """
 
@@ -52,14 +52,14 @@ def add_index(
             the old file.
         options: only the options for indexes are used: ``index_memory_bytes``,
             ``key_chunk_rows``, ``restart_interval``, ``threads``.
-        progress: ``True`` for a bar, or called as ``progress(rows_done, rows_total)``.
+        progress: ``True`` for a progress bar, or a function ``progress(rows_done, rows_total)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
     Returns:
         All indexes of the new file.
 
     Raises:
-        InvalidArgumentError: the file already has such an index, or does not have a column.
+        InvalidArgumentError: the file already has this index, or a column does not exist.
         CorruptFileError: a part of the file that must be read is damaged.
         OSError: a file cannot be read or written.
 
@@ -98,9 +98,9 @@ def drop_index(
 
     Args:
         path: an existing file; a URI, or a path in ``filesystem``.
-        index: the columns in order (this drops all secondary indexes on exactly these columns), or
-            a :class:`HashIndex`, :class:`SortedIndex` or :class:`VectorIndex`, or an entry of
-            :attr:`File.indexes`.
+        index: a :class:`HashIndex`, :class:`SortedIndex` or :class:`VectorIndex`, or an entry of
+            :attr:`File.indexes`. A list of columns in order drops all secondary indexes on exactly
+            these columns.
         output: path of the new file; ``None`` replaces the old one.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of both paths.
 
@@ -109,7 +109,7 @@ def drop_index(
 
     Raises:
         IndexUnavailableError: the index does not exist; the message lists the existing ones.
-        InvalidArgumentError: it is the cluster index, which cannot be dropped.
+        InvalidArgumentError: the index is the cluster index, which cannot be dropped.
         OSError: a file cannot be read or written.
 
     Cost: copies the file.
@@ -137,7 +137,10 @@ def drop_index(
 
 
 def _vector_number(file: FileSource, index: Any) -> int | None:
-    """Returns the vector index that is meant, counted after all other secondary indexes."""
+    """Returns the number of the vector index that ``index`` names; ``None`` if there is none.
+
+    Vector indexes are numbered after all other secondary indexes.
+    """
     name = index
     if isinstance(index, (VectorIndex, IndexInfo)):
         if getattr(index, "kind", "vector") != "vector":
@@ -158,7 +161,7 @@ def _is(
     index: Index,
     requested: str | Sequence[ColumnName] | HashIndex | SortedIndex | IndexInfo,
 ) -> bool:
-    """Returns whether ``requested`` means this index of the file."""
+    """Returns whether ``requested`` describes this index of the file."""
     if isinstance(requested, (HashIndex, SortedIndex, IndexInfo)):
         kind = (
             "sorted" if isinstance(requested, SortedIndex) else getattr(requested, "kind", "hash")

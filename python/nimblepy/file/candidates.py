@@ -1,6 +1,7 @@
 """Finds candidate rows for a filter: with indexes first, then with zone maps and Bloom filters.
 
-These only exclude rows that provably fail. The scan evaluates the filter on the remaining rows.
+All of them exclude only rows that provably fail the filter. The scan evaluates the filter on the
+remaining rows.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from nimblepy.schema.names import show_path
 _log = logger(__name__)
 
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]
-# A Bloom filter has about 1 % false positives; with more values, some would pass in every stripe.
+# Bloom filters have about 1 % false positives. With more values, at least one of them would often
+# pass by chance, and no stripe would be skipped.
 MAX_BLOOM_VALUES = 64
 
 
@@ -39,12 +41,12 @@ class CandidateRows:
     """Rows that may pass a filter, and how they were found.
 
     Attributes:
-        rows: disjoint and ascending. Rows from a secondary index are listed one by one, since they
-            are few and mostly not adjacent.
+        rows: disjoint ranges in ascending order. Rows from a secondary index are listed one by one,
+            because they are few and mostly not adjacent.
         index_used: the conjuncts that the cluster index answered.
-        zones_used: the conjuncts that excluded rows through zone maps.
-        secondary: the secondary indexes that were used, and the conjuncts that each answered.
-        blooms_used: the conjuncts that excluded stripes through Bloom filters.
+        zones_used: the conjuncts that excluded rows with zone maps.
+        secondary: the secondary indexes that were used, each with the conjuncts that it answered.
+        blooms_used: the conjuncts that excluded stripes with Bloom filters.
     """
 
     rows: RowSet
@@ -55,7 +57,7 @@ class CandidateRows:
 
 
 def candidate_rows(file: FileHandle, where: Where) -> CandidateRows:
-    """Returns the rows that may pass, by indexes, zone maps and Bloom filters."""
+    """Returns the rows that may pass the filter, found with indexes, zone maps, Bloom filters."""
     if where.filter is None:
         return CandidateRows(where.rows)
     if where.filter.matches_nothing:
@@ -126,7 +128,7 @@ def _logged(file: FileHandle, filter: Filter, candidates: CandidateRows) -> Cand
 
 
 def _by_blooms(file: FileHandle, node: Node, ranges: Ranges) -> Ranges:
-    """Removes stripes from ``ranges`` whose Bloom filters exclude all values of ``node``."""
+    """Removes the stripes whose Bloom filters exclude all values of ``node`` from ``ranges``."""
     match node:
         case And(args):
             for arg in args:

@@ -30,18 +30,18 @@ def convert(
     """Writes the rows of ``source`` to the nimble file ``path``, in constant memory.
 
     Args:
-        source: a file, a directory, a glob such as ``"data/**/*.parquet"``, or a list of these;
-            local, or a URI. A directory with nimble files is one dataset. Directories named
-            ``year=2024`` become columns. If a column has different types in different files, it
-            gets a common type; missing columns are filled with nulls. In-memory data is accepted
-            as by :func:`nimblepy.write`.
-        path: the nimble file to write; it becomes visible when it is complete.
+        source: a file, a directory, a glob such as ``"data/**/*.parquet"``, or a list of these, as
+            local paths or URIs. A directory with nimble files is read as one dataset. Directory
+            names such as ``year=2024`` become columns. If a column has different types in different
+            files, it gets a common type. Missing columns are filled with nulls. In-memory data can
+            have any form that :func:`nimblepy.write` accepts.
+        path: the nimble file to write. It becomes visible when it is complete.
         format: ``"parquet"``, ``"csv"``, ``"tsv"``, ``"json"`` (one object per line), ``"arrow"``
             (IPC file or stream, Feather V2) or ``"nimble"``. ``None`` detects it from the first
             bytes and the name of each file.
         columns: columns to keep, in this order; ``None`` keeps all.
-        progress: ``True`` for a bar, or a function of the rows done and the total rows. The total
-            is unknown for CSV, JSON lines and Arrow streams.
+        progress: ``True`` for a progress bar, or a function ``progress(rows_done, rows_total)``.
+            The total is ``None`` for CSV, JSON lines and Arrow streams.
 
     The other arguments are those of :func:`nimblepy.write`.
 

@@ -1,8 +1,8 @@
 """Simplifies conditions on a column with few possible values, by evaluating them for each value.
 
-In ``year(d) = 1995 AND month(d) = 3`` the first condition leaves 365 values of ``d``. Evaluating
-the second one for these gives ``d BETWEEN '1995-03-01' AND '1995-03-31'``, which indexes and
-encoded data can answer.
+In ``year(d) = 1995 AND month(d) = 3``, the first condition leaves 365 possible values of ``d``.
+Evaluating the second condition for each of them gives ``d BETWEEN '1995-03-01' AND '1995-03-31'``.
+Indexes and tests of encoded data can answer this condition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from nimblepy.expr.evaluate import RowBatch, passing
 from nimblepy.expr.nodes import And, Compare, In, Node, Opaque, all_of, any_of
 from nimblepy.schema.columns import Column
 
-# Maximum number of values to evaluate, and of ranges in the result (else it becomes an In node).
+# Maximum number of values to evaluate, and maximum number of ranges in the result. With more
+# ranges, the result is an In node.
 _MOST_VALUES, _MOST_RANGES = 4096, 8
 
 
 def settle(node: Node) -> Node:
     """Returns a simpler node that is true for the same rows.
 
-    For other rows it may be false or unknown.
+    For other rows, the two nodes may differ between false and unknown.
     """
     parts = node.args if isinstance(node, And) else (node,)
     return _settled(node) if any(isinstance(part, Opaque) for part in parts) else node
@@ -46,14 +47,14 @@ def _settled(node: Node) -> Node:
         try:
             passing_values = values.filter(passing(all_of(*about), rows))
         except InvalidArgumentError:
-            continue  # evaluation fails for a value that the column may not contain
+            continue  # evaluation failed for a value that may not even be in the column
         parts = [part for part in parts if not _is_about(part, column)]
         parts.append(_any_of_values(column, passing_values))
     return all_of(*parts)
 
 
 def _is_about(part: Node, column: Column) -> bool:
-    """Returns whether a condition reads only this column."""
+    """Returns whether a condition depends only on this column."""
     if isinstance(part, (Compare, In)):
         return part.column == column
     return isinstance(part, Opaque) and part.columns == (column.path,)
@@ -84,7 +85,7 @@ def _values(column: Column, facts: Sequence[Node]) -> pa.Array | None:
 
 
 def _any_of_values(column: Column, values: pa.Array) -> Node:
-    """Returns a node: the column has one of these values, which are in ascending order."""
+    """Returns the condition that the column has one of these values, given in ascending order."""
     if not len(values):
         return In(column, ())
     ticks = values.cast(pa.int32()) if pt.is_date32(values.type) else values

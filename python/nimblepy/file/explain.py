@@ -42,9 +42,7 @@ def explain_ordered(
 
 
 def explain_where(file: FileHandle, where: Where, columns: Projected) -> Plan:
-    """Returns the plan of a scan: the rows that indexes and zone maps leave, and the rest of the
-    filter.
-    """
+    """Returns the plan of a scan: how candidate rows are found, then filtered and read."""
     candidates = candidate_rows(file, where)
     children: list[Plan] = []
     index = None
@@ -123,8 +121,9 @@ def _cluster_name(file: FileHandle) -> str:
 
 
 def _cluster_plan(file: FileHandle, rows: RowSet, probes: int) -> Plan:
-    """Returns the plan of searches in the cluster index: one read per group and key chunk, if
-    uncached.
+    """Returns the plan of searches in the cluster index.
+
+    An index that is not cached needs one read per group and one per key chunk.
     """
     groups = len({int(group) for group, *_ in _stripes(file, rows, ())})
     bloom = "Bloom filter, " if file.core.has_bloom else ""

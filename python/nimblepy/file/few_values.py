@@ -1,8 +1,9 @@
-"""Answers conditions over a column with few values, such as a category, by testing these values.
+"""Replaces conditions on a column with few distinct values, such as a category, by value tests.
 
-``upper(mode) = 'RAIL'`` is evaluated for the values in the first rows. If the column does not have
-other values, the condition becomes a test of values, which the core answers on encoded data.
-Otherwise the core excludes the values that fail, and the condition is evaluated for the other rows.
+For example, ``upper(mode) = 'RAIL'`` is evaluated for the values in the first rows. If the column
+has only these values, the condition becomes a test of values, which the core answers on encoded
+data. Otherwise, the core excludes rows whose values fail, and the condition is evaluated for the
+remaining rows.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from nimblepy.file.pushdown import is_tested, split
 from nimblepy.schema.columns import Column, resolve_column
 from nimblepy.schema.plain import plain_array
 
-# Rows of the sample, and maximum number of few values.
+# Number of rows in the sample, and maximum number of distinct values in it.
 _SAMPLED, _FEW = 2048, 64
 
 
 def answered_by_values(file: FileHandle, node: Node) -> Node:
-    """``node`` with tests of values for conditions over columns with few values.
+    """Returns ``node`` with value tests for its conditions on columns with few distinct values.
 
-    Cost: decodes the first rows of each column that has a separate condition in ``node``. If the
-    file is mapped, tests all values of columns that have few values there.
+    Cost: for each condition on one column that the core cannot evaluate, decodes the column's first
+    rows. If these have few distinct values and the file is mapped, tests the whole column.
     """
     parts: list[Node] = []
     for part in node.args if isinstance(node, And) else (node,):
@@ -43,10 +44,10 @@ def answered_by_values(file: FileHandle, node: Node) -> Node:
 
 
 def _tested(file: FileHandle, part: Opaque) -> list[Node]:
-    """Nodes that are equal to ``part`` together: the first ones test values."""
+    """Returns conjuncts that together are equivalent to ``part``. A value test is the first."""
     (path,) = part.columns
     column = resolve_column(file.schema, path)
-    # Not for floats: -0.0 and 0.0 are equal, but one may pass and the other fail.
+    # Floats are excluded: -0.0 equals 0.0, but only one of them may pass.
     if (
         len(path) > 1
         or isinstance(part.expression, pc.Expression)

@@ -1,4 +1,4 @@
-"""File: the handle on one open file."""
+"""File: a handle on one open file."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from nimblepy.schema.types import format_bytes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FilePosition(Position[RowSource]):
-    """What a handle shows.
+    """The file that a handle currently reads.
 
     Attributes:
-        file: the open file; ``rows`` reads it, and may record queries.
+        file: the open file. ``rows`` is this file, or a wrapper that records queries.
     """
 
     file: FileSource
 
 
 class File(VersionedRows[RowSource]):
-    """An open file. It is thread-safe. Unpickling opens its source again.
+    """An open file. Thread-safe. Unpickling opens the file again.
 
     Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`. ``columns`` is a
     list of names and dotted paths of struct fields (``location.lat``); ``None`` means all columns.
-    If another file gets its path, a handle still reads the old file until :meth:`refresh`.
+    If the file is replaced, the handle reads the old file until :meth:`refresh`.
     """
 
     _position: FilePosition
 
     def __init__(self, source: FileSource, log: WorkloadLog | None = None) -> None:
         self._log = log
-        # A version of the path that is known to be the open file.
+        # A version of the path (locate(...).version()) whose content is the open file.
         self._version: Hashable = None
         self._looks = Looks()
         super().__init__(self._position_of(source))
@@ -76,23 +76,23 @@ class File(VersionedRows[RowSource]):
         return int(major), int(minor)
 
     def layout(self) -> LayoutNode:
-        """Stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
+        """Returns stripe groups, stripes, columns and streams as a tree, with encodings and sizes.
 
         Cost: reads the metadata of every stripe group.
         """
         return self._file.layout()
 
-    # ------------------------------------------------------------------ a file that is replaced
+    # ------------------------------------------------------------------ replaced files
 
     @property
     def is_stale(self) -> bool:
-        """Whether the path of the file now has another file, or none. :meth:`refresh` opens it.
+        """Whether the file at the path was replaced or removed. :meth:`refresh` opens a new file.
 
-        A copy with the same content is not another file. A file that was opened from bytes or from
-        a file object is never stale.
+        A copy with the same content does not count as a replacement. A file that was opened from
+        bytes or from a file object is never stale.
 
-        Cost: one ``stat``; in a store, one request. If these differ from the last call, also reads
-            the end of the file.
+        Cost: one ``stat``, or one request to an object store. If the result differs from that of
+            the last call, also reads the end of the file.
         """
         file = self._file
         open_again, source, arguments = file.reopen
@@ -116,22 +116,22 @@ class File(VersionedRows[RowSource]):
     @overload
     def refresh(self, *, if_older_than: float) -> bool: ...
     def refresh(self, *, if_older_than: float | None = None) -> File | bool:
-        """Opens the file that its path has now, if it was replaced, and returns this handle.
+        """Opens the new file at the path if the file was replaced, and returns this handle.
 
-        With ``if_older_than``, a service may call this before each request. Of several threads that
-        share the handle, one looks at the path, and the others do not wait for it.
+        A service can call this with ``if_older_than`` before each request. If several threads share
+        the handle, only one of them checks the path, and the others do not wait for it.
 
-        Other threads may use the handle meanwhile: each of their calls is answered from one file.
-        Scans continue with the file that they were made with.
+        Other threads may use the handle at the same time. Each of their calls reads either the old
+        or the new file. Scans that have already started read the old file.
 
         Args:
-            if_older_than: Does nothing if a thread has refreshed the handle less than this many
-                seconds ago. Returns whether the handle moved to another file.
+            if_older_than: do nothing if the handle was refreshed less than this many seconds ago.
+                With this argument, the result is whether the handle now reads another file.
 
         Raises:
-            OSError, CorruptFileError: as :func:`nimblepy.open`; the handle is unchanged.
+            OSError, CorruptFileError: see :func:`nimblepy.open`. The handle does not change.
 
-        Cost: as :attr:`is_stale`. If the file was replaced, that of :func:`nimblepy.open`.
+        Cost: see :attr:`is_stale`. If the file was replaced, also opens the new file.
         """
         if if_older_than is not None:
             seconds = seconds_of("if_older_than", if_older_than, least=0.0)
@@ -146,7 +146,7 @@ class File(VersionedRows[RowSource]):
         open_again, source, arguments = self._file.reopen
         position = self._position_of(open_again(source, **arguments))
         self._version = None
-        # Files close when the last call that reads them ends.
+        # The old file is closed when the last call that reads it ends.
         self._replace_position(lambda _: position)
         return True
 

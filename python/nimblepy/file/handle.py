@@ -18,7 +18,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 
-# Rows of one record batch of a lookup's result.
+# Maximum number of rows in one record batch of a lookup's result.
 RESULT_ROWS = 1 << 20
 # A range of at most this many rows is one batch, which costs less than a stream.
 RANGE_ROWS = 65536
@@ -28,8 +28,9 @@ class FileHandle:
     """A core file with its schema, indexes and cached projections.
 
     Attributes:
-        core: the core file. After :meth:`close`, it raises InvalidArgumentError.
-        schema: columns, types and metadata that were written.
+        core: the core file. After :meth:`close`, reading this attribute raises
+            InvalidArgumentError.
+        schema: the columns, types and metadata of the file.
         cluster_by: the cluster key; empty if the file does not have one.
         indexes: all indexes; the cluster index is first.
     """
@@ -42,7 +43,7 @@ class FileHandle:
         self.cluster_by: tuple[SortKey, ...] = self.indexes[0].keys if has_cluster else ()
         self._chosen: dict[tuple[OnKeys, bool], Index] = {}
         self._opened: dict[int, OpenIndex] = {}
-        # Vector indexes by name of the column: number, rows in lists, bytes.
+        # Vector indexes by column name: (index number, number of rows in its lists, bytes).
         self.vectors: dict[str, tuple[int, int, int]] = {
             self.schema.names[path[0]]: (number, num_rows, size)
             for number, (path, num_rows, size) in enumerate(_core.vector_indexes(core))
@@ -55,7 +56,7 @@ class FileHandle:
         self.filters: dict[Any, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """Raises for what :meth:`close` has removed."""
+        """Raises an InvalidArgumentError for ``core`` after :meth:`close` has removed it."""
         if name == "core":
             raise InvalidArgumentError("this file is closed")
         raise AttributeError(name)
@@ -83,12 +84,12 @@ class FileHandle:
         return open_index
 
     def vector_number(self, column: str) -> int | None:
-        """Returns the number of the vector index on a column."""
+        """Returns the number of the vector index on a column; ``None`` if it does not exist."""
         entry = self.vectors.get(column)
         return None if entry is None else entry[0]
 
     def vector_metric(self, column: str) -> str | None:
-        """The metric of the vector index on a column. Cached."""
+        """Returns the metric of the vector index on a column; ``None`` if it does not exist."""
         number = self.vector_number(column)
         if number is None:
             return None
@@ -117,18 +118,19 @@ class FileHandle:
         return index
 
     def choose_for_asof(self, by: tuple[ColumnName, ...], on: ColumnName) -> Index:
-        """Returns the best index for an as-of search; see
-        :func:`nimblepy.file.indexes.choose_for_asof`.
+        """Returns the best index for an as-of search.
+
+        See :func:`nimblepy.file.indexes.choose_for_asof`.
         """
         return choose_for_asof(self.indexes, self.schema, by, on)
 
     def projection(self, columns: Projected) -> _core.Projection:
-        """Returns the core's reader of some columns."""
+        """Returns the core's reader of the given columns. Cached."""
         entry = self._projections.get(columns)
         return self._projected(columns)[0] if entry is None else entry[0]
 
     def projected(self, columns: Projected) -> pa.Schema:
-        """Returns the schema of some columns."""
+        """Returns the schema of the given columns."""
         return self._projected(columns)[1]
 
     def _projected(self, columns: Projected) -> tuple[_core.Projection, pa.Schema]:
@@ -144,12 +146,12 @@ class FileHandle:
         return entry
 
     def renamed(self, columns: Sequence[ColumnName], names: Sequence[str]) -> _core.Projection:
-        """Returns the core's reader of some columns under other names."""
+        """Returns a core reader of the given columns that gives them the names ``names``."""
         steps = [resolve_column(self.schema, column).steps for column in columns]
         return _core.Projection(self.core, list(zip(steps, names, strict=True)))
 
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Returns some columns of these rows, in their order."""
+        """Reads the given columns of these rows, in the order of ``rows``."""
         row_range = rows.as_range
         if row_range is None:
             return self.take(rows.rows, columns)
@@ -164,7 +166,7 @@ class FileHandle:
         return pa.Table.from_batches(_core.scan([part], schema, RANGE_ROWS, 0), schema)
 
     def take(self, rows: RowNumbers, columns: Projected) -> pa.Table:
-        """Returns some columns of these rows, one by one."""
+        """Reads the given columns of rows by number, in the order of ``rows``."""
         projection, schema = self._projected(columns)
         rows = np.ascontiguousarray(rows)
         if len(rows) <= RESULT_ROWS:
@@ -178,7 +180,7 @@ class FileHandle:
 def _taken(
     projection: _core.Projection, rows: RowNumbers, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Reads rows in batches; in smaller batches where one array cannot hold their bytes."""
+    """Reads rows in batches. Halves a batch whose bytes do not fit in one array."""
     for at in range(0, len(rows), batch_rows):
         part = rows[at : at + batch_rows]
         try:
@@ -190,5 +192,5 @@ def _taken(
 
 
 def batch_table(capsules: tuple[object, object]) -> pa.Table:
-    """Returns a batch of the core as a table."""
+    """Converts a record batch of the core to a table."""
     return pa.Table.from_batches([pa.RecordBatch._import_from_c_capsule(*capsules)])

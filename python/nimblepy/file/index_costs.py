@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# The cost of a row in a scan. If more than about 1.5 % of the rows pass a filter, a scan is chosen.
+# The cost of scanning one row. So if more than about 1.5 % of the rows match, a scan is cheaper.
 SCANNED_ROW = 0.015
-# The cost of a decoded entry of a sorted index.
+# The cost of decoding one entry of a sorted index.
 ENTRY = 0.02
 
 
 def search_cost(rows: float, *, ordered: bool) -> float:
-    """Returns the cost of finding ``rows`` matching rows in one index, without reading them."""
+    """Returns the cost of finding ``rows`` rows with one index, without reading the rows."""
     return rows * (ENTRY if ordered else 1.0)
 
 
 def read_cost(matches: Iterable[float], num_rows: int) -> float:
-    """Returns the cost of reading the rows that several indexes find together.
+    """Returns the cost of reading the rows that match in every one of several indexes.
 
-    The conditions of the indexes are assumed to be independent.
+    Assumes that the indexes' conditions are statistically independent.
 
     Args:
         matches: number of matching rows in each index.

@@ -1,7 +1,7 @@
-"""Uses secondary indexes for filters: chooses indexes by cost, and finds the rows.
+"""Uses indexes for filters: chooses secondary indexes by cost, and finds their rows.
 
-An index only finds candidate rows; the scan evaluates the whole filter on them. Costs are estimated
-from the indexes alone, before any row is read.
+An index finds candidate rows, and the scan evaluates the whole filter on them. Costs are estimated
+from the indexes, before any row is read.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nimblepy.file.key_ranges import ranges_of
 Rows = np.ndarray[Any, np.dtype[np.uint64]]
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
 
-# Maximum number of keys to look up (values of IN lists, and their combinations), and of key
-# prefixes to combine with a range.
+# Maximum number of keys to look up: the values of IN lists, or their combinations over several
+# columns. And the maximum number of key prefixes to combine with a range.
 MAX_KEYS = 100_000
 MAX_RANGES = 1_000
 # Maximum number of alternatives of an OR to search.
@@ -38,9 +38,9 @@ class IndexMatch:
     """The part of a filter that one index answers.
 
     Attributes:
-        used: the conjuncts that it answers.
-        positions: position ranges of matching keys, for an ordered index.
-        batch: the keys to look up, for a hash index.
+        used: the conjuncts that the index answers.
+        positions: for an ordered index, the position ranges of matching keys; else ``None``.
+        batch: for a hash index, the keys to look up; else ``None``.
         rows: number of matching rows; an estimate for a hash index.
     """
 
@@ -52,7 +52,7 @@ class IndexMatch:
 
     @property
     def cost(self) -> float:
-        """The cost of finding the rows, without reading them."""
+        """The cost of finding the rows with the index, without reading them."""
         return search_cost(self.rows, ordered=self.positions is not None)
 
 
@@ -68,8 +68,8 @@ def rows_by_indexes(
         return None  # reading a single row through an index would cost more
     matches: list[IndexMatch] = []
     most = best
-    # Estimates for hash indexes do not need a search. They are made first, so that a sorted index
-    # is searched only if the search itself is cheaper.
+    # Hash indexes are first, because their estimates do not need a search. A sorted index is then
+    # searched only if the search costs less than the best estimate so far.
     for index in sorted((i for i in file.indexes if i.number >= 0), key=lambda i: i.ordered):
         match = match_index(file, index, conjuncts, most)
         if match is not None:
@@ -89,9 +89,7 @@ def rows_by_indexes(
 
 
 def _cost(matches: Sequence[IndexMatch], num_rows: int) -> float:
-    """Returns the cost of finding the rows with these indexes and of reading the rows in all of
-    them.
-    """
+    """Returns the cost of searching these indexes and of reading the rows that all of them find."""
     return sum(m.cost for m in matches) + read_cost([m.rows for m in matches], num_rows)
 
 
@@ -124,9 +122,9 @@ def match_index(
 def _match_either(
     file: FileHandle, index: Index, node: Or, rest: Sequence[Node], most: float
 ) -> IndexMatch | None:
-    """Matches an index with all alternatives of an OR; ``None`` if it does not help for one.
+    """Matches an index with an OR; ``None`` if the index does not help for every alternative.
 
-    For example, ``a < 1 OR (a = 1 AND b < 2)``, a comparison of rows, is one range of keys.
+    For example, ``a < 1 OR (a = 1 AND b < 2)`` is one range of keys in an index on (a, b).
     """
     parts: list[Ranges] = []
     for arg in node.args:
@@ -175,7 +173,7 @@ def _match_columns(
     if index.ordered:
         if len(prefixes) > most:
             return None
-        # A null in a prefix is from IS NULL.
+        # A prefix contains a null only because of IS NULL, so null must equal null.
         positions = file.opened(index).core.places(batch, null_equals=True)
         return _match(index, tuple(used), positions)
     keys = file.core.indexes[index.number][2]
@@ -188,7 +186,10 @@ def _match(index: Index, used: tuple[Node, ...], positions: Ranges) -> IndexMatc
 
 
 def values_of(nodes: Sequence[Node]) -> tuple[list[pa.Scalar], Node] | None:
-    """Returns the values that a column must have, from its equality conjuncts."""
+    """Returns the values allowed by the first == or IN among a column's conjuncts, and that node.
+
+    Returns ``None`` if there is no such conjunct.
+    """
     for node in nodes:
         if isinstance(node, Compare) and node.op == "==":
             return [node.value], node
@@ -203,7 +204,10 @@ def _last_column(
     nodes: Sequence[Node],
     prefixes: list[tuple[pa.Scalar, ...]],
 ) -> tuple[Ranges, tuple[Node, ...]] | None:
-    """Returns the positions of a range on the next key column, for each prefix."""
+    """Returns the positions of keys with one of the prefixes and a range in the next column.
+
+    Also returns the conjuncts that define the range; ``None`` if no conjunct does.
+    """
     parts: Ranges | None = None
     used: list[Node] = []
     core = file.opened(index).core
@@ -215,7 +219,7 @@ def _last_column(
         elif isinstance(node, Compare) and node.op != "!=":
             ((lower, includes_lower, upper, includes_upper),) = ranges_of(node)
             for prefix in prefixes:
-                # An open side is still limited by the values of the leading columns.
+                # On a side without a bound, the leading columns still limit the range.
                 low = _key_batch([prefix if lower is None else [*prefix, lower]])
                 high = _key_batch([prefix if upper is None else [*prefix, upper]])
                 sides = lower is None or includes_lower, upper is None or includes_upper
@@ -229,9 +233,7 @@ def _last_column(
 
 
 def _key_batch(keys: Sequence[Sequence[pa.Scalar]]) -> pa.RecordBatch | None:
-    """Returns the values of the first key columns, which the core knows by their positions; or
-    none.
-    """
+    """Returns keys as a batch of the leading key columns, named by position; ``None`` if empty."""
     columns = [pa.array(values, values[0].type) for values in zip(*keys, strict=True)]
     if not columns:
         return None

@@ -31,7 +31,7 @@ class Index:
         keys: the sort keys in key order.
         columns: the columns of the keys.
         names: the names of the columns.
-        ordered: whether it supports ranges, prefixes and positions; a hash index does not.
+        ordered: whether it supports ranges, prefixes and positions. False for hash indexes.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Index:
 
     @property
     def is_cluster(self) -> bool:
-        """Whether this is the cluster index: positions are rows, and rows of a key are adjacent."""
+        """Whether this is the cluster index, in which positions are row numbers."""
         return self.number == CLUSTER
 
     def __str__(self) -> str:
@@ -55,10 +55,10 @@ class Index:
 
 
 class OpenIndex:
-    """An index of an open file.
+    """Searches one index of an open file.
 
-    The entries of an ordered index have positions in key order, called places; a range or prefix is
-    a range of places. In the cluster index, a place is a row number.
+    A place is the position of an entry in an ordered index. The keys in a range, or with a common
+    prefix, have a range of places. In the cluster index, a place is a row number.
     """
 
     def __init__(self, index: Index, file: Any) -> None:
@@ -82,8 +82,8 @@ class OpenIndex:
 
     def _find_between(self, keys: Keys) -> RowSet:
         low, high = keys.ends(self.index.keys[: len(keys.columns)])
-        # `places` returns the range of rows that equal a bound, which may be empty. The result is
-        # from the begin of the range of `low` to the end of the range of `high`.
+        # `places` returns the range of rows whose key equals a bound; it may be empty. The result
+        # reaches from the begin of the range for `low` to the end of the range for `high`.
         first = self.core.places(low, keys.null_equals)[:, 0]
         ranges = np.stack([first, self.core.places(high, keys.null_equals)[:, 1]], axis=1)
         if keys.usable is not None:
@@ -106,7 +106,7 @@ class OpenIndex:
         return self.core.count(self.batch(keys), keys.null_equals, keys.impossible)
 
     def places(self, request: Ordered) -> tuple[int, int]:
-        """Returns the places of the keys in a range, or with a prefix."""
+        """Returns the range of places of the keys in a range, or with a prefix."""
         if request.nothing:
             return 0, 0
         if isinstance(request, KeyRange):
@@ -118,7 +118,7 @@ class OpenIndex:
         )
 
     def rows_at(self, places: tuple[int, int]) -> RowSet:
-        """Returns the rows at these places, in the order of the index."""
+        """Returns the rows at a range of places, in index order."""
         if self.index.is_cluster:
             return RowSet.of_range(*places)
         return RowSet(self.core.rows_at(np.array([places], dtype=np.uint64)))
@@ -143,15 +143,16 @@ def indexes_of(core: Any, schema: pa.Schema) -> tuple[Index, ...]:
 def choose(indexes: Sequence[Index], schema: pa.Schema, on: OnKeys, *, ordered: bool) -> Index:
     """Chooses the cheapest index on the columns ``on``; ``None`` means the cluster key.
 
-    The cluster index is preferred, since the rows of a key are adjacent. Next is a hash index on
-    exactly these columns, then the sorted index with the fewest columns that starts with them.
+    The cluster index is preferred, because the rows of a key are adjacent in the file. The second
+    choice is a hash index on exactly these columns. The last choice is the sorted index with the
+    fewest columns that begins with these columns.
 
     Args:
-        ordered: require an ordered index whose leading columns are ``on`` in this order, and in the
-            directions of the sort keys in ``on``.
+        ordered: requires an ordered index that begins with ``on`` in this order. Sort keys in
+            ``on`` must have the same direction in the index.
 
     Raises:
-        IndexUnavailableError: there is no such index; the message lists the existing ones.
+        IndexUnavailableError: no index has these columns; the message lists the existing indexes.
         InvalidArgumentError: a column does not exist.
     """
     if on is None:
@@ -188,7 +189,7 @@ def choose_for_asof(
     """Chooses an ordered index that begins with the columns ``by`` in any order, then ``on``.
 
     Raises:
-        IndexUnavailableError: there is no such index; the message lists the existing ones.
+        IndexUnavailableError: no index begins so; the message lists the existing indexes.
         InvalidArgumentError: a column does not exist.
     """
     for name in (*by, on):
@@ -208,5 +209,5 @@ def _answers(index: Index, on: tuple[ColumnName, ...]) -> bool:
 
 
 def names_of(indexes: Sequence[Index]) -> str:
-    """Lists indexes, for messages."""
+    """Returns a list of the indexes for messages."""
     return ", ".join(map(str, indexes)) or "none"

@@ -1,4 +1,4 @@
-"""Errors of the core about keys, with times as people read them."""
+"""Rewrites the core's errors about keys, with timestamps in ISO form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SAME = re.compile(r"row (\d+) \(key (.*)\) and row (\d+) have the same key in a
 _ORDER = re.compile(
     r"row (\d+) \(key (.*)\) and row (\d+) \(key (.*)\) are not in the order", re.DOTALL
 )
-# A quoted text, or anything up to a comma.
+# One value of a key: a quoted text, or everything up to the next comma.
 _VALUE = re.compile(r"'(?:\\.|[^'\\])*'(?:\.\.\.)?|[^,']+", re.DOTALL)
 _TICKS = re.compile(r"\s*(-?\d+) (s|ms|us|ns)\s*")
 
@@ -25,7 +25,7 @@ _TICKS = re.compile(r"\s*(-?\d+) (s|ms|us|ns)\s*")
 def readable(
     error: DuplicateKeyError | KeyOrderError, schema: pa.Schema, keys: Sequence[SortKey]
 ) -> DuplicateKeyError | KeyOrderError:
-    """Returns the same error in the words of the caller."""
+    """Returns the error with a clearer message, if the core's message has a known form."""
     text = str(error)
     if found := _SAME.search(text):
         shown = _key(found[2], schema, keys)
@@ -42,7 +42,7 @@ def readable(
 
 
 def _key(text: str, schema: pa.Schema, keys: Sequence[SortKey]) -> str:
-    """Returns a key as the core writes it, with times in ISO form."""
+    """Converts the timestamps in a key, as the core prints it, to ISO form."""
     inner = text[1:-1] if len(keys) > 1 else text
     values = [value.strip() for value in _VALUE.findall(inner)]
     if len(values) != len(keys):

@@ -1,4 +1,4 @@
-"""Converts comparisons to ranges of key values, which an index can use."""
+"""Converts comparisons to ranges of key values that an index can search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nimblepy.schema.values import is_nan
 
 
 class Bound(NamedTuple):
-    """A range of key values. ``None`` leaves that side open; it then includes NaN and nulls."""
+    """A range of key values. ``None`` means no bound: that side may then include NaN and nulls."""
 
     lower: pa.Scalar | None
     lower_inclusive: bool
@@ -22,11 +22,11 @@ class Bound(NamedTuple):
 
 
 def ranges_of(node: Compare) -> list[Bound]:
-    """Returns the key ranges of exactly the rows where ``node`` is true, ascending and disjoint.
+    """Returns the key ranges for which ``node`` is true, ascending and disjoint.
 
-    The index sorts NaN after +inf, while IEEE comparisons with NaN are false. Open float ranges
-    therefore end at the infinities, unless NaN is the greatest value. An open side may include
-    nulls: the caller must exclude them or evaluate the filter.
+    The index sorts NaN after +inf, but IEEE comparisons with NaN are false. Float ranges without a
+    bound therefore end at an infinity, unless the comparison treats NaN as the greatest value.
+    Ranges without a bound may include nulls. The caller must exclude nulls or evaluate the filter.
     """
     value, lowest, highest = node.value, None, None
     if pt.is_floating(value.type):

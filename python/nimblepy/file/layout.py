@@ -70,7 +70,7 @@ def _group(
     if chunks:
         children.append(LayoutNode(name=f"{chunks} key chunks", kind="index", size_bytes=key_bytes))
     children.append(LayoutNode(name="group metadata", kind="section", size_bytes=metadata))
-    # Segment heads are stored in the group's metadata, but counted with their streams.
+    # Heads of segments are stored in the group's metadata, but count as part of their streams.
     return LayoutNode(
         name=f"stripe group {number}",
         kind="stripe_group",

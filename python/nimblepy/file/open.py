@@ -30,7 +30,7 @@ def open(
     record: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
 ) -> File:
-    """Opens a nimble file with rows of its own; see :func:`nimblepy.open`."""
+    """Opens a nimble file that stores rows. See :func:`nimblepy.open`."""
     if verify not in ("lazy", "full"):
         raise InvalidArgumentError(f"verify: expected 'lazy' or 'full', got {verify!r}")
     if record is not None and not isinstance(record, (str, os.PathLike)):
@@ -59,7 +59,7 @@ def open_source(
     cache_bytes: int = 256 << 20,
     timeout: float | None = None,
 ) -> FileSource:
-    """Opens a file for the engine; see :func:`open`."""
+    """Opens a file as a FileSource, without a handle. See :func:`open`."""
     if not isinstance(mmap, bool):
         raise InvalidArgumentError(f"mmap: expected True or False, got {mmap!r}")
     cache_bytes = at_least("cache_bytes", cache_bytes, 0)
@@ -77,5 +77,5 @@ def open_source(
 
 
 def _absolute(path: str) -> str:
-    """Returns the absolute path, for pickling: the working directory may change."""
+    """Returns an absolute path, so that a pickled handle works in another working directory."""
     return path if is_uri(path) else os.path.abspath(path)

@@ -31,20 +31,21 @@ def _check_number(owner: str, name: str, value: object, least: float, most: floa
 
 
 def _check_bloom(owner: str, name: str, value: object) -> None:
-    # With less than 1 bit per key nearly every probe passes; over 64, the filter is larger than
-    # the keys.
+    # With less than 1 bit per key, nearly every probe passes. With more than 64 bits per key, the
+    # filter is often larger than the keys.
     if value is not None:
         _check_number(owner, name, value, 1, 64)
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class HashIndex:
-    """A secondary index for equality on all its columns, in O(1).
+    """A secondary index that finds the rows with given values of all its columns, in O(1).
 
     Args:
-        columns: one name or a list of names; dotted paths, or tuples of names, reach struct
+        columns: one name or a list of names. Dotted paths and tuples of names refer to struct
             fields.
-        load_factor: keys per bucket slot, 0.1 to 0.95. Higher is smaller and slower.
+        load_factor: keys per bucket slot, 0.1 to 0.95. With a higher value, the index is smaller
+            and slower.
         bloom_bits_per_key: bits of the Bloom filter per key, 1 to 64; ``None`` stores no filter.
 
     Raises:
@@ -80,7 +81,7 @@ class HashIndex:
 
 @dataclass(frozen=True, slots=True, init=False)
 class SortedIndex:
-    """A secondary index for equality, prefixes, ranges and order on its columns.
+    """A secondary index for lookups, prefixes, ranges and sorted reads by its columns.
 
     Args:
         columns: a name or :class:`~nimblepy.schema.types.SortKey`, or a list of them, in key order.
@@ -100,19 +101,20 @@ class SortedIndex:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class VectorIndex:
-    """A secondary index for the nearest rows of a column of vectors.
+    """A secondary index that finds the rows whose vectors are nearest to a given vector.
 
     The column has fixed-size lists of float16, float32, float64, int8 or uint8. The index groups
-    near rows into lists, and stores one bit per dimension of each row. Files of fewer than 2^20
-    numbers (rows times dimensions) only store the metric, because comparing all rows is as fast.
+    near rows into lists, and stores one bit per dimension of each row. If a column has fewer than
+    2^20 numbers (rows times dimensions), the file stores only the metric, because comparing all
+    rows is as fast.
 
     Args:
         column: the name of the column.
         metric: ``"l2"`` (squared Euclidean distance), ``"cosine"`` (1 - cosine) or ``"dot"`` (minus
             the dot product).
-        lists: number of lists; ``None`` is twice the square root of the number of rows.
-        queries: vectors like those that will be searched for: a matrix. The index uses them to
-            learn how many lists a search must probe for a recall. ``None`` uses rows of the file.
+        lists: number of lists; ``None`` means twice the square root of the number of rows.
+        queries: a matrix of typical query vectors, one per row. They are used to measure how many
+            lists a search must probe for a given recall. ``None`` uses rows of the file instead.
 
     Raises:
         InvalidArgumentError: an argument is out of range.
@@ -168,7 +170,7 @@ class VectorIndex:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The column, as other indexes name theirs."""
+        """The column as a tuple, like the attribute ``columns`` of the other indexes."""
         return (self.column,)
 
 
@@ -184,16 +186,18 @@ class WriteOptions:
         group_rows: maximum rows of an index group, which a cold lookup loads as a unit.
         group_bytes: encoded bytes after which a stripe group ends.
         key_chunk_rows: keys in a key chunk, the unit that a cold lookup reads from the index.
-        restart_interval: every n-th key of a chunk is stored whole; 1 is fastest and largest.
+        restart_interval: every n-th key of a chunk is stored in full. With 1, lookups are fastest
+            and the index is largest.
         cluster_bloom_bits_per_key: Bloom filter bits per cluster key; ``None`` for no filter.
         bloom_columns: columns with a Bloom filter in every stripe. Scans that filter by single
             values skip stripes without these values. Dotted paths reach struct fields.
-        bloom_bits_per_key: bits of these filters per distinct value of a stripe.
+        bloom_bits_per_key: bits of the filters of ``bloom_columns`` per distinct value of a stripe.
         statistics: columns with zone maps: all (True), no columns (False), or a list of names.
         zone_rows: rows per zone-map entry.
-        sort_memory_bytes: memory limit for sorting; more rows spill to disk. Stripes of a sorted
-            file have at most an eighth of this size.
-        index_memory_bytes: memory limit for building secondary indexes; more keys spill to disk.
+        sort_memory_bytes: memory limit for sorting; beyond it, rows spill to disk. Stripes of a
+            sorted file have at most an eighth of this size.
+        index_memory_bytes: memory limit for building secondary indexes; beyond it, keys spill to
+            disk.
         threads: number of encoding threads; ``None`` for one per core.
 
     Raises:
@@ -243,5 +247,5 @@ class WriteOptions:
         listed = not isinstance(names, str) and isinstance(names, Sequence)
         if not listed or not all(isinstance(name, (str, tuple)) for name in names):
             raise InvalidArgumentError(f"WriteOptions: {field} must be {expected}, got {names!r}")
-        # A tuple is hashable, and independent of later changes to the caller's list.
+        # A tuple, so that this object is hashable and later changes to the list have no effect.
         object.__setattr__(self, field, tuple(names))

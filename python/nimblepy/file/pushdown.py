@@ -41,12 +41,12 @@ from nimblepy.schema.values import is_nan
 # Nested tuples; register_filter.cpp defines their meaning.
 Spec: TypeAlias = tuple[Any, ...]
 
-# pyarrow evaluates tests of wider fixed-size values; the same limit is in the core's value_test.h.
+# Limit for fixed-size values that the core can test. The core's value_test.h has the same limit.
 _MAX_FIXED_BYTES = 64
 
 
 class NativeFilter(NamedTuple):
-    """A filter in two parts. Either may be ``None`` if it is empty."""
+    """A filter in two parts. An empty part is ``None``."""
 
     spec: Spec | None
     residual: Node | None
@@ -116,7 +116,10 @@ def _test(column: Column, op: str, values: list[pa.Scalar], negated: bool) -> Sp
 
 
 def _nan_test(column: Column, negated: bool) -> Spec | None:
-    """Returns a test for NaN: in IEEE comparisons, only NaN is not <= infinity."""
+    """Returns a test that is true only for NaN; if ``negated``, for all other values.
+
+    The test compares with infinity, because only NaN is not <= infinity.
+    """
     infinity = pa.scalar(math.inf).cast(column.value_type)
     return _test(column, "<=", [infinity], not negated)
 
@@ -148,7 +151,7 @@ def is_tested(data_type: pa.DataType) -> bool:
 def _has_own_nulls(data_type: pa.DataType) -> bool:
     """Returns whether the column's validity bitmap marks all its nulls.
 
-    Run-end encoded and dictionary columns may have nulls in their values instead.
+    In run-end encoded, dictionary and union columns, the values may contain nulls instead.
     """
     if isinstance(data_type, pa.BaseExtensionType):
         return _has_own_nulls(data_type.storage_type)

@@ -7,8 +7,9 @@ read. It also has counts since the last line of this shape: queries, keys, and r
 keys and filters are never written.
 
 The log remains small. A shape is written at its first, second, fourth, eighth ... occurrence, and
-when the file is closed. There are at most :data:`MAX_SHAPES` shapes per file and :data:`MAX_BYTES`
-in total. Many threads and processes may append to the same log: each line is one write.
+when the file is closed. A log has at most :data:`MAX_SHAPES` shapes per open file and at most
+:data:`MAX_BYTES` bytes. Many threads and processes may append to the same log, because each line is
+one write.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ Shape = tuple[str, tuple[TestShape, ...], Names]
 
 
 class WorkloadLog:
-    """Appends to a log file; thread-safe. A log that cannot be written warns once and stops."""
+    """Appends to a log file. Thread-safe. If writing fails, warns once and stops recording."""
 
     def __init__(self, path: str, num_rows: int) -> None:
         self._path = path
         self._num_rows = num_rows
         self._lock = threading.Lock()
-        # For each shape: total queries; then queries, keys and rows since the last line.
+        # For each shape: number of queries, then queries, keys and rows since the last line.
         self._seen: dict[Shape, list[int]] = {}
         self._full = False
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        """Resets the counts: the parent process writes the queries from before the fork."""
+        """Resets the counts, because the parent process writes the queries from before the fork."""
         self._lock = threading.Lock()
         for counts in self._seen.values():
             counts[1:] = [0, 0, 0]
@@ -75,7 +76,7 @@ class WorkloadLog:
             tests = [(name, "equal", 1) for name in names[:-1]] + [(names[-1], last, 1)]
             self.add((op, tuple(tests), _names(columns)), 1, rows)
         elif request.filter is not None:
-            # Round the lengths of IN lists, so that similar ones have the same shape.
+            # Round up the lengths of IN lists, so that similar lists have the same shape.
             tests = [
                 (name, kind, 1 << (values - 1).bit_length())
                 for name, kind, values, _ in filter_tests(request.filter)
@@ -109,7 +110,7 @@ class WorkloadLog:
         return WorkloadLog, (self._path, self._num_rows)
 
     def flush(self) -> None:
-        """Writes the counts since the last lines."""
+        """Writes the counts that are not yet in the log."""
         with self._lock:
             pending = [self._line(shape, c) for shape, c in self._seen.items() if c[1]]
         for line in pending:
@@ -149,10 +150,10 @@ class WorkloadLog:
 
 
 class RecordedSource(SourceWrapper[RowSource]):
-    """Tells a log of every query and of the number of rows that it found.
+    """Reports every query to a log, with the number of rows that it found.
 
     Args:
-        columns: columns that the caller reads of the rows that it finds.
+        columns: the columns that the caller reads from the rows that :meth:`find` returns.
     """
 
     def __init__(self, wrapped: RowSource, log: WorkloadLog, columns: Projected = ()) -> None:
@@ -232,8 +233,9 @@ class RecordedSource(SourceWrapper[RowSource]):
 
 
 def filter_tests(filter: Filter) -> list[tuple[str, str, int, Node]]:
-    """Returns the tests of a filter that an index may answer: (column, kind, number of values,
-    node).
+    """Returns the tests of a filter that an index may answer.
+
+    Each is (column, kind, number of values, node); :data:`TestShape` lists the kinds.
     """
     tests: list[tuple[str, str, int, Node]] = []
     for node in filter.conjuncts:

@@ -1,7 +1,7 @@
 """Prepares the scan of a file for the core: candidate rows, and the filter in two parts.
 
 The core reads the batches (``nimble/scan/scan.h``). It tests the first part of the filter on
-encoded data, and calls back for the other part, the residual.
+encoded data, and calls Python to evaluate the other part, the residual.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from nimblepy.rows.request import Where
 from nimblepy.rows.source import MAX_PREPARED
 from nimblepy.schema.columns import resolve_column
 
-# From this number of rows on, a sample of their values pays off.
+# With at least this many rows, taking a sample of the values makes the filter faster.
 _MANY_ROWS = 1 << 17
 
 
 class _Prepared(NamedTuple):
-    """A filter in two parts. Either may be ``None``.
+    """A filter in two parts. An empty part is ``None``.
 
     Attributes:
-        native: what the core tests on encoded data.
-        residual: what pyarrow or DuckDB evaluate.
+        native: the part that the core tests on encoded data.
+        residual: the part that pyarrow or DuckDB evaluates.
     """
 
     native: _core.RowFilter | None
@@ -40,7 +40,7 @@ class _Prepared(NamedTuple):
 
 
 def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanPart:
-    """Returns what a scan reads of a file: the rows that pass, and some of their columns."""
+    """Returns a scan of a file that reads the given columns of the rows that pass the filter."""
     if where.filter is None:
         return _core.ScanPart(file.projection(columns), where.rows.ranges)
     candidates = candidate_rows(file, where)
@@ -60,10 +60,10 @@ def scan_part(file: FileHandle, where: Where, columns: Projected) -> _core.ScanP
 
 
 def _prepare(file: FileHandle, filter: Filter, many_rows: bool) -> _Prepared:
-    """Splits a filter. Cached, since a filter is often used again.
+    """Splits a filter, and caches the result because a filter is often used again.
 
     Args:
-        many_rows: whether the filter is evaluated for so many rows that a sample pays off.
+        many_rows: whether the scan has so many rows that a sample of the values makes it faster.
     """
     node = settle(filter.node)
     spec, rest = split(answered_by_values(file, node) if many_rows else node)
@@ -78,10 +78,10 @@ def _prepare(file: FileHandle, filter: Filter, many_rows: bool) -> _Prepared:
 
 
 class FilterColumns:
-    """Reads the columns of a filter. Nested fields are returned in structs of only these fields.
+    """Reads the columns of a filter. A struct contains only the fields that the filter uses.
 
     Attributes:
-        projection: reads the columns, without structs around nested fields.
+        projection: reads the columns, with nested fields as separate columns.
     """
 
     def __init__(self, file: FileHandle, filter: Filter) -> None:
@@ -100,11 +100,11 @@ class FilterColumns:
         )
 
     def mask(self, flat: pa.RecordBatch) -> pa.BooleanArray:
-        """Returns which rows of a batch of ``projection`` pass the filter. Thread-safe."""
+        """Returns which rows of ``flat``, a batch of ``projection``, pass. Thread-safe."""
         return self._filter.mask(self._nested(flat))
 
     def _nested(self, flat: pa.RecordBatch) -> pa.RecordBatch:
-        """Rebuilds the structs that the filter's paths refer to."""
+        """Puts nested fields back into structs, as the filter's paths expect."""
         if all(len(path) == 1 for path in self._paths):
             return flat
         tree: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""FileSource: one open file as the engine reads it."""
+"""FileSource: one open file as a RowSource."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, StartsWith
 
-# How to open a file again: the function, the source and its keyword arguments.
+# How to open a file again: the function, its first argument and its keyword arguments.
 Reopen = tuple[Callable[..., "FileSource"], Any, dict[str, Any]]
 
 
@@ -83,7 +83,7 @@ class FileSource(RowSource):
 
     @property
     def unique(self) -> bool:
-        """Whether cluster keys are unique, which was verified when the file was written."""
+        """Whether the cluster key was declared unique. The writer verified that it is."""
         return bool(self.handle.core.unique)
 
     @property

@@ -1,4 +1,4 @@
-"""Handles that move between versions of their rows, such as datasets and tables."""
+"""VersionedRows: base of handles that can move to a new version, such as datasets and tables."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ Moved = TypeVar("Moved", bound=Position)  # type: ignore[type-arg]
 
 
 class Looks:
-    """When a handle last looked for a new version. Thread-safe."""
+    """Remembers when a handle last looked for a new version. Thread-safe."""
 
     def __init__(self) -> None:
-        # In seconds of the monotonic clock.
+        # Time of the last look, in seconds of the monotonic clock.
         self._last = time.monotonic()
         self._lock = ForkLock()
 
     def now(self) -> None:
-        """Records a look."""
+        """Records that the handle looks for a new version now."""
         self._last = time.monotonic()
 
     def if_older(self, seconds: float, refresh: Callable[[], bool]) -> bool:
-        """Calls ``refresh``, unless the last look was less than ``seconds`` ago.
+        """Calls ``refresh`` and returns its result, if the last look was ``seconds`` ago or more.
 
-        Of several threads one calls it, and the others do not wait for it.
+        Otherwise returns False. If several threads call this, only one of them calls ``refresh``,
+        and the others do not wait for it.
         """
         now = time.monotonic()
         if now - self._last < seconds:
@@ -50,10 +51,10 @@ class Looks:
 
 
 class VersionedRows(Joinable, Generic[Version]):
-    """A handle on the current version of some rows, which :meth:`_replace_position` replaces.
+    """A handle on the current version of its rows. :meth:`_replace_position` moves it to another.
 
-    Each version is immutable, and each call takes the current one once. So threads may call any
-    method while another moves the handle, and no answer mixes two versions.
+    Each version is immutable, and each call gets the current version once. Therefore threads may
+    call any method while another thread moves the handle, and no answer mixes two versions.
     """
 
     def __init__(self, position: Position[Version]) -> None:
@@ -71,18 +72,18 @@ class VersionedRows(Joinable, Generic[Version]):
         following: Callable[[Moved], Moved],
         prepared: tuple[RowSource, Getters] | None = None,
     ) -> None:
-        """Replaces the position by ``following(position)``, while no other thread does.
+        """Replaces the position by ``following(position)``, while it blocks other replacements.
 
-        An interrupt leaves the handle at one of the two.
+        If this is interrupted, the handle has either the old or the new position.
 
         Args:
-            prepared: rows that the handle may move to, and their getters. So the threads that use
-                the handle need not all prepare the same getter.
+            prepared: rows that the handle may move to, with getters for them. They spare the
+                threads that share the handle from preparing the same getters again.
         """
         with self._moving:
             position = following(self._position)  # type: ignore[arg-type]
             if position.rows is not self._position.rows:
-                # First: what is prepared for the old rows must not answer at the new position.
+                # Release getters of the old rows first: they must not answer at the new position.
                 super()._release()
             self._position = position
             if prepared is not None and prepared[0] is position.rows:
@@ -94,5 +95,5 @@ class VersionedRows(Joinable, Generic[Version]):
 
     def _keep(self, source: RowSource, keep: Callable[[], None]) -> None:
         with self._moving:
-            if source is self._current:  # not of a version that was replaced meanwhile
+            if source is self._current:  # else the version was replaced in the meantime
                 super()._keep(source, keep)

@@ -48,33 +48,34 @@ class Writer:
     """Writes one file, batch by batch. Use it as a context manager.
 
     Leaving the block finishes the file and makes it visible at ``path`` atomically. If an exception
-    leaves the block, no file is created, and an existing file at ``path`` is unchanged. If
-    :meth:`write` fails, some of its rows may have been written; the writer then rejects further
-    rows and :meth:`close`, and no file is created.
+    leaves the block, no file is created, and an existing file at ``path`` does not change. If
+    :meth:`write` fails, the writer rejects further rows and :meth:`close`, and no file is created.
 
-    Threads may share a writer: calls are serialized, and the rows of a call remain together. A
-    child of ``fork()`` cannot use the writer, and does not change the file when it exits.
+    Threads may share a writer: calls are serialized, and the rows of each call remain together. A
+    child of ``fork()`` cannot use the writer, and does not affect the file when it exits.
 
     Args:
         path: path of the file; a URI, or a path in ``filesystem``.
         schema: columns and types; an object with ``__arrow_c_schema__``.
         cluster_by: the cluster key: a column name, a :class:`SortKey`, or a list of them.
-        unique: whether a duplicate cluster key is an error. The error has the key and the numbers
-            of both rows, in key order.
-        presorted: whether rows are already in key order (this is verified). Otherwise they are
-            sorted, on disk if they exceed ``WriteOptions.sort_memory_bytes``. The sort is stable.
+        unique: whether a duplicate cluster key is an error. The message has the key, and the
+            positions of both rows in key order.
+        presorted: whether rows are already in key order. The writer verifies this. Otherwise it
+            sorts the rows with a stable sort, on disk if they exceed
+            ``WriteOptions.sort_memory_bytes``.
         indexes: secondary indexes.
         options: options for the layout of the file.
         metadata: key/value pairs to store in the file.
-        progress: ``True`` for a progress bar, or called as ``progress(rows_done, None)``.
+        progress: ``True`` for a progress bar, or a function ``progress(rows_done, None)``.
         filesystem: :class:`pyarrow.fs.FileSystem` or fsspec file system of ``path``.
-        cast: convert columns to the schema's types even if this can fail for some values; such
-            values are an error. See :meth:`write`.
+        cast: whether to also make conversions that fail for some values. A value that cannot be
+            converted is an error. See :meth:`write`.
 
     Raises:
-        InvalidArgumentError: unknown column, unsupported type (with its path), bad argument.
+        InvalidArgumentError: a column does not exist, a type is not supported (the message has its
+            path), or an argument is not valid.
         KeyOrderError: ``presorted`` rows are not in order; the message names both rows.
-        DuplicateKeyError: with ``unique``, a key occurs twice.
+        DuplicateKeyError: ``unique`` is set and a key occurs twice.
         OSError: the file cannot be written.
     """
 
@@ -164,7 +165,7 @@ class Writer:
                 self._progress.advance(piece.num_rows)
 
     def _check_data(self, batch: pa.RecordBatch) -> None:
-        """Runs Arrow's cheap checks, and checks that columns without nulls have no nulls."""
+        """Runs Arrow's cheap checks, and rejects nulls in columns that are not nullable."""
         for field, column in zip(self._schema, batch.columns, strict=True):
             check_column(field.name, column)
             if not field.nullable and column.null_count:
@@ -218,8 +219,8 @@ class Writer:
     def _step(self, call: Callable[[Any], _T]) -> _T:
         """Calls ``call`` with the core.
 
-        An exception ends the writer. Reentrant calls (from the input data or the target file) raise
-        an error without other effects.
+        An exception ends the writer. A reentrant call, from the input data or the target file,
+        raises an error and does not end the writer.
         """
         self._check_process()
         with self._lock:
@@ -285,16 +286,18 @@ def write(
             of pyarrow; a dict of columns (numpy arrays of two dimensions are vectors); an iterable
             of batches, frames or rows as dicts; or a path, directory, glob or list of these, as for
             :func:`convert`.
-        progress: ``True`` for a bar on a terminal, and in Jupyter if ipywidgets is installed; or
-            called as ``progress(rows_done, rows_total)``; ``rows_total`` is ``None`` if unknown.
+        progress: ``True`` for a progress bar on a terminal, and in Jupyter if ipywidgets is
+            installed; or a function ``progress(rows_done, rows_total)``. The total is ``None`` if
+            it is unknown.
 
     The other arguments are those of :class:`Writer`.
 
     Returns:
-        Rows, size in bytes, size of the indexes, and the encoding and size of every column.
+        A summary with the number of rows, the size of the file and of its indexes in bytes, and the
+        encoding and size of every column.
 
     Raises:
-        The errors of :class:`Writer`. After an error, ``path`` is unchanged.
+        The errors of :class:`Writer`. After an error, the file at ``path`` has not changed.
 
     Example:
         >>> import pyarrow as pa

@@ -1,4 +1,4 @@
-"""Prunes by zone maps: proves for nodes of a filter that some zones cannot have rows that pass.
+"""Prunes with zone maps: excludes zones that cannot contain rows for which a filter is true.
 
 A zone is a part of a file, or a whole file of a dataset.
 """
@@ -17,15 +17,16 @@ from nimblepy.file.key_ranges import ranges_of
 from nimblepy.schema.values import is_nan, successor
 
 Ranges: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
-# _core.prune of a file, or _core.prune_files: the path of a column, the kind of the question, both
-# bounds and whether they are inclusive, and whether NaN matches.
+# _core.prune for a file, or _core.prune_files. The arguments are the path of a column, the kind of
+# test, the lower bound and whether it is inclusive, the upper bound and whether it is inclusive,
+# and whether NaN matches.
 Prune: TypeAlias = Callable[..., Ranges]
-# Longer lists of IN are tested as one range.
+# Longer IN lists are tested as one range, from the smallest to the largest value.
 _MOST_VALUES = 64
 
 
 def prune_by_zones(node: Node, prune: Prune) -> Ranges | None:
-    """Returns the ranges that may satisfy ``node``; ``None`` if zone maps cannot tell."""
+    """Returns the ranges that may satisfy ``node``; ``None`` if zone maps do not help."""
     match node:
         case And(args):
             ranges: Ranges | None = None
