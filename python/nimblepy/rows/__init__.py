@@ -1,1 +1,1 @@
-"""Things that have rows: requests, row sets, scans, and what is written once on top of them."""
+"""Sources of rows, requests for rows, row sets, scans, and the reading methods of all handles."""

@@ -1,4 +1,4 @@
-"""Checks the arguments that all reading methods share."""
+"""Checks the arguments that the reading methods have in common."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Inclusive: TypeAlias = Literal["[)", "[]", "()", "(]"]
 _INCLUSIVE = {"[)": (True, False), "[]": (True, True), "()": (False, False), "(]": (False, True)}
 # Limits and offsets are clamped to this, so that their sum fits in 64 bits.
 _MOST_ROWS = 1 << 62
-# More rows than any batch can have.
+# Upper limit for batch_rows.
 MOST_BATCH_ROWS = 1 << 30
 
 
@@ -36,7 +36,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def passes_on_to(taker: Callable[..., Any]) -> Callable[[_Function], _Function]:
-    """Adds the keywords of ``taker`` to the signature of a function that forwards ``**`` to it."""
+    """Adds the keywords of ``taker`` to the signature of a function that passes ``**`` to it."""
 
     def shown(function: _Function) -> _Function:
         signature = inspect.signature(function)
@@ -58,9 +58,9 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def check_keywords(function: Callable[..., Any], given: Collection[str]) -> None:
-    """Raises TypeError for a keyword that ``function`` does not accept, or that is missing.
+    """Raises TypeError if ``given`` has an unknown keyword, or lacks a required one.
 
-    The error names it.
+    The error names the keyword.
     """
     accepted = _keywords(function)
     for name in given:
@@ -92,8 +92,9 @@ def column_names(
 
 
 def on_keys(on: On) -> tuple[KeyColumn, ...] | None:
-    """Returns the columns of ``on``, with directions if they are given; ``None`` means the cluster
-    key.
+    """Returns the columns of ``on`` as a tuple, with their directions if the caller gave any.
+
+    ``None`` means the cluster key.
     """
     if on is None or isinstance(on, (str, SortKey)):
         return None if on is None else (on,)
@@ -114,7 +115,7 @@ def _unique(argument: str, names: Iterable[Any], kinds: tuple[type, ...]) -> tup
 
 
 def seconds_of(name: str, value: object, *, least: float) -> float:
-    """Checks that ``value`` is a number of seconds."""
+    """Returns ``value`` as a float, after checking that it is a finite number >= ``least``."""
     seconds = math.nan
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
@@ -127,7 +128,7 @@ def at_least(name: str, value: Any, least: int) -> int:
     """Returns ``value`` as an int.
 
     Raises:
-        InvalidArgumentError: it is not an integer, or it is below ``least``.
+        InvalidArgumentError: ``value`` is not an integer, or is below ``least``.
     """
     if type(value) is int and value >= least:
         return value
@@ -151,7 +152,7 @@ def row_limit(limit: Any) -> int | None:
 
 
 def row_offset(offset: Any) -> int:
-    """Returns the rows to skip."""
+    """Returns the number of rows to skip."""
     return min(at_least("offset", offset, 0), _MOST_ROWS)
 
 
@@ -161,7 +162,7 @@ def thread_count(threads: Any) -> int:
 
 
 def inclusive_sides(text: str) -> tuple[bool, bool]:
-    """Returns whether the lower and the upper bound belong to the range."""
+    """Returns whether the lower bound and whether the upper bound belong to the range."""
     if not isinstance(text, str) or text not in _INCLUSIVE:
         raise InvalidArgumentError(
             f"inclusive: expected one of {', '.join(map(repr, _INCLUSIVE))}, got {text!r}"
@@ -170,7 +171,7 @@ def inclusive_sides(text: str) -> tuple[bool, bool]:
 
 
 def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
-    """Half-open row numbers ``(begin, end)``; ``None`` means all rows."""
+    """Returns ``row_range`` as half-open row numbers ``(begin, end)``; ``None`` means all rows."""
     if row_range is None:
         return 0, num_rows
     try:
@@ -225,7 +226,7 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
 
 
 def is_many(keys: Any) -> bool:
-    """Returns whether ``keys`` holds several keys. A scalar, tuple or dict is one key."""
+    """Returns whether ``keys`` contains several keys. A scalar, tuple or dict is one key."""
     if isinstance(keys, (str, bytes, tuple, Mapping)):
         return False
     return hasattr(keys, "__len__") or hasattr(keys, "__iter__")
@@ -243,17 +244,17 @@ def check_one(key: Any, names: Sequence[str]) -> None:
 
 
 def sample_size(fraction: float | None, n: int) -> int:
-    """Returns the number of rows of a sample. Raises an error if a fraction is given as well."""
+    """Returns the number of rows of a sample. Raises an error if a fraction is also given."""
     if fraction is not None:
         raise InvalidArgumentError("sample: give a fraction or n, not both")
     return at_least("n", n, 0)
 
 
 def checked_fraction(fraction: float | None) -> float:
-    """Returns a fraction from 0 to 1.
+    """Returns ``fraction`` as a float.
 
     Raises:
-        InvalidArgumentError: it is not such a number.
+        InvalidArgumentError: ``fraction`` is not a number from 0 to 1.
     """
     if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
         raise InvalidArgumentError(f"fraction: expected a number from 0 to 1, got {fraction!r}")

@@ -1,4 +1,4 @@
-"""Rows as numpy arrays, without a Python object per value."""
+"""Converts rows to numpy arrays, without creating a Python object per value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from nimblepy.schema.plain import plain_array
 
 
 def numpy_row(row: pa.Table) -> dict[str, Any]:
-    """Returns the first row of a table as a dict: lists as arrays, everything else as Python has
-    it.
-    """
+    """Returns the first row of a table as a dict. Lists are arrays; other values are Python's."""
     return {
         name: _numpy_value(column[0])
         for name, column in zip(row.column_names, row.columns, strict=True)
@@ -23,7 +21,7 @@ def numpy_row(row: pa.Table) -> dict[str, Any]:
 
 def _numpy_value(scalar: pa.Scalar) -> Any:
     data_type = scalar.type
-    if isinstance(data_type, pa.BaseExtensionType):  # tensors, among them
+    if isinstance(data_type, pa.BaseExtensionType):  # for example, a tensor
         data_type = data_type.storage_type
     if not _is_list(data_type) or not scalar.is_valid:
         return scalar.as_py()
@@ -39,7 +37,7 @@ def _numpy(array: pa.Array) -> np.ndarray[Any, Any]:
         values = _numpy(array.flatten())
         return values.reshape(len(array), size, *values.shape[1:])
     array = plain_array(array)
-    if pt.is_integer(array.type) and array.null_count:  # floats would change large integers
+    if pt.is_integer(array.type) and array.null_count:  # to_numpy() would make them floats
         mask = array.is_null().to_numpy(zero_copy_only=False)
         return np.ma.MaskedArray(array.fill_null(0).to_numpy(), mask)
     return np.asarray(array.to_numpy(zero_copy_only=False))
@@ -52,7 +50,7 @@ def _is_list(data_type: pa.DataType) -> bool:
 
 
 def numpy_columns(table: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns the columns of a table as arrays; nulls are NaN, ``None`` or, in integers, masked."""
+    """Returns the columns as numpy arrays. Nulls are NaN, ``None`` or, for integers, masked."""
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,4 +1,4 @@
-"""Requests for the nearest row at or before, or at or after, a value of an ordered column."""
+"""Requests for the nearest row at or before (or at or after) a value of an ordered column."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AsofKeys:
-    """Requests for each key one row: equal in ``by``, and nearest in ``on``.
+    """Requests one row for each key: the row with equal ``by`` columns and the nearest ``on``.
 
     Attributes:
         by: columns that must be equal, in any order; may be empty.
         on: the ordered column.
-        values: one array for each column of ``by``.
-        at: values of ``on``.
-        backward: take the greatest value at or below ``at``. Otherwise the least at or above it.
-        usable: whether each key can match. ``None`` means that every key can.
-        exclusive: for which keys rows with an equal value of ``on`` do not match. ``None`` means
-            that they match all keys.
-        known: ignore rows where this column is null, or greater than the value in ``limits``.
-        limits: one value for each key, in the type of ``known``.
+        values: the keys' values of ``by``, one array for each column.
+        at: the keys' values of ``on``.
+        backward: whether to find the greatest value at or below ``at``. Otherwise, finds the
+            smallest value at or above ``at``.
+        usable: whether each key can match. ``None`` means that every key can match.
+        exclusive: for each key, whether a row whose ``on`` equals ``at`` does not match. ``None``
+            means that such rows match for all keys.
+        known: if set, rows are ignored if this column is null or greater than the key's limit.
+        limits: the limit of each key, in the type of ``known``.
     """
 
     by: tuple[ColumnName, ...]
@@ -55,11 +56,11 @@ class AsofKeys:
 
     @property
     def columns(self) -> tuple[ColumnName, ...]:
-        """The columns that an index must begin with; those of ``by`` in any order."""
+        """The columns that an index must begin with: ``by`` in any order, then ``on``."""
         return (*self.by, self.on)
 
     def take(self, probes: Positions) -> AsofKeys:
-        """Returns some of the keys."""
+        """Returns the keys at the positions ``probes``."""
         at = pa.array(probes)
         return replace(
             self,
@@ -71,7 +72,7 @@ class AsofKeys:
         )
 
     def renamed(self, names: Mapping[ColumnName, ColumnName]) -> AsofKeys:
-        """Returns the same keys with other names of columns."""
+        """Returns the same keys with other column names. ``names`` maps old names to new names."""
         return replace(
             self,
             by=tuple(names[name] for name in self.by),
@@ -80,7 +81,7 @@ class AsofKeys:
         )
 
     def search(self, order: Sequence[SortKey]) -> _core.AsofSearch:
-        """Returns a search by indexes that begin with ``order``."""
+        """Returns a search for these keys in indexes that begin with the sort keys ``order``."""
         arrays = dict(zip(self.columns, (*self.values, self.at), strict=True))
         names = [key.column for key in order]
         limits = None if self.limits is None else key_batch(["limit"], [self.limits])
@@ -96,12 +97,12 @@ class AsofKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearestValues:
-    """Values in another type: exact ones, or the nearest neighbours on one side.
+    """Values converted to another type, exactly or to the nearest neighbour on one side.
 
     Attributes:
-        values: null where the type has no value on that side.
-        usable: whether each value is not null; ``None`` if all values are.
-        exact: whether each value was converted exactly; ``None`` if all were.
+        values: the converted values; null if the type has no value on that side.
+        usable: whether each value is valid (not null); ``None`` if all values are valid.
+        exact: whether each value was converted exactly; ``None`` if all values were.
     """
 
     values: pa.Array
@@ -110,12 +111,13 @@ class NearestValues:
 
 
 def nearest_values(array: pa.Array, target: pa.DataType, *, below: bool) -> NearestValues:
-    """Returns ``array`` in the type ``target``.
+    """Converts ``array`` to the type ``target``.
 
-    Inexact values become the next lower or higher value.
+    A value that ``target`` cannot represent becomes the next lower value if ``below``, otherwise
+    the next higher value.
 
     Args:
-        array: of a type that is comparable with ``target``.
+        array: values of a type that is comparable with ``target``.
     """
     values, inexact = key_array(array, target)
     if inexact is not None:
@@ -127,7 +129,7 @@ def nearest_values(array: pa.Array, target: pa.DataType, *, below: bool) -> Near
 def _neighbours(
     array: pa.Array, cast: pa.Array, inexact: Mask, target: pa.DataType, below: bool
 ) -> pa.Array:
-    """``cast`` with neighbours in place of the inexact values."""
+    """Returns ``cast`` with its inexact values replaced by neighbours."""
     at = np.flatnonzero(inexact)
     rest = gather_array(array, pa.array(at))
     if _is_signed_count(rest.type) and _is_signed_count(target):
@@ -151,19 +153,19 @@ def _neighbour(item: pa.Scalar, target: pa.DataType, below: bool) -> pa.Scalar:
 
 
 def _is_signed_count(data_type: pa.DataType) -> bool:
-    """Returns whether values are stored as signed integers of one unit."""
+    """Returns whether values of the type are stored as signed integers."""
     types = pa.types
     return bool(types.is_signed_integer(data_type) or types.is_temporal(data_type))
 
 
 def _neighbour_counts(array: pa.Array, target: pa.DataType, below: bool) -> pa.Array:
-    """:func:`_neighbour` for many values that are stored as integers."""
+    """Like :func:`_neighbour`, for many values that are stored as signed integers."""
     raw = array.view(f"int{array.type.bit_width}")
     counts = pc.fill_null(raw, 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ratio = tick_of(array.type) / tick_of(target)
     up, down = ratio.numerator, ratio.denominator  # at least one of them is 1
     low, high = raw_range(target)
-    # Counts from `least` to `most` are in the range of the target.
+    # Counts from `least` to `most` fit in the target type.
     most = min(high * down // up, 2**63 - 1)
     least = max(-(-low * down // up), -(2**63))
     inner = np.clip(counts, least, most) * up

@@ -1,9 +1,9 @@
-"""What the core can do for a source without the general path: compiled readers.
+"""Compiled readers: fast paths in which the core answers for a source.
 
 A caller describes the reader that it needs, and asks :meth:`RowSource.compiled` for it once. The
-source returns the reader, or ``None`` if the core cannot read these rows itself. A reader returns
+source returns the reader, or ``None`` if the core cannot read its rows directly. A reader returns
 ``NotImplemented`` for arguments that it does not handle. In both cases the caller uses the general
-path.
+path, which is implemented in Python.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class KeyReader(Protocol):
     def getter(self) -> Getter: ...
 
     def asof_getter(self, backward: bool, exclusive: bool) -> Getter:
-        """Finds the nearest row at or before, or at or after, a value of the last key column.
+        """Returns a getter of the nearest row before or after a value of the last key column.
 
         Args:
-            exclusive: whether a row with the value itself does not match.
+            exclusive: whether rows with an equal value do not match.
         """
         ...
 
@@ -49,21 +49,22 @@ class RangeReader(Protocol):
     def range(
         self, lower: object, upper: object, inclusive: object, limit: object, reverse: object
     ) -> Any:
-        """Returns a table, or anything else if the general path has to answer."""
+        """Returns a table. Any other result means that the general path must answer."""
         ...
 
     def prefix(self, prefix: object, limit: object, reverse: object) -> Any:
-        """As :meth:`range`."""
+        """Returns a table. Any other result means that the general path must answer."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """How a row is returned as a dict.
+    """The form of the dicts that a reader returns for rows.
 
     Attributes:
-        names: names of the columns that are read.
-        blank: all names in the order of the row, with the values of columns that are not read.
+        names: the names to give to the columns that are read.
+        blank: a dict with all names in the order of the row. It has the constant values of the
+            columns that are not read.
     """
 
     names: list[str]
@@ -72,7 +73,7 @@ class RowForm:
 
 @dataclass(frozen=True, slots=True)
 class SingleRows(Compiled[KeyReader]):
-    """A reader of single rows by key, by the index on ``on``."""
+    """Describes a reader of single rows by key, which uses the index on ``on``."""
 
     columns: Projected
     on: On
@@ -80,11 +81,11 @@ class SingleRows(Compiled[KeyReader]):
 
 @dataclass(frozen=True, slots=True)
 class RowsOfFile(Compiled["_core.PointReader"]):
-    """A reader of single rows of one file among many.
+    """Describes a reader of single rows by key in one file of many.
 
     Attributes:
-        deleted: rows that it does not find.
-        form: how rows are returned, if not under the names of ``columns``.
+        deleted: rows of the file that are deleted. The reader does not find them.
+        form: the form of returned rows; ``None`` if they have the names of ``columns``.
     """
 
     columns: Projected
@@ -95,7 +96,7 @@ class RowsOfFile(Compiled["_core.PointReader"]):
 
 @dataclass(frozen=True, slots=True)
 class Ranges(Compiled[RangeReader]):
-    """A reader of ranges and prefixes, by the ordered index on ``on``."""
+    """Describes a reader of ranges and prefixes, which uses the ordered index on ``on``."""
 
     columns: Projected
     on: On
@@ -103,15 +104,17 @@ class Ranges(Compiled[RangeReader]):
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...]]]):
-    """The core's index on some columns, and the sort keys of these columns in it."""
+    """Describes the core's index on the columns ``names``, with its sort keys of these columns."""
 
     names: tuple[ColumnName, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AsofIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...], tuple[int, ...] | None]]):
-    """The core's index for an as-of search: its sort keys of ``by`` and ``on``, and the path of
-    ``known`` in the file.
+    """Describes the core's index for an as-of search.
+
+    The reader is the index, its sort keys of ``by`` and ``on``, and the path of ``known`` in the
+    file.
     """
 
     by: tuple[ColumnName, ...]
@@ -121,14 +124,14 @@ class AsofIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...], tuple[int, ..
 
 @dataclass(frozen=True, slots=True)
 class ColumnReader(Compiled["_core.Projection"]):
-    """The core's reader of some columns."""
+    """Describes the core's reader of the given columns."""
 
     columns: Projected
 
 
 @dataclass(frozen=True, slots=True)
 class FileScan(Compiled["_core.ScanPart"]):
-    """The core's part of a scan: the rows of one file that pass, and some of their columns."""
+    """Describes the core's scan of one file, for the given columns of the rows that pass."""
 
     where: Where
     columns: Projected

@@ -1,4 +1,4 @@
-"""Gathers rows of Arrow columns by position, for every type, nulls for missing rows."""
+"""Gathers rows of Arrow columns by position, for every type. A null position gives nulls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def gather(batch: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
 
 
 def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
-    """Returns one column of :func:`gather`."""
+    """Returns the values of ``column`` at ``positions``, like :func:`gather` for one column."""
     try:
         return column.take(positions)
     except pa.ArrowNotImplementedError:
@@ -43,7 +43,7 @@ def gather_array(column: pa.Array, positions: pa.Array) -> pa.Array:
 
 
 def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """Returns the rows for which ``mask`` is true; the batch itself if all rows pass."""
+    """Returns the rows for which ``mask`` is true; ``batch`` itself if it is true for all rows."""
     if mask.all():
         return batch
     kept = gather(batch, pa.array(np.flatnonzero(mask)))
@@ -53,7 +53,7 @@ def keep(batch: pa.RecordBatch, mask: np.ndarray[Any, Any]) -> pa.RecordBatch:
 
 
 def _piece_by_piece(column: pa.Array, positions: pa.Array) -> pa.Array:
-    """Slow, for nested types that pyarrow cannot gather."""
+    """Gathers values one by one. Slow; for nested types that pyarrow cannot gather."""
     if not len(positions):
         return column.slice(0, 0)
     null = pa.nulls(1, column.type) if positions.null_count else None
@@ -68,10 +68,14 @@ def rows_without_columns(count: int) -> pa.RecordBatch:
 
 
 def with_missing(table: pa.Table, probes: Positions, num_keys: int) -> tuple[pa.Table, Positions]:
-    """Returns the rows of a lookup, with a row of nulls for each key that has no row.
+    """Adds a row of nulls to the rows of a lookup for each key that has no row.
 
     Args:
-        probes: the position of the key of each row, ascending.
+        table: the rows that the lookup found.
+        probes: the position of each row's key, ascending.
+
+    Returns:
+        The rows in the order of their keys, and the position of each row's key.
     """
     has_row = np.zeros(num_keys, dtype=bool)
     has_row[probes] = True
@@ -101,7 +105,10 @@ def lowest_weights(
     size: int,
     generator: np.random.Generator,
 ) -> pa.Table:
-    """As many rows drawn at random, in their order: those with the lowest random weights."""
+    """Draws ``size`` rows at random and returns them in their order; all rows if there are fewer.
+
+    Each row gets a random weight, and the rows with the lowest weights are drawn.
+    """
     held = pa.Table.from_batches([], schema=schema)
     weights = np.empty(0)
     for batch in batches:

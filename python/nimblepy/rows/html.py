@@ -1,4 +1,4 @@
-"""Objects as HTML for notebooks. Names and values are escaped."""
+"""Shows objects as HTML in notebooks. Names and values are escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-# Longest text of one value, and most columns and rows that are shown.
+# Maximum length of a value's text, and maximum number of columns and rows shown.
 _LONGEST, _MOST_COLUMNS, _MOST_ROWS = 60, 100, 5
 
 
@@ -22,12 +22,12 @@ def html_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def html_text(text: str) -> str:
-    """Returns text as it is, in a fixed width."""
+    """Returns HTML that shows the text unchanged, in a fixed-width font."""
     return f"<pre>{escape(text)}</pre>"
 
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
-    """Returns a title and some named figures."""
+    """Returns a title and a table of named figures. Empty figures are left out."""
     shown = {name: value for name, value in facts.items() if value not in (None, "")}
     rows = [(name, f"{v:,}" if type(v) is int else v) for name, v in shown.items()]
     return f"<p><b>{escape(title)}</b></p>{html_table(('', ''), rows) if rows else ''}"
@@ -40,7 +40,7 @@ def html_rows(
     keys: Sequence[str] = (),
     first_rows: pa.Table | None = None,
 ) -> str:
-    """Returns a source of rows: figures, columns, and first rows.
+    """Returns HTML that describes a source of rows: figures, columns and first rows.
 
     Args:
         schema: the columns; ``None`` if the source is closed.

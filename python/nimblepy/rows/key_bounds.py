@@ -1,4 +1,4 @@
-"""Bounds and prefixes of keys as Arrow scalars of exactly the key's types."""
+"""Converts bounds and prefixes of keys to Arrow scalars of the key's types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nimblepy.schema.values import is_null
 
 @dataclass(frozen=True, slots=True)
 class TypedBound:
-    """One end of a range: typed values of the first key columns; empty: no limit."""
+    """One end of a range: typed values of the first key columns. Without values, no limit."""
 
     values: tuple[pa.Scalar, ...]
     inclusive: bool
@@ -27,10 +27,10 @@ class TypedBound:
 def typed_bound(
     bound: Any, inclusive: bool, columns: KeyColumns, *, lower: bool
 ) -> TypedBound | None:
-    """Returns ``bound`` as values of the key's types; ``None`` if no row can satisfy it.
+    """Converts ``bound`` to values of the key's types; ``None`` if no row can satisfy it.
 
     A value between two column values (``1.5`` for int64) becomes its neighbor inside the range.
-    The elements of the tuple after it are then ignored.
+    Later elements of the tuple are then ignored.
     """
     if bound is None:
         return TypedBound((), True)
@@ -44,30 +44,30 @@ def typed_bound(
         if place.exact is not None:
             values.append(place.exact)
             continue
-        # The inside of the range is above the lower bound in key order. If the column descends,
-        # it is below the bound in value.
+        # In key order, the range is above its lower bound. But if the column is descending, the
+        # values in the range are below the value of the lower bound.
         inner = place.above if lower != columns.descending[i] else place.below
         if inner is None:
             if lower != columns.nulls_first[i]:  # nulls follow all values
                 return TypedBound((*values, pa.scalar(None, data_type)), True)
             if not values:
                 return None
-            # No row with these leading values is inside the range.
+            # Rows that have these leading values are not in the range.
             return TypedBound(tuple(values), False)
         return TypedBound((*values, inner), True)
     return TypedBound(tuple(values), inclusive)
 
 
 def as_tuple(bound: Any) -> tuple[Any, ...]:
-    """Returns a bound or prefix as a tuple; a scalar is a tuple of one."""
+    """Returns a bound or prefix as a tuple. A scalar becomes a tuple with one element."""
     return tuple(bound) if isinstance(bound, (tuple, list)) else (bound,)
 
 
 def in_order(bound: Any, columns: KeyColumns) -> Any:
-    """Returns a bound or prefix that is a dict as a tuple in the order of the key.
+    """Converts a bound or prefix from a dict to a tuple in key order. Returns others unchanged.
 
     Raises:
-        InvalidArgumentError: its names are not the first columns of the key.
+        InvalidArgumentError: the names in the dict are not the first columns of the key.
     """
     if not isinstance(bound, Mapping):
         return bound
@@ -82,7 +82,7 @@ def in_order(bound: Any, columns: KeyColumns) -> Any:
 def typed_prefix(
     prefix: Any, columns: KeyColumns, null_equals: bool
 ) -> tuple[tuple[pa.Scalar, ...], bool] | None:
-    """Returns (typed values, the last is a string prefix); ``None`` when no row can match."""
+    """Returns (typed values, whether the last is a string prefix); ``None`` if no row can match."""
     values: list[pa.Scalar] = []
     items = as_tuple(prefix)
     starts = False
@@ -95,7 +95,7 @@ def typed_prefix(
             values.append(_starts_with_scalar(name, data_type, value))
             continue
         scalar, fits = exact_key(name, data_type, columns.read(i, value))
-        if not fits or (scalar is None and not null_equals):  # equals nothing
+        if not fits or (scalar is None and not null_equals):  # the value does not match any row
             return None
         values.append(pa.scalar(None, data_type) if scalar is None else scalar)
     return tuple(values), starts
@@ -111,6 +111,6 @@ def _starts_with_scalar(name: str, data_type: pa.DataType, value: StartsWith) ->
         raise InvalidArgumentError(
             f"starts_with({value.prefix!r}) does not fit column {name!r}, which is {data_type}"
         )
-    # As bytes whatever the column's type: a prefix may be of any length.
+    # Bytes for every type of column, because a prefix may end within a character or fixed width.
     prefix = value.prefix
     return pa.scalar(prefix.encode() if isinstance(prefix, str) else prefix, pa.binary())

@@ -1,4 +1,4 @@
-"""Key arguments of lookups as Arrow columns of exactly the key's types.
+"""Converts the key arguments of lookups to Arrow columns of the key's types.
 
 A value outside the range of its column (300 for int8) matches nothing. A value between two column
 values (1.5 for int64) is rejected, because it is usually a mistake.
@@ -26,13 +26,14 @@ from nimblepy.schema.values import show
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns that keys or bounds are given for.
+    """The columns of keys or bounds.
 
     Attributes:
-        names: their names in dicts and tables, in the order of tuples.
-        types: their value types. For a dictionary column, the type of its values.
-        spelled: the declared type of each column that accepts text; ``None`` for other columns.
-        descending, nulls_first: their directions in the index. Only bounds use them.
+        names: names of the columns in dicts and tables. Tuples have the same order.
+        types: value types of the columns. For a dictionary column, the type of its values.
+        spelled: the declared type of each column that accepts text, such as a date. ``None`` for
+            other columns.
+        descending, nulls_first: directions of the columns in the index. Only bounds use them.
     """
 
     names: tuple[str, ...]
@@ -42,7 +43,9 @@ class KeyColumns:
     spelled: tuple[pa.DataType | None, ...]
 
     def read(self, column: int, value: object) -> object:
-        """Returns ``value`` for one of the columns. Text is parsed if the column is a time or UUID.
+        """Parses ``value`` if it is text and the column is not, such as a date or UUID.
+
+        Returns other values unchanged.
 
         Raises:
             InvalidArgumentError: the text cannot be parsed.
@@ -62,7 +65,7 @@ def key_columns(schema: pa.Schema, keys: Sequence[SortKey]) -> KeyColumns:
     """Returns the columns of ``keys``.
 
     Raises:
-        InvalidArgumentError: ``schema`` has no such column.
+        InvalidArgumentError: ``schema`` does not have one of the columns.
     """
     columns = [resolve_column(schema, key.column) for key in keys]
     return KeyColumns(
@@ -80,9 +83,9 @@ class GivenKeys:
 
     Attributes:
         columns: values of each column, in any form that :func:`exact_keys` accepts.
-        names: names of the columns. ``None`` means that they are in the order of the key.
-        exact: whether the names must equal the names of the key. Otherwise extra columns are
-            allowed.
+        names: names of the columns. ``None`` means that the columns are in key order.
+        exact: whether the keys must have no other columns than the key. Otherwise, extra columns
+            are ignored.
     """
 
     columns: tuple[Any, ...]
@@ -95,7 +98,7 @@ class GivenKeys:
         return len(self.columns)
 
     def columns_of(self, names: Sequence[str]) -> Sequence[Any]:
-        """Returns the values of these columns.
+        """Returns the values of the columns ``names``.
 
         Raises:
             InvalidArgumentError: the keys have other columns.
@@ -118,14 +121,14 @@ class GivenKeys:
 
 
 def read_keys(keys: Any) -> GivenKeys:
-    """Reads many keys in any supported form. Only this function knows the forms.
+    """Splits many keys, in any supported form, into columns.
 
     Args:
-        keys: any form that :func:`nimblepy.schema.many.as_many` accepts. A list holds scalars,
+        keys: any form that :func:`nimblepy.schema.many.as_many` accepts. A list contains scalars,
             tuples or dicts. A numpy array may have one column for each column of the key.
 
     Raises:
-        InvalidArgumentError: one key, or keys of different columns.
+        InvalidArgumentError: ``keys`` is a single key, or the keys have different columns.
     """
     if isinstance(keys, GivenKeys):
         return keys
@@ -146,7 +149,7 @@ def read_keys(keys: Any) -> GivenKeys:
         return GivenKeys(tuple(column.copy() for column in many.T))
     if not isinstance(many, list) or not many or not isinstance(many[0], (tuple, list, Mapping)):
         return GivenKeys((many,))
-    if isinstance(many[0], list) and len(many[0]) == 1:  # a value that no column takes
+    if isinstance(many[0], list) and len(many[0]) == 1:  # exact_keys() rejects this value
         return GivenKeys((many,))
     if isinstance(many[0], Mapping):
         return _of_dicts(many)
@@ -175,10 +178,13 @@ def _of_dicts(rows: Sequence[Any]) -> GivenKeys:
 def typed_keys(
     keys: GivenKeys, columns: KeyColumns
 ) -> tuple[tuple[pa.Array, ...], np.ndarray[Any, np.dtype[np.bool_]] | None]:
-    """Returns ``keys`` as one array per column, and which of them can match, ``None`` for all.
+    """Converts keys to one array per column of the column's type.
+
+    Returns:
+        The arrays, and whether each key can match; ``None`` if all keys can match.
 
     Raises:
-        InvalidArgumentError: a value of the wrong type, or between two values of the column.
+        InvalidArgumentError: a value has the wrong type, or is between two values of the column.
     """
     arrays: list[pa.Array] = []
     usable: np.ndarray[Any, np.dtype[np.bool_]] | None = None
@@ -193,7 +199,7 @@ def typed_keys(
 
 
 def _read_all(columns: KeyColumns, column: int, values: Any) -> Any:
-    """Returns the values for one of the columns with the text among them read."""
+    """Returns the values of one column, after parsing the texts among them."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         if not is_text(value_type(values.type)):
             return values
@@ -204,10 +210,10 @@ def _read_all(columns: KeyColumns, column: int, values: Any) -> Any:
 
 
 def single_row(names: Sequence[ColumnName], scalars: Sequence[pa.Scalar]) -> pa.RecordBatch:
-    """Returns a batch of one row from typed scalars."""
+    """Returns a batch with one row of typed scalars."""
     return key_batch(names, [pa.array([scalar], scalar.type) for scalar in scalars])
 
 
 def key_batch(names: Sequence[ColumnName], arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Returns key columns as a batch; the core knows them by their places."""
+    """Returns key columns as a batch. The core identifies them by position, not by name."""
     return pa.RecordBatch.from_arrays(arrays, [output_name(name) for name in names])

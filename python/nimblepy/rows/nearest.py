@@ -1,4 +1,4 @@
-"""Nearest rows of a source: requests, and the search over all of its files."""
+"""Requests for the rows with the nearest vectors, and the search in all files of a source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_HITS = 10_000
 
 
 class VectorSource(Protocol):
-    """What a search needs of a source."""
+    """The methods of a source that a search uses."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -38,13 +38,13 @@ class VectorSource(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NearestRows:
-    """Requests the nearest rows of some queries.
+    """Requests the rows nearest to each of the given queries.
 
     Attributes:
         column: the column of vectors.
-        metric: ``None`` is that of the files' indexes, else ``"l2"``.
-        filter: only rows that pass.
-        within: only rows of this part of the cluster key.
+        metric: ``None`` means the metric of the files' indexes, or ``"l2"`` without an index.
+        filter: if set, only rows that pass this filter are returned.
+        within: if set, only rows in this range of the cluster key are returned.
     """
 
     column: ColumnName
@@ -58,12 +58,12 @@ class NearestRows:
 
     @property
     def compares_all(self) -> bool:
-        """Whether indexes are not used."""
+        """Whether the search compares all rows and does not use indexes."""
         return self.exact or self.recall == 1
 
 
 class NearestPart(NamedTuple):
-    """What the core searches of one file.
+    """The part of a search that is in one file.
 
     Attributes:
         file: the number of the file.
@@ -80,7 +80,7 @@ class NearestPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
-    """Rows that were found, the query of each, their distances, and what the search did."""
+    """The result of a search: the rows, each row's query and distance, and statistics."""
 
     rows: RowSet
     queries: np.ndarray[Any, np.dtype[np.int64]]
@@ -90,7 +90,7 @@ class Nearest:
 
 
 def vector_type(type: pa.DataType) -> int | None:
-    """Returns the length of vectors of an Arrow type; ``None`` if it has no vectors."""
+    """Returns the length of the vectors of an Arrow type; ``None`` if it is not a vector type."""
     if not pa.types.is_fixed_size_list(type):
         return None
     value = type.value_type
@@ -103,7 +103,8 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
     """Returns the column to search, and the length of its vectors.
 
     Raises:
-        InvalidArgumentError: there is no such column, it has no vectors, or several columns do.
+        InvalidArgumentError: the column does not exist or does not have vectors; or ``on`` is
+            ``None``, and not exactly one column can be searched.
     """
     widths = {
         field.name: width
@@ -131,7 +132,7 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
 
 
 def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
-    """Returns the queries as a matrix, and whether there are many of them.
+    """Returns the queries as a matrix, and whether the caller passed several queries.
 
     Raises:
         InvalidArgumentError: a query has another length than the vectors, a null, or a number
@@ -164,7 +165,7 @@ def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
 
 
 def check_nearest(k: object, recall: object, metric: object) -> None:
-    """Checks arguments of a search."""
+    """Raises an InvalidArgumentError if an argument of a search is not valid."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= MOST_HITS:
         raise InvalidArgumentError(f"k must be an int from 1 to {MOST_HITS:,}, got {k!r}")
     is_number = isinstance(recall, (int, float)) and not isinstance(recall, bool)
@@ -176,7 +177,7 @@ def check_nearest(k: object, recall: object, metric: object) -> None:
 
 
 def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
-    """Searches the files of a source together.
+    """Searches all files of a source in one call of the core.
 
     Raises:
         InvalidArgumentError: an index has another metric than the request.
@@ -199,7 +200,7 @@ def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
 
 
 def _metric(request: NearestRows, source: VectorSource) -> Metric:
-    """The metric of a search. Asks all files, so it does not depend on the filter."""
+    """Returns the metric of a search. Asks all files, so that a filter cannot change it."""
     if request.metric is not None and request.exact:
         return request.metric
     metrics = source.vector_metrics(request.column)
@@ -220,7 +221,7 @@ def _metric(request: NearestRows, source: VectorSource) -> Metric:
 
 
 def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:
-    """Returns the result: ``_query`` if there were many queries, the columns, and ``_distance``."""
+    """Adds the column ``_distance`` to the rows, and ``_query`` if there were several queries."""
     for name in ("_query", "_distance"):
         if name in rows.schema.names:
             raise InvalidArgumentError(
@@ -232,7 +233,7 @@ def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:
 
 
 def nearest_plan(request: NearestRows, found: Nearest, reads: int, size: int) -> Plan:
-    """Returns what a search did."""
+    """Returns a plan that describes what a search did."""
     stats = found.stats
     by_lists = stats["files_by_lists"] > 0
     if request.exact or request.recall == 1:

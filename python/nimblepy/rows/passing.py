@@ -1,4 +1,4 @@
-"""Which rows of a source pass a filter: their places, not their values."""
+"""Finds the row numbers, not the values, of the rows that pass a filter."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _BATCH_ROWS = 1 << 16
 
 
 def passing_rows(source: RowSource, where: Where) -> RowSet:
-    """Returns the rows of a source that is one file that pass, ascending, one by one.
+    """Returns the rows that pass, ascending, one entry per row. The source must be a single file.
 
-    Cost: reads the columns of the filter where indexes and statistics leave rows.
+    Cost: reads the filter's columns of the rows that indexes and statistics do not exclude.
     """
     if where.filter is None:
         return where.rows.expand()

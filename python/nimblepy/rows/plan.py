@@ -1,4 +1,4 @@
-"""Two printable trees: what a file contains (LayoutNode) and what a query will read (Plan)."""
+"""Two printable trees: LayoutNode describes what a file contains; Plan, what a query will read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TypeAlias
 from nimblepy.rows.html import html_text
 from nimblepy.schema.types import format_bytes
 
-# The last is a list of things with facts, such as files; it is shown by its length.
+# A tuple of dicts lists items, such as files, with facts about each. Only its length is printed.
 DetailValue: TypeAlias = str | int | float | bool | tuple[dict[str, str | int], ...] | None
 
 
 def _draw(label: str, children: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a tree: its label, then each child's lines behind box-drawing rails."""
+    """Returns the lines of a tree: its label, then the indented lines of each child."""
     lines = [label]
     for position, child in enumerate(children):
         last = position == len(children) - 1
@@ -25,13 +25,13 @@ def _draw(label: str, children: Sequence[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """What a lookup, range or scan touches, as a tree. Prints as a tree.
+    """Describes what a lookup, range or scan reads. Prints as a tree.
 
     Attributes:
         text: a description of this step, in one line.
         details: named facts about the step, in printing order.
         children: the parts of this step, in order.
-        reads: storage reads of the step and all its children. Cached bytes need no read.
+        reads: number of storage reads of the step and its children. Cached bytes are not read.
         bytes: number of bytes that these reads fetch.
         index: kind and columns of the index; ``None`` if the step does not use an index.
     """
@@ -51,7 +51,7 @@ class Plan:
         raise KeyError(key)
 
     def walk(self) -> Iterator[Plan]:
-        """This step and all below it, parents first."""
+        """Yields this step and all steps below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -86,7 +86,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LayoutNode:
-    """One part of a file (file, stripe group, stripe, column, stream, index) with its parts.
+    """One part of a file, such as a stripe group, column or index, with the parts inside it.
 
     Attributes:
         name: column or section name, or ``"stripe 3"``.
@@ -106,7 +106,7 @@ class LayoutNode:
     children: tuple[LayoutNode, ...] = ()
 
     def walk(self) -> Iterator[LayoutNode]:
-        """This part and all inside it, parents first."""
+        """Yields this part and all parts inside it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -123,7 +123,7 @@ class LayoutNode:
         }
 
     def label(self) -> str:
-        """This part in one line, without its children."""
+        """Returns one line that describes this part without its children."""
         words = [self.name]
         if self.rows is not None:
             words.append(f"{self.rows:,} rows")

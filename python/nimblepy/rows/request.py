@@ -1,6 +1,7 @@
-"""Requests for rows: keys, a range of keys, a prefix, or a filter. Values are typed once.
+"""Requests for rows: keys, a range of keys, a prefix, or a filter.
 
-A request does not depend on a file. The same request is sent to every file that may have an answer.
+A request does not depend on a file. Its values are converted to the column types once, and the same
+request is sent to every file that may have matching rows.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """Requests the rows of some keys. The answer tells the key of each row.
+    """Requests the rows of the given keys. The answer has the position of each row's key.
 
     Attributes:
         names: the columns, in any order.
-        values: one array per column.
-        usable: whether each key can match. ``None`` means that every key can.
-        null_equals: whether a null equals null. Otherwise it equals nothing.
-        between: the next column of the cluster key. Its value must be from ``lower`` to ``upper``
-            of the same key, inclusive.
+        values: the keys' values, one array per column.
+        usable: whether each key can match. ``None`` means that every key can match.
+        null_equals: whether a null equals null. Otherwise a null does not match any row.
+        between: if set, the next column of the cluster key. A row matches a key only if its value
+            is from the key's ``lower`` to the key's ``upper``, inclusive.
     """
 
     names: tuple[ColumnName, ...]
@@ -50,16 +51,16 @@ class Keys:
 
     @property
     def columns(self) -> tuple[ColumnName, ...]:
-        """All columns that an index must have."""
+        """The columns that an index must begin with, in any order."""
         return self.names if self.between is None else (*self.names, self.between)
 
     @property
     def impossible(self) -> Mask | None:
-        """Whether each key cannot match; ``None`` if every key can."""
+        """The negation of ``usable``: for each key, whether it cannot match."""
         return None if self.usable is None else ~self.usable
 
     def take(self, probes: Positions) -> Keys:
-        """Returns some of the keys."""
+        """Returns the keys at the positions ``probes``."""
         at = pa.array(probes)
         return replace(
             self,
@@ -73,7 +74,7 @@ class Keys:
         """Returns the keys as columns in the order ``names``.
 
         Args:
-            bound: values of the column ``between``, which is the last of ``names``.
+            bound: values of the column ``between``; then ``between`` must be the last of ``names``.
         """
         arrays = dict(zip(self.names, self.values, strict=True))
         if bound is not None:
@@ -82,7 +83,11 @@ class Keys:
         return key_batch(names, [arrays[name] for name in names])
 
     def ends(self, keys: Sequence[SortKey]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """First and last key of each answer, in the order of ``keys``."""
+        """Returns the first and the last key that can match, for each key of the request.
+
+        Args:
+            keys: the sort keys of the columns, in the order of the result.
+        """
         names = [key.column for key in keys]
         if self.between is None:
             batch = self.batch(names)
@@ -93,11 +98,11 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyRange:
-    """Rows between two bounds in the order of an index, in that order.
+    """Requests the rows between two bounds, in the order of an index.
 
     Attributes:
-        keys: the leading columns of the index that the bounds are about.
-        nothing: whether no row can be between them, for any data.
+        keys: the sort keys of the index that the bounds have values for.
+        nothing: whether the range is empty, whatever the data.
     """
 
     keys: tuple[SortKey, ...]
@@ -115,17 +120,17 @@ class KeyRange:
 
     @property
     def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-        """Leading columns of the first and of the last key that can be in the range."""
+        """Leading columns of the first key and of the last key that can be in the range."""
         return self.batch(self.lower), self.batch(self.upper)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prefix:
-    """Rows whose leading key columns equal some values, in the order of an index.
+    """Requests the rows whose leading key columns equal ``values``, in the order of an index.
 
     Attributes:
-        starts_with: whether the last value is the beginning of a text or binary value.
-        nothing: whether no row can have the prefix.
+        starts_with: whether the last column must begin with the last value, not equal it.
+        nothing: whether no row can have the prefix, whatever the data.
     """
 
     keys: tuple[SortKey, ...]
@@ -143,20 +148,20 @@ class Prefix:
 
     @property
     def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-        """Leading columns that all keys with the prefix have."""
-        # Keys cannot be compared with the beginning of a text.
+        """The leading columns that all keys with the prefix have in common, twice."""
+        # Leaves out a starts_with value, because encoded keys cannot be compared with it.
         row = _row(self.columns, self.values[:-1] if self.starts_with else self.values)
         return row, row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Where:
-    """Rows that pass a filter, in file order.
+    """Requests the rows that pass a filter, in file order.
 
     Attributes:
-        filter: ``None`` if all rows pass.
+        filter: the filter; ``None`` if all rows pass.
         rows: the rows to test.
-        limit: the caller reads at most this many rows, so a scan may end then.
+        limit: maximum number of rows that the caller reads. A scan may stop after as many rows.
     """
 
     filter: Filter | None
@@ -171,9 +176,10 @@ Request: TypeAlias = Keys | KeyRange | Prefix | Where
 def key_range(
     lower: Any, upper: Any, sides: tuple[bool, bool], columns: KeyColumns, keys: Sequence[SortKey]
 ) -> KeyRange:
-    """Returns the range between two bounds as the caller gave them.
+    """Returns a request for the rows between two bounds, in the form that the caller gave them.
 
-    ``sides`` tells which of the bounds are included.
+    Args:
+        sides: whether the lower bound and whether the upper bound belong to the range.
     """
     lower, upper = in_order(lower, columns), in_order(upper, columns)
     _check_widths(columns, lower, upper)
@@ -187,7 +193,7 @@ def key_range(
 def key_prefix(
     prefix: Any, columns: KeyColumns, keys: Sequence[SortKey], null_equals: bool = False
 ) -> Prefix:
-    """Returns the prefix as the caller gave it."""
+    """Returns a request for the rows with a prefix, in the form that the caller gave it."""
     prefix = in_order(prefix, columns)
     _check_widths(columns, prefix)
     typed = typed_prefix(prefix, columns, null_equals)
@@ -197,10 +203,10 @@ def key_prefix(
 
 
 def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, ...]:
-    """Returns the first ``width`` columns of the cluster key, or all.
+    """Returns the first ``width`` columns of the cluster key; all columns if it is ``None``.
 
     Raises:
-        InvalidArgumentError: it has fewer.
+        InvalidArgumentError: the cluster key has fewer columns.
     """
     if width is not None and width > len(keys):
         names = show_names(key.column for key in keys)
@@ -211,10 +217,10 @@ def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, .
 
 
 def in_key_order(names: Sequence[KeyColumn], keys: Sequence[SortKey]) -> tuple[SortKey, ...]:
-    """Returns the leading columns of an index that bounds on ``names`` are about.
+    """Returns the leading sort keys of an index that has the columns ``names`` in this order.
 
     Raises:
-        IndexUnavailableError: these are the columns, but in another order.
+        IndexUnavailableError: the index has the columns in another order.
     """
     if not agrees(names, keys):
         shown = show_names(key.column for key in keys)
@@ -223,7 +229,7 @@ def in_key_order(names: Sequence[KeyColumn], keys: Sequence[SortKey]) -> tuple[S
 
 
 def leads(names: Sequence[ColumnName], keys: Sequence[SortKey]) -> bool:
-    """Returns whether the columns are the first ones of a key, in any order."""
+    """Returns whether ``names`` are the first columns of a key, in any order."""
     return bool(names) and {key.column for key in keys[: len(names)]} == set(names)
 
 

@@ -1,4 +1,4 @@
-"""Rows: the reading methods of all handles, written once on top of the source of the handle."""
+"""Rows: the reading methods of all handles, implemented once on top of a RowSource."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 Version = TypeVar("Version", bound=RowSource)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# By the columns of the key and the columns that are read.
+# Getters by the columns of the key, then by the columns to read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
 # What a lookup returns for keys without rows.
 Missing: TypeAlias = Literal["drop", "null"]
-# Getters that are prepared for a new source before a handle moves to it.
+# Maximum number of getters that are prepared for a new source before a handle moves to it.
 _CARRIED = 8
 
 
 def _quick(method: _Method) -> _Method:
-    """Has the core answer calls with a key alone; ``method`` answers all others.
+    """Makes the core answer calls that pass only a key. All other calls run ``method``.
 
     The core calls ``method.slow`` for keys that it cannot encode.
     """
@@ -76,13 +76,13 @@ def _quick(method: _Method) -> _Method:
 
 
 def _not_here(key: Any) -> Any:
-    """Returns the getter of a source without a compiled reader."""
+    """The getter for sources without a compiled reader: leaves every key to the general path."""
     return NotImplemented
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position(Generic[Version]):
-    """What a handle shows. Immutable: a handle that moves gets another one.
+    """The version that a handle reads. Immutable: a handle that moves gets a new Position.
 
     Attributes:
         rows: the rows of the version.
@@ -94,9 +94,9 @@ class Position(Generic[Version]):
 class Rows(_core.PointBase, ABC):
     """The reading methods of :class:`nimblepy.File`, :class:`nimblepy.Dataset` and tables.
 
-    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`; ``columns`` takes a
-    list of names and dotted paths of struct fields (``location.lat``), ``None`` is all columns.
-    Any number of threads may use one handle.
+    Rows are numbered from 0 in file order. Results are :class:`pyarrow.Table`. ``columns`` is a
+    list of names and dotted paths of struct fields (``location.lat``); ``None`` means all columns.
+    Any number of threads may use the same handle.
     """
 
     _position: Position[Any]
@@ -108,7 +108,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def _current(self) -> RowSource:
-        """The source now. Each call takes it once, so its answer is from one state."""
+        """The current source. Each call gets it once, so that its answer is from one version."""
         source: RowSource = self._position.rows
         return source
 
@@ -126,7 +126,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes stored, all columns and indexes together."""
+        """Stored size of all columns and indexes, in bytes."""
         return self._current.size_bytes
 
     @property
@@ -146,7 +146,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def io_stats(self) -> IoStats:
-        """What was read since the last reset. In a mapped file a read is a block's first touch."""
+        """Reads since the last reset. In a mapped file, the first access to a block is a read."""
         return self._current.io_stats
 
     def reset_io_stats(self) -> None:
@@ -157,7 +157,7 @@ class Rows(_core.PointBase, ABC):
         """Checks every checksum, value and index entry.
 
         Raises:
-            CorruptFileError: names the place and the value that was expected there.
+            CorruptFileError: a part is damaged; the message has its place and the expected value.
 
         Cost: reads and decodes everything.
         """
@@ -183,19 +183,21 @@ class Rows(_core.PointBase, ABC):
 
         Args:
             key: a scalar; a tuple or dict for a key of several columns.
-            null_equals: whether a null in ``key`` matches null keys. Otherwise it matches nothing.
-            as_numpy: return lists of numbers, such as vectors, as numpy arrays.
+            null_equals: whether a null in ``key`` matches null keys. Otherwise, a key with a null
+                does not match any row.
+            as_numpy: whether to return lists of numbers, such as vectors, as numpy arrays.
 
         Raises:
-            IndexUnavailableError: no index on the columns of ``on``.
+            IndexUnavailableError: no index has the columns of ``on``.
             InvalidArgumentError: a value has the wrong type (text for a number, a naive time for a
-                column with a zone). Or it is between two values of the column (1.5 for int64; the
-                double 0.1 for float32). A value outside the column's range (300 for int8) matches
-                nothing. These rules apply to all keys and prefixes. Bounds of ranges may be between
-                two values. Text is accepted for a date, time or UUID, and parsed as in filters.
+                column with a zone), or is between two values of the column (1.5 for int64; the
+                double 0.1 for float32). A value outside the column's range (300 for int8) is not an
+                error, but does not match any row. These rules apply to all keys and prefixes.
+                Bounds of ranges may be between two values. Text is accepted for a date, time or
+                UUID, and is parsed as in filters.
 
-        Cost: two binary searches and one block per column, without I/O once these are in memory.
-            In many files, a binary search over their bounds first.
+        Cost: two binary searches and one block per column, without I/O if they are in memory. With
+            many files, also a binary search in the bounds of the files.
         """
         if type(columns) is list:
             columns = tuple(columns)
@@ -225,7 +227,7 @@ class Rows(_core.PointBase, ABC):
         null_equals: bool = False,
         as_numpy: bool = False,
     ) -> dict[str, Any] | None:
-        """:meth:`get` on the general path; ``None`` if no row has the key."""
+        """Answers :meth:`get` without a compiled reader; ``None`` if no row has the key."""
         source = self._current
         request = source.keys_request([key], on, null_equals, one=True)
         rows, _ = source.find_and_read(request, column_names(columns), first=True)
@@ -246,32 +248,33 @@ class Rows(_core.PointBase, ABC):
         missing: Missing = "drop",
         as_numpy: bool = False,
     ) -> pa.Table:
-        """Returns all rows that match any of ``keys``, by probe position, then file order.
+        """Returns all rows that match any of ``keys``, ordered by key position, then in file order.
 
         Args:
             keys: any iterable of scalars, tuples or dicts; an array of Arrow or numpy; a series or
-                index of pandas or polars; or tabular data with the key's columns. A key that is
-                given twice is answered twice. A key shorter than the cluster key matches every row
-                that begins with it. A scalar is a key of one column.
+                index of pandas or polars; or tabular data with the key's columns. If a key is given
+                twice, its rows are returned twice. A key shorter than the cluster key matches every
+                row whose key begins with it. A scalar is a key of one column.
             on: the indexed columns. The default is the primary key of a table that has one, and
-                otherwise the cluster key. Leading columns of the cluster key match every row that
-                begins with these values. The direction of a sort key is ignored.
+                otherwise the cluster key. The leading columns of the cluster key are enough. The
+                direction of a sort key is ignored.
             probe_row: name of an int64 column to add as the first column. It has the position of
-                the key that matched.
-            null_equals: whether nulls match null keys. Otherwise a key with a null matches nothing.
-            missing: What to return for a key without a row. ``"drop"`` returns nothing. ``"null"``
+                the key that the row matches.
+            null_equals: whether nulls match null keys. Otherwise, a key with a null does not match
+                any row.
+            missing: what to return for a key without a row. ``"drop"`` returns no row. ``"null"``
                 returns a row of nulls at the position of the key, so that rows of unique keys are
                 aligned with the keys.
-            as_numpy: Return a dict of numpy arrays by column. Vectors of one length are a matrix.
-                Integers with nulls are a masked array.
+            as_numpy: whether to return a dict of numpy arrays by column. Vectors of one length
+                become a matrix. Integers with nulls become a masked array.
 
         Raises:
-            IndexUnavailableError, InvalidArgumentError: as :meth:`get`.
+            IndexUnavailableError, InvalidArgumentError: see :meth:`get`.
 
-        Cost: sorts the keys once, and reads every key chunk and block that they touch once. Columns
-            of the key are not read, because the matching keys have their values. Uses one thread
-            and releases the GIL. Of many files, opens only the files with bounds that contain a
-            key. A secondary index is searched in every file.
+        Cost: sorts the keys once, and reads each key chunk and block once. Key columns are not
+            read, because their values are in the matching keys. Uses one thread and releases the
+            GIL. Of many files, opens only the files whose bounds contain a key. A secondary index
+            is searched in every file.
         """
         if missing not in get_args(Missing):
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
@@ -294,15 +297,15 @@ class Rows(_core.PointBase, ABC):
     def contains(
         self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
     ) -> pa.BooleanArray:
-        """Returns whether any row has the key, for each key.
+        """Returns for each key whether any row has the key.
 
-        Cost: reads the index only. A hash index does not store keys, so the key columns of the rows
-            that it names are read as well.
+        Cost: reads only the index. A hash index does not store keys, so with a hash index, the key
+            columns of the candidate rows are read as well.
         """
         return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
     def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
-        """Returns the number of rows that have the key, for each key. Cost: as :meth:`contains`."""
+        """Returns for each key the number of rows that have the key. Cost: see :meth:`contains`."""
         source = self._current
         return pa.array(source.count_matches(source.keys_request(keys, on, null_equals)))
 
@@ -319,12 +322,12 @@ class Rows(_core.PointBase, ABC):
         offset: int = 0,
         after: Key = None,
     ) -> pa.Table:
-        """Returns rows between two bounds in key order, in key order.
+        """Returns the rows between two bounds, in key order.
 
-        Bounds are positions in the order of the key. For a descending column, ``lower`` is the
-        larger value. An unbounded side includes the nulls at that end. To select rows by value in
-        either direction, use ``scan(filter=...)``, which uses the index as well. Rows with equal
-        keys are ordered by file.
+        Bounds are compared in the order of the index. For a descending column, ``lower`` is the
+        larger value. A side without a bound includes the nulls at that end. To select rows by
+        value, whatever the direction, use ``scan(filter=...)``, which also uses the index. Rows
+        with equal keys are ordered by file.
 
         Args:
             lower, upper: a scalar, tuple or dict. A bound shorter than the key includes or excludes
@@ -334,15 +337,16 @@ class Rows(_core.PointBase, ABC):
                 also for a table with another primary key.
             inclusive: ``"[)"``, ``"[]"``, ``"()"`` or ``"(]"``.
             limit: maximum number of rows to return.
-            reverse: return the largest key first; with ``limit``, the last rows of the range.
-            offset: number of rows to skip first. The index skips them without reading them.
-            after: return only rows after this key. For the next page, pass the whole last key of
-                the previous page, or its last row as a dict; if keys are unique, no row is skipped.
-                It replaces ``upper`` if ``reverse`` is set, and otherwise ``lower``.
+            reverse: whether to return the last key first. With ``limit``, this returns the last
+                rows of the range.
+            offset: number of rows to skip. The index skips them without reading them.
+            after: return only rows after this key. For the next page, pass the complete last key of
+                the previous page, or its last row as a dict. If keys are unique, no row is skipped.
+                ``after`` replaces ``upper`` if ``reverse`` is set, and otherwise ``lower``.
 
         Raises:
-            IndexUnavailableError: no index has the order of ``on``.
-            InvalidArgumentError: a bound of the wrong type or with too many values.
+            IndexUnavailableError: no index has the columns and directions of ``on``.
+            InvalidArgumentError: a bound has the wrong type or too many values.
 
         Cost: two searches in the index, then the blocks of the rows that are returned.
         """
@@ -381,14 +385,14 @@ class Rows(_core.PointBase, ABC):
         Args:
             prefix: a scalar, a tuple, or a dict of the first columns of the key. The last element
                 may be :func:`nimblepy.starts_with`.
-            on: as for :meth:`range`.
-            limit, reverse, offset: as for :meth:`range`. To read the next page of a prefix, use
+            on: see :meth:`range`.
+            limit, reverse, offset: see :meth:`range`. To read the next page of a prefix, use
                 ``range(upper=prefix, after=last_key, inclusive="[]")``.
-            null_equals: whether a null in ``prefix`` matches null keys. Otherwise it matches
-                nothing.
+            null_equals: whether a null in ``prefix`` matches null keys. Otherwise, a prefix with a
+                null does not match any row.
 
         Raises:
-            IndexUnavailableError, InvalidArgumentError: as :meth:`range`.
+            IndexUnavailableError, InvalidArgumentError: see :meth:`range`.
         """
         if offset == 0 and not null_equals:
             reader = self._range_reader(columns, on)
@@ -404,7 +408,7 @@ class Rows(_core.PointBase, ABC):
     def _checked(
         self, columns: Columns, limit: int | None
     ) -> tuple[RowSource, Projected, int | None]:
-        """Returns the source, and the arguments of a range or prefix after their checks."""
+        """Checks arguments of a range or prefix. Returns the source, the columns and the limit."""
         source, names = self._current, column_names(columns)
         source.projected(names)
         return source, names, row_limit(limit)
@@ -420,12 +424,12 @@ class Rows(_core.PointBase, ABC):
         inclusive: Inclusive = "[)",
         null_equals: bool = False,
     ) -> pa.Table:
-        """Returns row numbers from the index, as the int64 columns ``probe_row``, ``begin`` and
-        ``end``.
+        """Returns the numbers of matching rows, from the index alone.
 
-        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Each result is a half-open range of
-        row numbers, as for :meth:`take`. Ranges of a range or prefix are in key order. Keys
-        that match nothing are omitted.
+        Give ``keys``, or ``lower`` / ``upper``, or ``prefix``. Each row of the result is a
+        half-open range of row numbers for :meth:`take`, in the int64 columns ``probe_row`` (the
+        position of the key), ``begin`` and ``end``. For a range or prefix, the result is in key
+        order. Keys without rows are left out.
         """
         given = _only_one(keys=keys, bounds=_both(lower, upper), prefix=prefix)
         source = self._current
@@ -456,41 +460,43 @@ class Rows(_core.PointBase, ABC):
         recall: float = 0.95,
         exact: bool = False,
     ) -> pa.Table:
-        """Returns the rows with the vectors nearest to ``query``, nearest first, ties by row.
+        """Returns the rows whose vectors are nearest to ``query``, nearest first, ties by row.
 
-        With a :class:`~nimblepy.VectorIndex` and many rows, some lists of the index are searched.
-        Otherwise all rows are compared: of a small file, of a part of the cluster key, or those
-        that a filter leaves. Null vectors, vectors with a null, NaN or infinity, and zero vectors
-        under cosine are never returned.
+        With a :class:`~nimblepy.VectorIndex` and many rows, the search reads only the nearest lists
+        of the index. If a file is small, or if a filter or a part of the cluster key leaves few
+        rows, it compares all of these rows. Null vectors, vectors with a null, NaN or infinity, and
+        zero vectors under cosine are never returned.
 
         Args:
-            query: a vector: a list, a numpy array or an Arrow array. Several vectors (a matrix, or
-                an Arrow column of lists) return the rows of all, with the position of the query as
-                the first column ``_query``.
-            k: number of rows per query, 1 to 10,000. If fewer are allowed, all are returned.
-            on: the column of vectors. It may be omitted if only one column has vectors, or only one
-                has an index.
-            metric: ``"l2"``, ``"cosine"`` or ``"dot"``; ``None`` is that of the index, else
-                ``"l2"``. Another metric than that of the index needs ``exact=True``.
-            columns: columns of the result; ``None`` is all.
-            filter: only rows that pass, as for :meth:`scan`.
+            query: a vector: a list, a numpy array or an Arrow array. For several queries, pass a
+                matrix or an Arrow column of lists. The result then begins with the column
+                ``_query``, which has the position of each row's query.
+            k: number of rows per query, 1 to 10,000. If fewer rows are allowed, all are returned.
+            on: the column of vectors. It may be omitted if only one column has vectors, or if only
+                one of them has an index.
+            metric: ``"l2"``, ``"cosine"`` or ``"dot"``; ``None`` means the metric of the index, or
+                ``"l2"`` without an index. A metric that differs from the index needs
+                ``exact=True``.
+            columns: columns of the result; ``None`` means all columns.
+            filter: return only rows that pass this filter; see :meth:`scan`.
             params: values of the filter's parameters.
-            prefix, lower, upper: only rows of this part of the cluster key, as for :meth:`prefix`
-                and :meth:`range`.
-            recall: the share of the true nearest rows to find, for queries like the rows of the
-                file, or like the ``queries`` that the index was built with. 1 compares all rows.
-            exact: compare all rows. Needs no index.
+            prefix, lower, upper: return only rows in this part of the cluster key; see
+                :meth:`prefix` and :meth:`range`.
+            recall: the share of the true nearest rows to find. It holds for queries that resemble
+                the rows of the file, or the ``queries`` that the index was built with. With 1, the
+                search compares all rows.
+            exact: whether to compare all rows. This does not need an index.
 
         Returns:
             The columns and ``_distance`` (float32): the squared Euclidean distance, 1 - cosine, or
             minus the dot product.
 
         Raises:
-            InvalidArgumentError: the query has another length than the vectors, or numbers that are
-                not finite, or only zeros under cosine; or the metric is not that of the index.
+            InvalidArgumentError: the query has another length than the vectors, has numbers that
+                are not finite, or has only zeros under cosine; or the index has another metric.
 
-        Cost: of a file that is not mapped, one round of reads each for the index's lists, for the
-            vectors of some candidates, and for the columns of the result.
+        Cost: if the file is not mapped, three rounds of reads: for the index's lists, for the
+            vectors of candidates, and for the columns of the result.
         """
         names = column_names(columns)
         source, request, many = self._nearest_request(
@@ -534,11 +540,11 @@ class Rows(_core.PointBase, ABC):
     # ------------------------------------------------------------------ rows by number, or all
 
     def take(self, rows: RowIndices, columns: Columns = None) -> pa.Table:
-        """Returns rows by their number, in the given order, repeats included.
+        """Returns rows by number, in the given order, with repeats.
 
         Args:
-            rows: non-negative integers: list, numpy array or Arrow array. In a dataset they count
-                the rows of its files one after another, and are valid for this handle only.
+            rows: non-negative integers as a list, numpy array or Arrow array. In a dataset, rows
+                are numbered across all files, and the numbers are only valid for this handle.
 
         Raises:
             InvalidArgumentError: a number is out of range.
@@ -556,16 +562,17 @@ class Rows(_core.PointBase, ABC):
         filter: Filter = None,
         params: Parameters = None,
     ) -> pa.Table:
-        """Returns rows drawn at random, in file order; each is taken with the same probability.
+        """Returns rows drawn at random, in file order. Every row has the same probability.
 
         Args:
-            fraction: the probability, from 0 to 1.
+            fraction: the probability of each row, from 0 to 1.
             n: the number of rows to draw, instead of ``fraction``; all rows if there are fewer.
-            seed: seed of the generator. The same seed draws the same rows from the same data.
-            filter, params: as for :meth:`scan`. Only rows that pass are drawn.
+            seed: seed of the random generator. With the same seed and the same data, the same rows
+                are drawn.
+            filter, params: draw only from rows that pass this filter; see :meth:`scan`.
 
-        Cost: the cost of :meth:`take` for the drawn rows. Nearly every block is read, unless
-            ``fraction`` is well below one row per block. With ``filter``, the cost of the scan.
+        Cost: like :meth:`take` of the drawn rows. Nearly every block is read, unless ``fraction``
+            is well below one row per block. With ``filter``, like a scan.
         """
         if n is not None:
             return self._sample_rows(sample_size(fraction, n), seed, columns, filter, params)
@@ -578,7 +585,7 @@ class Rows(_core.PointBase, ABC):
         source = self._current
         num_rows = source.num_rows
         drawn, last = [np.empty(0, dtype=np.int64)], -1 if fraction else num_rows
-        while last < num_rows:  # gaps between drawn rows are geometric
+        while last < num_rows:  # the gaps between drawn rows have a geometric distribution
             count = int((num_rows - last) * fraction * 1.1) + 16
             next_rows = last + np.cumsum(generator.geometric(fraction, count))
             drawn.append(next_rows)
@@ -594,7 +601,7 @@ class Rows(_core.PointBase, ABC):
         filter: Filter,
         params: Parameters,
     ) -> pa.Table:
-        """As many rows drawn at random, in file order."""
+        """Returns ``size`` rows drawn at random, in file order."""
         generator = np.random.default_rng(generator_seed(seed))
         if filter is not None or params is not None:
             scan = self.scan(columns, filter=filter, params=params)
@@ -618,20 +625,21 @@ class Rows(_core.PointBase, ABC):
         """Returns a scan. Run it with ``to_table``, ``to_batches``, ``to_reader`` or ``count``.
 
         Args:
-            filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text in
+            filter: a pyarrow expression, in which NaN compares as in IEEE 754; or SQL text in
                 DuckDB's dialect, in which NaN equals itself and is above all numbers. Indexes and
-                then zone maps exclude rows; the other rows are evaluated exactly. In SQL, ``a.b``
-                is the field ``b`` of ``a``, and ``"a.b"`` is the column of that name.
+                zone maps exclude rows, and the filter is evaluated on the other rows. In SQL,
+                ``a.b`` is the field ``b`` of ``a``, and ``"a.b"`` is the column named ``a.b``.
                 See docs/reference/filters.md for the whole language.
             params: values of the filter's parameters: a dict for ``$name``, a list for ``?``.
             row_range: half-open range of row numbers to scan.
             batch_rows: maximum number of rows in a batch.
             threads: number of decoding threads; ``None`` means one per processor.
             limit: maximum number of rows to return.
-            offset: number of passing rows to skip first. With a filter, they must still be found.
+            offset: number of passing rows to skip. With a filter, the skipped rows must still be
+                found.
 
         Raises:
-            InvalidArgumentError: an unknown column, or an invalid filter.
+            InvalidArgumentError: a column does not exist, or the filter is not valid.
         """
         if params is not None:
             filter = with_params(filter, params)
@@ -655,7 +663,7 @@ class Rows(_core.PointBase, ABC):
     def to_pandas(
         self, columns: Columns = None, filter: Filter = None, params: Parameters = None
     ) -> Any:
-        """:meth:`to_table` as a pandas DataFrame."""
+        """Returns all rows that pass ``filter`` as a pandas DataFrame."""
         return self.to_table(columns, filter, params).to_pandas()
 
     def head(
@@ -695,17 +703,17 @@ class Rows(_core.PointBase, ABC):
         recall: float = 0.95,
         exact: bool = False,
     ) -> Plan:
-        """Returns the plan of a lookup (``keys``), range, prefix, scan or search. Prints as a tree.
+        """Returns the plan of a lookup, range, prefix, scan or vector search. It prints as a tree.
 
-        Give the arguments of one of them. ``keys`` may be a single key.
+        Give the arguments of one of these methods. ``keys`` may be a single key.
 
         Args:
-            nearest: a query of :meth:`nearest`, with its other arguments. The search is made, and
-                the plan says what it did: lists probed, rows scored from codes, rows compared with
+            nearest: a query of :meth:`nearest`, with its other arguments. The search is run, and
+                the plan says what it did: lists probed, rows scored from codes, rows compared by
                 their vectors, and why.
 
-        Cost: searches the index, so that row ranges are exact. Does not read data, except for
-            ``nearest``. Of many files, opens every file that may have an answer.
+        Cost: searches the index, so that row ranges are exact. Reads data only for ``nearest``.
+            With many files, opens every file that may have matching rows.
         """
         if nearest is not None:
             if keys is not None or row_range is not None or not (on is None or isinstance(on, str)):
@@ -759,7 +767,7 @@ class Rows(_core.PointBase, ABC):
             self._quick = getter
 
     def _range_reader(self, columns: Columns, on: On) -> RangeReader | None:
-        """Returns the compiled reader of ranges; ``None`` if the core cannot read them itself."""
+        """Returns the compiled reader of ranges; ``None`` if the source does not have one."""
         if columns is not None and type(columns) is not tuple:
             if type(columns) is not list:
                 return None
@@ -800,7 +808,7 @@ class Rows(_core.PointBase, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the resources of this handle. Returned results stay valid."""
+        """Releases the resources of this handle. Returned results remain valid."""
 
     def __enter__(self) -> Self:
         return self
@@ -809,14 +817,14 @@ class Rows(_core.PointBase, ABC):
         self.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        """Returns all rows, for whatever reads Arrow streams; scans stream some columns or rows."""
+        """Returns an Arrow stream of all rows. Use :meth:`scan` for fewer columns or rows."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def __len__(self) -> int:
         return self.num_rows
 
     def __bool__(self) -> bool:
-        """Returns true even without rows, because a handle is not a list."""
+        """Returns True even if there are no rows, because a handle is not a list."""
         return True
 
 
@@ -828,7 +836,7 @@ def _getter_of(source: RowSource, columns: Projected, on: On) -> Getter:
 
 
 def getters_for(handle: Rows, source: RowSource) -> Getters:
-    """Getters of a new source, for the keys and columns that a handle was last asked for."""
+    """Prepares getters of a new source like the latest getters that the handle prepared."""
     used = [(on, columns) for on, some in handle._getters.items() for columns in some]
     getters: Getters = {}
     for on, columns in used[-_CARRIED:]:
@@ -837,7 +845,7 @@ def getters_for(handle: Rows, source: RowSource) -> Getters:
 
 
 def keep_getters(handle: Rows, getters: Getters) -> None:
-    """Gives a handle the getters of its current source."""
+    """Stores getters of the current source in a handle."""
     for on, some in getters.items():
         for columns, getter in some.items():
             handle._keep_getter(getter, columns, on)
@@ -853,7 +861,11 @@ def _both(a: Any, b: Any) -> Any:
 
 
 def _only_one(**arguments: Any) -> str | None:
-    """Returns the name of the given argument; ``None`` if all are omitted."""
+    """Returns the name of the argument that is not ``None``; ``None`` if there is none.
+
+    Raises:
+        InvalidArgumentError: more than one argument is given.
+    """
     given = [name for name, value in arguments.items() if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(f"give {' or '.join(given)}, not both")
@@ -861,7 +873,7 @@ def _only_one(**arguments: Any) -> str | None:
 
 
 def _range_table(rows: RowSet) -> pa.Table:
-    """Returns rows as ranges. Adjacent rows of one probe are merged."""
+    """Returns the rows as a table of ranges. Adjacent rows of one probe are merged."""
     begin, end = rows.begin.astype(np.int64), rows.ends.astype(np.int64)
     probe = np.zeros(len(begin), dtype=np.int64) if rows.probe is None else rows.probe
     if len(begin):

@@ -1,4 +1,4 @@
-"""RowSet: some rows of a source."""
+"""RowSet: a selection of the rows of a source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_ROWS: RowNumbers = np.empty(0, dtype=np.uint64)
 
 
 def ascending_once(rows: RowNumbers) -> RowNumbers:
-    """Returns the rows in ascending order, each once. Cheap for a few ascending runs."""
+    """Returns the rows in ascending order, without repeats. Fast if there are few sorted runs."""
     if len(rows) < 2 or (rows[1:] > rows[:-1]).all():
         return rows
     ordered = np.sort(rows, kind="stable")
@@ -28,15 +28,16 @@ def ascending_once(rows: RowNumbers) -> RowNumbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowSet:
-    """Some rows of one source, in the requested order. A row may occur more than once.
+    """A selection of the rows of one source, in order. A row may occur more than once.
 
-    An entry is a half-open range of adjacent rows, or a single row. Rows of a source with many
-    files are addressed as (file, row), and rows count from 0 in each file.
+    An entry is a half-open range of adjacent rows, or a single row. In a source with many files, a
+    row's address is (file, row), and each file's rows are numbered from 0.
 
     Attributes:
         begin: first row of each entry.
-        end: row after the last row of each entry. ``None`` means that every entry is a single row.
-        probe: number of the key of each entry, ascending. ``None`` if the request has no keys.
+        end: the row after the last row of each entry. ``None`` if every entry is a single row.
+        probe: the position of each entry's key in the request, ascending. ``None`` if the request
+            has no keys.
         num_probes: number of requested keys.
         file: number of the file of each entry. ``None`` if the source is one file.
     """
@@ -49,7 +50,7 @@ class RowSet:
 
     @classmethod
     def of_range(cls, begin: int, end: int) -> RowSet:
-        """Adjacent rows; an empty set if ``begin`` is not below ``end``."""
+        """Returns the rows from ``begin`` to before ``end``; no rows if ``begin >= end``."""
         if begin >= end:
             return cls(_NO_ROWS)
         both = np.array((begin, end), dtype=np.uint64)
@@ -59,7 +60,7 @@ class RowSet:
     def of_ranges(
         cls, ranges: np.ndarray[Any, Any], probe: Positions | None = None, num_probes: int = 0
     ) -> RowSet:
-        """From half-open ranges, shape (n, 2); empty ones are left out."""
+        """Returns the rows of half-open ranges, shape (n, 2). Empty ranges are left out."""
         begin, end = ranges[:, 0], ranges[:, 1]
         hit = end > begin
         if not hit.all():
@@ -68,9 +69,7 @@ class RowSet:
 
     @classmethod
     def joined(cls, parts: Sequence[RowSet]) -> RowSet:
-        """Returns the rows of several sets, one set after the other; all with or all without
-        probes.
-        """
+        """Concatenates sets. Either all of them have probes, or none does."""
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -84,7 +83,7 @@ class RowSet:
         end = None if single else np.concatenate([part.ends for part in parts])
         return cls(all_of("begin"), end, all_of("probe"), parts[0].num_probes, all_of("file"))
 
-    # ------------------------------------------------------------------ what is in it
+    # ------------------------------------------------------------------ content
 
     @property
     def ends(self) -> RowNumbers:
@@ -92,14 +91,14 @@ class RowSet:
 
     @property
     def sizes(self) -> Positions:
-        """Rows of each entry."""
+        """Number of rows of each entry."""
         if self.end is None:
             return np.ones(len(self.begin), dtype=np.int64)
         return (self.end - self.begin).astype(np.int64)
 
     @property
     def ranges(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Half-open ranges, shape (n, 2), in the order of the set."""
+        """The entries as half-open ranges, shape (n, 2), in the order of the set."""
         ranges = np.empty((len(self.begin), 2), dtype=np.uint64)
         ranges[:, 0] = self.begin
         ranges[:, 1] = self.ends
@@ -113,7 +112,7 @@ class RowSet:
 
     @property
     def counts(self) -> Positions:
-        """Rows of each probe."""
+        """Number of rows of each probe."""
         assert self.probe is not None
         if self.end is None:
             return np.bincount(self.probe, minlength=self.num_probes).astype(np.int64)
@@ -122,22 +121,22 @@ class RowSet:
 
     @property
     def rows(self) -> RowNumbers:
-        """The rows one by one."""
+        """The number of every row, in the order of the set."""
         return self.expand().begin
 
     @property
     def as_range(self) -> tuple[int, int] | None:
-        """``(begin, end)`` if the rows are a single entry or empty; otherwise ``None``."""
+        """``(begin, end)`` if the set has at most one entry; otherwise ``None``."""
         if not len(self.begin):
             return 0, 0
         if len(self.begin) == 1:
             return int(self.begin[0]), int(self.ends[0])
         return None
 
-    # ------------------------------------------------------------------ other sets from it
+    # ------------------------------------------------------------------ derived sets
 
     def entries(self, which: Any) -> RowSet:
-        """Returns some entries, selected by a mask, a slice, or positions in any order."""
+        """Returns the entries that a mask, a slice, or positions in any order select."""
         return RowSet(
             self.begin[which],
             None if self.end is None else self.end[which],
@@ -147,7 +146,7 @@ class RowSet:
         )
 
     def expand(self) -> RowSet:
-        """Returns the same rows with one entry each."""
+        """Returns the same rows with one entry per row."""
         if self.end is None:
             return self
         sizes = self.sizes
@@ -187,7 +186,7 @@ class RowSet:
         return replace(part, begin=begin, end=end)
 
     def pick(self, numbers: RowNumbers) -> RowSet:
-        """Returns the rows at these positions of the set, in the given order; repeats are kept."""
+        """Returns the rows at these positions of the set, in the given order, with repeats."""
         if self.end is None:
             return self.entries(numbers.astype(np.int64))
         if len(self.begin) == 1 and self.probe is None and self.file is None:
@@ -198,7 +197,7 @@ class RowSet:
         return replace(self.entries(entry), begin=rows, end=None)
 
     def backwards(self) -> RowSet:
-        """Returns the same rows, last first."""
+        """Returns the same rows in reverse order."""
         return self.expand().entries(slice(None, None, -1))
 
     def intersect(self, other: RowSet) -> RowSet:
@@ -218,7 +217,7 @@ class RowSet:
     def minus(self, other: RowSet | _core.RowBitmap) -> RowSet:
         """Returns the rows that are not in ``other``, in the order of this set.
 
-        If ``other`` is a bitmap, all rows of this set must be in its file.
+        If ``other`` is a bitmap of one file, all rows of this set must be in that file.
         """
         if isinstance(other, _core.RowBitmap):
             if self.end is None:
@@ -232,17 +231,18 @@ class RowSet:
         return self.intersect(RowSet.of_ranges(np.column_stack((begin, end))))
 
     def merged(self) -> RowSet:
-        """Returns the same rows of one file, each once and ascending, in the fewest possible
-        ranges.
+        """Returns the rows in ascending order without repeats, with as few ranges as possible.
+
+        The rows must be in one file.
         """
         return RowSet.of_ranges(_core.merge(self.ranges))
 
     def in_file(self, file: int) -> RowSet:
-        """These rows of one file as rows of a source with many files."""
+        """Returns these rows as rows of the given file, in a source with many files."""
         return replace(self, file=np.full(len(self.begin), file, dtype=np.int64))
 
     def by_file(self) -> list[tuple[int, RowSet]]:
-        """Pairs of a file and its rows. The set must be ordered by file."""
+        """Returns pairs of a file and its rows. The set must be ordered by file."""
         assert self.file is not None
         if not len(self.file):
             return []
@@ -254,11 +254,11 @@ class RowSet:
         ]
 
     def without_file(self) -> RowSet:
-        """These rows as rows of their file. All must be in one file."""
+        """Returns these rows without their file number. All rows must be in one file."""
         return replace(self, file=None)
 
     def for_probes(self, probes: Positions | None, num_probes: int) -> RowSet:
-        """These rows with renumbered probes: probe i becomes ``probes[i]``."""
+        """Returns these rows with renumbered probes: probe i becomes ``probes[i]``."""
         if probes is None:
             return self
         assert self.probe is not None

@@ -1,4 +1,4 @@
-"""Scans read rows in file order and return batches of some columns."""
+"""Scan: reads rows in file order, and returns batches of the requested columns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from nimblepy.schema.names import output_name
 
 
 class ReadsArrow(Protocol):
-    """A DuckDB connection, or the module ``duckdb`` for its default one."""
+    """A DuckDB connection, or the module ``duckdb``, which uses its default connection."""
 
     def from_arrow(self, arrow_object: object, /) -> object: ...
 
 
 class Scan:
-    """A scan that has not run yet; made by the ``scan`` of a file or dataset.
+    """A scan that has not run yet, created by the method ``scan`` of a file, dataset or table.
 
-    It may be run any number of times, and iterates over its batches. It has ``__arrow_c_stream__``:
-    polars, DuckDB and pyarrow read it directly. It pickles if the file, dataset or table does.
+    It can be run any number of times. Iterating over it yields batches. polars, DuckDB and pyarrow
+    can read it directly through ``__arrow_c_stream__``. It can be pickled if the file, dataset or
+    table can be pickled.
     """
 
     def __init__(
@@ -98,12 +99,12 @@ class Scan:
         """Returns all rows as a DuckDB relation.
 
         Args:
-            con: a DuckDB connection; ``None`` is the default connection of the module ``duckdb``.
+            con: a DuckDB connection; ``None`` means the default connection of ``duckdb``.
 
         Raises:
             MissingExtraError: DuckDB is not installed.
 
-        Cost: reads all rows into memory. :func:`nimblepy.duckdb` reads what a query needs.
+        Cost: reads all rows into memory. :func:`nimblepy.duckdb` reads only what a query needs.
         """
         if con is None:
             try:
@@ -118,19 +119,19 @@ class Scan:
         return con.from_arrow(self.to_table())
 
     def count(self) -> int:
-        """Returns the number of rows. Reads only the filter's columns, and decodes them in part."""
+        """Returns the number of rows. Reads only the filter's columns, and decodes only parts."""
         if self._where.filter is None:
             return self._where.rows.num_rows
-        if self._limit is not None or self._offset:  # which may be reached long before the end
+        if self._limit is not None or self._offset:  # the limit may end the scan early
             return sum(batch.num_rows for batch in self._batches(()))
         return self._source.count_passing(self._where, threads=self._threads)
 
     def rows(self) -> RowSet:
-        """Returns the rows that may pass, by indexes and zone maps alone."""
+        """Returns the rows that may pass, according to indexes and statistics. Reads no data."""
         return self._source.find(self._where)
 
     def explain(self) -> Plan:
-        """Returns what running the scan touches, without reading data."""
+        """Returns the plan of the scan, without reading data."""
         return self._source.explain_request(self._where, self._columns)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Finds the rows of a request without an index, by reading every key. Slow, but always possible."""
+"""Finds the rows of a request without an index, by reading all keys. Slow, but always possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.values import successor
 
-# Reads all rows of some columns. Names are those of the request.
+# Reads all rows of the given columns. The names are those in the request.
 ReadColumns = Callable[[tuple[ColumnName, ...]], pa.Table]
 
 
@@ -55,11 +55,10 @@ def search_keys(keys: Keys, read: ReadColumns) -> RowSet:
 def search_ordered(
     request: KeyRange | Prefix, order: Sequence[SortKey], read: ReadColumns
 ) -> RowSet:
-    """Returns the rows of a range or prefix in the order of ``order``, rows with equal keys by
-    number.
+    """Returns the rows of a range or prefix, sorted by ``order``, then by row number.
 
     Args:
-        order: the whole key. The request has its leading columns.
+        order: the sort keys of all columns of the key. The request is about the first of them.
     """
     if request.nothing:
         return RowSet.of_range(0, 0)
@@ -82,7 +81,7 @@ def search_ordered(
 
 
 def _range_ends(request: KeyRange) -> tuple[bytes | None, bytes | None]:
-    """Returns the range as half-open encoded keys."""
+    """Returns the bounds of the range as encoded keys: lower inclusive, upper exclusive."""
     low, high = request.ends
     lower = None if low is None else _one(low, request.keys)
     upper = None if high is None else _one(high, request.keys)
@@ -135,7 +134,7 @@ def _can_match(keys: Keys) -> Any:
 
 
 def _encoded(table: pa.Table, keys: Sequence[SortKey]) -> pa.Array:
-    """Returns the keys of all rows as binary values that compare as the keys do."""
+    """Returns the keys of all rows as binary values that compare like the keys."""
     columns = [column.combine_chunks() for column in table.columns[: len(keys)]]
     names = [output_name(key.column) for key in keys]
     return _encoded_batch(pa.RecordBatch.from_arrays(columns, names=names), keys)

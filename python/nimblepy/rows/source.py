@@ -1,7 +1,7 @@
-"""RowSource: the immutable rows that the engine reads.
+"""RowSource: immutable rows that can be searched and read.
 
-A file is a source. So are many files together, and files with deleted rows. Users hold handles,
-and each handle has a source (:class:`nimblepy.rows.rows.Rows`).
+A file is a source. A group of files, and files with deleted rows, are sources too. Users have
+handles (:class:`nimblepy.rows.rows.Rows`), and each handle reads a source.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from nimblepy.schema.types import IndexInfo, IoStats, KeyColumn, SortKey, column
 
 # Checked columns that select an index; ``None`` means the cluster key.
 Names: TypeAlias = tuple[ColumnName, ...] | None
-# The same with directions, for an index of one direction.
+# Like Names, but a column may be a SortKey, which requires an index with that direction.
 OnKeys: TypeAlias = tuple[KeyColumn, ...] | None
 Filter: TypeAlias = pc.Expression | str | None
 
 Reader = TypeVar("Reader")
-# The number of column lists for which something is prepared and cached.
+# Maximum number of entries in each cache of prepared readers, filters or schemas.
 MAX_PREPARED = 256
 
 
 class RowSource(ABC):
-    """Immutable rows that can be found and read."""
+    """Immutable rows that can be searched and read."""
 
     def __init__(self) -> None:
-        # The columns of keys, by `on`, or by the names or width of the keys.
+        # Caches the columns of keys, by `on`, or else by the names or the width of the keys.
         self._key_columns: dict[Any, tuple[tuple[ColumnName, ...], KeyColumns]] = {}
 
     @abstractmethod
     def close(self) -> None:
-        """Releases what the source holds; results that were returned stay valid."""
+        """Releases the resources of the source. Returned results remain valid."""
 
     # ------------------------------------------------------------------ description
 
@@ -86,7 +86,7 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """Bytes stored, all columns and indexes together."""
+        """Stored size of all columns and indexes, in bytes."""
 
     @property
     @abstractmethod
@@ -111,15 +111,15 @@ class RowSource(ABC):
     @property
     @abstractmethod
     def io_stats(self) -> IoStats:
-        """What has been read since open. In a mapped file a read is a block's first touch."""
+        """Reads since the last reset. In a mapped file, the first access to a block is a read."""
 
     @abstractmethod
     def reset_io_stats(self) -> None:
-        """Counts reads from here on."""
+        """Sets all counts of :attr:`io_stats` to zero."""
 
     @abstractmethod
     def layout(self) -> LayoutNode:
-        """Files, stripe groups, stripes, columns, streams, encodings and bytes, as a tree.
+        """Returns files, stripe groups, stripes, columns and streams as a tree, with sizes.
 
         Cost: reads the metadata of every stripe group.
         """
@@ -129,7 +129,7 @@ class RowSource(ABC):
         """Checks every checksum, value and index entry.
 
         Raises:
-            CorruptFileError: names the place and the value that was expected there.
+            CorruptFileError: a part is damaged; the message has its place and the expected value.
 
         Cost: reads and decodes everything.
         """
@@ -138,46 +138,48 @@ class RowSource(ABC):
 
     @abstractmethod
     def index_keys(self, on: OnKeys, *, ordered: bool) -> tuple[SortKey, ...]:
-        """Returns the columns of the index that answers for ``on``; ``None`` is the cluster key.
+        """Returns the sort keys of the index that searches for ``on`` would use.
 
         Args:
-            on: columns. The index must have the direction of a sort key if ``ordered``.
+            on: the columns to search for; ``None`` means the cluster key. If ``ordered``, the index
+                must have the same direction as the sort keys in ``on``.
             ordered: whether the index must support bounds and prefixes.
 
         Raises:
-            IndexUnavailableError: no index fits; the message names the existing ones.
+            IndexUnavailableError: no index fits; the message names the existing indexes.
         """
 
     @abstractmethod
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
-        """Returns the rows that answer a request, from indexes alone.
+        """Returns the rows that match a request, using indexes and statistics.
 
-        The answer to :class:`Keys` is ordered by key, then by file order. The answer to a range or
-        prefix is in the order of its index. The answer to :class:`Where` is all rows that may pass.
+        The rows of :class:`Keys` are ordered by key, then in file order. The rows of a range or
+        prefix are in index order. For :class:`Where`, returns all rows that may pass the filter.
 
         Args:
             limit: maximum number of rows.
-            reverse: last row first, for a range or prefix.
+            reverse: for a range or prefix, whether to return the last row first.
 
         Raises:
-            IndexUnavailableError: no index on the columns of the request.
+            IndexUnavailableError: no index has the columns of the request.
         """
 
     @abstractmethod
     def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
-        """Returns the sort keys of an ordered index that begins with the columns ``by`` in any
-        order, then ``on``: those of these columns.
+        """Returns the leading sort keys of an index for as-of searches, in index order.
+
+        These are the columns ``by`` in any order, then ``on``.
 
         Raises:
-            IndexUnavailableError: there is none; the message names the existing indexes.
+            IndexUnavailableError: no ordered index begins so; the message names the existing ones.
         """
 
     @abstractmethod
     def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
-        """At most one row for each key.
+        """Returns at most one row for each key.
 
         Args:
-            deleted: rows of a single file that are not found.
+            deleted: rows to ignore. Only for a source that is a single file.
 
         Raises:
             IndexUnavailableError: no index fits.
@@ -185,44 +187,47 @@ class RowSource(ABC):
 
     @property
     def is_many(self) -> bool:
-        """Whether its rows are addressed by file and row."""
+        """Whether a row's address in this source is (file, row)."""
         return self.everything.file is not None
 
     @abstractmethod
     def vector_columns(self) -> tuple[ColumnName, ...]:
-        """Returns columns with a vector index in one of the files."""
+        """Returns the columns that have a vector index in at least one file."""
 
     @abstractmethod
     def vector_metrics(self, column: ColumnName) -> frozenset[str]:
-        """The metrics of the vector indexes on a column, of all files."""
+        """Returns the metrics of the vector indexes that the files have on a column."""
 
     @abstractmethod
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:
-        """Returns what the core searches for the nearest rows, file by file.
+        """Yields the part of a search for the nearest rows in each file.
 
         Args:
-            rows: only these rows of a source that is one file, in place of ``request.within``.
+            rows: if set, search only these rows, and ignore ``request.within``. Only for a source
+                that is a single file.
         """
 
     @abstractmethod
     def read(self, rows: RowSet, columns: Projected) -> pa.Table:
-        """Returns some columns of these rows, in their order."""
+        """Reads the given columns of these rows, in the order of ``rows``."""
 
     @abstractmethod
     def scan_batches(
         self, where: Where, columns: Projected, *, batch_rows: int, threads: int
     ) -> Iterator[pa.RecordBatch]:
-        """Returns the rows that pass, batch by batch in file order; ``threads`` 0 is one per
-        processor.
+        """Yields the rows that pass, batch by batch in file order.
+
+        Args:
+            threads: number of decoding threads; 0 means one per processor.
         """
 
     def projected(self, columns: Projected) -> pa.Schema:
         """Returns the schema of these columns. Cached.
 
         Raises:
-            InvalidArgumentError: there is no such column.
+            InvalidArgumentError: a column does not exist.
         """
         if columns is None:
             return self.schema
@@ -253,26 +258,26 @@ class RowSource(ABC):
 
     @cached_property
     def everything(self) -> RowSet:
-        """:meth:`all_rows`, cached."""
+        """The result of :meth:`all_rows`. Cached."""
         return self.all_rows()
 
     def numbered(self, rows: RowSet) -> RowSet:
-        """Returns the same rows by their numbers."""
+        """Replaces (file, row) addresses by row numbers of the source."""
         return rows
 
     @abstractmethod
     def explain_request(self, request: Request, columns: Projected) -> Plan:
-        """Returns what finding and reading would touch, without reading data."""
+        """Returns the plan for finding and reading the rows of a request, without reading data."""
 
     # ------------------------------------------------------------------ requests
 
     def on_columns(self, on: On) -> Names:
-        """Returns the columns of ``on`` with their names in keys. ``None``: the cluster key."""
+        """Returns the normalized column names of ``on``; ``None`` means the cluster key."""
         keys = self.on_keys(on)
         return None if keys is None else tuple(map(column_of, keys))
 
     def on_keys(self, on: On) -> OnKeys:
-        """:meth:`on_columns` with the directions that are given."""
+        """Like :meth:`on_columns`, but keeps the sort keys that the caller gave."""
         keys = on_keys(on)
         if keys is None or all(isinstance(key, str) for key in keys):
             return keys
@@ -286,7 +291,7 @@ class RowSource(ABC):
         """Returns the first columns of the cluster key, as many as the keys have."""
         cluster = self.index_keys(None, ordered=False)
         if given.names is None:
-            # One scalar is checked to be a whole key.
+            # For one scalar, return all columns: check_one() then requires a complete key.
             return tuple(k.column for k in leading_keys(cluster, None if one else given.width))
         leading = tuple(key.column for key in cluster[: given.width])
         names = [output_name(name) for name in leading]
@@ -305,8 +310,10 @@ class RowSource(ABC):
     def keys_request(
         self, keys: Any, on: On = None, null_equals: bool = False, *, one: bool = False
     ) -> Keys:
-        """Returns ``keys`` and ``on`` of a lookup as a request; with ``one``, ``keys`` has a single
-        key.
+        """Converts the arguments of a lookup to a request.
+
+        Args:
+            one: whether the caller asked for a single key. ``keys`` then has exactly one key.
         """
         on_names = self.on_columns(on)
         given = read_keys(keys)
@@ -330,13 +337,13 @@ class RowSource(ABC):
     def range_request(
         self, lower: Any, upper: Any, on: On = None, inclusive: Inclusive = "[)"
     ) -> KeyRange:
-        """Returns the bounds of a range as a request."""
+        """Converts the arguments of a range to a request."""
         sides = inclusive_sides(inclusive)
         keys = self._bound_keys(on)
         return key_range(lower, upper, sides, key_columns(self.schema, keys), keys)
 
     def key_of_row(self, row: Mapping[str, Any], on: On = None) -> Any:
-        """Returns only the key if ``row`` has other columns, too; otherwise ``row`` itself."""
+        """Returns the key of ``row`` as a tuple; ``row`` itself if it has only key columns."""
         keys = [key.column for key in self._bound_keys(on)]
         if set(row) <= {*keys}:
             return row
@@ -352,7 +359,7 @@ class RowSource(ABC):
         return tuple(values)
 
     def prefix_request(self, prefix: Any, on: On = None, null_equals: bool = False) -> Prefix:
-        """Returns a prefix of keys as a request."""
+        """Converts the arguments of a prefix search to a request."""
         keys = self._bound_keys(on)
         return key_prefix(prefix, key_columns(self.schema, keys), keys, null_equals)
 
@@ -362,29 +369,28 @@ class RowSource(ABC):
         return keys if on_columns is None else in_key_order(on_columns, keys)
 
     def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
-        """Returns a filter, and the range of row numbers that it is applied to, as a request."""
+        """Converts a filter, and the range of row numbers to test, to a request."""
         rows = self.everything
         if row_range is not None:
             rows = rows.slice(*row_bounds(row_range, self.num_rows))
         return Where(None if filter is None else parse_filter(filter, self.schema), rows)
 
     def for_filter(self, filter: Filter) -> RowSource:
-        """Returns the rows to filter: these rows, or a part of them that contains all matches."""
+        """Returns a source to scan with this filter: this source, or a part with all matches."""
         return self
 
     # ------------------------------------------------------------------ finding and reading at once
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
-        """Returns a reader of the core for these rows; ``None`` if the core cannot read them
-        itself.
+        """Returns a compiled reader; ``None`` if the core cannot read this source directly.
 
         Raises:
-            IndexUnavailableError: no index on the columns.
+            IndexUnavailableError: no index has the reader's key columns.
         """
         return None
 
     def for_reading(self, columns: Projected) -> RowSource:
-        """Returns the same rows, for a caller that reads ``columns`` of the rows that it finds."""
+        """Returns the same rows, for a caller that will read ``columns`` of the rows it finds."""
         return self
 
     def find_and_read(
@@ -393,7 +399,7 @@ class RowSource(ABC):
         """Returns the rows of each key, and for each row the position of its key.
 
         Args:
-            first: only the first row is needed; more may be returned.
+            first: whether the caller needs only the first row. More rows may be returned.
         """
         rows = self.find(keys, limit=1 if first else None).expand()
         assert rows.probe is not None
@@ -414,7 +420,7 @@ class RowSource(ABC):
         return self.read(rows.slice(offset, end) if offset else rows, columns)
 
     def take(self, numbers: RowNumbers, columns: Projected) -> pa.Table:
-        """Returns rows by their numbers, in this order."""
+        """Returns rows by number, in the order of ``numbers``."""
         return self.read(self.all_rows().pick(numbers), columns)
 
     def count_matches(self, keys: Keys) -> Positions:

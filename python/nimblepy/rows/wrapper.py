@@ -1,4 +1,4 @@
-"""SourceWrapper: a source that passes everything on to another source."""
+"""SourceWrapper: a source that forwards all calls to another source."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ Wrapped = TypeVar("Wrapped", bound=RowSource)
 
 
 class SourceWrapper(RowSource, Generic[Wrapped]):
-    """Passes everything on. It has no compiled readers, so each call reaches the wrapper.
+    """Forwards all calls to ``wrapped``, except that it does not offer compiled readers.
+
+    So every query calls the wrapper, and subclasses can change it.
 
     Attributes:
-        wrapped: the source with the rows.
+        wrapped: the source that has the rows.
     """
 
     def __init__(self, wrapped: Wrapped) -> None:
