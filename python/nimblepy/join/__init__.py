@@ -1,1 +1,1 @@
-"""The index join."""
+"""Index joins and as-of joins."""

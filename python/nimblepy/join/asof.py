@@ -1,4 +1,4 @@
-"""As-of joins: checked arguments, and the search for the rows of a batch of probes."""
+"""As-of joins: checks their arguments, and finds the rows for a batch of probes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Pairs: TypeAlias = str | Sequence[str] | Mapping[str, ColumnName] | None
 
 
 class AsofKeywords(TypedDict, total=False):
-    """Arguments of ``asof_join``, which documents them. The defaults are those of plan_asof."""
+    """Keyword arguments of ``asof_join``, which documents them. See plan_asof for the defaults."""
 
     on: Required[OnePair]
     by: Pairs
@@ -55,25 +55,25 @@ class AsofKeywords(TypedDict, total=False):
 
 
 class Probe(Protocol):
-    """Values that are compared with an ordered column."""
+    """Probe values that are compared with an ordered column of the source."""
 
     def __len__(self) -> int: ...
 
     def nearest(self, *, below: bool) -> NearestValues:
-        """Returns the values in the type of the column, or their neighbours on one side."""
+        """Returns the values in the column's type, or their neighbours on one side in this type."""
         ...
 
     def distances(self, values: pa.Array, probes: Positions, distance: Metric) -> Distances:
-        """Distances from values of the column to the values with these numbers."""
+        """Returns the distance of each value to the probe value at the position ``probes``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnProbe:
-    """A column of probes.
+    """A probe column as a Probe.
 
     Attributes:
-        type: the type of the column that it is compared with.
+        type: the type of the source column that the probe column is compared with.
     """
 
     array: pa.Array
@@ -94,15 +94,15 @@ class _ColumnProbe:
 
 @dataclass(frozen=True, slots=True)
 class AsofRule:
-    """What row an as-of search finds for a key.
+    """The rule by which an as-of search selects the row of a key.
 
     Attributes:
         by: columns of the source that must be equal.
         on: the ordered column.
-        known: the column that must not be greater than a limit, if any.
-        types: the types of these columns, in this order.
-        metric: the distance between values of ``on``, if it is needed.
-        tolerance: the greatest distance, in the metric's numbers.
+        known: if set, a column that must not be null or greater than the key's limit.
+        types: the types of the columns ``by``, ``on`` and ``known``, in this order.
+        metric: the distance between values of ``on``; ``None`` if distances are not needed.
+        tolerance: the greatest distance of a match, in the unit of ``metric``.
     """
 
     by: tuple[ColumnName, ...]
@@ -121,10 +121,12 @@ class AsofRule:
         at: Probe,
         limits: Probe | None,
     ) -> RowSet:
-        """At most one row for each key.
+        """Returns at most one row for each key.
 
         Args:
-            values: the columns of ``by``, in types that are comparable with those of the source.
+            values: the keys' values of ``by``, in types that are comparable with the source's.
+            at: the keys' values of ``on``.
+            limits: the keys' limits for ``known``, if any.
         """
         usable = np.ones(len(at), dtype=np.bool_)
         typed = []
@@ -177,7 +179,7 @@ class AsofRule:
 
 
 class _NearestRows(NamedTuple):
-    """Rows, and the distances to their probes."""
+    """Rows, with the distance of each row to its probe."""
 
     rows: RowSet
     distances: Distances | None
@@ -189,7 +191,7 @@ def _both(usable: Mask, more: Mask | None) -> Mask | None:
 
 
 def _closer(before: _NearestRows, after: _NearestRows) -> _NearestRows:
-    """Returns the closer row of each probe; the one before if both are as close."""
+    """Returns the closer row of each probe; the row in ``before`` if the distances are equal."""
     assert before.distances is not None
     assert after.distances is not None
     assert before.rows.probe is not None
@@ -214,7 +216,8 @@ class AsofPlan:
 
     Attributes:
         join: the columns of the result.
-        probe_by, probe_on, probe_known: the probe's columns, as in the rule.
+        probe_by, probe_on, probe_known: the probe columns for ``by``, ``on`` and ``known`` of the
+            rule.
     """
 
     join: JoinPlan
@@ -232,7 +235,7 @@ class AsofPlan:
         return tuple(dict.fromkeys(names))
 
     def find(self, source: RowSource, batch: pa.RecordBatch) -> RowSet:
-        """Returns the row of each probe."""
+        """Returns at most one row for each probe row of the batch."""
         types = self.rule.types
         limits = None
         if self.probe_known is not None:
@@ -322,10 +325,10 @@ def asof_rule(
     tolerance: Any,
     allow_exact_matches: bool,
 ) -> AsofRule:
-    """Checks that the source can be searched.
+    """Returns the rule of an as-of search, after checking that the source supports it.
 
     Args:
-        probe_type: the type of the values for ``on``; ``None`` if they are of the column's type.
+        probe_type: the type of the probe values for ``on``; ``None`` for the value of a caller.
     """
     _check_rule(direction, allow_exact_matches)
     source.asof_keys(tuple(by), on)
@@ -385,7 +388,7 @@ def cluster_columns(source: RowSource) -> tuple[ColumnName, ...]:
     """Returns the columns of the cluster key.
 
     Raises:
-        IndexUnavailableError: the rows do not have one.
+        IndexUnavailableError: the rows do not have a cluster key.
     """
     keys = source.cluster_by
     if not keys:
@@ -395,10 +398,10 @@ def cluster_columns(source: RowSource) -> tuple[ColumnName, ...]:
 
 
 def asof_columns(source: RowSource, key: Any, on: Any) -> tuple[ColumnName, ...]:
-    """Returns the columns that the values of a key belong to; the last one is the ordered one.
+    """Returns the columns of a key's values. The last one is the ordered column.
 
     Raises:
-        InvalidArgumentError: the key has no values, or too few.
+        InvalidArgumentError: the key has no values, or too few values.
         IndexUnavailableError: ``on`` is ``None`` and there is no cluster key.
     """
     names: Names = source.on_columns(on)
@@ -425,7 +428,7 @@ def find_one(
     allow_exact_matches: bool,
     known_at: tuple[ColumnName, Any] | None,
 ) -> RowSet:
-    """Returns the row of one key, if any."""
+    """Returns the row of one key; an empty set if no row matches."""
     known_column: ColumnName | None = None
     if known_at is not None:
         if not isinstance(known_at, (tuple, list)) or len(known_at) != 2:
@@ -469,13 +472,13 @@ def asof_getter(
     direction: str,
     allow_exact_matches: bool,
 ) -> Getter:
-    """Returns a compiled reader of single rows, or one that answers NotImplemented to every key."""
+    """Returns a compiled getter, or a getter that returns NotImplemented for every key."""
     _check_rule(direction, allow_exact_matches)
     if direction == "nearest":
         return _not_compiled
     names = cluster_columns(source) if on is None else on
     keys = source.index_keys(names, ordered=False)
-    # A reader searches by all columns of its index.
+    # A compiled reader can only search by all columns of its index.
     if len(keys) != len(names) or keys[-1].column != names[-1]:
         return _not_compiled
     reader = source.compiled(SingleRows(columns, names))
@@ -492,7 +495,7 @@ NO_ROW = RowSet(np.empty(0, dtype=np.uint64), None, np.empty(0, dtype=np.int64),
 
 
 class _LiteralProbe:
-    """A single value of a caller as a probe."""
+    """A single value that the caller passed, as a Probe."""
 
     def __init__(self, name: str, data_type: pa.DataType, value: Any) -> None:
         self._type = data_type

@@ -1,4 +1,4 @@
-"""Distances between values of an ordered column, exact where the type is exact."""
+"""Distances between values of an ordered column, exact except for floats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nimblepy.schema.kinds import family, value_type
 from nimblepy.schema.plain import plain_array
 from nimblepy.schema.values import exact_of, show, tick_of
 
-# Distances of one pair of types: all have one type of numpy, which is ordered.
+# Distances between two types. All of them have the same numpy type, which can be ordered.
 Distances = np.ndarray[Any, np.dtype[Any]]
 
 _TIMES = ("date", "instant", "time", "duration")
@@ -28,11 +28,12 @@ _MOST_UNSIGNED = 2**64 - 1
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How distances between two types are measured.
+    """Measures distances between values of two types.
 
     Attributes:
-        unit: distances are multiples of it: of 1, or of a nanosecond. ``None`` for floats.
-        exact: whether both types have the same unit, so that stored integers are subtracted.
+        unit: distances are multiples of this unit, which is a fraction of 1 or of a nanosecond.
+            ``None`` for floats.
+        exact: whether both types have the same unit. Then the stored integers are subtracted.
     """
 
     left: pa.DataType
@@ -55,7 +56,7 @@ class Metric:
         return distances
 
     def from_exact(self, value: Fraction | float, right: pa.Array) -> Distances:
-        """Returns the distances of values to one number, or time in nanoseconds."""
+        """Returns the distance of each value in ``right`` to ``value``, a number or nanoseconds."""
         if self.unit is None:
             return _float_distances(np.full(len(right), _nearest_float(value)), _floats(right))
         counts = np.array(_counts(right), dtype=object) * tick_of(self.right)
@@ -63,13 +64,13 @@ class Metric:
         return distances
 
     def exact_limit(self, tolerance: Fraction | float) -> Any:
-        """Returns a tolerance for distances of :meth:`from_exact`; it may be between two units."""
+        """Converts a tolerance for :meth:`from_exact`. The result need not be a whole number."""
         if self.unit is None:
             return _nearest_float(tolerance)
         return tolerance if isinstance(tolerance, float) else tolerance / self.unit
 
     def limit(self, tolerance: Fraction | float) -> Any:
-        """Returns the greatest distance within a tolerance."""
+        """Returns the greatest result of :meth:`between` that is within a tolerance."""
         if self.unit is None:
             return _nearest_float(tolerance)
         if isinstance(tolerance, float):  # infinity
@@ -85,7 +86,7 @@ def metric(left: pa.DataType, right: pa.DataType, what: str) -> Metric:
         what: the argument that needs distances, for messages.
 
     Raises:
-        InvalidArgumentError: the types have no distance, such as text.
+        InvalidArgumentError: values of the types, such as text, have no distance.
     """
     left, right = value_type(left), value_type(right)
     kind = family(right)
@@ -104,10 +105,10 @@ def metric(left: pa.DataType, right: pa.DataType, what: str) -> Metric:
 
 
 def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float | None:
-    """Returns a tolerance as a number, or in nanoseconds.
+    """Returns a tolerance as a number; a duration as a number of nanoseconds.
 
     Raises:
-        InvalidArgumentError: it is negative or NaN, or not a distance between values of the type.
+        InvalidArgumentError: the tolerance is negative or NaN, or has the wrong type.
     """
     if tolerance is None:
         return None
@@ -129,13 +130,13 @@ def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float 
 
 
 def _common_unit(a: Fraction, b: Fraction) -> Fraction:
-    """Returns the greatest unit that divides both."""
+    """Returns the greatest unit of which both units are multiples."""
     down = math.lcm(a.denominator, b.denominator)
     return Fraction(math.gcd(int(a * down), int(b * down)), down)
 
 
 def _nearest_float(value: Fraction | float) -> float:
-    """Returns the nearest float; the greatest one for numbers beyond it."""
+    """Returns the nearest finite float; values beyond the largest float are clamped to it."""
     try:
         return float(value)
     except OverflowError:
@@ -152,14 +153,14 @@ def _float_distances(left: Distances, right: Distances) -> Distances:
     with np.errstate(all="ignore"):
         distances = np.abs(left - right)
     is_equal = (left == right) | (np.isnan(left) & np.isnan(right))
-    # NaN is beyond all numbers.
+    # The distance between NaN and a number is infinite.
     distances = np.where(np.isnan(distances), np.inf, distances)
     equal_or_not: Distances = np.where(is_equal, 0.0, distances)
     return equal_or_not
 
 
 def _integers(array: pa.Array) -> Distances:
-    """Stored integers as 64 bits."""
+    """Returns the stored integers of an array, as 64-bit integers."""
     plain = plain_array(array)
     if not pt.is_integer(plain.type):
         plain = plain.view(f"int{plain.type.bit_width}")
@@ -176,7 +177,7 @@ def _integer_distances(left: Distances, right: Distances) -> Distances:
 
 
 def _counts(array: pa.Array) -> list[int]:
-    """Returns values as multiples of the unit of their type."""
+    """Returns the values as integers: multiples of the unit of their type."""
     plain = plain_array(array)
     if pt.is_decimal(plain.type):
         return [_count_of(value, plain.type.scale) for value in plain.to_pylist()]

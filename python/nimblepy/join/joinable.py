@@ -1,4 +1,4 @@
-"""The joins of files, datasets and tables through their indexes."""
+"""Joinable: the joins of files, datasets and tables through their indexes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Joinable(Rows):
 
     def __init__(self) -> None:
         super().__init__()
-        # Compiled readers of the current source for `asof`, by its arguments.
+        # Compiled getters of the current source, by the arguments of `asof`.
         self._asof_getters: dict[Any, Getter] = {}
 
     def _release(self) -> None:
@@ -53,43 +53,43 @@ class Joinable(Rows):
         null_equals: bool = False,
         between: Ranges | None = None,
     ) -> pa.Table | pa.RecordBatchReader:
-        """Joins ``probe`` with the rows that have its keys, through an index.
+        """Joins ``probe`` with this source: an index finds the rows with each probe row's key.
 
-        The result has the probe's columns, then the columns of these rows. It is in probe order,
-        and the matches of one probe row are in file order.
+        The result has the probe's columns, then the columns of the matching rows. It is in probe
+        order, and the matches of one probe row are in file order.
 
         Args:
             probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
-            on: equal columns: a name, several names, or ``{probe column: column here}``, where a
-                tuple of names is a path. The first columns of the cluster key are enough. Values
-                that a column here cannot represent do not match. Float columns are only joined with
-                floats.
+            on: the columns that must be equal: a name, several names, or
+                ``{probe column: column here}``, where a tuple of names is a path. The first columns
+                of the cluster key are enough. Values that a column here cannot represent do not
+                match. Float columns can only be joined with float columns.
             how: ``"inner"``; ``"left"`` keeps probe rows without a match, with nulls; ``"semi"``
                 and ``"anti"`` return the probe rows with and without a match, without new columns.
-            columns: columns to add; the default is all columns except those of ``on``.
-            condition: filter on the joined row. If no match of a probe row passes, a left join
-                keeps the row once, with nulls.
-            params: values of the condition's parameters, as for :meth:`scan`.
+            columns: columns to add; the default is all columns except those in ``on``.
+            condition: a filter on joined rows. If no match of a probe row passes, a left join
+                keeps the probe row once, with nulls.
+            params: values of the condition's parameters; see :meth:`scan`.
             suffix: appended to names of added columns that the probe also has, in the result and
                 in ``condition``.
-            null_equals: null keys match null keys; otherwise they match nothing.
+            null_equals: whether null keys match null keys. Otherwise, they do not match any row.
             between: ``{column: (lower, upper)}`` with probe columns, both bounds inclusive.
                 ``None`` means no bound on that side: ``{"ts": (None, "t")}`` matches rows up to
-                ``t``. The index answers it if the column follows the columns of ``on`` in the
-                cluster key. Otherwise it is evaluated like ``condition``.
+                ``t``. The index is used for the range if the column follows the columns of ``on``
+                in the cluster key. Otherwise, the range is evaluated like ``condition``.
 
         Returns:
-            A table, or a reader if ``probe`` is a reader. Then the lookup of a batch overlaps with
-            the output of the previous batch.
+            A table; a reader if ``probe`` is a reader. With a reader, the lookup of a batch
+            overlaps with the output of the previous batch.
 
         Raises:
-            InvalidArgumentError: unknown or clashing names; types that cannot be compared exactly,
-                such as text with numbers; a ``how`` that needs unmatched rows of this side.
-            IndexUnavailableError: no index on the columns of ``on``; the message names the existing
-                indexes.
+            InvalidArgumentError: a name is unknown or clashes; types cannot be compared exactly,
+                such as text with numbers; or ``how`` is not supported, such as ``"right"``.
+            IndexUnavailableError: no index has the columns of ``on``; the message names the
+                existing indexes.
 
-        Cost: as ``lookup`` of each batch's keys, without a pass over the rows. Memory holds a few
-            batches, whatever the number of matches.
+        Cost: like ``lookup`` for each batch's keys, without a pass over the rows. Memory use is a
+            few batches, whatever the number of matches.
 
         Example:
             >>> orders = pa.table({"customer": [7, 8]})
@@ -117,46 +117,47 @@ class Joinable(Rows):
     def asof_join(
         self, probe: Tabular, **join: Unpack[AsofKeywords]
     ) -> pa.Table | pa.RecordBatchReader:
-        """Joins each row of ``probe`` with the nearest row at or before a time, through an index.
+        """Joins each row of ``probe`` with the nearest row at or before its time, using an index.
 
-        A probe row matches the rows with equal ``by`` columns. Of these it gets the one row whose
-        ``on`` value is nearest in the direction. The result is in probe order. It has the probe's
-        columns, then the columns of that row except those of ``by``.
+        Among the rows with equal ``by`` columns, each probe row is joined with the one row whose
+        ``on`` value is nearest in the given direction. The result is in probe order. It has the
+        probe's columns, then the columns of the matching row except those in ``by``.
 
         Args:
             probe: tabular data; a :class:`pyarrow.RecordBatchReader` is joined batch by batch.
-            on: the ordered column: a name, or ``{probe column: column here}``. Any type that an
-                index can have: times, numbers, dates, decimals, text.
-            by: equal columns: a name, several names, or ``{probe column: column here}``.
+            on: the ordered column: a name, or ``{probe column: column here}``. It can have any type
+                that an index supports: times, numbers, dates, decimals, text.
+            by: the columns that must be equal: a name, several names, or
+                ``{probe column: column here}``.
             direction: ``"backward"`` finds the last row at or before the probe's value.
-                ``"forward"`` finds the first row at or after it. ``"nearest"`` finds the closer of
-                both, and the one before if both are as close.
+                ``"forward"`` finds the first row at or after the value. ``"nearest"`` finds the
+                closer of these two rows, and the earlier one if the distances are equal.
             tolerance: the greatest distance of a match, inclusive: a :class:`datetime.timedelta`,
-                or a number if ``on`` has numbers.
+                or a number if the ``on`` column has numbers.
             allow_exact_matches: whether a row with an equal ``on`` value matches.
             how: ``"left"`` keeps probe rows without a match, with nulls; ``"inner"`` drops them.
-            columns: columns to add; the default is all columns except those of ``by``.
+            columns: columns to add; the default is all columns except those in ``by``.
             suffix: appended to names of added columns that the probe also has.
-            known_at: ``{probe column: column here}``. For each probe row, ignores rows where the
+            known_at: ``{probe column: column here}``. For each probe row, ignores rows if the
                 column here is null or greater than the probe's value. Use it if rows are corrected
-                or arrive late, so that a training set has only what was known at that time.
+                or arrive late, so that a training set contains only what was known at that time.
 
         Returns:
-            A table, or a reader if ``probe`` is a reader.
+            A table; a reader if ``probe`` is a reader.
 
-            Nulls in ``by`` or ``on`` match nothing. If several rows have equal ``by`` and ``on``
-            values, a file gives the last in file order for ``"backward"``, and the first for
-            ``"forward"``. A dataset or table gives any of them.
+            Probe rows with a null in ``by`` or ``on`` do not match any row. If several rows have
+            equal ``by`` and ``on`` values, a file returns the last of them in file order for
+            ``"backward"``, and the first for ``"forward"``. A dataset or table returns any of them.
 
         Raises:
             IndexUnavailableError: no cluster key or sorted index begins with the columns of ``by``
                 in any order, then ``on``; the message names the existing indexes.
-            InvalidArgumentError: unknown or clashing names; types that cannot be compared exactly;
-                a tolerance that is negative or has the wrong type.
+            InvalidArgumentError: a name is unknown or clashes; types cannot be compared exactly; or
+                the tolerance is negative or has the wrong type.
 
-        Cost: one search per probe row, in key order, and the blocks of the rows that are found.
-            Opens only the files with bounds that allow a nearer row. ``known_at`` also reads that
-            column of the rows that are skipped. Memory holds a few batches.
+        Cost: one search per probe row, in key order, and the blocks of the matching rows. Opens
+            only files whose bounds allow a nearer row. ``known_at`` also reads that column of the
+            rows that are skipped. Memory use is a few batches.
 
         Example:
             >>> labels = pa.table({"user": [7], "at": [datetime(2026, 5, 1)]})
@@ -183,22 +184,23 @@ class Joinable(Rows):
         allow_exact_matches: bool = True,
         known_at: tuple[ColumnName, Any] | None = None,
     ) -> dict[str, Any] | None:
-        """Returns the nearest row at or before a time as a dict of Python values; ``None`` without
-        one.
+        """Returns the nearest row at or before a time as a dict; ``None`` if no row matches.
 
         Args:
-            key: ``(by values..., time)``, or the time alone; a dict has the names of the columns.
-            columns: columns of the row; the default is all.
-            on: the columns of the key. The last one is ordered. The default is the cluster key.
+            key: ``(by values..., time)``, or only the time; or a dict by column name.
+            columns: columns of the row; the default is all columns.
+            on: the columns of the key; the last one is the ordered column. The default is the
+                cluster key.
             direction, tolerance, allow_exact_matches: see :meth:`asof_join`.
-            known_at: ``(column, value)``: ignores rows where the column is null or greater.
+            known_at: ``(column, value)``. Ignores rows if the column is null or greater than the
+                value.
 
         Raises:
-            IndexUnavailableError, InvalidArgumentError: as :meth:`asof_join` and :meth:`get`. The
+            IndexUnavailableError, InvalidArgumentError: see :meth:`asof_join` and :meth:`get`. The
                 time may be between two values of the column.
 
-        Cost: up to twice :meth:`get`. ``tolerance``, ``known_at`` and ``direction="nearest"`` take
-            some hundred microseconds.
+        Cost: up to twice that of :meth:`get`. With ``tolerance``, ``known_at`` or
+            ``direction="nearest"``, a few hundred microseconds.
 
         Example:
             >>> events.asof((7, datetime(2026, 5, 1)), ["status"])  # doctest: +SKIP
@@ -229,9 +231,7 @@ class Joinable(Rows):
     def _prepare_asof(
         self, on: On, columns: Columns, direction: Direction, allow_exact_matches: bool
     ) -> Getter:
-        """Returns a compiled reader for :meth:`asof`, or one that leaves every key to the general
-        path.
-        """
+        """Prepares and caches the getter for these arguments of :meth:`asof`."""
         source, names = self._current, column_names(columns)
         on_names = source.on_columns(on)
         getter = asof_getter(source, names, on_names, direction, allow_exact_matches)
@@ -247,7 +247,7 @@ class Joinable(Rows):
 
 
 class SourceHandle(Joinable):
-    """A handle on any source, for modules that need the reading methods of users."""
+    """A handle on any source, for modules that need the public reading methods."""
 
     def __init__(self, source: RowSource) -> None:
         super().__init__()

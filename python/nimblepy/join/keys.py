@@ -1,4 +1,4 @@
-"""Converts the keys of a probe batch to a request."""
+"""Converts the keys of a probe batch to a request for rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
-    """Returns the keys of a probe batch in the types of ``build``, with a mask of keys that cannot
-    match.
-    """
+    """Returns a request for the keys of a probe batch, converted to the types of ``build``."""
     usable = np.ones(batch.num_rows, dtype=np.bool_)
     values = []
     for probe_name, build_name in zip(plan.probe_keys, plan.build_keys, strict=True):
@@ -39,7 +37,7 @@ def probe_keys(plan: JoinPlan, build: pa.Schema, batch: pa.RecordBatch) -> Keys:
     bounds = []
     for name, ends in ((between.lower, 0), (between.upper, 1)):
         if name is None:
-            # All values are valid and in range.
+            # No bound: use the least or greatest value of the type, which is always valid.
             end = value_range(key_type, plan.nan_greatest)[ends]
             bounds.append(pa.repeat(end, batch.num_rows))
             continue
@@ -70,7 +68,7 @@ def _valid(column: pa.Array) -> Mask:
 
 
 def _is_number(column: pa.Array) -> Mask:
-    """Returns whether each value is neither null nor NaN. Those are in no range."""
+    """Returns whether each value is neither null nor NaN, which cannot be bounds of a range."""
     mask = _valid(column)
     if pt.is_floating(column.type):
         nan = pc.fill_null(pc.is_nan(column), False)

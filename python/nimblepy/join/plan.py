@@ -1,4 +1,4 @@
-"""Plans an index join: checks names and types, and fixes the columns of the result."""
+"""Plans an index join: checks names and types, and determines the columns of the result."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ How: TypeAlias = Literal["inner", "left", "semi", "anti"]
 HOWS: tuple[str, ...] = get_args(How)
 
 
-# By build column: the probe columns of its lower and upper bound; ``None`` is unbounded.
+# For each build column, the probe columns of its lower and upper bound; None means no bound.
 Ranges: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 
 
 class JoinKeywords(TypedDict, total=False):
-    """Arguments of ``index_join``, which documents them."""
+    """Keyword arguments of ``index_join``, which documents them."""
 
     on: Required[str | Sequence[str] | Mapping[str, ColumnName]]
     how: How
@@ -42,7 +42,7 @@ class JoinKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A build column between two probe columns, inclusive.
+    """The condition that a build column is between two probe columns, inclusive.
 
     Attributes:
         column: the build column.
@@ -97,7 +97,7 @@ class JoinPlan:
 
     @property
     def has_residual(self) -> bool:
-        """Whether rows that the index finds may still fail."""
+        """Whether rows that the index finds must still be tested."""
         return self.condition is not None or bool(self.residual_betweens)
 
 
@@ -123,8 +123,8 @@ def plan_join(
         nan_greatest: NaN equals itself and is larger than all numbers in ranges, as in SQL text.
 
     Raises:
-        InvalidArgumentError: unknown or ambiguous columns, types that cannot be compared, an
-            unknown ``how``, names that clash even with the suffix.
+        InvalidArgumentError: a column is unknown or ambiguous, types cannot be compared, ``how`` is
+            unknown, or names clash even with the suffix.
         IndexUnavailableError: the build side has no index on these columns.
     """
     if between is not None and not (
@@ -176,7 +176,7 @@ def plan_join(
 
 
 def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
-    """Returns (probe column, build column) for every equality."""
+    """Returns (probe column, build column) for every pair of columns that must be equal."""
     if isinstance(on, str):
         return [(on, on)]
     if isinstance(on, Mapping):
@@ -197,7 +197,7 @@ def join_pairs(on: Any, between: Any) -> list[tuple[str, ColumnName]]:
 
 
 def check_comparable(probe: pa.Schema, build: pa.Schema, left: str, right: ColumnName) -> None:
-    """Raises InvalidArgumentError if the columns do not exist, or have types without equality."""
+    """Raises InvalidArgumentError if a column does not exist or the types cannot be compared."""
     probe_type = probe_column(probe, left).type
     build_type = resolve_column(build, right).type
     if not comparable(probe_type, build_type):
@@ -211,7 +211,7 @@ def probe_column(probe: pa.Schema, name: str) -> pa.Field:
     """Returns the probe's column with that name.
 
     Raises:
-        InvalidArgumentError: there is no such column, or more than one.
+        InvalidArgumentError: no column, or more than one, has the name.
     """
     positions = probe.get_all_field_indices(name)
     if len(positions) != 1:
@@ -246,7 +246,7 @@ def _betweens(
         build_type = value_type(resolve_column(build.schema, column).type)
         by_index = column == following
         if upper is None and family(build_type) in ("text", "none"):
-            by_index = False  # texts have no maximum
+            by_index = False  # text has no maximum that could be the upper bound
         for bound in (lower, upper):
             if bound is None:
                 continue
@@ -308,7 +308,7 @@ def _residual(
 def result_schema(
     probe: pa.Schema, build: pa.Schema, output: Sequence[tuple[str, str]], how: str
 ) -> pa.Schema:
-    """Returns the probe's columns, and (build column, result name) for each of ``output``."""
+    """Returns the schema of the result: the probe's columns, then the columns of ``output``."""
     fields = list(probe)
     for name, shown in output:
         column = resolve_column(build, name)

@@ -1,6 +1,6 @@
-"""The partition function of an index join: probe batches in, joined batches out.
+"""Runs an index join: takes probe batches and yields joined batches.
 
-It is independent of the engine: Python, Spark tasks and datasets run the same generator.
+Python, Spark tasks and datasets all run the same generator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nimblepy.rows.gather import gather, gather_array, keep, rows_without_column
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.rows.source import RowSource
 
-# Maximum rows of a joined batch, so that a key with many matches needs little memory.
+# Maximum number of rows in a joined batch, so that a key with many matches needs little memory.
 OUTPUT_ROWS = 65_536
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -47,8 +47,8 @@ def join_batches(
 
     Args:
         batches: batches with the probe columns of ``plan``.
-        output_rows: maximum rows of a returned batch.
-        find: finds the matches of a batch. The default is all rows with its keys.
+        output_rows: maximum number of rows in a returned batch.
+        find: finds the matches of a batch. By default, all rows with the keys match.
     """
     pieces = joined_by_batch(plan, build, batches, output_rows=output_rows, find=find)
     for _, joined in pieces:
@@ -63,7 +63,7 @@ def joined_by_batch(
     output_rows: int = OUTPUT_ROWS,
     find: Find | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
-    """As :func:`join_batches`, but also yields the probe batch.
+    """Like :func:`join_batches`, but also yields each probe batch.
 
     Returns:
         Pairs of a probe batch and its joined batches, which must be consumed before the next pair.
@@ -126,15 +126,15 @@ def _pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Some consecutive rows of the joined result, before the residual condition.
+    """Consecutive rows of the joined result, before the residual condition is tested.
 
     Attributes:
-        probe: probe row of each joined row.
-        rows: build row of each joined row that has one.
-        missing: mask of joined rows without a build row; ``None`` if all have one.
-        last: mask of joined rows that are the last of their probe row.
-        carry: shared by the pieces of a batch: whether the probe row that continues in the next
-            piece already had a passing row.
+        probe: the probe row of each joined row.
+        rows: the build rows, of the joined rows that have a build row.
+        missing: for each joined row, whether it has no build row; ``None`` if all have a build row.
+        last: for each joined row, whether it is the last joined row of its probe row.
+        carry: one bool that the pieces of a batch share. It tells whether the probe row that
+            continues in the next piece already had a passing row.
     """
 
     probe: Positions
@@ -145,7 +145,7 @@ class _Piece:
 
 
 def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
-    """Yields the result in pieces. A left join has at least one row for every probe row."""
+    """Splits the joined rows into pieces. A left join has at least one row per probe row."""
     match_counts = matches.counts
     counts = np.maximum(match_counts, 1) if left else match_counts
     slot_ends = np.cumsum(counts)
@@ -169,7 +169,7 @@ def _slots(matches: RowSet, left: bool, output_rows: int) -> Iterator[_Piece]:
 def _joined(
     plan: JoinPlan, build: RowSource, batch: pa.RecordBatch, piece: _Piece
 ) -> pa.RecordBatch:
-    """Returns one piece as a batch of the result."""
+    """Reads one piece as a batch of the result."""
     taken = _take(build, piece.rows, plan.reads)
     probe, missing = piece.probe, piece.missing
     if plan.has_residual:
@@ -190,9 +190,9 @@ def _joined(
 def _after_residual(
     plan: JoinPlan, piece: _Piece, passing: Mask, taken: pa.RecordBatch
 ) -> tuple[Positions, Mask | None, pa.RecordBatch]:
-    """Returns the rows of a piece that pass.
+    """Returns the rows of a piece that pass the residual condition.
 
-    In a left join, also one row for probe rows without a match.
+    In a left join, a probe row without a passing match is returned once, without a build row.
     """
     if plan.how != "left":
         return piece.probe[passing], None, keep(taken, passing)
@@ -263,7 +263,7 @@ def _less_equal(plan: JoinPlan, left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _ordered(array: pa.Array) -> pa.Array:
-    """Half floats as floats, because pyarrow cannot compare half floats."""
+    """Converts half floats to floats, because pyarrow cannot compare half floats."""
     return array.cast(pa.float32()) if pt.is_float16(array.type) else array
 
 
