@@ -1,7 +1,7 @@
 """Converts a ``pyarrow.compute.Expression`` to a filter tree.
 
-Parts that the tree cannot represent become :class:`~nimblepy.expr.nodes.Opaque`, if possible only
-single branches. The result always has pyarrow's semantics.
+A part that the tree cannot represent becomes an :class:`~nimblepy.expr.nodes.Opaque` node. If
+possible, this is a single branch. The result always has pyarrow's semantics.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_expression(
     """Returns the filter tree of ``expression`` over the columns of ``schema``.
 
     Args:
-        nan_greatest: interpret NaN as in SQL (greater than all numbers), not as in IEEE 754.
+        nan_greatest: whether NaN is greater than all numbers, as in SQL, not as in IEEE 754.
 
     Raises:
         InvalidArgumentError: the expression reads a column that does not exist.
@@ -84,7 +84,7 @@ def _read(expression: pc.Expression, schema: pa.Schema, nan_greatest: bool) -> N
     odd_names = any("\n" in name for path in column_paths(schema) for name in path)
     try:
         rebuilt = rebuild(tree)
-        # A dictionary as value set of is_in is rebuilt without its unused values.
+        # If the value set of is_in is a dictionary, it is rebuilt without its unused values.
         if not rebuilt.equals(expression) and (odd_names or repr(read_tree(rebuilt)) != repr(tree)):
             return _whole(expression, schema)
     except NotUnderstood:
@@ -98,7 +98,7 @@ def _column(ref: Ref, schema: pa.Schema) -> Column:
 
 
 def _with_paths(tree: Tree, schema: pa.Schema) -> Tree:
-    """``tree`` with every dotted name split into the path pyarrow needs to evaluate it."""
+    """Returns ``tree`` with every dotted name split into the path that pyarrow needs."""
     if isinstance(tree, Ref):
         return Ref(_column(tree, schema).path)
     if isinstance(tree, Call):
@@ -111,7 +111,7 @@ def _paths(tree: Tree, schema: pa.Schema) -> tuple[Path, ...]:
 
 
 class _Lowering:
-    """Turns a verified expression tree into filter nodes, one branch at a time."""
+    """Converts a verified expression tree to filter nodes, one branch at a time."""
 
     def __init__(self, schema: pa.Schema, nan_greatest: bool) -> None:
         self._schema = schema
@@ -157,7 +157,7 @@ class _Lowering:
             return None
 
     def _exact_column(self, operand: Tree) -> Column | None:
-        """Returns the column inside casts that keep every value and so do not change the result."""
+        """Returns the column inside lossless casts; ``None`` if the operand is anything else."""
         if isinstance(operand, Call) and operand.name == "cast" and operand.options is not None:
             column = self._exact_column(operand.args[0])
             if column is None or not widens(column.value_type, operand.options["to_type"].type):
@@ -195,7 +195,7 @@ class _Lowering:
         matches_null = len(scalars) < len(members) and (
             options["null_matching_behavior"].as_py() == 0
         )
-        # Unlike SQL's IN, is_in answers false for a null, or true if null is a member.
+        # Unlike SQL's IN, is_in is never null for a null: it is true if null is a member.
         position: Node = In(column, tuple(dict.fromkeys(exact)))
         if self._nan_greatest:
             position = one_of(column, scalars, nan_greatest=True)
@@ -207,7 +207,7 @@ class _Lowering:
         ):
             return node
         # pyarrow converts the other members in its own way (rounding, NaN, signed zeros), so only
-        # pyarrow can decide what matches. Without lossy members, an index can still narrow it down.
+        # pyarrow can decide what matches. If no member is lossy, an index can still exclude rows.
         if len(exact) < len(scalars):
             return None
         return self._opaque(call, implies=node)

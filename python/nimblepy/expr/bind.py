@@ -1,6 +1,6 @@
-"""Resolves the syntax tree of the small language: columns, parameters and exact constants.
+"""Resolves the columns, parameters and constants in a syntax tree of the small SQL language.
 
-The result is a tree of nodes about columns, which indexes, zone maps and the core can answer.
+The result is a tree of nodes that indexes, zone maps and the core can answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COMPARISONS: dict[str, Op] = {
     "=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=",
 }  # fmt: skip
 
-# Functions of the clock, and what Python has for them.
+# SQL functions that return the current time, and the Python expressions to use instead.
 _CLOCKS = dict.fromkeys(
     ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp"),
     "datetime.now(UTC)",
@@ -58,7 +58,7 @@ _CLOCKS = dict.fromkeys(
 
 
 def clock_hint(name: str) -> str:
-    """Returns what to write instead of a function of the clock; empty for other names."""
+    """Returns a hint for messages about functions of the current time; empty for other names."""
     clock = _CLOCKS.get(name.lower())
     if clock is None:
         return ""
@@ -91,8 +91,8 @@ class Binder:
     ) -> None:
         """
         Args:
-            by_duckdb: makes a node of a part that DuckDB must evaluate; also gets the error to
-                raise if it is not installed, and a node that the part implies.
+            by_duckdb: returns a node for a part that DuckDB must evaluate. Its further arguments
+                are the error to raise if DuckDB is not installed, and a node that the part implies.
         """
         self.text = text
         self._by_duckdb = by_duckdb
@@ -102,7 +102,7 @@ class Binder:
         self._used: set[object] = set()
 
     def check_parameters(self) -> None:
-        """Raises an error if the text does not use a parameter."""
+        """Raises an error if the caller gave a parameter that the text does not use."""
         given: set[object] = set()
         if isinstance(self._params, Mapping):
             given = set(self._params)
@@ -113,13 +113,13 @@ class Binder:
             raise InvalidArgumentError(f"params: {', '.join(unused)} not used by {self.text!r}")
 
     def refuse(self, tree: Syntax, reason: object) -> InvalidArgumentError:
-        """Returns an error about a part of the text."""
+        """Returns an error about a part of the text, with its place."""
         shown = shortened(self.text[tree.start : tree.end])
         reason = str(reason).removeprefix(f"{shown}: ")
         return InvalidArgumentError(f"{shown}: {reason} (at {place_of(self.text, tree.start)})")
 
     def column(self, tree: Syntax) -> Column:
-        """Returns the column that a name means."""
+        """Returns the column that a name refers to."""
         parts, quoted = tree.value
         try:
             return resolve_sql(self._schema, parts, quoted=quoted, sides=self._sides)
@@ -131,12 +131,12 @@ class Binder:
             raise InvalidArgumentError(f"{error}{hint} (at {place})") from None
 
     def types(self, paths: Sequence[Path]) -> pa.Schema:
-        """Returns the types of columns, in this order."""
+        """Returns a schema of these columns, in the order of ``paths``."""
         columns = (resolve_column(self._schema, path) for path in paths)
         return pa.schema([(column.name, column.type) for column in columns])
 
     def parameter(self, tree: Syntax) -> object:
-        """Returns the given value of a parameter."""
+        """Returns the value that the caller gave for a parameter."""
         name = tree.value
         self._used.add(name)
         params = self._params
@@ -159,8 +159,8 @@ class Binder:
         """Returns the node of a condition.
 
         Raises:
-            InvalidArgumentError: an unknown column or parameter, or text that is not a condition.
-            MissingExtraError: DuckDB must evaluate a part of it, and is not installed.
+            InvalidArgumentError: a column or parameter is unknown, or the text is not a condition.
+            MissingExtraError: DuckDB must evaluate a part of the text, but is not installed.
         """
         if tree.kind == "constant":
             return Const(tree.value)
@@ -179,7 +179,7 @@ class Binder:
             node = self._call(tree)
             node = negate(node) if tree.negated else node
         except InvalidArgumentError as error:
-            if " (at line " in str(error):  # of a part
+            if " (at line " in str(error):  # the error already has the place of a smaller part
                 raise
             raise self.refuse(tree, error) from None
         except Inexact as reason:
@@ -191,9 +191,7 @@ class Binder:
         return node
 
     def node_of(self, text: str) -> Node | None:
-        """Returns the node of other text over the same columns; ``None`` if DuckDB must evaluate
-        it.
-        """
+        """Returns the node of another text; ``None`` if DuckDB must evaluate a part of the text."""
         other = Binder(text, self._schema, None, self._sides, _give_up)
         try:
             return other.condition(parse(text))
@@ -338,7 +336,7 @@ class Binder:
         raise Inexact
 
     def _same(self, tree: Syntax, left: Operand, right: Operand) -> Node:
-        """Equality in which nulls are equal."""
+        """Returns ``left IS NOT DISTINCT FROM right``: equality in which null equals null."""
         if isinstance(left, Row) or isinstance(right, Row):
             raise Inexact
         if isinstance(left, Lit):
@@ -387,8 +385,9 @@ class Binder:
         return one_of(column, [fit(column, value) for value in values], nan_greatest=True)
 
     def _in_list(self, tree: Syntax) -> Node:
-        """Returns ``IN $list``; the parameter is what ``lookup`` accepts as many values of one
-        column.
+        """Returns the node of ``IN $list``.
+
+        The parameter may have any form that ``lookup`` accepts for many keys of one column.
         """
         value, parameter = self._operand(tree.args[0]), tree.args[1]
         given = self.parameter(parameter)
@@ -410,7 +409,7 @@ class Binder:
     # ------------------------------------------------------------------ tests of text
 
     def _text_test(self, tree: Syntax) -> Node:
-        """Returns ``LIKE`` and ``starts_with`` of a column and constant text."""
+        """Returns the node of ``LIKE`` or ``starts_with`` for a column and constant text."""
         column, *constants = map(self._operand, tree.args)
         if not isinstance(column, Column):
             raise Inexact
@@ -450,7 +449,7 @@ def _matching(column: Column, parts: list[tuple[str, bool]]) -> Node:
 
 
 def _pattern_parts(pattern: str, escape: str) -> Any:
-    """Characters of a pattern, and whether each is a wildcard; ``None`` after a lone escape."""
+    """Yields (character, whether it is a wildcard); ``None`` for a trailing escape character."""
     characters = iter(pattern)
     for character in characters:
         if escape and character == escape:
@@ -465,7 +464,7 @@ def _give_up(*_: object) -> Node:
 
 
 def _leaves(node: Node) -> Iterator[Node]:
-    """Yields the nodes below AND, OR and NOT."""
+    """Yields the leaves of a tree of AND, OR and NOT."""
     match node:
         case And(args) | Or(args):
             for arg in args:

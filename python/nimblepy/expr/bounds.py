@@ -27,8 +27,8 @@ def compare(column: Column, op: Op, literal: object, *, nan_greatest: bool = Fal
 
     Args:
         literal: a Python, numpy, pandas or Arrow value.
-        nan_greatest: NaN equals itself and is greater than all numbers, as in SQL; otherwise
-            comparisons with NaN are false, as in pyarrow.
+        nan_greatest: whether NaN equals itself and is greater than all numbers, as in SQL.
+            Otherwise, comparisons with NaN are false, as in pyarrow.
 
     Raises:
         InvalidArgumentError: the two types cannot be compared.
@@ -64,7 +64,7 @@ def _compare_between(column: Column, op: Op, position: LiteralPosition, nan_grea
     if op in ("<", "<="):
         if position.below is None:
             return never(column)
-        # No value of the type is above the literal, so all values are below it.
+        # The literal is above all values of the type.
         if position.above is None:
             return always(column)
         return Compare(column, "<=", position.below, nan_greatest)
@@ -78,9 +78,9 @@ def _compare_between(column: Column, op: Op, position: LiteralPosition, nan_grea
 def one_of(column: Column, literals: Iterable[object], *, nan_greatest: bool = False) -> Node:
     """Returns ``column IN (literals)``.
 
-    As in SQL, a null literal makes the result null without a match.
+    As in SQL, if one of the literals is null, the result is null for values that do not match.
 
-    Literals that the column's type cannot hold do not match. NaN matches only with
+    Literals that the column's type cannot represent do not match. NaN matches only with
     ``nan_greatest``.
     """
     values: list[pa.Scalar] = []

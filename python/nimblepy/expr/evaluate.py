@@ -1,7 +1,7 @@
-"""Evaluates a filter tree over a batch.
+"""Evaluates a filter tree for the rows of a batch.
 
-Tests of columns call kernels of pyarrow. pyarrow also evaluates its own expressions, on columns
-converted to types that it supports. DuckDB evaluates SQL beyond tests of columns.
+Tests of columns call pyarrow's kernels. pyarrow also evaluates its own expressions, after columns
+are converted to types that it supports. DuckDB evaluates SQL that is more than tests of columns.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RowBatch:
         return batch
 
     def raw(self, path: Path) -> pa.Array:
-        """Returns a column as it is stored, or in its plain type."""
+        """Returns a column without conversion for kernels. Its type may be the plain type."""
         column = self._batch.column(path[0])
         if isinstance(column, pa.ExtensionArray) and len(path) > 1:
             column = column.storage
@@ -125,9 +125,9 @@ def _comparable(array: pa.Array) -> pa.Array:
 def passing(node: Node, rows: RowBatch) -> pa.BooleanArray:
     """Returns a mask of the rows where ``node`` is true, without nulls.
 
-    DuckDB evaluates its conjuncts together, for the rows that passed all others. These are
-    evaluated in order. If few rows are left, or if a conjunct raises an error, it is evaluated only
-    for the rows that passed the previous conjuncts.
+    The conjuncts for DuckDB are evaluated last and together, for the rows that passed all others.
+    The others are evaluated in order. If few rows are left, or if a conjunct raises an error, it is
+    evaluated only for the rows that passed the previous conjuncts.
 
     Raises:
         InvalidArgumentError: a result cannot be computed for these values.
@@ -168,7 +168,7 @@ def _sql_of(node: Node) -> Any:
 
 
 def _merged(conditions: Sequence[Any]) -> Sequence[Any]:
-    """Returns the SQL conditions with one time zone as one."""
+    """Merges SQL conditions that have the same time zone into one condition."""
     if len(conditions) < 2:
         return conditions
     from nimblepy.duck.evaluate import merge  # imported when the conditions were made
@@ -228,7 +228,7 @@ def truth(node: Node, rows: RowBatch) -> Value:
 
 
 def _tested(rows: RowBatch, path: Path, test: Callable[[pa.Array], Value]) -> Value:
-    """Tests a column, or its dictionary if that has fewer values."""
+    """Tests a column. Tests only its dictionary if that has fewer values than the column."""
     array = rows.raw(path)
     if isinstance(array, pa.DictionaryArray) and len(array.dictionary) < len(array):
         return test(_comparable(array.dictionary)).take(array.indices)
@@ -247,9 +247,7 @@ def _compared(rows: RowBatch, path: Path, op: Op, value: pa.Scalar, nan_greatest
 
 
 def compare_floats(op: Op, left: Value, right: Value) -> Value:
-    """Returns ``left op right`` for floats in SQL's order: NaN equals itself and is the greatest
-    value.
-    """
+    """Returns ``left op right`` for floats, with NaN equal to itself and greatest, as in SQL."""
     if op == "!=":
         return pc.invert(compare_floats("==", left, right))
     if op in (">", ">="):

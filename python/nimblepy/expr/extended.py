@@ -1,7 +1,7 @@
-"""Reads SQL beyond the small language: sqlglot parses it, and DuckDB evaluates it.
+"""Reads SQL that the small language does not cover: sqlglot parses it, and DuckDB evaluates it.
 
-The text is untrusted. Only expressions, operators and functions that are listed here pass. What
-DuckDB gets is written again from the tree, with own names for the columns.
+The text is untrusted. Only the expressions, operators and functions that are listed here are
+allowed. DuckDB gets SQL that is generated from the tree, with generated column names.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _FUNCTIONS = frozenset(
         *("list_has", "struct_extract"),
     }
 )
-# What a form is called in messages.
+# Names of expressions for messages.
 _NOUNS = {
     "Select": "a query", "Subquery": "a query", "Exists": "a query", "Star": "*",
     "Window": "a window function", "Lambda": "a function with ->", "Collate": "COLLATE",
@@ -68,7 +68,7 @@ _NOUNS = {
 
 
 class _Parser(DuckDB.Parser):
-    """Keeps functions as they are written; sqlglot would rename some of them."""
+    """Keeps the names of functions as they are written, because sqlglot would change some."""
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -84,11 +84,12 @@ def read_condition(
     """Returns a node for a part of a filter.
 
     Args:
-        doubt: the error to raise if DuckDB refuses a constant of the part.
-        implies: a node that is true wherever the part is, if one is known.
+        doubt: the error to raise if DuckDB rejects a constant in the part.
+        implies: a node that is true for every row for which the part is true, if known.
 
     Raises:
-        InvalidArgumentError: a syntax error, something that is not allowed, or mismatched types.
+        InvalidArgumentError: the part has a syntax error, a construct that is not allowed, or types
+            that do not match.
     """
     text = binder.text[part.start : part.end]
     formula = None
@@ -126,7 +127,7 @@ def _rendered(tree: exp.Expression, binder: Binder, part: Syntax) -> SqlValue:
 
 
 def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | Formula | None:
-    """Returns the part as tests of columns, or as a formula, if it is one."""
+    """Returns a part as tests of columns or as a formula; ``None`` if neither is possible."""
 
     def column_of(node: exp.Expression) -> Column | None:
         is_column = isinstance(_root(node), exp.Column)
@@ -148,7 +149,7 @@ def _solved(tree: exp.Expression, binder: Binder, part: Syntax) -> Node | Formul
 
 
 def _within_depth(binder: Binder, part: Syntax, function: Callable[..., _T]) -> _T:
-    """Calls ``function`` with the tree of a part."""
+    """Calls ``function`` with the tree of a part. Rejects text that is nested too deep."""
     text = binder.text[part.start : part.end]
     try:
         tree = _parsed(text, binder.text.count("?", 0, part.start))
@@ -197,7 +198,7 @@ def _fault(text: str, error: SqlglotError) -> SyntaxFault:
 
 
 class _Renderer:
-    """Checks a tree, and writes it for DuckDB."""
+    """Checks a tree, and generates SQL for DuckDB from it."""
 
     def __init__(self, binder: Binder, part: Syntax) -> None:
         self._binder = binder
@@ -246,7 +247,7 @@ class _Renderer:
             raise self._binder.refuse(self._syntax(node), reason)
 
     def _replaced(self, tree: exp.Expression) -> exp.Expression:
-        """Returns the tree with own names for columns, and with the values of parameters."""
+        """Returns the tree with generated column names, and with the values of parameters."""
 
         def replace(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column):
@@ -260,7 +261,7 @@ class _Renderer:
         return tree.transform(replace, copy=False)
 
     def column(self, node: exp.Expression) -> Column:
-        """Returns the column that a name means."""
+        """Returns the column that a name refers to."""
         parts = [part for part in node.parts if isinstance(part, exp.Identifier)]
         quoted = any(part.args.get("quoted") for part in parts)
         place = self._syntax(node)

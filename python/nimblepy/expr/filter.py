@@ -1,11 +1,11 @@
-"""Filters: one form for pyarrow expressions and SQL text, split into what an index may use.
+"""Filters: parses pyarrow expressions and SQL text, and finds conjuncts for indexes.
 
     filter = parse_filter("k = 7 AND note LIKE '%late%'", schema)
     filter.conjuncts      # (Compare k == 7,): facts true of every row that passes
     filter.columns        # (("k",), ("note",)): what evaluation reads
     filter.mask(batch)    # which rows pass, exactly
 
-Start in ``nodes.py`` for the tree, ``schema/values.py`` for exact sql_values.
+``nodes.py`` defines the tree, and ``schema/values.py`` the exact conversion of values.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class BoundText:
 
 
 def with_params(filter: Any, params: Parameters) -> Any:
-    """Returns ``filter`` as a caller gave it, together with the values of its parameters.
+    """Returns ``filter`` with the values of its parameters, if any.
 
     Raises:
-        InvalidArgumentError: parameters without SQL text, or of another form.
+        InvalidArgumentError: the filter is not SQL text, or ``params`` is not a dict or list.
     """
     if params is None:
         return filter
@@ -70,7 +70,7 @@ def with_params(filter: Any, params: Parameters) -> Any:
 
 
 def _parameter(text: str, value: Any) -> Any:
-    """Returns the value of a parameter; an iterator becomes a list, since it may be read twice."""
+    """Checks a parameter's value. Converts an iterator to a list, so that it can be read twice."""
     if isinstance(value, Iterator):
         return list(value)
     if isinstance(value, str) and not value.isascii():
@@ -89,12 +89,12 @@ class Filter:
 
     Attributes:
         node: the whole filter as a tree.
-        columns: paths of the columns that evaluation reads, each once.
-        conjuncts: nodes that are true of every row that passes, for indexes and zone maps. Kinds:
-            Compare, In, StartsWith, IsNull, IsValid, and Or / And of these. They may be weaker
-            than the filter, so rows they admit still need :meth:`mask` unless ``exact``.
-        exact: the conjuncts together say all that the filter says.
-        matches_nothing: no row can pass, whatever the data.
+        columns: paths of the columns that evaluation reads, without repeats.
+        conjuncts: nodes that are true for every row that passes, for indexes and zone maps. Their
+            kinds are Compare, In, StartsWith, IsNull, IsValid, and Or / And of these. They may be
+            weaker than the filter. So :meth:`mask` must test the rows, unless ``exact``.
+        exact: whether the conjuncts together are equivalent to the filter.
+        matches_nothing: whether no row can pass, whatever the data.
     """
 
     node: Node
@@ -104,10 +104,10 @@ class Filter:
     matches_nothing: bool
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Returns true for the rows of ``batch`` that pass; never null.
+        """Returns for each row of ``batch`` whether it passes. The result has no nulls.
 
         Args:
-            batch: has the columns of ``columns``; structs need only the fields named there.
+            batch: a batch with all ``columns``. Structs need only the fields that are listed there.
 
         Raises:
             InvalidArgumentError: pyarrow cannot evaluate the filter on these values.
@@ -133,19 +133,21 @@ def parse_filter(
     *,
     sides: tuple[str, ...] = (),
 ) -> Filter:
-    """Understands ``filter`` over the columns of ``schema``. Reads no data.
+    """Parses ``filter`` for the columns of ``schema``. Does not read data.
 
     Args:
-        filter: a pyarrow expression, in which NaN compares as IEEE 754 says; or SQL text (the
-            part after WHERE), in which NaN equals itself and is above all numbers. Inside the
-            package also a tree of nodes, or a filter that has been parsed for such a schema.
+        filter: a pyarrow expression, in which NaN compares as in IEEE 754; or SQL text (the part
+            after WHERE), in which NaN equals itself and is above all numbers. Inside the package,
+            also a tree of nodes, or a filter that was already parsed for an equal schema.
         schema: the file's schema.
-        sides: structs whose fields SQL text may name without them if only one of them has it.
+        sides: names of structs. SQL text may name a field of these structs without the struct, if
+            only one of them has the field.
 
     Raises:
-        InvalidArgumentError: SQL syntax error, unknown column, mismatched types, or not boolean.
+        InvalidArgumentError: the SQL text has a syntax error, a column is unknown, types do not
+            match, or the filter is not boolean.
 
-    Cost: SQL text is parsed once for files of one schema; the last texts are remembered.
+    Cost: SQL text is parsed once per schema; the latest texts are cached.
     """
     if isinstance(filter, str):
         return _parse_sql(filter, schema, sides)
@@ -168,7 +170,7 @@ def _parse_sql(text: str, schema: pa.Schema, sides: tuple[str, ...]) -> Filter:
 
 
 def _bound(text: str, schema: pa.Schema, params: Parameters, sides: tuple[str, ...]) -> Filter:
-    from nimblepy.expr.sql import read_sql  # only where there is SQL
+    from nimblepy.expr.sql import read_sql  # imported only for SQL text
 
     return make_filter(read_sql(text, schema, params, sides), schema)
 
@@ -176,7 +178,7 @@ def _bound(text: str, schema: pa.Schema, params: Parameters, sides: tuple[str, .
 def make_filter(node: Node, schema: pa.Schema) -> Filter:
     """Returns the :class:`Filter` of a tree.
 
-    Evaluates opaque parts on zero rows, to check that they fit the schema.
+    Evaluates opaque parts on an empty batch, to check that they fit the schema.
     """
     implied = _implied(node)
     parts = (
@@ -196,7 +198,7 @@ def make_filter(node: Node, schema: pa.Schema) -> Filter:
 
 
 def _implied(node: Node) -> Node:
-    """Returns the strongest node made of indexable parts that is true wherever ``node`` is."""
+    """Returns the strongest condition implied by ``node`` that consists of indexable parts."""
     match node:
         case And(args):
             return all_of(*(_implied(arg) for arg in args))

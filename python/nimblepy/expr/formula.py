@@ -1,4 +1,4 @@
-"""Reads comparisons of sums, differences and products that the core can compute.
+"""Converts comparisons of sums, differences and products to formulas that the core computes.
 
 ``price * (1 - discount) > 90000`` becomes terms over the unscaled integers of the decimals. The
 core computes them exactly, with up to 128 bits.
@@ -25,7 +25,7 @@ _INT_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
 class _Value(NamedTuple):
-    """Terms with one result: an integer of at most ``digits`` digits, times 10 ** -``scale``."""
+    """Terms that compute an integer of at most ``digits`` digits, times 10 ** -``scale``."""
 
     terms: tuple[Term, ...]
     scale: int
@@ -37,11 +37,14 @@ def read_formula(
     column_of: Callable[[exp.Expression], Column | None],
     value_of: Callable[[exp.Expression], pa.Scalar | None],
 ) -> Formula | None:
-    """Returns the formula of a comparison; ``None`` if it is not such a formula.
+    """Returns the formula of a comparison; ``None`` if ``tree`` is not a comparison.
 
     Args:
-        column_of: the column that an expression is, or ``None``.
-        value_of: the value of a constant expression; ``None`` if it reads columns.
+        column_of: returns the column that an expression refers to; ``None`` if it is not a column.
+        value_of: returns the value of a constant expression; ``None`` if it reads columns.
+
+    Raises:
+        Inexact: the core cannot compute the comparison.
     """
     tree = tree.unnest()
     op = COMPARISON_TYPES.get(type(tree))

@@ -1,4 +1,4 @@
-"""The filter language: a small immutable tree with SQL's three-valued logic.
+"""The nodes of filter trees, which are immutable and have SQL's three-valued logic.
 
 A node is true, false or unknown (null) for a row. A filter keeps the rows for which it is true.
 
@@ -181,7 +181,7 @@ class Opaque:
         columns: paths of the columns that it reads.
         implies: a node that is true for every row for which the expression is true, so that indexes
             can still help.
-        formula: an equal comparison, which the core can compute.
+        formula: an equivalent comparison that the core can compute, if there is one.
     """
 
     expression: pc.Expression | ColumnPair | Like | SqlCondition
@@ -198,12 +198,12 @@ TRUE, FALSE, UNKNOWN = Const(True), Const(False), Const(None)
 
 
 def never(column: Column) -> Node:
-    """False for every value, unknown for null."""
+    """Returns a node that is false for every value, and unknown for null."""
     return In(column, ())
 
 
 def always(column: Column) -> Node:
-    """Returns true for every value, unknown for null."""
+    """Returns a node that is true for every value, and unknown for null."""
     return Not(In(column, ()))
 
 
@@ -281,9 +281,7 @@ def negate(node: Node) -> Node:
 
 
 def columns_of(node: Node) -> tuple[Path, ...]:
-    """Returns the paths of all columns that ``node`` reads, without repetition, in order of first
-    use.
-    """
+    """Returns the paths of all columns that ``node`` reads, without repeats, by first use."""
     match node:
         case And(args) | Or(args):
             return tuple(dict.fromkeys(path for arg in args for path in columns_of(arg)))

@@ -1,8 +1,8 @@
 """Solves comparisons for a column, so that indexes and zone maps can answer them.
 
-``n + 1 > 5`` becomes ``n > 4``, ``year(ts) = 2024`` a range of ``ts``, and ``CASE`` the comparison
-of each branch. DuckDB computes constant parts. ``None`` means that DuckDB must evaluate the whole
-comparison.
+``n + 1 > 5`` becomes ``n > 4``, and ``year(ts) = 2024`` becomes a range of ``ts``. A comparison of
+``CASE`` becomes a comparison of each branch. DuckDB computes constant parts. The result ``None``
+means that DuckDB must evaluate the whole comparison.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Solver:
     """Solves comparisons of one filter.
 
     Args:
-        column_of: the column that an expression is, or ``None``.
-        node_of: the node of a condition, or ``None`` if DuckDB must evaluate it.
-        value_of: the value of a constant expression; ``None`` if it reads columns.
+        column_of: returns the column that an expression refers to; ``None`` if it is not a column.
+        node_of: returns the node of a condition; ``None`` if DuckDB must evaluate the condition.
+        value_of: returns the value of a constant expression; ``None`` if it reads columns.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Solver:
         self._value_of = value_of
 
     def solve(self, tree: exp.Expression) -> Node | None:
-        """Returns an equal node, or ``None``."""
+        """Returns an equivalent node; ``None`` if DuckDB must evaluate the comparison."""
         try:
             return self._solve(tree.unnest())
         except (Inexact, InvalidArgumentError, pa.ArrowException, OverflowError, ValueError):
@@ -185,7 +185,7 @@ class Solver:
     # ------------------------------------------------------------------ CASE
 
     def _case(self, tree: exp.Case, op: Op, value: pa.Scalar, quoted: bool) -> Node | None:
-        """Compares each branch under its condition. All of them must be solved themselves."""
+        """Compares each branch under its condition; ``None`` if a branch cannot be solved."""
         pairs = tree.args.get("ifs") or []
         if tree.this is not None or len(pairs) > _MOST_BRANCHES:
             return None
@@ -247,9 +247,7 @@ def _between(column: Column, op: Op, low: Any, high: Any, *, exact: bool) -> Nod
 
 
 def _holds(node: Node) -> Node | None:
-    """Returns a node that is true if ``node`` is true, and otherwise false; ``None`` if not
-    possible.
-    """
+    """Returns a node that is true if ``node`` is true, else false; ``None`` if not possible."""
     match node:
         case Compare(column) | In(column) | StartsWith(column):
             return all_of(IsValid(column), node)

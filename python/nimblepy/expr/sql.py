@@ -1,8 +1,8 @@
 """Converts SQL text (the part after WHERE, in DuckDB's dialect) to a filter tree or a value.
 
-``syntax.py`` parses the text, and ``bind.py`` resolves what the core can answer. ``extended.py``
-reads the other parts with sqlglot, and ``nimblepy.duck`` evaluates them. Only these two need
-libraries, and they are imported when they are needed.
+``syntax.py`` parses the text, and ``bind.py`` resolves the parts that the core can answer.
+``extended.py`` reads the other parts with sqlglot, and ``nimblepy.duck`` evaluates them with
+DuckDB. These two modules are imported only if they are needed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ def read_sql(
 
     Args:
         params: values of ``$name`` by name, or of ``$1`` or ``?`` in order.
-        sides: structs whose fields may be named without them.
+        sides: names of structs whose fields may be named without the struct.
 
     Raises:
-        InvalidArgumentError: syntax error (shows where), unknown column, mismatched types, or a
-            construct that a filter cannot have, such as a subquery.
+        InvalidArgumentError: the text has a syntax error (the message has its place), an unknown
+            column, types that do not match, or a construct that is not allowed in a filter, such
+            as a subquery.
         MissingExtraError: the text needs sqlglot and DuckDB, and they are not installed.
     """
     tree = _parsed(text)
@@ -54,10 +55,10 @@ def _by_duckdb(
 
 
 def read_value(text: str, schema: pa.Schema, sides: Sequence[str]) -> Any:
-    """Returns an expression of any type that DuckDB evaluates, a ``duck.SqlValue``.
+    """Converts an expression of any type to a ``duck.SqlValue``, which DuckDB evaluates.
 
     Raises:
-        InvalidArgumentError, MissingExtraError: as :func:`read_sql`.
+        InvalidArgumentError, MissingExtraError: see :func:`read_sql`.
     """
     whole = Syntax("other", None, (), 0, len(text))
     binder = Binder(text, schema, None, sides, _by_duckdb)
@@ -70,10 +71,10 @@ def read_value(text: str, schema: pa.Schema, sides: Sequence[str]) -> Any:
 
 
 def extended(binder: Binder, part: Syntax, error: InvalidArgumentError | None) -> Any:
-    """Returns the module that needs sqlglot and DuckDB.
+    """Imports and returns the module ``extended``, which needs sqlglot and DuckDB.
 
     Args:
-        error: raised if they are not installed, instead of an error that asks for them.
+        error: the error to raise if these are not installed; ``None`` for an error that names them.
     """
     try:
         from nimblepy.expr import extended

@@ -38,7 +38,7 @@ class Syntax:
             * a call: the name of the operator, predicate or function;
             * other: None; the text is beyond this language.
         start, end: the range of characters in the text.
-        negated: the predicate has NOT inside, as in ``NOT IN``.
+        negated: whether the predicate contains NOT, as in ``NOT IN``.
     """
 
     kind: Kind
