@@ -1,4 +1,4 @@
-"""Chooses the indexes that a workload would gain from: :func:`advise_indexes`."""
+"""Recommends indexes for a workload: :func:`advise_indexes`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nimblepy.schema.types import as_sort_keys, format_bytes
 
 # An index pays off if a question then costs at most this fraction of its current cost.
 PAYS = 0.5
-# The gain of a sorted index counts this much: a hash index is smaller and faster.
+# Factor for the gain of a sorted index, because a hash index is smaller and faster.
 SORTED_GAIN = 0.9
 
 NewIndex: TypeAlias = HashIndex | SortedIndex
@@ -43,7 +43,7 @@ class IndexAdvice:
         columns: the columns of the index; for ``"none"`` the columns that the questions test.
         index: the argument for :func:`nimblepy.add_index`; ``None`` unless ``action`` is ``"add"``.
         size_bytes: size of the index; an estimate if ``action`` is ``"add"``.
-        questions: number of different questions of the workload that the advice is about.
+        questions: number of different questions in the workload that the advice applies to.
         times: how often these questions are asked in total.
         reads_before, reads_after: reads per question, in a newly opened file.
         bytes_before, bytes_after: bytes of these reads.
@@ -106,10 +106,10 @@ def advise_indexes(
 
     Args:
         path: path or URI of a file or a directory of files, or an open :class:`File` or
-            :class:`Dataset`. If there are many files, the one with the most rows is examined.
+            :class:`Dataset`. Of many files, only the file with the most rows is examined.
         workload: the path of a log that ``nimblepy.open(..., record=path)`` wrote; or a list of
 
-            * filters: SQL text or :class:`pyarrow.compute.Expression`, as ``scan`` takes them;
+            * filters: SQL text or :class:`pyarrow.compute.Expression`, as for ``scan``;
             * lookups: ``{"on": "email"}``, optionally with the ``"columns"`` to read (default
               all), the number of ``"keys"`` per call, and ``"times"``; for ``"op": "range"`` or
               ``"prefix"`` also the ``"rows"`` that one call returns;
@@ -118,11 +118,12 @@ def advise_indexes(
         filesystem: file system of ``path``, as for :func:`nimblepy.open`.
 
     Returns:
-        The indexes to add, the most helpful first; then indexes to keep or drop; then the questions
-        for which no index pays off. Sizes, reads and bytes are estimates from the file's rows.
+        The indexes to add, the most helpful first; then the indexes to keep or drop; then the
+        questions for which no index pays off. Sizes, reads and bytes are estimated from the file's
+        rows.
 
     Raises:
-        InvalidArgumentError: an item of the workload has another form or an unknown column.
+        InvalidArgumentError: an item of the workload is not valid, or names an unknown column.
         OSError: a file cannot be read.
 
     Cost: decodes the columns of every candidate index, for sorted indexes twice; reads a sample of
@@ -157,7 +158,7 @@ class _Answer:
     """A question with the cheapest way to answer it.
 
     Attributes:
-        new: the new index that this needs; ``None`` if the file itself suffices.
+        new: the new index that this way needs; ``None`` if it needs no new index.
     """
 
     question: Question
@@ -207,7 +208,7 @@ class _Advisor:
         return chosen
 
     def _candidates(self) -> list[NewIndex]:
-        """Returns the different indexes that could help with a question and do not exist yet."""
+        """Returns the indexes that could help with a question and do not exist yet."""
         existing = {(i.kind, i.names) for i in self.file.handle.indexes}
         candidates = dict.fromkeys(
             index for question, _ in self.asked for index in candidates_for(question)
@@ -220,7 +221,7 @@ class _Advisor:
         ]
 
     def _gain(self, index: NewIndex, answers: Sequence[_Answer]) -> float:
-        """Returns the cost that ``index`` would save, compared with these answers."""
+        """Returns the cost that ``index`` would save, compared with the current answers."""
         gain = 0.0
         for answer in answers:
             cost = self.costs.with_index(answer.question, index)

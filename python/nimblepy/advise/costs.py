@@ -37,7 +37,7 @@ STRETCHES = 256
 STRETCH_ROWS = 256
 # Fraction of the rows that a range with unknown bounds is assumed to select.
 UNKNOWN_RANGE = 0.01
-# Reads of rows at random positions are planned for at most this many rows.
+# Maximum number of rows at random positions for which reads are planned.
 MOST_POSITIONS = 200_000
 
 
@@ -48,7 +48,7 @@ class Cost:
     Attributes:
         access_path: ``"scan"``, ``"zone maps"``, or an index.
         rows: number of rows to read.
-        cost: in units of one row read by its number, as when the file chooses an index.
+        cost: the cost in the unit of ``file/index_costs.py``: reading one row by its number.
         number: number of the file's secondary index that is used, if any.
     """
 
@@ -116,7 +116,7 @@ class Costs:
         names = sorted({test.column for test in tests})
         keys = self.size(HashIndex(names)).keys
         share = float(np.prod([float(test.values) for test in tests])) / max(1, keys)
-        # Values that many rows share show up in the sample.
+        # If a value is frequent, the sample gives a better estimate.
         passed, looked = self._sampled([test.node for test in tests if test.node is not None])
         if looked and passed >= 3:
             share = max(share, passed / looked)
@@ -142,7 +142,7 @@ class Costs:
         return float(min(1.0, max(left, 0.0)) ** (len(tests) / max(1, ranges)))
 
     def _sampled(self, nodes: Sequence[Node]) -> tuple[int, int]:
-        """Returns (rows of the sample that pass all nodes, rows of the sample)."""
+        """Returns the number of sample rows that pass all nodes, and the number of sample rows."""
         if not nodes:
             return 0, 0
         filter = make_filter(all_of(*nodes), self.file.schema)
@@ -236,7 +236,7 @@ class Costs:
         return self.share(question, question.tests) * self.file.num_rows * question.keys
 
     def _scattered(self, question: Question, rows: float, kind: str, part: int) -> Cost:
-        """Returns the cost of using an index whose rows are scattered over the file."""
+        """Returns the cost of using an index whose rows are scattered across the file."""
         probes = question.keys
         if question.op == "filter":
             probes = max(1, int(np.prod([t.values for t in question.tests if t.kind == "equal"])))
@@ -284,7 +284,7 @@ class Costs:
         return once, [path for path in others if path not in once]
 
     def _random_rows(self, rows: float) -> Any:
-        """This many rows at random positions, as ranges of one row each."""
+        """Returns about ``rows`` rows at random positions, as ranges of one row each."""
         n = self.file.num_rows
         count = int(min(round(rows), n, MOST_POSITIONS))
         random = np.random.default_rng(count)

@@ -1,8 +1,8 @@
 """Converts a workload for :func:`nimblepy.advise_indexes` to questions.
 
-A question is a lookup, a range, a prefix or a filter: the columns that it tests, the kinds of
-tests, and the columns that it reads. Filters given as text or expressions also have values; a log
-has no values.
+A question is a lookup, a range, a prefix or a filter. It has the tested columns, the kinds of
+tests, and the columns to read. Questions from filters also have the tested values; questions from a
+log do not.
 """
 
 from __future__ import annotations
