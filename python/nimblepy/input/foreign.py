@@ -1,4 +1,4 @@
-"""Reads files of other formats as one: files, directories, globs and lists, local or by URI."""
+"""Reads files of other formats as one stream: files, directories, globs and lists of paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["parquet", "csv", "tsv", "json", "arrow", "nimble"]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-# Rows of a batch and size of the cache for a nimble file.
+# Number of rows per batch, and size of the cache, for reading a nimble file.
 _BATCH_ROWS = 1 << 16
 _CACHE_BYTES = 256 << 20
 
@@ -65,7 +65,7 @@ class _Part:
     """One file, or a directory of nimble files.
 
     Attributes:
-        partition: columns from its path, as in ``year=2024/part.parquet``.
+        partition: columns in the path and their values, as in ``year=2024/part.parquet``.
     """
 
     store: FileSystem
@@ -99,15 +99,15 @@ def open_files(
 
     Args:
         paths: a file, a directory, a glob (``*``, ``?``, ``[...]``, ``**``), or a list of these.
-            Files of a directory are read in the order of their paths, without names that begin with
-            ``_`` or ``.``. Directories such as ``year=2024`` become columns.
+            The files of a directory are read in the order of their paths. Names that begin with
+            ``_`` or ``.`` are ignored. Directory names such as ``year=2024`` become columns.
         format: format of all files; ``None`` detects it from the first bytes or the name.
         columns: columns to read, in this order; ``None`` means all.
-        target: types of columns of CSV and JSON files, if the text can be read as such.
+        target: schema with the types in which to read columns of CSV and JSON files, if possible.
 
     Raises:
-        InvalidArgumentError: unknown format or column, no file, or types of one column without a
-            common type.
+        InvalidArgumentError: the format or a column is unknown, there is no file, or a column has
+            types without a common type.
         OSError: a file cannot be read.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
@@ -157,9 +157,9 @@ def _chained(
 
 
 def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
-    """Returns the types in which columns of text files are read.
+    """Returns the types in which the columns of a text file are read; ``None`` for other formats.
 
-    The types of other columns are inferred from the text.
+    The types of columns that are not in the result are inferred from the text.
     """
     if target is None or part.format not in ("csv", "tsv", "json"):
         return None
@@ -177,7 +177,7 @@ def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
 
 
 def _is_read_as_text(kind: pa.DataType) -> bool:
-    """Returns the types whose exact values CSV has, whatever the text looks like."""
+    """Returns whether CSV text must be read in this type directly, to keep the exact values."""
     return bool(pt.is_string(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
@@ -307,12 +307,12 @@ def _format_of(store: FileSystem, path: str, name: str) -> Format:
 def _open(
     part: _Part, columns: Sequence[str] | None, target: pa.Schema | None, stack: ExitStack
 ) -> _Opened:
-    """Opens one file, and adds the columns of its path.
+    """Opens one file, and adds the columns in its path.
 
     Args:
         columns: columns of the result; ``None`` means all.
-        target: the schema of the result, for formats without types.
-        stack: closes the file.
+        target: the types of columns, for formats without types.
+        stack: the stack that closes the file.
     """
     try:
         opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, target, stack)

@@ -1,8 +1,8 @@
-"""Columns of Python values in the types of a schema.
+"""Converts columns of Python values to the types of a schema.
 
-pyarrow infers one type for all values of a column. That loses zones and nanoseconds of some times,
-and refuses columns that mix UUIDs and texts, or decimals and floats. Such values are converted one
-by one.
+pyarrow infers one type for all values of a column. That would lose time zones and nanoseconds, and
+fails for columns that mix UUIDs and text, or decimals and floats. Values in such columns are
+converted one by one.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from nimblepy.schema.kinds import is_bytes, is_list
 from nimblepy.schema.reshape import Rules, UnfitError, converter
 from nimblepy.schema.values import show
 
-# All integers up to the first are values of float32; none from the second on is.
+# float32 represents all integers up to _EXACT. Integers from _BEYOND on are not checked here.
 _EXACT, _BEYOND = 1 << 24, 1 << 127
 
 
 def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bool) -> pa.Array:
-    """Returns a column of Python values.
+    """Converts a column of Python values to the type ``target``.
 
     Args:
-        cast: round and truncate values that the type does not have.
+        cast: whether to round or truncate values that the type cannot represent.
 
     Raises:
-        InvalidArgumentError: a value that the type does not have; the message names the column,
-            the row and the value.
+        InvalidArgumentError: the type cannot represent a value; the message names the column, the
+            row and the value.
     """
     try:
         return _column(values, target, cast, f"column {name!r}")
@@ -59,8 +59,8 @@ def _column(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
 
 
 def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> None:
-    """Refuses values that pyarrow changes if they are among others of a column."""
-    if is_bytes(target):  # it encodes texts among bytes
+    """Rejects values that pyarrow would change because of other values in the column."""
+    if is_bytes(target):  # pyarrow would encode text among bytes
         for row, value in enumerate(values):
             if isinstance(value, str):
                 raise UnfitError(row, f"{show(value)} is text, the column is {target}; encode it")
@@ -74,7 +74,7 @@ def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> 
 
 
 def _has_maps(data_type: pa.DataType) -> bool:
-    """Returns whether values have maps in them, which pyarrow infers as structs."""
+    """Returns whether a type contains maps. pyarrow would infer structs for their values."""
     if pt.is_struct(data_type):
         return any(_has_maps(item.type) for item in data_type)
     if is_list(data_type):
@@ -97,7 +97,7 @@ def _null(field: pa.Field, place: str) -> pa.Scalar:
 
 
 class _ExtraFieldError(Exception):
-    """A struct has a field that the table lacks. The conversion to the table decides about it."""
+    """A struct has a field that the table does not have. The later conversion handles it."""
 
 
 def _extra(field: pa.Field, place: str) -> None:
@@ -105,7 +105,7 @@ def _extra(field: pa.Field, place: str) -> None:
 
 
 def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) -> pa.Array:
-    """Structs, lists and maps of Python, whose members are converted column by column."""
+    """Converts Python structs, lists and maps. Their members are converted column by column."""
     missing = np.array([value is None for value in values], dtype=np.bool_)
     mask = pa.array(missing) if missing.any() else None
     if pt.is_struct(target):
@@ -140,10 +140,7 @@ def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
 
 
 def _ends(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Returns which offsets of maps are null.
-
-    A null offset makes the map that begins there null.
-    """
+    """Returns the null mask of the offsets: a null offset makes the map that begins there null."""
     return np.append(missing, False)
 
 

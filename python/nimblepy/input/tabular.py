@@ -18,19 +18,19 @@ from nimblepy.schema.kinds import is_text
 from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.values import is_nan, is_null
 
-# Rows per batch for the core: enough to amortise a call, few enough for steady progress.
+# Rows per batch for the core. Large enough to amortize a call, small enough for steady progress.
 BATCH_ROWS = 131_072
 
 
 def as_reader(
     data: Tabular, target: pa.Schema | None = None, *, cast: bool = False
 ) -> tuple[pa.RecordBatchReader, int | None]:
-    """Returns the batches of ``data``, and its number of rows or ``None`` if unknown.
+    """Returns a reader of ``data``, and its number of rows; ``None`` if that is unknown.
 
     Args:
-        target: types, by name, for Python values and the text of CSV files. Data with types keep
-            their own.
-        cast: round and truncate Python values that a target type does not have.
+        target: types, by column name, for Python values and the text of CSV files. Data that has
+            types keeps them.
+        cast: whether to round or truncate Python values that a target type cannot represent.
         data: one of
 
     * an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``: of pyarrow, polars, DuckDB,
@@ -39,8 +39,8 @@ def as_reader(
       scanner of pyarrow;
     * a dict of columns, where numpy arrays may have two dimensions;
     * a path, or a list of paths, as for :func:`nimblepy.input.foreign.open_files`;
-    * an iterable of such data except paths, or of rows as dicts. The first item fixes the types.
-      Other items are converted if that keeps every value.
+    * an iterable of such data except paths, or of rows as dicts. The first item determines the
+      types. Other items are converted if no value changes.
 
     Raises:
         InvalidArgumentError: ``data`` has another type.
@@ -104,7 +104,7 @@ def _reader_of(
 
 
 def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
-    # An index without names is the row number, or what a selection left of it.
+    # An index without names contains only row numbers.
     named = any(name is not None for name in frame.index.names)
     objects = _object_columns(frame, target)
     try:
@@ -124,7 +124,7 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
 
 
 def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
-    """Returns the columns of Python objects, but for text, whose type pyarrow infers."""
+    """Returns the columns of Python objects, except columns whose target type is text."""
     if target is None or not frame.columns.is_unique:
         return []
     return [
@@ -199,7 +199,7 @@ def _import_stream(data: Any) -> pa.RecordBatchReader:
 
 
 def _unsupported_column(data: Any) -> str:
-    """Returns the column of a frame, and its type, that pyarrow cannot convert."""
+    """Names the column that pyarrow cannot convert, with its type."""
     if hasattr(data, "get_column"):  # of polars; Arrow's own error does not name the column
         for name in data.columns:
             try:
@@ -216,7 +216,7 @@ def _length(data: Any) -> int | None:
 
 
 def check_column(name: str, column: pa.Array | pa.ChunkedArray) -> None:
-    """Refuses data that Arrow's cheap checks find invalid."""
+    """Raises an InvalidArgumentError if Arrow's cheap checks find that the data is not valid."""
     try:
         column.validate()
     except pa.ArrowInvalid as error:
@@ -266,9 +266,9 @@ def _chained(items: Iterator[Any], target: pa.Schema | None, cast: bool) -> pa.R
 def _rows_as_tables(
     rows: Iterator[Any], target: pa.Schema | None, cast: bool
 ) -> Iterator[pa.Table]:
-    """Converts rows as dicts to tables. The first table fixes names and types.
+    """Converts rows as dicts to tables. The first table determines the names and types.
 
-    A missing name is null. pyarrow would take the names of the first row and ignore others.
+    A name that a row lacks is null. pyarrow would use only the names of the first row.
     """
     schema = None
     while some := list(islice(rows, BATCH_ROWS)):
