@@ -67,7 +67,7 @@ _MAGIC = {b"PAR1": "a Parquet file", b"ARRO": "an Arrow file", b"Obj\1": "an Avr
 
 
 def _other_format(source: Any, filesystem: Any) -> str | None:
-    """Returns what a file is that is not a nimble file, by its first bytes."""
+    """Returns the format of a file by its first bytes, for messages; ``None`` if it is unknown."""
     try:
         if isinstance(source, (str, os.PathLike)):
             location = locate(source, filesystem)
@@ -81,7 +81,7 @@ def _other_format(source: Any, filesystem: Any) -> str | None:
             start = source.read(4)
         else:
             start = bytes(memoryview(source)[:4])
-    except Exception:  # the file is damaged whatever its first bytes are
+    except Exception:  # the caller then reports a damaged file
         return None
     return _MAGIC.get(start)
 

@@ -1,4 +1,4 @@
-"""Remote files as Python file objects, for libraries that read those."""
+"""RemoteFileObject: a remote file as a Python file object, for libraries that need one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _all: weakref.WeakSet[Renewable] = weakref.WeakSet()
 
 
 def renew_after_fork(renewable: Renewable) -> None:
-    """Has child processes call ``renew_after_fork()`` of an object, which is held weakly."""
+    """Makes child processes call ``renew_after_fork()`` of an object. References it weakly."""
     _all.add(renewable)
 
 
@@ -60,8 +60,8 @@ def no_fork() -> Iterator[None]:
     """Delays a ``fork()`` by another thread until the block ends.
 
     Use it around calls of libraries whose locks a child process could not release. Blocks may be
-    nested. A block waits for a fork that is waiting for others, or busy threads would keep it from
-    ever being made.
+    nested. If a fork is already waiting, a new block waits for it. Otherwise, busy threads could
+    delay the fork forever.
     """
     this_thread = threading.get_ident()
     block = object()
@@ -73,7 +73,7 @@ def no_fork() -> Iterator[None]:
         yield
     finally:
         with _idle:
-            _busy.pop(block, None)  # in a child, it was cleared
+            _busy.pop(block, None)  # in a child process, _busy was cleared
             if _forking:
                 _idle.notify_all()
 

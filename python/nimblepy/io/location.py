@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class FsspecFileSystem(Protocol):
-    """The part of the interface by which fsspec file systems are recognized."""
+    """The attributes by which an fsspec file system is recognized."""
 
     protocol: Any
 
@@ -139,14 +139,14 @@ class Location:
 
     @property
     def _reading_store(self) -> Any:
-        """The obstore store for reads. With a time limit, retries are ours, to be counted."""
+        """The obstore store for reads. With a time limit, it does not retry; ``_retries`` does."""
         if self.timeout is None:
             return self.store
         return object_store.without_retries(self.store, self.timeout)
 
     @property
     def _retries(self) -> Retries | None:
-        """Retries of reads; the clients of obstore and pyarrow retry themselves."""
+        """How to retry reads; ``None`` if the client of the store retries by itself."""
         if object_store.is_store(self.store):
             return None if self.timeout is None else Retries()
         return Retries() if self.store.type_name.startswith("py::") else None
@@ -200,9 +200,10 @@ class Location:
         return sorted(info.base_name for info in infos)
 
     def versions(self) -> list[tuple[str, Hashable]]:
-        """Files directly in a directory: (name, version). The version of a replaced file differs.
+        """Returns (name, version) of the files directly in a directory.
 
-        Cost: one request per 1000 files; local files: one ``stat`` each.
+        The version changes when the file is replaced. Cost: one request per 1000 files, or one
+        ``stat`` per local file.
         """
         if self.is_local:
             with os.scandir(self.path) as entries:
@@ -221,10 +222,10 @@ class Location:
         ]
 
     def version(self) -> Hashable:
-        """Returns a value that differs after the file was replaced.
+        """Returns a value that changes when the file is replaced.
 
         Raises:
-            FileNotFoundError: there is no file.
+            FileNotFoundError: the file does not exist.
 
         Cost: one ``stat``, or one request.
         """
@@ -240,10 +241,9 @@ class Location:
         return info.size, info.mtime_ns
 
     def files(self) -> list[tuple[str, int, float]]:
-        """Returns all files below a directory of a store: (relative path, bytes, time of last
-        change).
+        """Returns (relative path, bytes, time of last change) of all files below a directory.
 
-        Times are in seconds since 1970. Cost: one request per 1000 files.
+        Only for stores. Times are in seconds since 1970. Cost: one request per 1000 files.
         """
         if object_store.is_store(self.store):
             store = self._reading_store
@@ -260,7 +260,7 @@ class Location:
         ]
 
     def move(self, target: Location) -> None:
-        """Gives a file another path in the same file system, replacing a file of that name.
+        """Moves a file within its file system. Replaces an existing file at the target.
 
         Cost: object stores copy the file themselves; other file systems rename it.
         """
@@ -307,7 +307,7 @@ def _local_version(status: os.stat_result) -> Hashable:
 
 
 def _seconds(nanoseconds: int | None) -> float:
-    """Converts a time to seconds since 1970. Unknown times count as now, so files look new."""
+    """Converts a time to seconds since 1970. An unknown time becomes the current time."""
     return time.time() if nanoseconds is None else nanoseconds / 1e9
 
 
@@ -317,11 +317,11 @@ def locate(
     *,
     timeout: float | None = None,
 ) -> Location:
-    """Returns the location of a path, a URI, or a path in ``filesystem``, of a file or of a
-    directory.
+    """Returns the location of a file or directory, from a path, a URI, or a path in ``filesystem``.
 
     Args:
-        timeout: limit of one read call of a store, in seconds; ``None``: that of the lake.
+        timeout: limit of one read call of a store, in seconds; ``None`` means the limit that
+            nb.connect() set for the lake, if any.
     """
     store, inner = _resolve(path, filesystem)
     if timeout is None and store is not None and filesystem is None:

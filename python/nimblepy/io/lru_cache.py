@@ -29,7 +29,7 @@ class LruCache(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> T | None:
-        """Returns the cached value; ``None`` if there is none."""
+        """Returns the cached value; ``None`` if the key is not cached."""
         with self._lock:
             value = self._values.get(key)
             if value is not None:

@@ -58,7 +58,7 @@ def names(store: ObjectStore, folder: str) -> list[str]:
 
 
 def versions(store: ObjectStore, folder: str) -> list[tuple[str, Hashable]]:
-    """Objects directly in ``folder``: (name, version)."""
+    """Returns (name, version) of the objects directly in ``folder``."""
     objects = _listing(store, folder)["objects"]
     return [(item["path"].rpartition("/")[2], _version(item)) for item in objects]
 
@@ -83,7 +83,7 @@ def _listing(store: ObjectStore, folder: str) -> Any:
 
 
 def files(store: ObjectStore, folder: str) -> list[tuple[str, int, float]]:
-    """Returns all objects below ``folder``: (relative path, bytes, time of last change).
+    """Returns (relative path, bytes, time of last change) of all objects below ``folder``.
 
     Times are in seconds since 1970. Cost: one request per 1000 objects.
     """
@@ -134,7 +134,7 @@ def remove(store: ObjectStore, path: str) -> None:
     """Removes an object. Cost: one request.
 
     Raises:
-        FileNotFoundError: some stores report a missing object, S3 does not.
+        FileNotFoundError: the object does not exist. Some stores, such as S3, do not report this.
     """
     try:
         store.delete(path)
@@ -154,9 +154,9 @@ def move(store: ObjectStore, path: str, target: str) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _store(root: str, process: int) -> Any:
-    """Returns a store with its connections.
+    """Returns the store for a root URI, with its connections. Cached per process.
 
-    The environment gives the credentials and the region.
+    Credentials and region are read from the environment.
     """
     from obstore import store
 
@@ -178,7 +178,7 @@ def _store(root: str, process: int) -> Any:
 
 
 def without_retries(store: Any, timeout: float) -> Any:
-    """Returns the same store with one attempt per request, of at most ``timeout`` seconds."""
+    """Returns a copy of the store that tries each request once, for at most ``timeout`` seconds."""
     given = store.client_options or {}
     try:
         return type(store)(
@@ -188,12 +188,12 @@ def without_retries(store: Any, timeout: float) -> Any:
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=timeout)},
             credential_provider=store.credential_provider,
         )
-    except (AttributeError, TypeError):  # of the web or in memory: there are no retries to count
+    except (AttributeError, TypeError):  # a web or in-memory store, which has no such settings
         return store
 
 
 _REPLACED = "replaced since it was opened; open it again"
-# By the class of a store: its scheme, and what its configuration calls the root.
+# For each class of store: the URI scheme, and the name of the root in its configuration.
 _ROOTS = {
     "S3Store": ("s3", "bucket"),
     "GCSStore": ("gs", "bucket"),
@@ -230,7 +230,7 @@ def translate_error(error: Exception, store: Any, path: str) -> Exception:
 
 
 def _without_xml(text: str) -> str:
-    """Returns an answer of a store in words: of its XML only the message."""
+    """Replaces the XML in a store's answer by the message that it contains."""
     head, mark, xml = text.partition("<?xml")
     message = re.search(r"<Message>(.*?)</Message>", xml, re.DOTALL)
     return head + (message[1] if message else "") if mark else text

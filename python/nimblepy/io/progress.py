@@ -79,7 +79,7 @@ def _bar(unit: str) -> Any:
 
 
 def _console() -> Any:
-    """Returns a console for standard error; it writes nothing if a bar cannot be drawn there."""
+    """Returns a console for standard error; a quiet one if it cannot show a progress bar."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""Remote files for the core: parallel range reads with retries, all of the same version."""
+"""RemoteFile: parallel range reads with retries. All reads are of the same version of the file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _log = logger(__name__)
 
 # Ranges closer than this are merged: a round trip costs more than reading the gap.
 REMOTE_GAP = 64 * 1024
-# Opening reads this many bytes at the end of the file; they contain the core's first read.
+# Opening a file reads this many bytes at its end, which usually include the core's first read.
 TAIL_BYTES = 64 * 1024
-# Longer ranges are split into parallel requests: one connection is slower than the store.
+# Longer ranges are split into parallel requests, because several connections are faster than one.
 PART_BYTES = 8 << 20
 CONNECTIONS = 32
 
@@ -37,11 +37,11 @@ class RangeSource(Protocol):
     def name(self) -> str: ...
 
     def tail(self, size: int) -> tuple[int, bytes]:
-        """Opens the object; returns its size and its last ``size`` bytes. Fixes the version."""
+        """Opens the current version. Returns the object's size and its last ``size`` bytes."""
         ...
 
     def read(self, offset: int, size: int) -> Any:
-        """Reads bytes of the opened version. The result is shorter only if the answer was cut off.
+        """Reads bytes of the opened version. The result is too short if the answer was truncated.
 
         Raises:
             StaleFileError: the object has been replaced.
@@ -94,22 +94,20 @@ _PERMANENT = (
 
 
 def is_permanent(error: Exception) -> bool:
-    """Returns whether a retry would fail again: the object is missing, forbidden or replaced, or a
-    bug.
-    """
+    """Returns whether a retry would fail too, for example because the object does not exist."""
     return isinstance(error, _PERMANENT)
 
 
 class ShortReadError(OSError):
-    """An answer was shorter than the requested range. It is worth a retry."""
+    """An answer was shorter than the requested range. A retry may succeed."""
 
 
 class RemoteFile:
     """Positioned reads of one object. Thread-safe.
 
     Args:
-        retries: for sources that do not retry themselves.
-        timeout: limit of one request with its retries, in seconds.
+        retries: how to retry requests; ``None`` if the source retries by itself.
+        timeout: time limit of one request including its retries, in seconds.
 
     Cost: one request to open. Reads send one request per range, in parallel. The last 64 KiB and
     the first read, up to 128 KiB, are kept in memory.

@@ -6,7 +6,7 @@ import os
 
 
 def sync_path(path: str | os.PathLike[str]) -> None:
-    """Syncs a file, or the entries of a directory (syncing files does not sync their names)."""
+    """Syncs a file or directory. Syncing a file does not sync its name; its directory does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

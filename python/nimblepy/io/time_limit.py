@@ -1,4 +1,4 @@
-"""Limits on the time of one read call of a store."""
+"""Limits the time of a read call to a store."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nimblepy.errors import InvalidArgumentError
 
 T = TypeVar("T")
 
-# Limits that nb.connect() set, in seconds, by the place of a lake or table.
+# Limits that nb.connect() set, in seconds, by the directory of a lake or table.
 _limits: dict[str, float] = {}
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Returns ``timeout``, which must be a positive number of seconds."""
+    """Returns ``timeout`` after checking that it is a positive number of seconds or ``None``."""
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and not (is_number and 0 < timeout <= threading.TIMEOUT_MAX):
         raise InvalidArgumentError(
@@ -31,10 +31,10 @@ def limit_reads_below(place: str, seconds: float) -> None:
 
 
 def limit_of(path: str) -> float | None:
-    """Returns the limit of the innermost place that has ``path``."""
+    """Returns the limit of the innermost directory that contains ``path``; ``None`` without one."""
     if not _limits:
         return None
-    # A copy: another thread may add a limit meanwhile.
+    # Iterate over a copy, because another thread may add a limit.
     places = [place for place in list(_limits) if path.startswith(place) or path == place[:-1]]
     return _limits[max(places, key=len)] if places else None
 
@@ -44,10 +44,10 @@ def call_within(seconds: float | None, name: str, request: Callable[[], T], run:
 
     Args:
         name: the path or URI, for the error.
-        run: ``run(request)`` repeats a request that fails.
+        run: a function that calls a request and retries it if it fails.
 
     Raises:
-        TimeoutError: no answer in time. A thread may still wait for it.
+        TimeoutError: the answer did not arrive in time. A thread may still wait for it.
     """
     if seconds is None:
         return request() if run is None else run(request)
@@ -58,7 +58,7 @@ def call_within(seconds: float | None, name: str, request: Callable[[], T], run:
     def attempt() -> T:
         nonlocal attempts
         if is_late:
-            raise ValueError("the time limit has passed")  # is not repeated
+            raise ValueError("the time limit has passed")  # a ValueError is not retried
         attempts += 1
         return request()
 
@@ -68,7 +68,7 @@ def call_within(seconds: float | None, name: str, request: Callable[[], T], run:
         except BaseException as error:
             answers.put((False, error))
 
-    # A daemon: a request that hangs must not delay the end of the process.
+    # A daemon thread, because a request that hangs must not delay the end of the process.
     threading.Thread(target=work, name="nimblepy-timed-read", daemon=True).start()
     try:
         is_answer, answer = answers.get(timeout=seconds)
