@@ -1,8 +1,8 @@
 """Columnar files with built-in indexes: scans like Parquet, point lookups like a key-value store.
 
-Names are loaded when first used (PEP 562): ``import nimblepy`` costs a millisecond, and a tool that
-only needs, say, the option classes does not load the native core. ``__init__.pyi`` is the list of
-the public names and their modules, for type checkers and for this file.
+Names are loaded when they are first used (PEP 562). So ``import nimblepy`` takes a millisecond, and
+a tool that only needs the option classes does not load the native core. ``__init__.pyi`` lists the
+public names and their modules, for type checkers and for this file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def _public_names() -> dict[str, str]:
-    """Public name -> module that defines it."""
+    """Returns the module that defines each public name, by name."""
     with open(__file__ + "i", encoding="utf-8") as stub:
         lines = [line.split() for line in stub if line.startswith("from ")]
     return {name: module for _, module, _, name, *_ in lines}

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 else:
 
     class cached_property(functools.cached_property):
-        """As in ``functools``, where Python 3.11 and older have a lock that all objects share.
+        """Like ``functools.cached_property``, but without the lock of Python 3.11 and older.
 
-        A child process could never get it if another thread held it at the fork. Threads that ask
-        for the first value at the same time may each compute it; all get the same one.
+        All objects share that lock, and a child process could never acquire it if another thread
+        held it at the fork. Without the lock, several threads may compute the first value at the
+        same time, but all of them get the same object.
         """
 
         def __get__(self, instance, owner=None):

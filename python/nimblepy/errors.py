@@ -1,7 +1,7 @@
-"""The errors nimblepy raises: one tree, so that ``except NimbleError`` catches all of them.
+"""The errors that nimblepy raises. ``except NimbleError`` catches all of them.
 
-Faults of the operating system (a missing file, a full disk, a refused permission) stay
-:class:`OSError`. Each message names what was read, where, what was found and what was expected.
+Errors of the operating system (a missing file, a full disk, a denied permission) remain
+:class:`OSError`. Each message says what was read and where, what was found, and what was expected.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class NimbleError(Exception):
 
 
 class CorruptFileError(NimbleError):
-    """The bytes are not a valid nimble file: foreign, truncated or damaged."""
+    """The bytes are not a valid nimble file: truncated, damaged, or of another format."""
 
 
 class UnsupportedVersionError(NimbleError):
@@ -24,7 +24,7 @@ class InvalidArgumentError(NimbleError, ValueError):
 
 
 class IndexUnavailableError(NimbleError, LookupError):
-    """No index of the file answers a lookup on these columns. The message names those there are."""
+    """No index can search these columns. The message names the existing indexes."""
 
 
 class KeyOrderError(NimbleError):
@@ -32,28 +32,29 @@ class KeyOrderError(NimbleError):
 
 
 class DuplicateKeyError(NimbleError):
-    """A cluster key declared unique occurs more than once. The message names key and rows."""
+    """A key occurs twice, although the cluster key is unique. The message has the key and rows."""
 
 
 class StaleFileError(NimbleError, OSError):
-    """A file was replaced after it was opened, or after a manifest was written that names it."""
+    """A file was replaced after it was opened, or after a manifest that names it was written."""
 
 
 class ConflictError(NimbleError):
-    """Another commit changed what this one was to replace. Nothing was committed.
+    """A concurrent commit conflicts with this commit.
 
-    But for the kind ``"unknown"``, of which that cannot be said.
+    Nothing was committed, unless ``kind`` is ``"unknown"``: then the outcome could not be
+    determined.
 
     Attributes:
-        kind: what collided: ``"files"``, ``"schema"``, ``"reference"``, ``"table"``, ``"keys"``,
-            ``"properties"`` where an ``alter`` changes a property or documentation that another
-            commit has changed since the block read it,
-            ``"attempts"`` where every attempt lost to another commit, or ``"unknown"`` where a
-            catalog server did not say whether the commit was made, and it cannot be seen any more.
-        base: the snapshot or version that this commit was made for, ``None``: there was none.
-        winner: the one that was there in its place.
-        files: paths of the files in question.
-        keys: the keys in question.
+        kind: what conflicts: ``"files"``, ``"schema"``, ``"reference"``, ``"table"`` or ``"keys"``.
+            ``"properties"``: an ``alter`` changes a property or documentation that another commit
+            changed after the block read it. ``"attempts"``: every attempt lost a race against
+            another commit. ``"unknown"``: the catalog server did not say whether the commit was
+            made, and the table does not show it any more.
+        base: the snapshot or version that this commit expected; ``None`` if it expected none.
+        winner: the snapshot or version that was found instead.
+        files: paths of the conflicting files.
+        keys: the conflicting keys.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class ConflictError(NimbleError):
 
 
 class MissingExtraError(NimbleError, ImportError):
-    """An optional dependency is not installed. The message names the extra that brings it."""
+    """An optional dependency is not installed. The message names the extra that installs it."""
 
 
 class NimbleMissingOnExecutor(NimbleError, ImportError):

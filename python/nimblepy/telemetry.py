@@ -30,18 +30,19 @@ _enabled: _Telemetry | None = None
 def enable(
     *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Records spans and counters of all tables of this process.
+    """Starts recording spans and counters of all tables of this process.
 
     A second call replaces the providers.
 
     Args:
-        tracer_provider, meter_provider: where to record; the default is the global provider.
+        tracer_provider, meter_provider: the providers to record with; the default is the global
+            provider.
 
     Raises:
         MissingExtraError: ``nimblepy[otel]`` is not installed.
 
-    Cost: some microseconds per lookup, scan and commit. Without this call, tables have no code for
-        telemetry in their reading methods.
+    Cost: a few microseconds per lookup, scan and commit. Without this call, the reading methods do
+        not contain any code for telemetry.
     """
     global _enabled
     try:
@@ -67,7 +68,7 @@ def disable() -> None:
 
 
 class _Telemetry:
-    """Spans and counters, from its construction until :meth:`stop`."""
+    """Records spans and counters from its construction until :meth:`stop`."""
 
     def __init__(self, tracer: Tracer, meter: Meter) -> None:
         self._tracer = tracer
@@ -79,7 +80,7 @@ class _Telemetry:
         self._lookups = meter.create_counter("nimblepy.lookups")
         meter.create_observable_counter("nimblepy.cache.hits", [self._observer("hits")])
         meter.create_observable_up_down_counter("nimblepy.files.open", [self._observer("open")])
-        # Class, name and own method; ``None``: the method was inherited.
+        # (class, name, the class's own method, or None if the method was inherited).
         self._replaced: list[tuple[type, str, Any]] = []
         for name in _LOOKUPS:
             self._replace(Table, name, self._traced_lookup(name))
@@ -111,7 +112,7 @@ class _Telemetry:
     def _committed(self, table: str, operation: str, done: Commit) -> None:
         attributes: dict[str, Any] = {
             "nimblepy.table": table,
-            # Without names of tags and the like, which would make too many series.
+            # Leave out details such as tag names, which would create too many time series.
             "nimblepy.operation": operation.partition(" ")[0],
         }
         self._commits.add(1, attributes)
@@ -168,7 +169,7 @@ class _Telemetry:
     def _traced_batches(
         self, table: str, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the span begins with the first batch that is asked for, and ends with the last."""
+        """Yields the batches in a span, from the request for the first batch to the last batch."""
         from opentelemetry.trace import Status, StatusCode
 
         span = self._tracer.start_span("nimblepy.scan", attributes={"nimblepy.table": table})
