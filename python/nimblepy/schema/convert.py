@@ -56,7 +56,7 @@ def stored(*, cast: bool = False, literals: bool = False, checked: bool = False)
 def _conversion(
     plain: pa.DataType, have: pa.DataType, target: pa.DataType, cast: bool, literals: bool
 ) -> Convert | None:
-    """Returns the conversion of values of a type; ``None``: they have another meaning."""
+    """Returns the conversion between two types; ``None`` if their values differ in meaning."""
     if is_uuid(target):
         return _to_uuid(plain, target)
     if is_text(plain) and is_uuid_size(target):
@@ -87,7 +87,7 @@ def _raise_unfit(array: pa.Array, index: int, why: str, cast: str = "") -> NoRet
 
 
 def _refuse(array: pa.Array, bad: pa.BooleanArray, why: str, cast: str = "") -> None:
-    """Reports the first bad value, if there is one."""
+    """Raises an error for the first bad value, if there is one."""
     index = pc.index(bad, True).as_py()
     if index >= 0:
         _raise_unfit(array, index, why, cast)
@@ -106,7 +106,7 @@ def _not_in(target: pa.DataType) -> str:
 
 
 def _checked(target: pa.DataType) -> Convert:
-    """Arrow's own cast, which refuses values that do not fit."""
+    """Converts with Arrow's cast, which rejects values that do not fit."""
 
     def convert(array: pa.Array) -> pa.Array:
         return _arrow_cast(array, target)
@@ -121,7 +121,7 @@ def _arrow_cast(
 
 
 def _attempt(array: pa.Array, convert: Convert, why: str, cast: str = "") -> pa.Array:
-    """Converts an array, or reports the first value that fails."""
+    """Converts an array. Raises an error that names the first value that fails."""
     try:
         return convert(array)
     except pa.ArrowNotImplementedError as error:
@@ -199,7 +199,7 @@ def _is_infinite(array: pa.Array) -> pa.BooleanArray:
 
 
 def _same_number(array: pa.Array, floats: pa.Array) -> pa.BooleanArray:
-    """Returns where floats, converted back, are the numbers that they were made of."""
+    """Returns whether each float, converted back, equals the number that it was made from."""
     kind = array.type
     if pt.is_floating(kind):
         return same_values(array, floats.cast(kind))
@@ -283,7 +283,7 @@ def _time(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert | None:
 
 
 def _refused(why: str, cast: str) -> Convert:
-    """Refuses every value, but not nulls."""
+    """Returns a conversion that rejects every value except null."""
 
     def convert(array: pa.Array) -> pa.Array:
         _refuse(array, array.is_valid(), why, cast)
@@ -403,7 +403,7 @@ def _to_uuid(plain: pa.DataType, target: pa.DataType) -> Convert | None:
 
 
 def _bytes_of_texts(array: pa.Array) -> pa.Array:
-    """Returns the 16 bytes of UUIDs that are spelled out."""
+    """Converts UUIDs from text to their 16 bytes."""
     digits = pc.replace_substring(array.cast(pa.large_string()), "-", "")
     filled = pc.fill_null(digits, "0" * _UUID_DIGITS)
     lengths = pc.binary_length(filled)
@@ -462,7 +462,7 @@ def mixes_times(values: Sequence[Any]) -> bool:
 
 
 def has_times(data_type: pa.DataType) -> bool:
-    """Returns whether values have times in them, at any depth."""
+    """Returns whether a type contains times, at any depth."""
     if pt.is_struct(data_type):
         return any(has_times(item.type) for item in data_type)
     if pt.is_map(data_type):

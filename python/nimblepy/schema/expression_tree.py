@@ -142,7 +142,7 @@ def value_set(options: pa.StructScalar) -> pa.Array:
 
 
 def references(tree: Tree) -> list[Ref]:
-    """Returns every field the tree reads, in order, with repetitions."""
+    """Returns every field reference in the tree, in order, with repeats."""
     if isinstance(tree, Ref):
         return [tree]
     if isinstance(tree, Lit):

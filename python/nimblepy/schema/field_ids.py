@@ -41,7 +41,7 @@ def has_field_ids(schema: pa.Schema) -> bool:
 
 
 def list_of(element: pa.Field, like: pa.DataType) -> pa.DataType:
-    """Returns a list of elements, of the length of ``like`` if that has one."""
+    """Returns a list type of elements, with the fixed length of ``like`` if it has one."""
     return pa.list_(element, like.list_size if pt.is_fixed_size_list(like) else -1)
 
 

@@ -11,7 +11,7 @@ Family: TypeAlias = Literal["number", "bool", "date", "instant", "time", "durati
 
 
 def value_type(data_type: pa.DataType) -> pa.DataType:
-    """``data_type`` without dictionary and run-end encoding, and the storage of an extension."""
+    """Returns the type of the values, without dictionary or run-end encoding or extension type."""
     while pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):
         data_type = data_type.value_type
     if isinstance(data_type, pa.BaseExtensionType):
@@ -42,14 +42,14 @@ def family(data_type: pa.DataType) -> Family:
 
 
 def is_text(data_type: pa.DataType) -> bool:
-    """Returns a UTF-8 type of any width."""
+    """Returns whether the type is a UTF-8 type of any width."""
     return bool(
         pt.is_string(data_type) or pt.is_large_string(data_type) or pt.is_string_view(data_type)
     )
 
 
 def is_bytes(data_type: pa.DataType) -> bool:
-    """Returns a binary type of any width."""
+    """Returns whether the type is a binary type of any width."""
     return bool(
         pt.is_binary(data_type)
         or pt.is_large_binary(data_type)
@@ -59,7 +59,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 
 
 def is_list(data_type: pa.DataType) -> bool:
-    """Returns a list type of any form; a map is not one."""
+    """Returns whether the type is a list type of any form. A map is not a list."""
     return bool(
         pt.is_list(data_type)
         or pt.is_large_list(data_type)

@@ -1,4 +1,4 @@
-"""Collections of values in every form that callers may pass."""
+"""Reads collections of values in every form that callers may pass."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _of_pandas(values: Any) -> Many | None:
 
 
 def _columns(values: Any) -> pa.Table:
-    """Structs as columns; the fields of a null are null."""
+    """Converts structs to a table with their fields as columns. A null struct has null fields."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     schema = pa.schema(list(values.type))
     batches = [pa.RecordBatch.from_arrays(chunk.flatten(), schema=schema) for chunk in chunks]

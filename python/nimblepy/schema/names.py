@@ -1,4 +1,4 @@
-"""Names of columns: text, or a path of names if text could mean another column."""
+"""Names of columns: text, or a path of names if the text would be ambiguous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays in types for which pyarrow has kernels.
+"""Converts arrays to types for which pyarrow has kernels.
 
 pyarrow cannot decode dictionaries of views, gather views, or compare runs. These functions return
 the same values in a plain type: no dictionaries, runs, views or extension types, also inside

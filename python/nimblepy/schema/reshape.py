@@ -1,4 +1,4 @@
-"""Arrays of one type as another: fields are found, renamed, converted, added and left out.
+"""Converts arrays between types: matches, renames, converts, adds and removes fields.
 
 A table's rows are written with the schema of their day and read with the schema of today. The
 caller says which fields belong together: those with one name where rows are written, those with one
@@ -59,7 +59,7 @@ class UnfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How fields are matched and values converted."""
+    """The rules for matching fields and converting values."""
 
     match: Match
     missing: Missing
@@ -125,7 +125,7 @@ def _then(array: pa.Array, convert: Convert | None) -> pa.Array:
 
 
 def repeated(scalar: pa.Scalar, length: int) -> pa.Array:
-    """Returns a value as often as there are rows."""
+    """Returns an array that repeats a value ``length`` times."""
     return pa.repeat(scalar, length) if scalar.is_valid else pa.nulls(length, scalar.type)
 
 
@@ -238,7 +238,7 @@ def _elements(lists: pa.ListArray, inner: Convert | None) -> tuple[pa.Array, pa.
 def _vectors(
     have: pa.DataType, target: pa.FixedSizeListType, inner: Convert | None
 ) -> Convert | None:
-    """Lists that all have one length."""
+    """Returns the conversion to lists that all have the same length; ``None`` if not needed."""
     if pt.is_fixed_size_list(have) and have.list_size == target.list_size and inner is None:
         return None if have.equals(target) else lambda array: array.cast(target)
     size = target.list_size

@@ -29,7 +29,7 @@ from nimblepy.schema.zones import has_zone
 
 
 class Inexact(Exception):
-    """DuckDB must compare the column with the constant.
+    """Raised if only DuckDB can compare the column with the constant.
 
     Attributes:
         error: why the constant is probably wrong, or ``None``.
@@ -41,7 +41,7 @@ class Inexact(Exception):
 
 
 class Quoted(NamedTuple):
-    """Text in quotes: it converts to the type of the other side."""
+    """Quoted text, which a comparison converts to the type of the other side."""
 
     text: str
 
@@ -278,7 +278,7 @@ def type_name(data_type: pa.DataType) -> str | None:
 
 
 def written(value: object) -> str:
-    """Returns a value of a parameter as SQL text for DuckDB."""
+    """Returns the value of a parameter as SQL text for DuckDB."""
     many = None if isinstance(value, (pa.Scalar, str, bytes)) else as_many(value)
     if isinstance(value, pa.ListScalar):
         many = value.values if value.is_valid else None
@@ -309,5 +309,5 @@ def written(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """Returns text as a literal of SQL."""
+    """Returns text as a quoted SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Small immutable values that the public API accepts and returns. They do no I/O.
+"""Small immutable values that the public API accepts and returns. They do not read or write.
 
 The trees of plans and layouts are in ``rows/plan.py``.
 """

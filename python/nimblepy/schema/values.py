@@ -108,7 +108,7 @@ def is_nan(value: object) -> bool:
 
 
 def exact_of(value: object) -> Exact:
-    """Makes a non-null ``value`` exact.
+    """Converts a non-null ``value`` to an Exact, which has no column type.
 
     Raises:
         InvalidArgumentError: no column type has such values.
@@ -227,7 +227,7 @@ def _exact_of_arrow(scalar: pa.Scalar) -> Exact | None:
 
 
 def show(value: object) -> str:
-    """Returns a value for messages: strings quoted, Arrow scalars as Arrow prints them."""
+    """Formats a value for messages: quotes strings, and prints Arrow scalars as Arrow does."""
     if not isinstance(value, pa.Scalar):
         try:
             text = repr(value)
@@ -365,7 +365,7 @@ def _in_zone(naive: Fraction, zone: str) -> Fraction:
 
 
 def tick_of(data_type: pa.DataType) -> Fraction:
-    """Returns the unit of a raw integer of the type: nanoseconds, or 1 for numbers."""
+    """Returns the unit of the type's stored integers: nanoseconds for times, else a number."""
     if pt.is_date32(data_type):
         return _TICKS["D"]
     if pt.is_date64(data_type):

@@ -26,7 +26,7 @@ def has_zone(data_type: pa.DataType) -> bool:
 
 
 def check_zone(zone: str, place: str) -> None:
-    """Refuses a time zone that this computer does not know.
+    """Raises an error for a time zone that this computer does not know.
 
     Raises:
         InvalidArgumentError: it is unknown; ``place`` names the column.
@@ -40,7 +40,7 @@ def check_zone(zone: str, place: str) -> None:
 
 
 def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
-    """Naive timestamps as wall-clock times of ``zone``.
+    """Interprets naive timestamps as wall-clock times in ``zone``.
 
     A time that occurs twice, when clocks are set back, is the first of both. A time that clocks
     skip is moved to the end of the gap.
