@@ -27,7 +27,7 @@ _Handle = TypeVar("_Handle", bound=Joinable)
 
 
 class Awaited(Generic[_Arguments, _Answer]):
-    """A method of a handle as a coroutine, with the same arguments.
+    """Wraps a method of a handle as a coroutine with the same arguments.
 
     Args:
         is_function: call the function itself, not the method of its name.
@@ -76,7 +76,10 @@ class AioRows(Generic[_Handle]):
     """
 
     def __init__(self, rows: _Handle, concurrency: int, *, owns: bool) -> None:
-        """``owns``: close the handle with this object."""
+        """
+        Args:
+            owns: whether to close the handle with this object.
+        """
         self.rows = rows
         self._concurrency = concurrency
         self._owns = owns
@@ -142,7 +145,7 @@ class AioRows(Generic[_Handle]):
         return await asyncio.get_running_loop().run_in_executor(self._threads, question)
 
     async def close(self) -> None:
-        """Waits for running calls. Closes a handle that :func:`aio` opened, and no other."""
+        """Waits for running calls. Closes the handle only if :func:`aio` opened it."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown, wait=True)
         if self._owns:
@@ -159,7 +162,7 @@ class AioRows(Generic[_Handle]):
 
 
 def _refresh_file(file: File) -> bool:
-    """:meth:`File.refresh`; returns whether the file had been replaced."""
+    """Calls :meth:`File.refresh`. Returns whether the file had been replaced."""
     is_stale = file.is_stale
     if is_stale:
         file.refresh()
@@ -167,7 +170,7 @@ def _refresh_file(file: File) -> bool:
 
 
 def _refresh_dataset(dataset: Dataset) -> bool:
-    """:meth:`Dataset.refresh`; returns whether files had changed."""
+    """Calls :meth:`Dataset.refresh`. Returns whether files had changed."""
     before = source_of_dataset(dataset)
     return source_of_dataset(dataset.refresh()) is not before
 

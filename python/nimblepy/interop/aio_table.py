@@ -7,7 +7,7 @@ from nimblepy.table.table import Table
 
 
 def _refresh(table: Table, *, if_older_than: float = 0.0) -> bool:
-    """:meth:`nimblepy.Table.refresh`; returns whether the handle moved."""
+    """Calls :meth:`nimblepy.Table.refresh`. Returns whether the handle moved."""
     return table.refresh(if_older_than=if_older_than)
 
 

@@ -1,4 +1,4 @@
-"""Files and datasets as views of a DuckDB connection."""
+"""Registers files and datasets as views of a DuckDB connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nimblepy.interop.arrow_dataset import arrow_dataset
 
 
 class Registers(Protocol):
-    """A DuckDB connection, or the module ``duckdb`` for its default one."""
+    """A DuckDB connection, or the module ``duckdb``, which uses its default connection."""
 
     def register(self, view_name: str, python_object: object, /) -> object: ...
 

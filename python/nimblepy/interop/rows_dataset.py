@@ -13,7 +13,7 @@ from nimblepy.rows.rows import Rows
 
 
 class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
-    """A dataset for engines that check for pyarrow's class. It uses nothing of that class.
+    """A dataset for engines that require pyarrow's class. It uses no method of that class.
 
     Args:
         rows: the rows of the dataset.
@@ -35,7 +35,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         use_threads: bool = True,
         **options: Any,
     ) -> ds.Scanner:
-        """Returns a scan of some columns. ``options`` for pyarrow's file formats are ignored."""
+        """Returns a scan of the given columns. Ignores ``options`` for pyarrow's file formats."""
         names = None if columns is None or isinstance(columns, dict) else list(columns)
         scan = self._rows.scan(
             names,

@@ -149,7 +149,7 @@ def _tensor(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _stacked(array: pa.Array, nullable: bool) -> Any:
-    """Lists of one size; a null is filled with NaN."""
+    """Converts lists of one size to a matrix. A null list becomes a row of NaN."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not there.all():
         raise pa.ArrowInvalid("a null inside a list, or a null added after the dataset was created")
@@ -268,7 +268,7 @@ class BlockDataset(IterableDataset[Any]):
         self._epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch, and so the order. Call it before the workers of that epoch start."""
+        """Sets the epoch, which determines the order. Call it before the epoch's workers start."""
         self._epoch = epoch
 
     @property
