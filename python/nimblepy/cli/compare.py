@@ -95,7 +95,7 @@ def _shared(
 
 
 class _Comparison:
-    """The rows of two sources that differ, and their number."""
+    """Finds and counts the rows that differ between two sources."""
 
     def __init__(
         self, before: Joinable, after: Joinable, keys: Sequence[str], names: Sequence[str]
@@ -169,7 +169,7 @@ class _Comparison:
 
 
 def _taken(rows: pa.Table, at: np.ndarray[Any, Any]) -> pa.Table:
-    """Returns the rows at some positions, for all types."""
+    """Returns the rows at the given positions. Works for all types."""
     positions = pa.array(at)
     columns = [gather_array(column.combine_chunks(), positions) for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
@@ -192,7 +192,7 @@ def _differ(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
 
 
 def _first(batches: Iterator[pa.RecordBatch], most: int | None) -> Iterator[pa.RecordBatch]:
-    """Yields the first rows to print; all rows are counted."""
+    """Yields only the first rows, for printing, but reads all rows so that they are counted."""
     left = most
     for batch in batches:
         if left is None or left > 0:

@@ -1,4 +1,4 @@
-"""``nimble describe``: what is said of tables, and whether it is true."""
+"""``nimble describe``: prints and checks the descriptions of tables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def run_import(text: str, path: str, *, allow_contradicted: bool, as_json: bool)
 
 
 def run_export(text: str, form: str, folder: str) -> None:
-    """Writes what is said of tables in a form of others."""
+    """Exports the descriptions of tables in a format of other tools."""
     lake, names = _tables(text)
     for path in export_claims(lake, names, form, folder):
         typer.echo(path)

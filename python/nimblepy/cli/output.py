@@ -24,7 +24,7 @@ _LEAST_CELL = 6
 
 
 def split_names(text: str) -> list[str]:
-    """Splits ``"a, b"`` into names; at least one."""
+    """Splits ``"a, b"`` into names. Requires at least one name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise InvalidArgumentError(f"no column given: expected names as in 'a,b', got {text!r}")
@@ -94,7 +94,7 @@ def print_rows(
 
 
 def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with nanosecond columns as text, because Python's times have microseconds."""
+    """Converts nanosecond columns to text, because Python's times have only microseconds."""
     for position, field in enumerate(batch.schema):
         kind = field.type
         temporal = pt.is_timestamp(kind) or pt.is_time64(kind) or pt.is_duration(kind)
@@ -126,7 +126,7 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` with columns that CSV cannot represent as JSON text."""
+    """Converts columns that CSV cannot represent to JSON text."""
     arrays = []
     for field, column in zip(plain_values(batch).schema, plain_values(batch).columns, strict=True):
         if _csv_can_hold(field.type):
@@ -218,7 +218,7 @@ def _fitting(least: Sequence[int], width: int) -> int:
 def _widths(
     least: Sequence[int], names: Sequence[str], rows: Sequence[Sequence[object]], width: int
 ) -> list[int]:
-    """Returns the width of each column: what it needs, if there is room."""
+    """Returns the width of each column: the width that it needs, if there is enough room."""
     from rich.cells import cell_len
 
     texts: list[list[str]] = [[name] for name in names]

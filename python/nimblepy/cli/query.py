@@ -170,7 +170,7 @@ def run_nearest(path: str, vector: str, k: int, arguments: Mapping[str, Any], qu
 
 
 def _parse_vector(text: str) -> list[float]:
-    """Numbers between commas or spaces, with or without brackets."""
+    """Parses numbers separated by commas or spaces, with or without brackets."""
     try:
         return [float(part) for part in text.strip().strip("[]").replace(",", " ").split()]
     except ValueError as error:
@@ -180,7 +180,7 @@ def _parse_vector(text: str) -> list[float]:
 
 
 def _one_more(query: Query) -> int | None:
-    """Reads one more row than a page, to know if rows are left out."""
+    """Reads one row more than a page, to find out whether rows are left out."""
     paged = query.limit is None and query.output == "table"
     return TABLE_ROWS + 1 if paged else query.limit
 

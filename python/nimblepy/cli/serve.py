@@ -87,7 +87,7 @@ def _read_token(path: str) -> str:
 
 @contextmanager
 def _until_signal() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
+    """Provides an event that SIGTERM and SIGINT set. Restores the old handlers at the end."""
     stopped = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: stopped.set())
