@@ -139,9 +139,7 @@ def column_at(schema: pa.Schema, steps: Sequence[int]) -> Column:
 
 
 def key_name(schema: pa.Schema, column: Column) -> ColumnName:
-    """Returns a unique name of a column for keys: its dotted path, or the path itself if the text
-    is ambiguous.
-    """
+    """Returns a unique name of a column: its dotted path, or a tuple if the text is ambiguous."""
     try:
         by_name = resolve_column(schema, column.name)
     except InvalidArgumentError:  # two columns have this name
@@ -150,9 +148,7 @@ def key_name(schema: pa.Schema, column: Column) -> ColumnName:
 
 
 def unknown_column_message(schema: pa.Schema, name: str) -> str:
-    """Returns an error message for a missing column, with the closest names, or with all names if
-    there are few.
-    """
+    """Returns an error message for a missing column, with similar names or, if few, all names."""
     paths = [show_path(path) for path in column_paths(schema)]
     column, *words = name.split() or [""]
     if column in paths and words and words[0].lower() in ("asc", "desc"):

@@ -22,10 +22,9 @@ _UNITS = ("s", "ms", "us", "ns")
 
 
 def keeps_values(have: pa.DataType, target: pa.DataType) -> bool:
-    """Returns whether a column of type ``have`` can be converted to ``target`` without losing
-    anything.
+    """Returns whether the conversion of a column from ``have`` to ``target`` is lossless.
 
-    A finer time unit may still overflow, which raises an error then.
+    The conversion to a finer time unit may still overflow. It then raises an error.
     """
     have, target = plain_type(have), plain_type(target)
     if have == target or pt.is_null(have):

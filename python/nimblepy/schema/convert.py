@@ -247,8 +247,9 @@ def _to_decimal(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
 
 
 def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
-    """Returns where two arrays of one type have the same value; nulls and NaN are the same as
-    themselves.
+    """Returns for each row whether two arrays of one type have the same value.
+
+    Null equals null, and NaN equals NaN.
 
     Args:
         after: null wherever ``before`` is.
@@ -443,9 +444,7 @@ def _of_uuid(target: pa.DataType) -> Convert | None:
 
 
 def mixes_times(values: Sequence[Any]) -> bool:
-    """Returns whether pyarrow would lose a part of some times: a zone, the time of day, or
-    nanoseconds.
-    """
+    """Returns whether pyarrow would lose the zone, time of day or nanoseconds of a value."""
     zoned = naive = dates = False
     for value in values:
         # Subclasses of pandas have nanoseconds.

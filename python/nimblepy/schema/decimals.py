@@ -6,9 +6,7 @@ from decimal import Decimal
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """Returns ``value * 10**scale`` for a finite value with at most ``scale`` digits after the
-    point.
-    """
+    """Returns ``value * 10**scale``. The value has at most ``scale`` digits after the point."""
     sign, digits, exponent = value.as_tuple()
     whole: int = int("".join(map(str, digits))) * 10 ** (int(exponent) + scale)
     return -whole if sign else whole

@@ -56,8 +56,10 @@ _ITEM = re.compile(
 
 
 def read_tree(expression: pc.Expression) -> Tree:
-    """Returns the tree of ``expression``; raises :class:`NotUnderstood` if pyarrow cannot pickle
-    it.
+    """Returns the tree of ``expression``.
+
+    Raises:
+        NotUnderstood: pyarrow cannot pickle the expression.
     """
     try:
         payload = expression.__reduce__()[1][0]

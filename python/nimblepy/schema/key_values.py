@@ -76,8 +76,9 @@ def place_key(
 def exact_key(
     name: str, data_type: pa.DataType, value: object, what: str = "key"
 ) -> tuple[pa.Scalar | None, bool]:
-    """Returns ``value`` in ``data_type`` (``None`` for null), and whether the type can represent
-    it.
+    """Converts ``value`` to ``data_type``, and returns whether the type can represent the value.
+
+    A null value becomes ``None``.
 
     Args:
         what: what the value is, for messages.
@@ -98,8 +99,9 @@ def exact_key(
 
 
 def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array, Mask | None]:
-    """Returns the values of a key column as an array of ``data_type``, and a mask of those it
-    cannot represent.
+    """Converts the values of a key column to ``data_type``, with a mask of inexact values.
+
+    The mask is true for values that ``data_type`` cannot represent.
 
     Args:
         values: an Arrow or numpy array, or a sequence of values as :func:`exact_key` takes them.
@@ -141,9 +143,7 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
 
 
 def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
-    """Python values in the type pyarrow infers, or in the column's type
-    if inference loses digits.
-    """
+    """Converts values to the type that pyarrow infers, or to ``data_type`` to keep all digits."""
     array = pa.array(values)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return array
@@ -196,8 +196,9 @@ def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
 
 
 def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | None]:
-    """Returns ``values`` converted to ``target``, and a mask of values that it cannot represent, or
-    ``None``.
+    """Converts ``values`` to ``target``, with a mask of inexact values; ``None`` if all are exact.
+
+    The mask is true for values that ``target`` cannot represent.
 
     Args:
         values: of a type that is :func:`comparable` with ``target``.
@@ -237,8 +238,7 @@ def _at_least(array: pa.Array, limit: float) -> Mask:
 
 
 def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, pa.Scalar | None]:
-    """Returns the minimum and maximum of a type; ``None`` for texts and bytes, which have no
-    maximum.
+    """Returns the minimum and maximum of a type. Text and bytes have no maximum: ``None``.
 
     Args:
         nan_greatest: treat NaN as the greatest float, and not as outside of all ranges.

@@ -21,14 +21,14 @@ from nimblepy.schema.kinds import is_bytes, is_list, is_text
 from nimblepy.schema.plain import plain_array, plain_type
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
-# The position, among the fields of the data, of the field that a target field is; None: missing.
+# Returns the position of the data's field that matches a target field; None if it is missing.
 Match: TypeAlias = Callable[[pa.Field, Sequence[pa.Field]], int | None]
-# The value of a field that the data do not have; raises if the field must be there.
+# Returns the value of a field that the data does not have. Raises if the field is required.
 Missing: TypeAlias = Callable[[pa.Field, str], pa.Scalar]
-# Converts values without fields or elements: (their type, the target type, their place).
+# Returns the conversion of a type without fields or elements: (type, target type, place).
 # Raises InvalidArgumentError if no value of the type can be converted.
 Leaf: TypeAlias = Callable[[pa.DataType, pa.DataType, str], Convert]
-# Called with a field that is not target, and its place; raises if it may not be left out.
+# Called with a field that the target does not have, and its place. Raises if it is not allowed.
 Extra: TypeAlias = Callable[[pa.Field, str], None]
 
 

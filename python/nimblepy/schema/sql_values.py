@@ -201,8 +201,9 @@ def _is_outside(data_type: pa.DataType, value: float) -> bool:
 
 
 def _nearest(data_type: pa.DataType, value: Decimal) -> float:
-    """Returns the float to which DuckDB converts an exact number: with many digits, not the nearest
-    one.
+    """Returns the float to which DuckDB converts an exact number.
+
+    For numbers with many digits, this is not always the nearest float.
     """
     _, digits, exponent = value.as_tuple()
     unscaled = int("".join(map(str, digits)) or "0")

@@ -134,8 +134,10 @@ def pack_sort_keys(keys: Iterable[SortKey]) -> str:
 
 
 def unpack_sort_keys(text: str | bytes) -> tuple[SortKey, ...]:
-    """Parses the result of :func:`pack_sort_keys`; ``TypeError`` or
-    ``ValueError`` for other text.
+    """Parses the result of :func:`pack_sort_keys`.
+
+    Raises:
+        TypeError, ValueError: the text has another form.
     """
     return tuple(
         SortKey(

@@ -87,9 +87,7 @@ class LiteralPosition:
 
 
 def is_null(value: object) -> bool:
-    """Returns whether a value is None, an Arrow null, or a missing value of numpy or pandas other
-    than NaN.
-    """
+    """Returns whether a value is None, an Arrow null, or missing in numpy or pandas. NaN is not."""
     if value is None:
         return True
     if isinstance(value, pa.Scalar):
@@ -480,8 +478,6 @@ def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
 
 
 def successor(key: bytes) -> bytes | None:
-    """Returns the smallest byte string greater than all strings that begin with ``key``, or
-    ``None``.
-    """
+    """Returns the smallest byte string above all strings that begin with ``key``, if one exists."""
     stripped = key.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
