@@ -46,9 +46,7 @@ _OPS: dict[str, Op] = {
 
 
 def pushed_filter(predicate: pl.Expr, schema: pa.Schema) -> Node | None:
-    """Returns a filter that every row passing ``predicate`` passes too; ``None`` if there is no
-    such filter.
-    """
+    """Returns a filter that ``predicate`` implies; ``None`` if no useful filter is known."""
     try:
         with warnings.catch_warnings():
             # Polars warns that its JSON may change. Unknown nodes are not pushed.
