@@ -198,9 +198,7 @@ def _print_table(batches: list[pa.RecordBatch], schema: pa.Schema, chosen: bool)
 
 
 def _least_width(field: pa.Field, column: int, rows: Sequence[Sequence[object]]) -> int:
-    """Returns minimum width of a column, so that its name and whole numbers, such as ids, are not
-    broken.
-    """
+    """Returns the minimum width of a column, so that its name and integers are not broken."""
     texts = [_cell(row[column]) for row in rows] if pt.is_integer(field.type) else []
     return max(map(len, [field.name, *texts]))
 
