@@ -33,8 +33,8 @@ class BlockStrings : public Decoder {
         blocks_(std::move(blocks)),
         room_(room) {}
 
-  // Appends strings [from, to) of a block to the sink, as its values from `at`
-  // on.
+  // Appends strings [from, to) of a block to the sink. String `from` becomes
+  // value `at` of the sink.
   // REQUIRES: from < to. The sink has room for the values' ends.
   virtual Status decode_block(const SegmentBody& body, const StringBlock& block,
                               uint32_t from, uint32_t to, uint64_t at,

@@ -40,8 +40,8 @@ inline uint64_t hex_digits(uint64_t v, uint64_t letters) {
   return x + 0x3030303030303030ull + above_nine * letters;
 }
 
-// Returns the value of one of 0-9, a-f, A-F. Letters have bit 6 set, and 'a'
-// and 'A' end in 1.
+// Returns the value of a hexadecimal digit: 0-9, a-f or A-F. Only letters have
+// bit 6 set. The low four bits of 'a' and 'A' are 1, so 9 is added.
 inline uint64_t digit_value(uint8_t c) { return (c & 15u) + 9u * (c >> 6); }
 
 }  // namespace nimble

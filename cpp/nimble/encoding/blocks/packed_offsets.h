@@ -16,8 +16,9 @@ namespace nimble {
 
 class PackedOffsets {
  public:
-  // Wider deviations are corrupt, because one 8-byte load must cover a
-  // deviation.
+  // Maximum width of a deviation, in bits: one 8-byte load must cover a
+  // deviation that starts at any bit of a byte. A head with a larger width is
+  // corrupt.
   static constexpr uint32_t kMaxWidth = 56;
 
   // Writes the entries, or nothing if `entries` is empty. The reader must know

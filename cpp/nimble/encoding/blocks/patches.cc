@@ -175,7 +175,7 @@ void PatchPositions::prefetch(const SegmentBody& body, uint32_t row) const {
   const uint8_t* const p = bytes_of(body, block);
   if (!is_inline_) __builtin_prefetch(p - 8);
   // The binary search starts in the middle and ends near the interpolated
-  // position.
+  // position, so both are prefetched.
   __builtin_prefetch(p + n);
   __builtin_prefetch(p + uint64_t{row % kBlockValues} * n / kBlockValues * 2);
 }
@@ -212,11 +212,11 @@ void Patches::append_ranges(uint32_t begin, uint32_t end,
 
 namespace {
 
-// Limits the rows, and the exceptions, that are gathered at once.
+// Maximum number of rows, and of exceptions, that are gathered at once.
 constexpr size_t kGathered = 256;
 
-// Copies value i to position `begin` + at[i] of `data`. `begin` may be
-// negative, modulo 2^64.
+// Copies value i to position `begin` + at[i] of `data`. `begin` may be the
+// two's complement of a negative number.
 template <class Place>
 void put_values(const uint8_t* values, uint32_t width, uint64_t begin,
                 const Place* at, size_t n, uint8_t* data) {
@@ -385,8 +385,8 @@ Status Patches::apply_filter(const SegmentBody& body, const Predicate& test,
     const uint64_t* const wanted = before + b * kSelectionWords;
     if (n == 0 || count_selected(wanted, kSelectionWords) == 0) continue;
     NIMBLE_RETURN_IF_ERROR(positions_.read(body, b, rows));
-    // Each block needs its own cursor: values between blocks may not have been
-    // read.
+    // Each block needs its own cursor. A cursor decodes whole blocks of values,
+    // and values between two selected blocks may not be in the body.
     ValueCursor cursor(values_, body, width_, first + n);
     uint64_t* const words = selection + b * kSelectionWords;
     for (uint32_t i = 0; i < n; ++i) {

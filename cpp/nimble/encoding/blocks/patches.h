@@ -34,7 +34,7 @@ class PatchPositions {
   static Result<PatchPositions> open(ByteReader* head,
                                      const DecodeContext& context);
 
-  // Number of exceptions before `block`, which may be num_blocks.
+  // Number of exceptions in the blocks before `block`, which may be num_blocks.
   uint32_t start(uint32_t block) const { return starts_[block]; }
   uint32_t count() const { return starts_.back(); }
 
@@ -106,11 +106,11 @@ class Patches {
   // those rows' values.
   Status apply(const SegmentBody& body, uint32_t begin, uint32_t end,
                uint8_t* data) const;
-  // Like apply(), for gathered rows: value i of `data` is that of rows[i].
+  // Like apply(), for gathered rows: value i of `data` is the value of rows[i].
   Status apply_gather(const SegmentBody& body, const uint32_t* rows,
                       size_t count, uint8_t* data) const;
-  // Like apply(), for one row of at most 8 bytes, in the form of
-  // Decoder::value().
+  // Like apply(), for one row whose value has at most 8 bytes. `value` has the
+  // format of Decoder::value().
   Status apply_one(const SegmentBody& body, uint32_t row,
                    uint64_t* value) const {
     const uint32_t block = row / kBlockValues;

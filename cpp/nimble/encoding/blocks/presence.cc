@@ -65,7 +65,8 @@ void Presence::append_ranges(uint32_t begin, uint32_t end, const Child& values,
   if (begin >= end) return;
   const uint32_t block = begin / kBlockValues;
   where_.append_ranges(block * kBlockValues, end, out);
-  // Only the booleans tell exactly which of these values the rows have.
+  // The ranges cover whole blocks, because only the decoded booleans say
+  // exactly which values the rows need.
   values.append_ranges(before(block), before((end - 1) / kBlockValues + 1),
                        out);
 }

@@ -14,8 +14,8 @@
 
 namespace nimble {
 
-// With fewer nulls than one in this many rows, nulls are not left out, so that
-// a row is found without counting.
+// If fewer than one row in this many is null, nulls are stored like other
+// values. A lookup then finds its row without counting bits.
 inline constexpr uint64_t kRowsPerNull = 10;
 
 class Presence {
@@ -31,7 +31,7 @@ class Presence {
   static Result<Presence> open(ByteReader* head, const DecodeContext& context,
                                uint64_t count);
 
-  // The child's values [first, first + count), which belong to a run of rows.
+  // Values [first, first + count) of the child. They belong to a range of rows.
   struct Own {
     uint32_t first = 0;
     uint32_t count = 0;

@@ -105,8 +105,8 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
   StringBlocks out(context.num_values, shift);
   out.lengths_ = lengths;
   NIMBLE_ASSIGN_OR_RETURN(out.part_, Part::read(head, context));
-  // A lower bound: whole blocks pack to whole bytes, and the division rounds
-  // down.
+  // A lower bound of the part's size. Every whole block packs to whole bytes,
+  // and the division rounds down.
   const uint64_t rows = context.num_values;
   const uint64_t least = out.num_blocks_ * kChecksumBytes +
                          rows * lengths.width() / 8 +

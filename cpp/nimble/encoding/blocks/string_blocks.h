@@ -131,7 +131,8 @@ struct StringBlock {
 class StringBlocks {
  public:
   // Reads a head that write_string_blocks() or write_packed_blocks() wrote.
-  // `holds_strings`: the lengths count the bytes of a block.
+  // `holds_strings` says whether the lengths add up to the size of a block's
+  // bytes.
   static Result<StringBlocks> open(ByteReader* head,
                                    const DecodeContext& context,
                                    bool holds_strings = true);
@@ -152,7 +153,7 @@ class StringBlocks {
   Status read(const SegmentBody& body, uint32_t index, StringBlock* out) const;
   // Implement Decoder::decode and Decoder::gather for strings.
   // decode_block(block, from, to, at) -> Status appends strings [from, to) of a
-  // block to the sink, as its values from `at` on.
+  // block to the sink. String `from` becomes value `at` of the sink.
   // append(bytes, row) -> Status appends one string's bytes.
   template <class F>
   Status decode(const SegmentBody& body, uint32_t begin, uint32_t end,

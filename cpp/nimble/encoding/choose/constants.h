@@ -1,6 +1,7 @@
 // The constants of the choice of encodings: everything that was measured or
 // decided, in one place. A "share" limits the size of an encoding relative to
-// the best other one. Shares below 1 are the price of slower rows or scans.
+// the best other one. If an encoding makes rows or scans slower, its share is
+// below 1: it must save that much.
 // docs/internals/what-encodings-bring.md says what each encoding saves.
 #pragma once
 
@@ -38,17 +39,18 @@ inline constexpr double kLargeSharedShare = 0.7;
 inline constexpr uint32_t kMinBoolRunRows = 48;
 // Sparse: the largest share of rows that differ from the common value.
 inline constexpr double kMaxSparseExceptions = 0.1;
-// Present: the largest share of rows that differ from the most frequent value,
-// the bits per row of the bitmap with its checksum and count, and the share of
-// the size it may take. Finding a row means counting bits.
+// Present: the largest share of rows that may differ from the most frequent
+// value; the bits per row of the bitmap, with its checksums and counts; and the
+// largest share of the safe scheme's size. A lookup counts bits, so present
+// must save a lot.
 inline constexpr double kMaxPresentOthers = 0.7;
 inline constexpr double kPresenceBits = 1.08;
 inline constexpr double kPresentShare = 0.7;
 // Bits of the end of a run, which is a position in a segment.
 inline constexpr double kRunEndBits = 17;
 
-// Compact: the share that codes are expected to take after compression by
-// frequency.
+// Compact files compress codes by frequency. This is the expected share of the
+// codes' size afterwards.
 inline constexpr double kLikelyEntropy = 0.8;
 
 // ------------------------------------------------- shared dictionaries
@@ -85,8 +87,8 @@ inline constexpr uint32_t kMinSplitBits = 16;
 // A row of a patched block searches the block's exceptions.
 inline constexpr double kPatchShare = 0.9;
 
-// Only every fourth sampled value is used. That is enough, and every split is
-// tried with them.
+// Every possible split is tried on the sampled values. Every fourth of them is
+// enough.
 inline constexpr uint32_t kSplitSampleStep = 4;
 inline constexpr uint32_t kMinSplitLowBits = 4;
 // If more of the sampled low bits than this are distinct, a dictionary is not
@@ -172,8 +174,9 @@ inline constexpr double kFrontShare = 0.85;
 // This many blocks are sampled to see how much neighbours share.
 inline constexpr uint32_t kFrontSampleBlocks = 16;
 inline constexpr double kMinSharedFront = 0.15;
-// A template must take at most this share of the best other size in balanced
-// files: the first if that is a dictionary in the metadata.
+// In balanced files, a template must take at most this share of the best other
+// size. The first share applies if the best other encoding is a dictionary in
+// the metadata.
 inline constexpr double kTemplateForInlineShare = 0.9;
 inline constexpr double kTemplateShare = 1.125;
 // Numbered text is for compact files only, because a scan assembles its strings

@@ -10,8 +10,8 @@
 namespace nimble {
 namespace {
 
-// In the order in which they are considered. Schemes before the safe ones are
-// also used by Effort::kFast, by few values and by deeply nested values.
+// In the order in which they are considered. The schemes before the safe ones
+// are also used for Effort::kFast, for few values and for deeply nested values.
 constexpr const Scheme* kInts[] = {
     &scheme::kConstant, &scheme::kEvenDelta, &scheme::kBitPacked,
     &scheme::kPlain,    &scheme::kEven,      &scheme::kPresent,
@@ -106,7 +106,8 @@ class DictionaryCheckpoint {
   uint32_t size_;
 };
 
-// Replaces the encoding that was written by `last` if that pays.
+// Tries the scheme `last`. If it pays, it replaces the encoding that was
+// already written.
 Status replace(const Scheme& last, const Checkpoint& before,
                const DictionaryCheckpoint& dictionary, Analysis* analysis,
                SegmentBuilder* out) {

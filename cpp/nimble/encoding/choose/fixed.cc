@@ -14,8 +14,8 @@
 namespace nimble {
 namespace {
 
-// The values are encoded as integers, with all integer encodings, or as codes
-// of the shared dictionary.
+// Encodes the values as integers, with all integer encodings, or as codes of
+// the shared dictionary.
 Result<bool> try_narrow(Analysis* a, SegmentBuilder* out) {
   const Values& values = a->values;
   const EncodeContext& context = a->context;

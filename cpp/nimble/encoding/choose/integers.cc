@@ -47,7 +47,7 @@ struct PatchedWidth {
   double bits_per_value = 64;
 };
 
-// The cheapest width, if values that need more bits become exceptions.
+// Returns the cheapest width. Values that need more bits become exceptions.
 // `counts[w]` is the number of sampled offsets that need w bits. The
 // exceptions' values are encoded as integers again and may have exceptions
 // themselves.
@@ -68,7 +68,7 @@ PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
         each = std::min(
             each, cheapest_width(widest, value_bits, true).bits_per_value);
       }
-      // Position, value, and what the exceptions' own encoding adds.
+      // The exception's position, its value, and the overhead of its encoding.
       const double bits = w + exceptions * (16 + each + 4);
       if (bits < best.bits_per_value) best = {w, bits};
     }

@@ -1,4 +1,4 @@
-// Encoding of values with nulls, which need not take any space.
+// Encodes values with nulls. The nulls need not take any space.
 #pragma once
 
 #include "nimble/encoding/core/encoding.h"

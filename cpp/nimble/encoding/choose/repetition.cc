@@ -234,7 +234,7 @@ constinit const Scheme kDictionary = {.id = EncodingId::kDictionary,
                                       .estimate = dictionary_bytes,
                                       .encode = try_dictionary};
 
-// Estimated by a contiguous part of the values.
+// The estimate compresses one contiguous part of the values.
 constinit const Scheme kZstdBlocks = {
     .id = EncodingId::kZstdBlocks,
     .stage = Stage::kLast,

@@ -59,7 +59,7 @@ struct TextAnalysis {
   uint64_t empty = 0;  // number of empty rows
   uint64_t plain = 0;  // size as plain_bytes
 
-  // Among the sampled rows.
+  // Counts among the sampled rows.
   uint32_t sampled = 0;
   uint32_t sampled_empty = 0;
   uint32_t repeated = 0;  // rows equal to another sampled row
@@ -76,11 +76,11 @@ struct TextAnalysis {
   // the size if no other segment uses it.
   double new_dictionary_bytes = kNever, lone_dictionary_bytes = 0;
 
-  // Symbols and zstd are still worth a try.
+  // True if the symbol encodings and zstd are still worth trying.
   bool may_compress = false;
   FsstTable table;
   double fsst_bytes = 0;
-  // With the phrases that the stream already has.
+  // Estimated size with the phrases that the stream already has.
   double known_phrases_bytes = kNever;
   std::vector<Phrase> phrases;
   double phrases_share = 0;  // of new shared phrases
@@ -114,7 +114,7 @@ struct Analysis {
   double best_bytes = 0;         // the smallest estimate so far
   const Scheme* best = nullptr;  // its scheme
 
-  // Fixed widths.
+  // For values of fixed width.
   double plain_bytes = 0;
   double value_bits = 0;       // one stored value
   ValueSample sample;          // taken after the safe scheme
@@ -147,7 +147,8 @@ Result<bool> encode_smallest(std::vector<Candidate> candidates,
 // Compressed bytes per byte of text with FSST, estimated from a sample.
 double fsst_share(const Values& strings);
 
-// True after an encoder wrote its values without an error.
+// Converts an encoder's Status to a result of Scheme::encode: true, or the
+// error.
 inline Result<bool> written(Status status) {
   if (!status.is_ok()) return status;
   return true;

@@ -16,9 +16,10 @@ const StreamDictionary* dictionary_for(const Values& values,
              : nullptr;
 }
 
-// Assumes that each half segment adds fewer new values than the half before, by
-// a constant factor. If the second half adds as many as the first, later
-// segments need different values and the first pays for all.
+// Assumes that each half of a segment adds fewer new values than the half
+// before it, by a constant factor. If the second half adds as many values as
+// the first, later segments need different values. The first segment then pays
+// for its whole dictionary.
 double part_of_first(double count, double early) {
   const double factor = std::min(1.0, (count - early) / early);
   double all = 0, more = early;

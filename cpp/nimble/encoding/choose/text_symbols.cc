@@ -22,8 +22,8 @@ double fsst_share(const Values& strings) {
 
 namespace {
 
-// How much strings share with the string before them, which front coding would
-// encode them against.
+// How many bytes strings share with the string before them. Front coding leaves
+// these bytes out.
 struct Fronts {
   double shared = 0;       // share of their bytes
   double length_bits = 0;  // bits per row for both lengths
@@ -76,7 +76,7 @@ double new_phrases_bytes(Analysis* a, double limit) {
   const PhrasesEstimate estimate =
       estimate_codes(a->values, phrases, PhraseMatcher(phrases));
   // Half of the table is charged to later segments, because most columns have
-  // some.
+  // more than one segment.
   const auto bytes = static_cast<double>(estimate.bytes +
                                          serialize_phrases(phrases).size() / 2);
   if (bytes >= limit) return kNever;
@@ -130,7 +130,8 @@ double zstd_bytes(Analysis* a) {
   if (!text->zstd_dictionary.empty()) {
     const auto trained = static_cast<double>(
         estimate_zstd_strings(a->values, text->zstd_dictionary, effort));
-    // Its blocks are smaller than the probe's, so it may be a little larger.
+    // Trained zstd has smaller blocks than the probe, so it may be a little
+    // larger.
     if (trained < limit && trained < probe * kTrainedShare) return trained;
   }
   // Without a dictionary, zstd is for strings that FSST cannot shrink, and for
@@ -146,10 +147,10 @@ double zstd_bytes(Analysis* a) {
 
 namespace scheme {
 
-// Decides first whether compression is tried at all: an encoding above may have
-// made the column small. If the stream's phrases compress these values as well
-// as the values they were trained on, nothing else is tried, except in compact
-// files and for neighbours that share prefixes.
+// Decides first whether to try compression at all: an earlier scheme may have
+// made the column small enough. If the stream's phrases compress these values
+// as well as the values they were trained on, no other scheme is tried.
+// Exceptions are compact files and neighbours that share prefixes.
 constinit const Scheme kKnownPhrases = {
     .id = EncodingId::kSharedPhrases,
     .applies =

@@ -17,13 +17,13 @@
 
 namespace nimble {
 
-// Parts of up to this size go inline if distant rows need them: dictionaries,
-// values of exceptions, runs.
+// Parts of up to this size are stored inline if distant rows need them:
+// dictionaries, values of exceptions, runs.
 inline constexpr uint64_t kInlineBytes = 2048;
 
 // Encodes `values` one level below `context`; encode_values() chooses the
-// encoding. A body part of 1 to `inline_bytes` bytes goes inline. The child
-// does not use the stream's shared phrases and dictionary.
+// encoding. A body part of 1 to `inline_bytes` bytes is stored inline. The
+// child does not use the stream's shared phrases and dictionary.
 Status encode_child(const Values& values, const EncodeContext& context,
                     uint64_t inline_bytes, SegmentBuilder* out);
 // Like encode_child(), for values that are the stream's own, or derived from

@@ -94,7 +94,7 @@ struct EncodeContext {
   // stream. Not passed on to children.
   ByteBuffer* validity_head = nullptr;
 
-  // Contexts for children: of_own() for a child that holds the stream's own
+  // Contexts for children. of_own() is for a child that holds the stream's own
   // values, of_others() for any other child.
   EncodeContext of_own() const {
     EncodeContext nested = *this;
@@ -149,8 +149,8 @@ class Decoder {
 
   const ValueType& type() const { return type_; }
   uint32_t size() const { return size_; }
-  // Which of the stream's shared structures decoding needs. Set by the code
-  // that opened the tree.
+  // Says which of the stream's shared structures decoding needs. Set by the
+  // code that opened the tree.
   const SharedUse& shared_use() const { return shared_use_; }
   void set_shared_use(const SharedUse& use) { shared_use_ = use; }
 
@@ -169,9 +169,9 @@ class Decoder {
                                uint32_t end, const Output& out) const {
     return decode(body, begin, end, out);
   }
-  // Decodes ranges of rows, one after the other, for example the rows that
-  // remain after deletes. Override decode_ranges() if parts of a block can be
-  // decoded directly to their destination (decode_ranges.h).
+  // Decodes several ranges of rows, one after the other, for example the rows
+  // that remain after deletes. Override it if parts of a block can be decoded
+  // directly to their destination (decode_ranges.h).
   // REQUIRES: ranges are ascending, disjoint and not empty. The type has a
   // fixed width or is bool. The body is stable.
   virtual Status decode_ranges(const SegmentBody& body,
@@ -182,9 +182,9 @@ class Decoder {
   // REQUIRES: rows are ascending and below size(). Duplicates are allowed.
   virtual Status gather(const SegmentBody& body, const uint32_t* rows,
                         size_t count, const Output& out) const = 0;
-  // Reads one row as raw bits. Bits above the value's width are undefined. This
-  // dominates the cost of a search and of reading a single row: override it if
-  // gather() does unnecessary work for one row.
+  // Reads one row as raw bits. Bits above the value's width are undefined.
+  // Searches and reads of a single row spend most of their time here. Override
+  // it if gather() does unnecessary work for one row.
   // REQUIRES: the type has a fixed width of at most 8 bytes, or is bool.
   virtual Status value(const SegmentBody& body, uint32_t row,
                        uint64_t* out) const {
@@ -195,8 +195,8 @@ class Decoder {
     *out = load<uint64_t>(bytes);
     return status;
   }
-  // Prefetches the bytes that gather() of this row needs, as far as the head
-  // says where they are.
+  // Prefetches the bytes that gather() of this row needs, if the head tells
+  // their position.
   // REQUIRES: the body is stable.
   virtual void prefetch(const SegmentBody& body, uint32_t row) const {
     (void)body, (void)row;
@@ -236,9 +236,9 @@ class Decoder {
   SharedUse shared_use_;
 };
 
-// Where a head names a part of the segment's body.
+// The position of a part: its varints in the head, and its bytes in the body.
 struct PartPlace {
-  size_t head_begin, head_end;  // of its varints in the head
+  size_t head_begin, head_end;  // offsets of its varints
   uint64_t begin, size;         // in the body
 };
 

@@ -59,7 +59,7 @@ inline bool int_less(bool is_signed, uint64_t a, uint64_t b) {
   return is_signed ? static_cast<int64_t>(a) < static_cast<int64_t>(b) : a < b;
 }
 
-// The minimum and maximum of some values, as 64-bit patterns.
+// The minimum and maximum of several values, as 64-bit patterns.
 struct MinMax {
   uint64_t min = 0;
   uint64_t max = 0;

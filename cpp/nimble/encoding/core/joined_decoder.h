@@ -44,8 +44,8 @@ class JoinedDecoder : public Decoder {
   }
 
  protected:
-  // At most kBlockValues rows: `list` if it is not null, else [first, first +
-  // count).
+  // At most kBlockValues rows: the rows of `list` if it is not null, else
+  // [first, first + count).
   struct Rows {
     const SegmentBody& body;
     const uint32_t* list;

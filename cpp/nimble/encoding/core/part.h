@@ -39,7 +39,8 @@ class Part {
       return begin_ + offset;
     return offset + piece_at(offset).shift;
   }
-  // How many bytes from there on are contiguous in the body.
+  // Number of bytes from part offset `offset` on that are contiguous in the
+  // body.
   uint64_t together(uint64_t offset) const {
     if (is_whole()) [[likely]]
       return size_ - offset;
@@ -136,7 +137,7 @@ Status for_row_groups(const uint32_t* rows, size_t count, F&& f,
 }
 
 // Rows are prefetched this many positions ahead. That is enough to overlap
-// their cache misses, and not more than a core can have in flight.
+// their cache misses. A core could not have many more in flight.
 inline constexpr size_t kRowsAhead = 16;
 // If rows are closer than this on average, they share cache lines and pages,
 // and the hardware prefetcher is sufficient.
@@ -204,8 +205,8 @@ Status for_chunks(size_t count, F&& f) {
   return Status::ok();
 }
 
-// A block of values of up to 8 bytes, on the stack. Decoders that transform a
-// child's values decode the child into it.
+// Room for one block of values of up to 8 bytes, on the stack. Decoders that
+// transform a child's values decode the child into it.
 class Scratch {
  public:
   // Bytes after the values that may be read and written.

@@ -25,8 +25,8 @@ NIMBLE_ALWAYS_INLINE uint64_t eight_bits(const uint8_t* bytes) {
   return (load<uint64_t>(bytes) * 0x0102040810204080ull) >> 56;
 }
 
-// Clears the bytes after the last value: they would change its neighbours'
-// bits.
+// Clears the bytes after the last value: otherwise they would change the bits
+// of the last values.
 void narrow_selection(Passed& passed, uint32_t n, bool negated,
                       uint64_t* selection) {
   std::memset(passed.bytes + n, 0, 64 - n % 64);
@@ -338,9 +338,10 @@ NIMBLE_CLONES void mark_ends(const uint8_t* __restrict bytes, uint8_t first,
   }
 }
 
-// Calls f(place) for the places in `text` where `part` begins, ascending. The
-// next place is at least what f returns. Compares the first and the last byte
-// of the part with many bytes at once, and the others only where these match.
+// Calls f(place) for the places in `text` where `part` begins, ascending. f
+// returns the smallest next place that it wants. Compares the first and the
+// last byte of `part` at many places at once. The other bytes are compared only
+// where both match.
 template <class F>
 void for_places(std::string_view text, std::string_view part, F&& f) {
   if (text.size() < part.size()) return;
@@ -372,8 +373,8 @@ void for_places(std::string_view text, std::string_view part, F&& f) {
   }
 }
 
-// Searches all strings at once, because a search costs more than most strings
-// are long.
+// Searches the concatenation of all strings, because starting a search takes
+// longer than scanning a typical string.
 void apply_contains(const Predicate& test, const BytesSink& values, uint32_t n,
                     uint64_t* selection) {
   const std::string& part = test.bytes.part;
@@ -413,7 +414,7 @@ void apply_predicate(const Predicate& test, const BytesSink& values, uint32_t n,
 
 namespace {
 
-// For each byte value: the positions of its one bits.
+// For each byte: the positions of its bits that are 1.
 struct OnesOfByte {
   uint8_t at[256][8] = {};
   constexpr OnesOfByte() {
@@ -439,7 +440,8 @@ NIMBLE_CLONES uint32_t selected_rows(const uint64_t* selection, uint32_t n,
     uint64_t word = selection[w];
     const auto ones = static_cast<uint32_t>(std::popcount(word));
     left -= ones;
-    // Later rows overwrite the excess.
+    // Eight rows are written even if fewer are selected. Later rows overwrite
+    // the excess.
     if (ones < kMany || left < 8) {
       for (; word != 0; word &= word - 1) {
         *out++ = first + static_cast<uint32_t>(std::countr_zero(word));

@@ -58,16 +58,17 @@ struct Predicate {
   Shape shape = Shape::kNothing;
   bool negated = false;  // inverts the result
 
-  // The type selects one: `ints` for kInt and kBool (0 and 1) as 64-bit
-  // patterns, `floats` for kFloat, `wides` for signed kFixed, else `bytes`.
+  // The type selects which bounds are used. kInt and kBool (0 and 1) use
+  // `ints`, as 64-bit patterns. kFloat uses `floats`, signed kFixed uses
+  // `wides`. Other types use `bytes`.
   Bounds<uint64_t> ints;
   Bounds<double> floats;
   Bounds<WideInt> wides;
   ByteBounds bytes;
   std::vector<uint8_t> table;  // values past its end do not pass
 
-  // A predicate for another type with the same negation. The caller sets the
-  // constants.
+  // Returns a predicate for another type, with the same `negated`. The caller
+  // sets the constants.
   Predicate derived(const ValueType& to) const {
     Predicate out;
     out.type = to;

@@ -19,8 +19,7 @@ struct CutPart {
   };
   std::vector<Piece> pieces;
 
-  // True if a single read covers it: all rows need the part, or only the first
-  // rows do.
+  // True if the part is not cut: all rows need it, or only the first rows do.
   bool is_whole() const { return cuts[1] == end; }
 };
 
@@ -33,7 +32,7 @@ class Layout {
     NIMBLE_RETURN_IF_ERROR(open());
     if (parts_.size() < 2) return false;
     cut();
-    // With fewer than two parts that are cut, there is nothing to interleave.
+    // Interleaving needs at least two parts that are cut.
     const auto whole = std::stable_partition(
         parts_.begin(), parts_.end(),
         [](const CutPart& part) { return part.is_whole(); });
@@ -109,7 +108,7 @@ class Layout {
     }
   }
 
-  // Moves `reached` of each part past the bytes that these rows need.
+  // Moves `reached` of each part past the bytes that rows [begin, end) need.
   void reach(uint32_t begin, uint32_t end) {
     for_needs(begin, end, [](CutPart* part, uint64_t, uint64_t to) {
       part->reached = std::max(part->reached, to);
@@ -117,8 +116,8 @@ class Layout {
   }
 
   // Whether one read covers the bytes that a row needs from cut parts. Measures
-  // the bytes in between, for the middle row of each step. Fails for long
-  // strings, whose blocks have fewer rows than a step.
+  // the bytes between them for the middle row of each step. Returns false for
+  // long strings, because their blocks have fewer rows than a step.
   bool is_near() {
     const size_t steps = parts_[0].cuts.size() - 1;
     uint64_t between = 0;

@@ -1,8 +1,8 @@
 // Interleaves the parts of a segment's body, so that the bytes of a row are
 // within a few KiB and one read fetches them. Without this, the parts of a row
-// are as far apart as the segment is large. The body is cut at multiples of
-// some number of blocks, and the pieces for the same rows are stored next to
-// each other.
+// may be as far apart as the segment is large. The body is cut at multiples of
+// a number of blocks. The pieces for the same rows are stored next to each
+// other.
 #pragma once
 
 #include <span>
@@ -11,12 +11,12 @@
 
 namespace nimble {
 
-// Files and disks read ranges at once if they are no further apart than this.
-// Object stores read more.
+// Files and disks fetch two ranges with one read if they are no further apart
+// than this. Object stores accept larger gaps.
 inline constexpr uint64_t kNearBytes = 4096;
 
-// A segment with parts in a body. A stream's values and its validity share one
-// body.
+// The head of a segment whose parts are in a body. A stream's values and its
+// validity share one body.
 struct SegmentHead {
   ByteBuffer* head;
   ValueType type;

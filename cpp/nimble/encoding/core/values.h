@@ -45,10 +45,10 @@ struct BytesSink {
   void reserve_values(uint64_t n) {
     offsets.reserve((count + n + 1) * (wide ? 8 : 4));
   }
-  // Reserves data for `left` more strings, assuming they are about as long as
-  // the `done` strings after the first `before` bytes. Does nothing if `done`
-  // is too small to extrapolate from. Over-reserved memory is kept as long as
-  // the data.
+  // Reserves data for `left` more strings. Assumes that they are about as long
+  // as the `done` strings, which are the bytes after the first `before`. Does
+  // nothing if `done` is too small to extrapolate from. Over-reserved memory is
+  // kept as long as the data.
   void reserve_alike(uint64_t before, uint64_t done, uint64_t left) {
     constexpr uint64_t kTelling = 256;
     constexpr uint64_t kMost = uint64_t{64} << 20;

@@ -114,8 +114,8 @@ decltype(auto) with_codes(const uint8_t* codes, uint32_t width, F&& f) {
 }
 
 // Calls f(i) for i = 0 .. n - 1. A loop of three instructions takes one or two
-// cycles per step, depending on its alignment. Unrolling it four times avoids
-// that.
+// cycles per step, depending on its alignment. Unrolling the loop four times
+// avoids the difference.
 template <class F>
 NIMBLE_ALWAYS_INLINE void by_fours(uint64_t n, F&& f) {
   uint64_t i = 0;
@@ -128,8 +128,8 @@ NIMBLE_ALWAYS_INLINE void by_fours(uint64_t n, F&& f) {
   for (; i < n; ++i) f(i);
 }
 
-// Not __restrict: compilers would then combine adjacent values, which is
-// slower.
+// The pointers are not __restrict: compilers would then combine adjacent
+// values, which is slower.
 template <class Code, class T>
 void look_up_fixed(const Code* codes, uint32_t n, const uint8_t* values,
                    uint8_t* to) {
@@ -165,8 +165,9 @@ void look_up_fixed(const Code* codes, uint32_t n, uint32_t width,
 }
 
 // Appends the strings of n codes at offset `at` of `to` and stores their ends
-// in `ends`. Returns the end of the last string. Each copy has `Copied` bytes,
-// which both buffers' slack allows; 0: the exact size.
+// in `ends`. Returns the end of the last string. Copies `Copied` bytes per
+// string, which the slack of both buffers allows. If `Copied` is 0, copies the
+// exact size.
 template <uint64_t Copied, class Code, class End>
 NIMBLE_ALWAYS_INLINE uint64_t copy_each(const Code* codes, uint32_t n,
                                         const BytesSink& strings, uint8_t* to,
@@ -264,8 +265,8 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   return Status::ok();
 }
 
-// Concurrent threads may overwrite each other's count. The values are then
-// decoded a little later.
+// Concurrent threads may overwrite each other's count. The only effect is that
+// the values are decoded a little later.
 bool CodedValues::are_few(uint64_t rows) const {
   if (are_decoded()) return false;
   // The cost of reading a single value, in values that could be decoded in the

@@ -20,8 +20,9 @@ inline constexpr uint32_t kMaxNestedWidth = 256;
 // body of `values`.
 class CodedValues {
  public:
-  // Borrows `values`. `what` describes the values in errors; empty: the caller
-  // adds context. Fails instead of decoding more than `max_bytes` of values.
+  // Borrows `values`. `what` describes the values in errors. If it is empty,
+  // the caller adds the context. Fails instead of decoding more than
+  // `max_bytes` of values.
   explicit CodedValues(const Decoder& values, std::string what = {},
                        uint64_t max_bytes = UINT64_MAX)
       : values_(values), what_(std::move(what)), max_bytes_(max_bytes) {}
@@ -51,8 +52,8 @@ class CodedValues {
   Status look_up_few(const SegmentBody& body, const uint8_t* codes,
                      uint32_t width, uint32_t n, const Output& out,
                      uint8_t* to) const;
-  // The cheaper of look_up() and look_up_few() for this many rows. Decoding a
-  // whole dictionary may cost more than reading single values.
+  // Returns the cheaper of look_up() and look_up_few() for this many rows.
+  // Decoding a whole dictionary may cost more than reading single values.
   auto way_to_look_up(uint64_t rows) const {
     return are_few(rows) ? &CodedValues::look_up_few : &CodedValues::look_up;
   }
@@ -68,8 +69,8 @@ class CodedValues {
  private:
   struct Decoded;
 
-  // Whether decoding all values does not pay yet for `rows` more rows. Always
-  // false if they are decoded.
+  // Whether `rows` more rows are too few to make decoding all values
+  // worthwhile. Always false if the values are decoded already.
   bool are_few(uint64_t rows) const;
   Status decode_into(const SegmentBody& body, Decoded* out) const;
   Status too_large(uint64_t bytes) const;

@@ -90,8 +90,8 @@ class DictionaryDecoder final : public Decoder {
            (own_ ? " (" + own_->describe() + ")" : "") + " of " +
            codes_.describe();
   }
-  // Caches ask once, when the decoder is opened, so this includes the memory of
-  // own values that are decoded later.
+  // Caches call this once, when the decoder is opened. The result therefore
+  // includes the memory of own values that are decoded later.
   size_t memory_bytes() const override {
     return sizeof *this + codes_.memory_bytes() +
            (own_ ? own_->memory_bytes() + own_values_->decoded_bytes() : 0);
@@ -145,8 +145,8 @@ Status DictionaryDecoder::decode(const SegmentBody& body, uint32_t begin,
                                  uint32_t end, const Output& out) const {
   if (begin >= end) return Status::ok();
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
-  // Adjacent rows are cheap to look up in a decoded dictionary, so decoding all
-  // values pays for fewer of them than of scattered rows.
+  // In a decoded dictionary, adjacent rows are cheaper to look up than
+  // scattered rows. So fewer adjacent rows make decoding all values worthwhile.
   constexpr uint64_t kRowsOfRange = 8;
   const auto look_up =
       dictionary.values->way_to_look_up((end - begin) * kRowsOfRange);
@@ -206,8 +206,8 @@ Status DictionaryDecoder::filter(const SegmentBody& body, const Predicate& test,
   const uint32_t wanted =
       count_selected(selection, num_blocks_of(size()) * kSelectionWords);
   if (wanted == 0) return Status::ok();
-  // For few rows, testing those costs less than testing every value, as in
-  // gather().
+  // If few rows are selected, testing their values costs less than testing
+  // every value of the dictionary.
   if (wanted < count_ / 8) return filter_decoded(body, test, selection);
   NIMBLE_ASSIGN_OR_RETURN(const Dictionary dictionary, this->dictionary(body));
   Predicate of_codes;

@@ -18,8 +18,9 @@ namespace nimble {
 
 class StreamDictionary;  // shared_dictionary.h
 
-// Encodes values as codes of a dictionary of their own. Codes ordered by
-// frequency may have exceptions; other codes are bit-packed.
+// Encodes values as codes of a dictionary of their own. If the codes are
+// ordered by frequency, large codes may become exceptions. Other codes are
+// bit-packed.
 // REQUIRES: distinct.build(values) succeeded.
 Status encode_dictionary(const DistinctValues& distinct,
                          const EncodeContext& context, SegmentBuilder* out);

@@ -167,8 +167,9 @@ void DistinctValues::sort(const Values& values) {
   place(values, order);
 }
 
-// Puts the values in order and maps codes. `order` has, for each position, the
-// value's number in order of first occurrence, which is its old code.
+// Puts the values in order and renumbers the codes. order[i] is the old code of
+// the value at the new position i. Old codes number the values in order of
+// first occurrence.
 void DistinctValues::place(const Values& values,
                            const std::vector<uint32_t>& order) {
   std::vector<uint32_t> places(rows_.size());

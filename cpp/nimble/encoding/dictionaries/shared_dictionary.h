@@ -1,6 +1,7 @@
 // A dictionary that all segments of a stream share. It is stored once, before
-// the footer, and each segment has codes. The first segment that gains by a
-// dictionary starts it. Later segments append values that are missing.
+// the footer, and each segment has codes. The first segment that becomes
+// smaller with a dictionary starts it. Later segments append values that are
+// missing.
 #pragma once
 
 #include <memory>
@@ -39,8 +40,8 @@ class SharedDictionary {
   SegmentBody body_;
 };
 
-// The writer's side. Values added for a segment are dropped again unless the
-// segment is kept. Not thread-safe.
+// The writer's side. Values that were added for a segment are dropped unless
+// the segment keeps this encoding. Not thread-safe.
 class StreamDictionary {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -55,8 +56,8 @@ class StreamDictionary {
   const ValueType& type() const { return type_; }
   bool exists() const { return kept_ > 0; }
   uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
-  // The code of each value, or kNone if it is missing; the number of missing
-  // values, and their total size.
+  // The code of each value, or kNone if the dictionary lacks it. Also the
+  // number of missing values and their total size.
   struct ValueCodes {
     std::vector<uint32_t> codes;
     uint32_t missing = 0;

@@ -119,8 +119,8 @@ NIMBLE_CLONES uint8_t* convert_ranges(const uint8_t* __restrict ints,
 
 // --------------------------------------------------------------------- encode
 
-// Bits saved by dividing the integers by a common divisor: multiples of 1/1024,
-// for example, are multiples of 9765625 as decimals.
+// Bits saved by dividing the integers by a common divisor. For example,
+// multiples of 1/1024 are multiples of 9765625 when written as decimals.
 template <class F>
 uint32_t common_bits(std::span<const F> samples, const AlpExponents& x) {
   int64_t first = 0, low = INT64_MAX, high = INT64_MIN;

@@ -28,8 +28,8 @@ uint64_t float_bits(const Values& values, uint64_t i) {
 namespace {
 
 // Bits per value of codes for values with these frequencies, the most frequent
-// first. Codes that do not fit the width are exceptions, which take a position,
-// a code and the overhead of their encoding.
+// first. Codes that do not fit the width are exceptions. An exception takes a
+// position, a code and the overhead of its encoding.
 double code_bits(const std::vector<uint32_t>& counts, uint32_t total) {
   constexpr double kExceptionBits = 28;
   const uint32_t most = bit_width_of(counts.size() - 1);
@@ -67,8 +67,8 @@ FloatSplit choose_float_split(const Values& values) {
     }
     std::sort(counts.begin(), counts.end(), std::greater<>());
     const uint64_t range = (sorted[n - 1] >> low) - (sorted[0] >> low);
-    // The high bits as integers in a range, or as codes. The sample is
-    // meaningful for codes only if it has most values many times.
+    // The high bits are stored as integers in a range or as codes. The sample
+    // predicts codes only if most of its values occur many times.
     double high = bit_width_of(range);
     if (counts.size() <= n / 8) high = std::min(high, code_bits(counts, n));
     const double total = low + high;
@@ -91,7 +91,7 @@ Status encode_high_codes(const Values& high, const EncodeContext& context,
   return encode_dictionary(distinct, context, out);
 }
 
-// Chooses the smaller of that dictionary and the best integer encoding.
+// Chooses the smaller of encode_high_codes() and the best integer encoding.
 Status encode_high(const Values& high, const EncodeContext& parent,
                    SegmentBuilder* out) {
   const EncodeContext context = parent.of_others();

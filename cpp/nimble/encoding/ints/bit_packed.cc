@@ -117,9 +117,9 @@ uint64_t window_middle(const ValueType& type, const uint64_t* values,
   return sorted[middle];
 }
 
-// A base for which most of n values are in [base, base + 2^width). This is the
-// block's minimum if that is good enough. Otherwise it is near the middle of
-// the best window over a few values.
+// Returns a base for which most of n values are in [base, base + 2^width). This
+// is the block's minimum if few values are outside. Otherwise it is near the
+// middle of the best window over a sample of the values.
 uint64_t window_base(const ValueType& type, const uint64_t* values, uint32_t n,
                      uint64_t min, uint32_t width) {
   const uint64_t limit = low_bits(width);
@@ -348,8 +348,8 @@ Status BitPackedDecoder::patch_one(const SegmentBody& body, uint32_t row,
 Status BitPackedDecoder::search(const SegmentBody& body, uint32_t begin,
                                 uint32_t end, uint64_t target,
                                 uint32_t* row) const {
-  // Searches the first values of blocks, and then one block. All blocks except
-  // the last are verified for a single value.
+  // Searches the first values of blocks, and then one block. In all blocks
+  // except the last, only a single value is read.
   uint32_t low = begin;
   uint32_t high = end;
   while (low < high) {

@@ -65,7 +65,8 @@ class BitPackedDecoder final : public Decoder {
     return patch_one(body, row, value);
   }
   // Finds the first row of [begin, end) with a value >= target, or `end`. If
-  // the values are not ascending, the result is some row in [begin, end].
+  // the values are not ascending, the result is an arbitrary row in [begin,
+  // end].
   Status search(const SegmentBody& body, uint32_t begin, uint32_t end,
                 uint64_t target, uint32_t* row) const;
 
@@ -88,8 +89,8 @@ class BitPackedDecoder final : public Decoder {
     }
     return fit(base + offset);
   }
-  // Truncates to the type's width and extends again, because damaged bases and
-  // offsets may exceed it.
+  // Truncates to the type's width and extends again, because in damaged files
+  // the sum of base and offset may exceed the width.
   uint64_t fit(uint64_t v) const {
     const uint32_t cut = 64 - 8 * type().width;
     return type().is_signed
@@ -99,7 +100,7 @@ class BitPackedDecoder final : public Decoder {
   // Unpacks all rows of a verified block.
   // REQUIRES: `out` has room for kBlockValues values.
   void unpack(const uint8_t* fields, uint32_t block, uint8_t* out) const;
-  // Extracts some rows of a verified block, without patches.
+  // Extracts n rows of a verified block, without patches.
   void extract_few(const uint8_t* fields, uint32_t block, const uint32_t* rows,
                    size_t n, uint8_t* out) const;
   Status patch_one(const SegmentBody& body, uint32_t row,

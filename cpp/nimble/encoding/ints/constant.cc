@@ -125,7 +125,8 @@ bool is_constant(const Values& values) {
   }
   const size_t width = values.type.width;
   if (width > kMaxConstantBytes) return false;
-  // All values are equal if they equal the values one position later.
+  // Compares the bytes with themselves, shifted by one value: they match if and
+  // only if all values are equal.
   return values.size < 2 || std::memcmp(values.data, values.data + width,
                                         (values.size - 1) * width) == 0;
 }

@@ -108,8 +108,8 @@ class DeltaDecoder final : public Decoder {
   Status gather(const SegmentBody& body, const uint32_t* rows, size_t count,
                 const Output& out) const override;
   void prefetch(const SegmentBody& body, uint32_t row) const override {
-    // All differences up to the row are read. The hardware prefetcher follows a
-    // block after two cache lines.
+    // All differences up to the row are read. Two cache lines are prefetched;
+    // from there on, the hardware prefetcher follows the block.
     type().width == 8 ? blocks_.prefetch<uint64_t>(body, row)
                       : blocks_.prefetch<uint32_t>(body, row);
     __builtin_prefetch(body.data + blocks_.range(row / kBlockValues).begin +
@@ -154,7 +154,8 @@ Status DeltaDecoder::read_words(const SegmentBody& body, uint32_t block,
   const Word first = static_cast<Word>(load<uint64_t>(fields));
   const Word min = static_cast<Word>(load<uint64_t>(fields + 8));
   Word scratch[kBlockValues];
-  // Decodes in place if the whole block is wanted in words of this width.
+  // Decodes in place if the caller wants the whole block, in words of this
+  // width.
   const bool in_place = type().width == sizeof(Word) && n == rows;
   uint8_t* words = in_place ? out : reinterpret_cast<uint8_t*>(scratch);
   if (width == 0) {

@@ -11,8 +11,8 @@ namespace nimble {
 namespace {
 
 // Replaces the differences of n rows, from a block's first row on, by the
-// values. The first difference is ignored. Unsigned, so that hostile
-// differences wrap.
+// values. The first difference is ignored. The words are unsigned, so that
+// hostile differences wrap.
 void add_up_from(uint32_t width, uint64_t first, uint32_t n, uint8_t* values) {
   store_int(width, first, values);
   add_up(width, first, n - 1, values + width);
@@ -100,7 +100,7 @@ class DifferencesDecoder final : public Decoder {
   }
 
  private:
-  // Reads the first value of each block that has some of the rows.
+  // Reads the first value of each block that contains one of the rows.
   Status read_firsts(const SegmentBody& body, const uint32_t* rows,
                      size_t count, Scratch* firsts) const {
     uint32_t blocks[kSegmentValues / kBlockValues];
@@ -131,7 +131,7 @@ class DifferencesDecoder final : public Decoder {
     Scratch firsts;
     NIMBLE_RETURN_IF_ERROR(firsts_.decode(
         body, block, (end - 1) / kBlockValues + 1, firsts.output()));
-    // A few blocks at a time, so that they remain in the L1 cache.
+    // Decodes a few blocks at a time, so that they remain in the L1 cache.
     constexpr uint32_t kRowsTogether = 4 * kBlockValues;
     for (uint32_t row = begin; row < end;) {
       const uint32_t stop =

@@ -1,6 +1,6 @@
-// present, for fixed-width values: one common value, or a placeholder if the
-// other rows are null; which rows have another value; and those values, one
-// after the other.
+// present, for fixed-width values. Stores one common value, a boolean for each
+// row that says whether it has another value, and the other values. If the
+// other rows are null, the common value is a placeholder.
 //
 // Head:  number of other values varint | the common value, `width` bytes
 //        | child: booleans, true if a row has another value

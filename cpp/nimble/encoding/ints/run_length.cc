@@ -286,7 +286,8 @@ Status RunLengthDecoder::find_runs(const SegmentBody& body, uint32_t block,
     }
     return Status::ok();
   }
-  // There is at most one run more than rows.
+  // The block's rows are in at most kBlockValues runs, and one more end
+  // follows.
   alignas(64) uint32_t ends[kBlockValues + 1 + AlignedBuffer::kSlack / 4];
   Output out;
   out.data = reinterpret_cast<uint8_t*>(ends);
@@ -346,8 +347,8 @@ Status RunLengthDecoder::sum_to(const SegmentBody& body, const uint32_t* rows,
 
 Status RunLengthDecoder::filter(const SegmentBody& body, const Predicate& test,
                                 uint64_t* selection) const {
-  // Tests the runs that have rows in blocks with a selected row. Bytes of other
-  // blocks may not be available.
+  // Tests only runs that have rows in blocks with a selected row. Bytes of
+  // other blocks may not be available.
   std::vector<uint64_t> runs(num_blocks_of(values_.size()) * kSelectionWords);
   auto* const run_bits = reinterpret_cast<uint8_t*>(runs.data());
   const auto for_wanted = [&](auto&& f) -> Status {

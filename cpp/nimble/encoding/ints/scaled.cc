@@ -13,8 +13,9 @@
 namespace nimble {
 namespace {
 
-// Divides multiples of a divisor, and detects other numbers. Multiplies by the
-// inverse of the odd part, because a division would dominate the cost.
+// Divides by a constant and detects numbers that are not multiples of it.
+// Multiplies by the inverse of the divisor's odd part, because a division would
+// dominate the cost.
 class ExactDivision {
  public:
   // 0 is treated as 1.
@@ -22,7 +23,7 @@ class ExactDivision {
       : shift_(static_cast<uint32_t>(std::countr_zero(divisor | !divisor))),
         most_(UINT64_MAX / (divisor | !divisor)) {
     const uint64_t odd = (divisor | !divisor) >> shift_;
-    inverse_ = odd;  // correct in 3 bits; doubles per round
+    inverse_ = odd;  // correct in 3 bits; each round doubles that
     for (int i = 0; i < 5; ++i) inverse_ *= 2 - odd * inverse_;
   }
   uint64_t quotient(uint64_t x) const {

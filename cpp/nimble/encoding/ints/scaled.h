@@ -24,11 +24,11 @@ struct Scale {
 
 // The greatest common divisor of all differences from `base`, if it is above 1.
 // REQUIRES: `base` is the smallest value; `hint` is a multiple of the divisor,
-// for example that of a sample.
+// for example the divisor of a sample.
 std::optional<Scale> find_scale(const Values& values, uint64_t base,
                                 uint64_t hint);
-// Whether all adjacent values have the same difference, like the ends of lists
-// of equal length.
+// Whether all adjacent values have the same difference. An example is the ends
+// of lists of equal length.
 bool is_even(const Values& values);
 
 // REQUIRES: `scale` is the result of find_scale(values).

@@ -10,9 +10,9 @@
 namespace nimble {
 namespace {
 
-// For every group of N bits: the index of each row's value, which is the number
-// of ones below the row's bit. Indexes are as wide as the values, because they
-// index a shuffle.
+// For every pattern of N bits: the index of each row's value, which is the
+// number of ones below the row's bit. Indexes are as wide as the values,
+// because a shuffle requires that.
 template <class T, uint32_t N>
 using Places = std::array<std::array<T, N>, 1u << N>;
 
@@ -35,7 +35,7 @@ NIMBLE_ALWAYS_INLINE uint32_t count_of(const Row& places, uint32_t bits) {
   return static_cast<uint32_t>(places[N - 1]) + (bits >> (N - 1));
 }
 
-// Rows that do not fill a group. Branch-free.
+// Writes rows that do not fill a group. Branch-free.
 template <class T>
 NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
                                                const uint8_t* values, T usual,
@@ -52,8 +52,8 @@ NIMBLE_ALWAYS_INLINE const uint8_t* spread_few(uint64_t bits, uint32_t n,
 
 #if defined(__GNUC__) && !defined(__clang__)
 
-// The indexes are used in a shuffle: one instruction for a group of rows, if
-// the processor has it.
+// The indexes are used in a shuffle. If the processor has one, a group of rows
+// takes one instruction.
 template <class T, uint32_t N>
 struct Group {
   static constexpr Places<T, N> kPlaces = make_places<T, N>();

@@ -16,7 +16,7 @@ constexpr uint32_t kMaxFrontShift = kBlockShift;
 const ValueType kSharedType = ValueType::unsigned_int(2);
 constexpr uint64_t kMaxShared = UINT16_MAX;
 
-// The suffixes of some rows, and the string of one row.
+// The suffixes of a range of rows, and the string of one row.
 struct Rests {
   BytesSink sink;
   AlignedBuffer text;
@@ -113,7 +113,8 @@ Status FrontCodedDecoder::append_block(const uint16_t* shared, uint32_t first,
                                        uint64_t at, BytesSink* sink) const {
   const uint64_t* const ends = rests.sink.offsets.as<uint64_t>() + rest;
   const uint8_t* const bytes = rests.sink.data.data();
-  // Lengths are computed and checked first, before memory is reserved for them.
+  // Lengths are computed and checked before memory is reserved for the strings,
+  // because a damaged file may contain any lengths.
   uint64_t starts[kBlockValues + 1];
   starts[0] = 0;
   for (uint32_t i = 0; i < n; ++i) {
@@ -176,8 +177,8 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
 Status FrontCodedDecoder::append_row(const SegmentBody& body, uint32_t row,
                                      Rests* rests, BytesSink* sink) const {
   const uint32_t mask = (1u << shift_) - 1;
-  // The chain of rows that this row depends on: clearing the lowest set bit of
-  // the position gives the next one.
+  // The rows that this row depends on. Clearing the lowest set bit of a
+  // position gives the next one.
   uint32_t rows[kMaxFrontShift + 1];
   uint32_t count = 0;
   for (uint32_t i = row & mask;; i = front_row(i)) {

@@ -2,10 +2,10 @@
 // an earlier string, and the remaining suffix. For sorted strings, and others
 // whose neighbours have common prefixes.
 //
-// Row i of a block of 2^k rows shares with row i & (i - 1) of the block. The
-// first row shares with none. So half of the rows share with their predecessor,
-// and no row depends on more than k others: a lookup reads at most k + 1
-// strings.
+// Row i of a block of 2^k rows shares a prefix with row i & (i - 1) of the
+// block. The first row does not share a prefix. So half of the rows share with
+// their predecessor, and no row depends on more than k others: a lookup reads
+// at most k + 1 strings.
 //
 // Head:  k u8 | child: shared lengths, u16, one per row | child: suffixes,
 //        bytes

@@ -20,9 +20,10 @@ namespace nimble {
 namespace {
 
 const ValueType kNumberType = ValueType::unsigned_int(8);
-// Smaller bytes stand for numbers.
+// Bytes below this are marks: they stand for numbers.
 constexpr uint8_t kMarks = 9;
-// Maximum digits of a number whose mark has its length, and of other numbers.
+// Maximum digits of a number whose mark is its number of digits, and of other
+// numbers.
 constexpr uint32_t kMaxCounted = 8;
 constexpr uint32_t kMaxDigits = 18;
 // Maximum digits of any 8-byte number.
@@ -260,9 +261,8 @@ Status encode_numbered_text(const Values& values, const NumberedText& text,
 
 namespace {
 
-// Number of decimal digits of v, below 10^8. Computed independently of the
-// digits, so that the position of the next piece of text does not wait for
-// them.
+// Number of decimal digits of v, below 10^8. It is not computed from the
+// digits: the position of the next piece of text then does not wait for them.
 NIMBLE_ALWAYS_INLINE uint32_t decimal_length(uint64_t v) {
   const uint64_t w = v | 1;
   const uint32_t least = (bit_width_of(w) * 1233) >> 12;  // log10(2)

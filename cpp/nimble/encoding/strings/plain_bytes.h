@@ -5,7 +5,7 @@
 
 namespace nimble {
 
-// Always possible; used if no other encoding is smaller.
+// Always possible. Used if no other encoding is smaller.
 // REQUIRES: values.type.kind == kBytes.
 Status encode_plain_bytes(const Values& values, SegmentBuilder* out);
 

@@ -108,7 +108,8 @@ Status PresentDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   });
 }
 
-// The strings' own encoding filters them. Empty rows all have the same answer.
+// The strings' encoding filters the non-empty strings. All empty rows have the
+// same result.
 Status PresentDecoder::filter(const SegmentBody& body, const Predicate& test,
                               uint64_t* selection) const {
   const bool keeps_empty = passes(test, std::string_view());

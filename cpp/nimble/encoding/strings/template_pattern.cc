@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kSampleRows = 64;
 
-// What each position of the strings contained so far.
+// Records which bytes each position contained so far.
 struct Positions {
   uint32_t length = 0;
   uint8_t first[kMaxTemplateLength];
@@ -361,7 +361,8 @@ void TemplateFormatter::copy_pieces(const uint8_t* digits, size_t rows,
 
 bool TemplateFormatter::format(const uint64_t* values, size_t stride, size_t n,
                                uint8_t* out) const {
-  // Writes all digits before the copies, so that copies do not wait for stores.
+  // Writes the digits of all rows before the copies, so that copies do not wait
+  // for stores.
   uint8_t digits[kRows * kMaxTemplateLength * 8 + 16];
   for (size_t row = 0; row < n; row += kRows) {
     const size_t rows = std::min(kRows, n - row);

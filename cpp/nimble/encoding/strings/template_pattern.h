@@ -17,7 +17,8 @@ inline constexpr uint32_t kMaxTemplateLength = 128;
 // Stored: never renumber.
 enum class DigitKind : uint8_t { kDecimal = 0, kHexLower = 1, kHexUpper = 2 };
 
-// A number formed by `digits` digits of a string; literals between are skipped.
+// A number formed by `digits` digits of a string. Literals between the digits
+// are skipped.
 struct TemplateLimb {
   DigitKind kind = DigitKind::kDecimal;
   uint32_t digits = 0;
@@ -34,7 +35,7 @@ struct TemplatePattern {
   uint32_t length = 0;
   std::array<uint8_t, kMaxTemplateLength> literals{};  // 0 at digits
   std::vector<uint8_t> digit_positions;                // ascending
-  // use the positions in order
+  // Each limb uses the next positions, in order.
   std::vector<TemplateLimb> limbs;
 
   void write(ByteBuffer* head) const;
@@ -81,7 +82,7 @@ class TemplateFormatter {
                     uint8_t* to) const;
   bool write_digits(const Field& field, const uint64_t* values, size_t n,
                     uint8_t* digits) const;
-  // Copies N pieces per row; 0: any number.
+  // Copies N pieces per row. If N is 0, copies any number.
   template <size_t N>
   void copy_pieces(const uint8_t* digits, size_t rows, uint8_t* out) const;
 

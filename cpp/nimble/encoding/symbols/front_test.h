@@ -34,17 +34,17 @@ class FrontTest {
     by_code_[code] = verdict(bytes);
   }
   FrontVerdict of(uint32_t code) const { return by_code_[code]; }
-  // So many bytes of a string decide the test.
+  // This many bytes of a string decide the test.
   uint64_t num_bytes() const { return num_bytes_; }
-  // The test of a string of at most num_bytes(), or of the front of a longer
-  // string.
-  // REQUIRES: size <= num_bytes(), and the front has num_bytes().
+  // Tests a string of at most num_bytes(), or the front of a longer string.
+  // REQUIRES: size <= num_bytes(). The front of a longer string has
+  // num_bytes().
   bool passes_front(const uint8_t* bytes, uint64_t size) const {
     return passes(test_, {reinterpret_cast<const char*>(bytes), size});
   }
 
  private:
-  // Whether strings that begin with some bytes are inside a bound.
+  // Whether all strings that begin with the given bytes are inside a bound.
   enum class Side : uint8_t { kInside, kOutside, kUnknown };
 
   // One byte more than the bound distinguishes longer strings from equal ones.

@@ -14,7 +14,8 @@ namespace nimble {
 namespace {
 
 // If there are more codes than this, their decompressed size is computed before
-// memory is reserved: eight bytes per code would waste memory.
+// memory is reserved. The upper bound of eight bytes per code would waste
+// memory.
 constexpr uint64_t kMeasureAbove = 65536;
 constexpr uint32_t kCodes = 256;
 

@@ -6,8 +6,8 @@ namespace nimble {
 namespace {
 
 constexpr uint32_t kLanes = 4;
-// Strings are copied in batches of about this size, so that 8 bytes are
-// readable from every position.
+// Strings are copied in batches of about this size. 8 bytes are then readable
+// from every position.
 constexpr uint64_t kBatchBytes = 32768;
 constexpr uint64_t kLongString = 4096;
 
@@ -38,8 +38,8 @@ struct FsstMatcher::Lane {
 FsstMatcher::FsstMatcher()
     : slots_(size_t{1} << kSlotBits),
       short_(65536 + 256, FsstMatch::of(kFsstEscape, 2, 1)) {
-  // A free slot has bytes with a prefix that belongs to another slot, so it
-  // never matches.
+  // A free slot has bytes whose prefix belongs to another slot, so it never
+  // matches.
   const uint32_t slot_of_zero = slot_of(0);
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     slots_[i] = {i == slot_of_zero ? uint64_t{1} : 0, 0, {0}};
@@ -107,7 +107,8 @@ void FsstMatcher::compress_batch(std::span<const ByteSlice> strings,
                                  uint64_t* lengths) const {
   const uint32_t n = static_cast<uint32_t>(strings.size());
   uint8_t text[kBatchBytes + kLongString + 8];
-  // Each lane has room for all of its codes, after the previous lane.
+  // Each lane has room for all of its codes. The room follows the previous
+  // lane's.
   AlignedBuffer scratch(max_compressed(bytes) + 8 * kLanes);
   Lane lanes[kLanes];
   const uint8_t* starts[kLanes];

@@ -1,10 +1,9 @@
 // Compresses strings with an FSST symbol table, greedily, longest match first.
 // Symbols of three or more bytes are in a hash table with one slot per
 // three-byte prefix. Training drops symbols that collide: the paper's lossy
-// perfect hash. Shorter symbols are in a table of all two-byte prefixes. The
-// only data-dependent branch is the end of a string. Four strings are
-// compressed at a time, because each match depends on the length of the
-// previous match.
+// perfect hash. Shorter symbols are in a table of all two-byte prefixes.
+// The only data-dependent branch is the end of a string. Each match depends on
+// the length of the previous match, so four strings are compressed at a time.
 #pragma once
 
 #include <span>
@@ -54,8 +53,8 @@ class FsstMatcher {
                                   (other.packed & ~take))};
   }
 
-  // Appends the codes of the strings to `codes`. Sets lengths[i] to the number
-  // of codes bytes of string i.
+  // Appends the codes of the strings to `codes`. Sets lengths[i] to the size of
+  // string i's codes, in bytes.
   void compress(std::span<const ByteSlice> strings, AlignedBuffer* codes,
                 uint64_t* lengths) const;
 

@@ -62,7 +62,8 @@ uint8_t* FsstTable::decompress(const uint8_t* codes, const uint8_t* end,
   while (end - codes >= 4) {
     const uint32_t four = load<uint32_t>(codes);
     if (has_escape(four)) {
-      // Up to and including the first escape, which may be the fourth code.
+      // Decodes up to and including the first escape, which may be the fourth
+      // code.
       while (*codes != kFsstEscape) put(*codes++);
       if (end - codes < 2) return nullptr;
       *out++ = codes[1];
@@ -106,7 +107,7 @@ bool FsstTable::decompress_together(const uint8_t* codes, uint64_t n,
         continue;
       }
     }
-    // Up to and including the next escape, or to the end.
+    // Decodes up to the next escape, or to the end.
     for (; i < n && codes[i] != kFsstEscape; ++i) put(i, codes[i]);
     if (i == n) break;
     if (n - i < 2) return false;

@@ -75,8 +75,8 @@ class FsstTable {
   }
   // Like decompress(), for n codes of many strings at once, without a branch
   // per string. positions[i] becomes the output offset of code i, and
-  // positions[n] the end. The byte after an escape gets kInEscape. Returns
-  // false if the codes end within an escape.
+  // positions[n] the end of the output. For the byte after an escape, the
+  // position is kInEscape. Returns false if the codes end within an escape.
   // REQUIRES: n <= kMaxTogether.
   static constexpr uint64_t kMaxTogether = 12288;
   static constexpr uint32_t kInEscape = UINT32_MAX;
@@ -97,7 +97,7 @@ class FsstTable {
       for (uint64_t k = begin; k < i; ++k) at += lengths_[codes[k]];
       return at;
     }
-    // Turn the codes from i on into escapes, which have length 0.
+    // Turns the codes from i on into escapes, which have length 0.
     const uint32_t four =
         load<uint32_t>(codes + begin) | ~uint32_t{0} << (8 * (i - begin));
     return at + lengths_[four & 0xff] + lengths_[(four >> 8) & 0xff] +

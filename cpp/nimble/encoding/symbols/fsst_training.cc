@@ -7,8 +7,8 @@
 namespace nimble {
 namespace {
 
-// The paper uses five rounds with growing samples. Three more rounds gain 3-5 %
-// here.
+// The paper uses five rounds with growing samples. Three more rounds make files
+// 3-5 % smaller here.
 constexpr uint32_t kRounds = 8;
 // Longer strings are sampled in pieces, so that one string cannot fill the
 // sample.
@@ -213,8 +213,8 @@ FsstTable train_fsst(const std::vector<ByteSlice>& sample) {
   uint64_t best_size = UINT64_MAX;
   Counts counts;
   for (uint32_t round = 0; round <= kRounds; ++round) {
-    // A round may make the table worse, so the last tables, which see the whole
-    // sample, are compared.
+    // A round may make the table worse. So the last tables, which are measured
+    // on the whole sample, are compared.
     const bool whole = round + 2 >= kRounds;
     const FsstMatcher matcher(table);
     counts.clear();

@@ -53,7 +53,8 @@ NIMBLE_ALWAYS_INLINE void each(const PhraseTable::Codes& codes, uint32_t width,
     put(i + 2, static_cast<uint32_t>(word >> (2 * width)) & mask);
     put(i + 3, static_cast<uint32_t>(word >> (3 * width)) & mask);
   }
-  // The remaining codes come from words that end with the code's last byte.
+  // The remaining codes are loaded as words that end with the code's last byte,
+  // so that no byte after the codes is read.
   for (; i < n; ++i) put(i, PhraseTable::code_at(codes, first + i));
 }
 

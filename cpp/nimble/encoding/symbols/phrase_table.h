@@ -1,6 +1,7 @@
 // A table of up to 4,096 phrases of 1 to 16 bytes, and greedy matching with it,
-// longest phrase first. Strings become phrase numbers of at most 12 bits. These
-// are more and longer symbols than FSST's. The idea is that of OnPair (Gargiulo
+// longest phrase first. Strings become phrase numbers of at most 12 bits. FSST
+// has fewer and shorter symbols. The idea is from OnPair (Gargiulo and
+// Venturini 2025).
 // and Venturini 2025).
 #pragma once
 
@@ -72,12 +73,12 @@ class PhraseTable {
   };
   uint64_t expand(const Codes& codes, uint64_t first, uint64_t n, uint8_t* out,
                   uint32_t* positions) const;
-  // The same without places.
+  // Like expand() above, but does not return positions.
   uint64_t expand(const Codes& codes, uint64_t first, uint64_t n,
                   uint8_t* out) const;
-  // Appends phrases of codes from `first` on to `out`, until there are n codes
-  // or `enough` bytes. Returns the size. `out` has room for `enough` bytes and
-  // a phrase.
+  // Expands codes from `first` on to `out`, until n codes are expanded or there
+  // are `enough` bytes. Returns the size.
+  // REQUIRES: `out` has room for `enough` bytes and a phrase.
   uint64_t expand_front(const Codes& codes, uint64_t first, uint64_t n,
                         uint64_t enough, uint8_t* out) const;
   // REQUIRES: as expand().
@@ -178,9 +179,9 @@ class PhraseMatcher {
   std::vector<Place> places_;  // by hash; size is a power of two
   size_t used_ = 0;
   uint32_t place_shift_ = 64 - 10;
-  // Indexed by the hash of the first 2, 3, 4, 6, 8, .. 16 bytes: bit n - 1 is
-  // set if some phrase of n bytes begins with them, where n is the size of that
-  // prefix or one more.
+  // Indexed by the hash of a prefix of 2, 3, 4, 6, 8, .. 16 bytes. Bit n - 1 is
+  // set if a phrase of n bytes begins with the prefix, and the prefix has n or
+  // n - 1 bytes.
   std::vector<uint16_t> fronts_;
 };
 

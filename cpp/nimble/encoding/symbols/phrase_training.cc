@@ -8,7 +8,7 @@ namespace {
 
 // Adjacent phrases that occur together this often become a phrase.
 constexpr uint32_t kMeetings = 3;
-// Number of candidates per phrase in the final table.
+// The final table is chosen from this many times as many candidates.
 constexpr uint32_t kTried = 4;
 // How often the worst candidates are removed.
 constexpr uint32_t kCuts = 2;
@@ -114,7 +114,7 @@ std::vector<Phrase> grown_phrases(const Text& text, uint32_t most,
   return phrases;
 }
 
-// How often each phrase is used.
+// Counts how often each phrase is used.
 std::vector<uint64_t> uses_of(const std::vector<Phrase>& phrases,
                               const Text& text) {
   const PhraseMatcher matcher(phrases);
@@ -133,8 +133,8 @@ bool pays(const Phrase& phrase, uint64_t uses, double weight) {
          static_cast<double>(uses) * weight * kCodeBytes > phrase.length + 1;
 }
 
-// If a phrase does not pay, its parts are used instead. They may pay with these
-// uses.
+// Adds the uses of phrases that do not pay to their parts, because the parts
+// are used instead. The parts may then pay.
 void pass_on_uses(const std::vector<Phrase>& phrases,
                   const std::vector<Parts>& parts, double weight,
                   std::vector<uint64_t>* uses) {
@@ -185,8 +185,8 @@ std::vector<Phrase> train_phrases(const std::vector<ByteSlice>& sample,
   for (uint32_t left = kCuts; left-- > 0;) {
     std::vector<uint64_t> uses = uses_of(phrases, text);
     if (left + 1 == kCuts) pass_on_uses(phrases, parts, weight, &uses);
-    // Keeps fewer candidates each time, because text of removed phrases is
-    // matched by shorter ones.
+    // Keeps fewer candidates each time. Shorter phrases then match the text of
+    // removed phrases, which changes how often they are used.
     const uint32_t more = kMaxPhrases * left * (kTried - 1) / (2 * kCuts);
     phrases = best_phrases(phrases, uses, bytes, weight, kMaxPhrases + more);
   }

@@ -290,7 +290,7 @@ std::vector<Phrase> train_phrases(const Values& strings) {
 
 std::vector<Phrase> train_shared_phrases(const Values& strings) {
   std::vector<Phrase> phrases = train_with(std::bitset<256>().set(), strings);
-  // Bytes that do not occur yet are included, unless that makes codes wider.
+  // Includes bytes that have not occurred yet, unless they make codes wider.
   if (width_of(phrases.size()) > width_of(phrases.size() - 256)) {
     const std::bitset<256> bytes = bytes_of(strings);
     std::vector<Phrase> met = phrases;
@@ -328,7 +328,7 @@ void encode_codes(const Values& values, const std::vector<Phrase>& phrases,
     codes.resize(codes.size() + size);
     lengths[i] = size / 2;
   }
-  // write_packed_blocks() asks for rows once and in order, so codes are read
+  // write_packed_blocks() appends rows once and in order, so codes are read
   // sequentially.
   const uint8_t* next = codes.data();
   std::vector<uint64_t> block;
@@ -385,7 +385,8 @@ Status encode_shared_phrases(const Values& values, const StreamPhrases& phrases,
 PhrasesEstimate estimate_codes(const Values& values,
                                const std::vector<Phrase>& phrases,
                                const PhraseMatcher& matcher) {
-  // The sample has other positions than the training sample.
+  // This sample has other positions than the training sample, so that the
+  // estimate is not too optimistic.
   const PhraseSizes sizes =
       measure_phrases(matcher, sample_strings(values, kMeasuredBytes));
   const double share = static_cast<double>(sizes.codes) /

@@ -16,10 +16,10 @@
 
 namespace nimble {
 
-// The best phrases for these strings, from a sample.
+// Trains the best phrases for these strings, on a sample.
 std::vector<Phrase> train_phrases(const Values& strings);
-// The best phrases for these strings and similar ones, which may contain other
-// bytes. Returned in ascending order.
+// Trains the best phrases for these strings and for similar ones, which may
+// contain other bytes. Returns them in ascending order.
 std::vector<Phrase> train_shared_phrases(const Values& strings);
 
 // Encodes strings with phrases of the segment's own.

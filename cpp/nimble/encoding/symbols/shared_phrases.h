@@ -1,7 +1,7 @@
 // Phrases that all segments of a stream share. A file has at most one table for
-// a column of text. It is trained on the first segment that gains by phrases,
-// stored in a section of its own, and read once, so that a row needs only its
-// block. Segments with different text use their own phrases.
+// a column of text. The first segment that becomes smaller with phrases trains
+// it. The table is stored in a section of its own and read once, so a row needs
+// only its block. Segments with different text use their own phrases.
 #pragma once
 
 #include <bitset>

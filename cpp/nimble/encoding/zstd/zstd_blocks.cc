@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kChecksumBytes = 8;
 // Number of blocks that a thread keeps. A column may have several parts with
-// such blocks (numbers in log lines, for example) that are read alternately.
+// such blocks that are read alternately, for example the numbers in log lines.
 constexpr size_t kKeptBlocks = 8;
 // Larger buffers are not kept for the thread's next block.
 constexpr size_t kMaxKeptBytes = 1u << 17;
@@ -28,8 +28,8 @@ struct RawBlock {
   uint32_t index = 0;
 };
 
-// Borrows a block from the thread's kept blocks. Decoders that were opened
-// consecutively use different slots.
+// Borrows a block from the thread's kept blocks. Consecutively opened decoders
+// use different slots.
 class BorrowedBlock {
  public:
   explicit BorrowedBlock(uint64_t decoder)
@@ -228,8 +228,8 @@ struct Settings {
   uint64_t block_bytes;  // decompressed
 };
 
-// Of one-byte values zstd mainly exploits the frequencies. Small blocks are
-// enough for that, and short matches would only be slow.
+// For one-byte values, zstd mainly exploits their frequencies. Small blocks are
+// enough for that, and short matches would only cost time.
 constexpr Settings kOfBytes = {1, 7, 4096};
 constexpr uint64_t kUsualBlock = 16384;
 

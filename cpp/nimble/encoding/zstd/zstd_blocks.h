@@ -1,5 +1,6 @@
-// zstd_blocks: values of a fixed width in blocks, each a zstd frame. Used where
-// no other encoding saves space, because a row decompresses a block.
+// zstd_blocks: values of a fixed width in blocks, each a zstd frame. Reading a
+// row decompresses a block, so this is used only if no other encoding saves
+// space.
 //
 // block: checksum u64 | frame
 // head:  values per block varint | part | starts of blocks 1 .. n-1

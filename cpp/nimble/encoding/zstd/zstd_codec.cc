@@ -1,6 +1,7 @@
 #include "nimble/encoding/zstd/zstd_codec.h"
 
-// For training with given parameters. ZDICT_trainFromBuffer() would try many.
+// Declares the training functions that take parameters. ZDICT_trainFromBuffer()
+// would try many parameters.
 #define ZDICT_STATIC_LINKING_ONLY
 #include <zdict.h>
 #include <zstd.h>

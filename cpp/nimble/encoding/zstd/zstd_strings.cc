@@ -13,12 +13,13 @@ namespace nimble {
 namespace {
 
 constexpr int kLevel = 5;
-// In such small blocks, higher levels save as much as blocks of 64 KiB would.
+// In such small blocks, this level saves as much as blocks of 64 KiB would.
 constexpr int kCompactLevel = 12;
-// Bytes of strings per block. Half of this costs 2 to 5 % in size. Twice as
-// much gains about as much, but doubles the cost of a row.
+// Bytes of strings per block. Half of this makes files 2 to 5 % larger. Twice
+// as much makes them about as much smaller, but doubles the cost of a row.
 constexpr uint64_t kTargetBytes = 4096;
-// Without a dictionary, a block must be larger to have much in common.
+// Without a dictionary, a block must be larger, because its strings share only
+// what the block itself repeats.
 constexpr uint64_t kAloneTargetBytes = 16384;
 constexpr size_t kDictionaryBytes = 32768;
 constexpr uint64_t kSampleBytes = 16 * kDictionaryBytes;
