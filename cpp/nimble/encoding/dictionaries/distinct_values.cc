@@ -145,8 +145,8 @@ void DistinctValues::sort(const Values& values) {
   std::vector<uint32_t> order(rows_.size());
   std::iota(order.begin(), order.end(), 0u);
   if (type_.kind != ValueKind::kBytes && type_.width <= 8) {
-    // Values are copied next to their codes for sorting: there may be as many
-    // as rows.
+    // Copies values next to their codes, because there may be as many values as
+    // rows and sorting would otherwise access them at random.
     struct Place {
       uint64_t value;  // sorts as an unsigned number
       uint32_t code;

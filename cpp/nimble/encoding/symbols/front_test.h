@@ -47,7 +47,8 @@ class FrontTest {
   // Whether all strings that begin with the given bytes are inside a bound.
   enum class Side : uint8_t { kInside, kOutside, kUnknown };
 
-  // One byte more than the bound distinguishes longer strings from equal ones.
+  // The bytes that decide the test. One byte more than the bound distinguishes
+  // longer strings from equal ones.
   static uint64_t bytes_for(const Predicate& test) {
     const ByteBounds& b = test.bytes;
     return 1 + std::max(b.low ? b.low->size() : 0, b.high ? b.high->size() : 0);

@@ -2,7 +2,6 @@
 // longest phrase first. Strings become phrase numbers of at most 12 bits. FSST
 // has fewer and shorter symbols. The idea is from OnPair (Gargiulo and
 // Venturini 2025).
-// and Venturini 2025).
 #pragma once
 
 #include <algorithm>
