@@ -13,7 +13,7 @@ constexpr size_t kWords = 8;
 constexpr uint32_t kSalts[kWords] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu,
                                      0xa2b7289du, 0x705495c7u, 0x2df1424bu,
                                      0x9efc4947u, 0x5c6bfb31u};
-// The block is computed from 32 bits of the hash.
+// The position of the block is computed from 32 bits of the hash.
 constexpr uint64_t kMaxBlocks = uint64_t{1} << 31;
 
 NIMBLE_ALWAYS_INLINE uint32_t bit_of(uint64_t hash, size_t word) {
@@ -24,8 +24,8 @@ NIMBLE_ALWAYS_INLINE void set_bits(uint32_t* block, uint64_t hash) {
   for (size_t i = 0; i < kWords; ++i) block[i] |= bit_of(hash, i);
 }
 
-// Keeps the block in vector registers. Without this, the compiler processes its
-// words one by one.
+// A block as one vector. Without this type, the compiler processes the words of
+// a block one by one.
 using Words = uint32_t __attribute__((vector_size(kBloomBlockSize)));
 using Half = uint64_t __attribute__((vector_size(kBloomBlockSize / 2)));
 
@@ -48,7 +48,7 @@ uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key) {
   const double bits =
       static_cast<double>(num_keys) * std::max(0.0, bits_per_key);
   const double most = static_cast<double>(kMaxBlocks) * 256;
-  // A NaN gives one block.
+  // If `bits` is NaN, the filter has one block.
   const uint64_t whole =
       bits > 0 ? static_cast<uint64_t>(std::min(bits, most)) : 0;
   return std::max<uint64_t>(1, div_ceil(whole, 256));
@@ -105,8 +105,8 @@ bool BloomFilter::might_contain(uint64_t hash) const {
 NIMBLE_CLONES void BloomFilter::might_contain(std::span<const uint64_t> hashes,
                                               uint8_t* may_contain) const {
   constexpr size_t kAhead = 16;
-  // Local copies: the compiler must assume that `may_contain` aliases this
-  // object.
+  // Local copies, because the compiler must assume that writes to `may_contain`
+  // change this object.
   const uint8_t* const blocks = blocks_;
   const uint64_t num_blocks = num_blocks_;
   const auto block = [=](uint64_t hash) {

@@ -14,21 +14,23 @@ namespace nimble {
 
 inline constexpr size_t kBloomBlockSize = 32;  // bytes
 
-// The block of a hash, by multiply-shift, which allows any number of blocks.
+// The block of a hash. Multiply-shift allows any number of blocks, not only
+// powers of two.
 inline uint64_t bloom_block(uint64_t hash, uint64_t num_blocks) {
   return ((hash >> 32) * num_blocks) >> 32;
 }
 
 // Number of blocks of a filter for `num_keys` keys, at least 1.
 uint64_t bloom_num_blocks(uint64_t num_keys, double bits_per_key);
-// Set or test the bits of a hash in its block of eight words.
+// Sets or tests the bits of a hash in its block of eight words.
 void bloom_insert(uint32_t* block, uint64_t hash);
 bool bloom_contains(const uint8_t* block, uint64_t hash);
 
 // Builds a filter in memory. Not thread-safe.
 class BloomFilterBuilder {
  public:
-  // With 10 bits per key, about 1 % of absent keys are not excluded.
+  // With 10 bits per key, the filter wrongly reports about 1 % of absent keys
+  // as possible.
   BloomFilterBuilder(uint64_t num_keys, double bits_per_key);
 
   void insert(uint64_t hash);

@@ -1,5 +1,5 @@
 // ChunkDirectory: finds the chunk of a group, or the group of a file, that may
-// have a key. Searches boundary keys. Thread-safe.
+// contain a key. Searches boundary keys. Thread-safe.
 #pragma once
 
 #include <span>
@@ -22,10 +22,10 @@ class ChunkDirectory {
     const uint32_t begin = i == 0 ? 0 : ends_[i - 1];
     return bytes_.subspan(begin, ends_[i] - begin);
   }
-  // The first boundary >= target, or size() if all boundaries are below it. The
-  // first key >= target is then in this chunk, or it is the first key of the
-  // next chunk if the target is between this chunk's last key and its shortened
-  // boundary.
+  // Returns the first boundary >= target, or size() if all boundaries are below
+  // the target. The first key >= target is usually in this chunk. But the
+  // target may be between the chunk's last key and its shortened boundary. Then
+  // that key is the first key of the next chunk.
   size_t find(ByteSpan target) const { return find_from(0, target); }
   // Like find(), for ascending targets. `start` is the answer for the previous
   // target.

@@ -8,7 +8,8 @@ namespace nimble {
 namespace {
 
 // A key of 1 to 16 bytes as two numbers: its first and its last 8 bytes. They
-// may overlap: if the first are equal, so is the overlap.
+// may overlap. That does not change the order, because the overlap is equal if
+// the first numbers are equal.
 struct Halves {
   uint64_t high, low;
 };
@@ -61,7 +62,7 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
   s->clear();
   const size_t shared = shared_prefix(a, b);
   for (size_t i = shared; i < a.size(); ++i) {
-    // Cut a after byte i and increment that byte, if the result is below b.
+    // Cuts a after byte i and increments that byte, if the result is below b.
     const int raised = a[i] + 1;
     if (raised > 0xff) continue;
     if (i == shared) {
@@ -69,7 +70,7 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
                                           (raised == b[i] && i + 1 < b.size()));
       if (!below) continue;
     }
-    if (i + 1 == a.size()) break;  // a itself is as short, and lower
+    if (i + 1 == a.size()) break;  // a itself is not longer, and is lower
     s->put_bytes(a.first(i));
     s->put_u8(static_cast<uint8_t>(raised));
     return;
@@ -140,7 +141,8 @@ Status ClusterIndexWriter::add(const KeyBuffer& keys, size_t begin,
     bool full = false;
     const size_t to = fill(keys, begin, end, &full);
     if (pending_.empty() && full) {
-      cut(keys, begin, to);  // avoids a copy in the common case
+      // avoids copying the keys to pending_ in the common case
+      cut(keys, begin, to);
     } else {
       pending_.append(keys, begin, to);
       if (full) {
@@ -178,7 +180,7 @@ void ClusterIndexWriter::cut(const KeyBuffer& keys, size_t begin, size_t end) {
   if (group_.chunks.empty()) {
     group_.first_key.put_bytes(keys.key(begin));
   } else {
-    // last_key is still that of the previous chunk.
+    // last_key still is the last key of the previous chunk.
     ByteBuffer boundary;
     separator(group_.last_key.span(), keys.key(begin), &boundary);
     group_.boundaries.push_back(boundary.span());

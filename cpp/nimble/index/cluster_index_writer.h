@@ -27,7 +27,7 @@ struct KeyChunkInfo {
   uint32_t num_keys = 0;
 };
 
-// The contents of one index group.
+// The keys of one index group.
 struct GroupKeys {
   std::vector<KeyChunkInfo> chunks;
   ByteBuffer blob;  // the chunks, one after the other
@@ -77,8 +77,8 @@ class ClusterIndexWriter {
 // REQUIRES: a <= b.
 void separator(ByteSpan a, ByteSpan b, ByteBuffer* s);
 
-// The first i in (begin, end) whose key is below its predecessor, or also equal
-// to it if `strict`. Returns end if the keys are in order.
+// Returns the first i in (begin, end) whose key is below its predecessor or, if
+// `strict`, equal to it. Returns end if the keys are in order.
 size_t find_disorder(const KeyBuffer& keys, size_t begin, size_t end,
                      bool strict);
 

@@ -8,10 +8,10 @@
 namespace nimble {
 namespace {
 
-// u32 entries, u32 buckets, u8 bits of a fingerprint, u8 bits of a value, u8
-// bits of a bucket's end, u8 zero.
+// Header: u32 entries, u32 buckets, u8 bits of a fingerprint, u8 bits of a
+// value, u8 bits of a bucket's end, u8 zero.
 constexpr size_t kHeaderSize = 12;
-// After the entries, so that the last entry can be loaded as eight bytes.
+// Follows the entries, so that the last entry can be loaded as eight bytes.
 constexpr size_t kPadding = 8;
 
 // Writes a little-endian stream of bits.
@@ -186,8 +186,8 @@ Status HashPartition::find_first(const Place& place, size_t enough,
     }
     ascending &= before == first || (*rows)[before - 1] < (*rows)[before];
   }
-  // Two hashes may have the same fingerprint. Their rows are then not merged in
-  // order.
+  // Two hashes may have the same fingerprint. Their rows follow each other
+  // unmerged, so they are sorted here.
   if (!ascending) {
     std::sort(rows->begin() + static_cast<ptrdiff_t>(first), rows->end());
   }

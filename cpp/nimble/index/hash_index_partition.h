@@ -1,8 +1,10 @@
-// One partition of a hash index: for every key whose hash is in the partition,
-// a fingerprint of the hash and the key's rows. Keys are not stored. Entries
-// are in buckets without gaps, and the end of each bucket is stored. A hash is
-// regarded as a fraction of 2^64. Its partition, its bucket and its fingerprint
-// are three consecutive digits of the fraction. docs/format/hash_index.md.
+// One partition of a hash index. For every key whose hash is in the partition,
+// it has a fingerprint of the hash and the key's rows. Keys are not stored.
+// Entries are in buckets without gaps, and the end of each bucket is stored.
+//
+// A hash is regarded as a fraction of 2^64. Its partition, its bucket and its
+// fingerprint are three consecutive digits of the fraction.
+// docs/format/hash_index.md.
 #pragma once
 
 #include <vector>
@@ -61,8 +63,8 @@ class HashPartitionBuilder {
   const double load_factor_;
   std::vector<Entry> entries_;
   ByteBuffer lists_;
-  // Rows of the last fraction: the first few in few_, then the unfinished block
-  // of a list in gaps_.
+  // Rows of the last fraction: the first rows in few_, then the unfinished
+  // block of a list in gaps_.
   uint64_t fraction_ = 0;
   uint64_t num_group_ = 0;  // rows
   uint64_t last_row_ = 0;
@@ -109,8 +111,9 @@ class HashPartition {
     uint64_t known_below;
     return find_first(place, SIZE_MAX, rows, &known_below);
   }
-  // Appends the first candidates: at least `enough` rows of each list that has
-  // so many. Lowers *known_below: candidates below that row are complete.
+  // Appends the first candidates. Lists with more than `enough` rows may be cut
+  // after at least `enough` rows. Lowers *known_below accordingly: all
+  // candidates below that row have been appended.
   Status find_first(const Place& place, size_t enough,
                     std::vector<uint64_t>* rows, uint64_t* known_below) const;
   // Adds the number of rows of all entries to *count.

@@ -32,8 +32,8 @@ class PartitionCutter {
     if (partition != out_.size()) NIMBLE_RETURN_IF_ERROR(end_before(partition));
     return builder_.add(fraction, pair.row);
   }
-  // Writes the pending partition as partition out.size(). Later partitions
-  // before `partition` are empty.
+  // Writes the pending partition as partition out.size(). Partitions between it
+  // and `partition` are empty.
   Status end_before(uint64_t partition) {
     if (!builder_.empty()) {
       NIMBLE_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
@@ -108,7 +108,7 @@ HashIndexWriter::HashIndexWriter(HashIndexOptions options)
 
 Result<std::unique_ptr<HashIndexWriter>> HashIndexWriter::create(
     HashIndexOptions options) {
-  // Also rejects a NaN.
+  // The comparison also rejects a NaN.
   if (!(options.load_factor > 0 && options.load_factor <= 1)) {
     return Status::invalid_argument("hash index: load_factor is " +
                                     std::to_string(options.load_factor) +

@@ -7,8 +7,9 @@
 namespace nimble {
 namespace {
 
-constexpr uint32_t kMaxDigit = 11;  // bits: 2048 write positions at once
-constexpr size_t kFewPairs = 24;    // sorted by insertion
+// bits; the CPU can write to 2048 positions at once
+constexpr uint32_t kMaxDigit = 11;
+constexpr size_t kFewPairs = 24;  // sorted by insertion
 
 bool before(const HashRow& a, const HashRow& b) {
   return a.hash != b.hash ? a.hash < b.hash : a.row < b.row;
@@ -17,7 +18,7 @@ bool before(const HashRow& a, const HashRow& b) {
 void sort_few(HashRow* pairs, size_t n) {
   if (n > kFewPairs) {
     // Rows of equal hashes are usually added in order, and scattering preserves
-    // it.
+    // that order.
     if (!std::is_sorted(pairs, pairs + n, before)) {
       std::sort(pairs, pairs + n, before);
     }
@@ -46,7 +47,7 @@ void scatter(const HashRow* from, size_t n, uint64_t low, uint32_t shift,
   std::fill_n(ends->begin(), mask + 2, size_t{0});
   for (size_t i = 0; i < n; ++i) ++(*ends)[bucket(from[i]) + 1];
   for (size_t i = 1; i <= mask; ++i) (*ends)[i] += (*ends)[i - 1];
-  // (*ends)[i] is the beginning of bucket i here, and its end after the loop.
+  // In this loop, (*ends)[i] grows from the beginning of bucket i to its end.
   for (size_t i = 0; i < n; ++i) to[(*ends)[bucket(from[i])]++] = from[i];
 }
 

@@ -22,12 +22,12 @@ class HashRows {
   size_t size() const { return pairs_.size(); }
   bool empty() const { return pairs_.empty(); }
   void clear() { pairs_.clear(); }
-  // Estimated memory: twice a pair's size in a vector that grows by doubling,
-  // and once in the scratch memory for sorting.
+  // Estimated memory of a pair: twice its size, because the vector grows by
+  // doubling, and once in the scratch memory for sorting.
   uint64_t memory_bytes() const { return pairs_.size() * 3 * sizeof(HashRow); }
   HashRows fresh() const { return {}; }
-  // Sorts by digits of the hash. Fastest if rows of equal hashes ascend
-  // already.
+  // Sorts by digits of the hash. Fastest if rows of equal hashes are added in
+  // ascending order.
   void sort();
   int compare(size_t i, const HashRows& other, size_t j) const {
     const HashRow a = pairs_[i], b = other.pairs_[j];

@@ -1,6 +1,7 @@
-// KeyChunkGroup: the key chunks of one group of an index: their boundaries,
-// their locations, and which of them are verified. The cluster index has one in
-// each stripe group. A sorted index has groups of its own. Thread-safe.
+// KeyChunkGroup: the key chunks of one group of an index. It has their
+// boundaries and locations, and records which chunks are verified. The cluster
+// index has one group in each stripe group. A sorted index has groups of its
+// own. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +44,7 @@ class KeyChunkGroup {
             layout_.chunk_ends[chunk] - begin, first_ + place,
             static_cast<uint32_t>(layout_.chunk_end_rows[chunk] - place)};
   }
-  // The chunk that has the key at a place of the group.
+  // Returns the chunk that contains the key at place `place`.
   size_t chunk_at(uint64_t place) const {
     const auto& ends = layout_.chunk_end_rows;
     return static_cast<size_t>(

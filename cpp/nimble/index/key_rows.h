@@ -33,8 +33,8 @@ class KeyRows {
     rows_.clear();
     order_.clear();
   }
-  // Estimated memory: buffers grow by doubling, and sorting takes two items of
-  // 16 bytes per key and an entry of order_.
+  // Estimated memory. Buffers grow by doubling. Per key, sorting takes two
+  // items of 16 bytes and an entry of order_.
   uint64_t memory_bytes() const {
     const uint64_t each = keys_.fixed_width() == 0 ? 72 : 56;
     return 2 * keys_.num_bytes() + size() * each;

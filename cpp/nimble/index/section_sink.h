@@ -1,6 +1,6 @@
-// SectionSink: receives the parts of an index while it is built. It writes the
-// bytes as one section of the file, at a multiple of 8, and returns its
-// location.
+// SectionSink: receives the parts of an index while the index is built. It
+// writes the bytes as one section of the file, at a multiple of 8, and returns
+// the section's location.
 #pragma once
 
 #include <functional>

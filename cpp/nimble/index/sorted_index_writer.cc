@@ -9,8 +9,8 @@ namespace {
 // Number of keys added, and of entries written, at a time.
 constexpr size_t kBatch = 4096;
 
-// Entries are distinct because of their rows, so a check that they strictly
-// ascend costs nothing extra.
+// The rows make all entries distinct. So the order can be checked strictly,
+// which costs nothing extra.
 ClusterIndexOptions chunk_options(const SortedIndexOptions& o) {
   ClusterIndexOptions out;
   out.chunk_keys = o.chunk_keys;

@@ -1,6 +1,6 @@
-// SpilledHashes: the hashes for a Bloom filter, stored until their number is
-// known, because that determines the filter's size. All but the last few are on
-// disk.
+// SpilledHashes: stores the hashes for a Bloom filter until their number is
+// known, because the number determines the filter's size. All but the last
+// hashes are on disk.
 //
 //   add* finish
 #pragma once

@@ -30,7 +30,7 @@ struct Members {
   }
 };
 
-// A list without rows gets half of the largest list: both centroids are moved
+// Gives a list without rows half of the largest list, by placing both centroids
 // slightly apart.
 void split_largest(std::vector<float>* centroids, uint32_t empty, uint64_t n,
                    std::vector<uint64_t>* sizes, RandomStream* random) {
@@ -48,7 +48,8 @@ void split_largest(std::vector<float>* centroids, uint32_t empty, uint64_t n,
   (*sizes)[largest] -= (*sizes)[empty];
 }
 
-// Orders centroids by halving: each half holds the nearer ones of two means.
+// Orders centroids by halving them repeatedly. Each half has the centroids that
+// are nearer to one of two means.
 class NearOrder {
  public:
   NearOrder(const std::vector<float>& centroids, uint64_t n)
@@ -62,7 +63,8 @@ class NearOrder {
   const float* at(uint32_t i) const { return &centroids_[uint64_t{i} * n_]; }
 
   void halve(size_t begin, size_t end) {
-    // Short runs are read together anyway. The middle is a limit of depth too.
+    // Runs this short are read together anyway. Cutting in the middle also
+    // limits the depth of the recursion.
     if (end - begin < 4) return;
     std::vector<float> a(at(order_[begin]), at(order_[begin]) + n_);
     std::vector<float> b = a;
@@ -126,7 +128,8 @@ std::vector<uint64_t> random_numbers(uint64_t total, uint64_t count,
                                      RandomStream* random) {
   std::vector<uint64_t> out;
   count = std::min(count, total);
-  // Selection sampling: number i is taken with the chance that is needed.
+  // Selection sampling: takes number i with the probability (numbers still
+  // wanted) / (numbers left).
   for (uint64_t i = 0; i < total && out.size() < count; ++i) {
     if (random->below(total - i) < count - out.size()) out.push_back(i);
   }

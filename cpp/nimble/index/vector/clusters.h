@@ -1,4 +1,4 @@
-// Groups vectors around centroids (k-means). Results depend on the vectors
+// Groups vectors around centroids (k-means). The result depends on the vectors
 // only, not on the number of threads.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace nimble {
 
-// Random numbers by position: the same on every machine.
+// Random numbers, the same on every machine.
 class RandomStream {
  public:
   explicit RandomStream(uint64_t seed) : state_(seed) {}
@@ -22,7 +22,8 @@ class RandomStream {
   uint64_t state_;
 };
 
-// Numbers below `total`, ascending and distinct: `count` of them, or all.
+// Returns `count` distinct numbers below `total`, ascending, or all numbers if
+// there are not more.
 std::vector<uint64_t> random_numbers(uint64_t total, uint64_t count,
                                      RandomStream* random);
 
@@ -34,8 +35,8 @@ struct ClusterOptions {
   std::function<Status()> poll;  // called between iterations; may be empty
 };
 
-// Trains centroids on vectors. Near centroids have near positions in the
-// result.
+// Trains centroids on vectors. Centroids that are near each other have near
+// positions in the result.
 // REQUIRES: there are at least `count` vectors.
 Result<std::vector<float>> train_centroids(const std::vector<float>& vectors,
                                            const ClusterOptions& options);

@@ -13,7 +13,8 @@ namespace nimble {
 namespace {
 
 constexpr uint32_t kRows = 32;
-// A sum of two values of 7 bits fits a byte, and 256 such sums fit 16 bits.
+// The sum of two 7-bit values fits in a byte. The sum of 256 such bytes fits in
+// 16 bits.
 constexpr uint32_t kGroupsOf16Bits = 256;
 
 void sum_plain(const uint8_t* codes, uint64_t num_blocks, uint32_t padded,
@@ -32,8 +33,9 @@ void sum_plain(const uint8_t* codes, uint64_t num_blocks, uint32_t padded,
 
 #if defined(__x86_64__)
 
-// Adds 32 bytes to 16-bit sums: `all` gets both bytes of each pair, the sum of
-// which wraps, and `odd` gets the upper byte.
+// Adds 32 bytes to 16-bit sums. `odd` sums the upper byte of each pair. `all`
+// sums the pairs as 16-bit numbers; it wraps, but all - 256 * odd are the sums
+// of the lower bytes.
 __attribute__((target("avx2"))) void sum_avx2(const uint8_t* codes,
                                               uint64_t num_blocks,
                                               uint32_t padded,
@@ -43,7 +45,7 @@ __attribute__((target("avx2"))) void sum_avx2(const uint8_t* codes,
   const __m256i low4 = _mm256_set1_epi8(15);
   const __m256i low16 = _mm256_set1_epi32(0xffff);
   for (uint64_t b = 0; b < num_blocks; ++b, sums += kRows) {
-    // Sums of rows 0, 4, 8, ..., of rows 1, 5, 9, ..., and so on.
+    // Sums of rows 0, 4, 8, ..., then of rows 1, 5, 9, ..., and so on.
     __m256i total[4] = {};
     const uint8_t* t = table;
     for (uint32_t begin = 0; begin < groups; begin += kGroupsOf16Bits) {

@@ -7,10 +7,10 @@
 
 namespace nimble {
 
-// Stores one sum for each of the rows of `num_blocks` blocks. `codes` has
-// padded / 8 groups of 32 bytes per block, one byte per row; its low half is
-// the index into the group's first table of 16 values, its high half the index
-// into the second.
+// Stores one sum for each row of `num_blocks` blocks. A block of `codes` has
+// padded / 8 groups of 32 bytes, one byte per row. Each group has two tables of
+// 16 values. The low half of a byte is an index into the first table, the high
+// half into the second.
 // REQUIRES: table values are at most 127; padded <= kMaxVectorDimensions.
 using SumCodes = void (*)(const uint8_t* codes, uint64_t num_blocks,
                           uint32_t padded, const uint8_t* table,

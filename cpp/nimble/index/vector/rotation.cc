@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kSeed = 0x6e696d626c65;  // "nimble"
 constexpr uint32_t kRounds = 4;
 
-// SplitMix64, by position.
+// Random number i of SplitMix64.
 uint64_t random_bits(uint64_t i) {
   uint64_t z = kSeed + (i + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,7 +1,7 @@
 // The rotation of vectors before they are coded. It spreads every vector evenly
-// over all dimensions, so that the signs of its numbers tell its direction. It
-// depends on the number of dimensions only, so vectors of different files can
-// be compared. docs/format/vector_index.md.
+// over all dimensions, so that the signs of its numbers describe its direction.
+// It depends on the number of dimensions only, so vectors of different files
+// can be compared. docs/format/vector_index.md.
 #pragma once
 
 #include <cstdint>

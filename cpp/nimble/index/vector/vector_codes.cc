@@ -15,7 +15,7 @@ struct ResidualSums {
   float centroid = 0;  // <sign(r), c>
 };
 
-// 16 partial sums, so that the order of additions does not depend on the
+// Has 16 partial sums, so that the order of additions does not depend on the
 // processor.
 NIMBLE_CLONES ResidualSums sum_residual(const float* row, const float* centroid,
                                         uint32_t n) {
@@ -113,7 +113,8 @@ void QueryCode::set(const float* rotated, uint32_t padded, uint32_t levels) {
           static_cast<uint8_t>(value >> (7 * (levels - 1 - level)) & 127);
     }
   }
-  // Codes of centroids are at least -128.
+  // With this limit, products fit in 32 bits: codes of centroids are at least
+  // -128.
   const double limit =
       std::min(32767.0, 2147483647.0 / 128 / static_cast<double>(padded) - 1);
   scale_ = static_cast<float>(greatest / limit);

@@ -1,6 +1,6 @@
-// Codes of vectors: one bit per dimension of the residual, which is the
-// difference between a rotated row and the centroid of its list, and two
-// numbers from which the distance to a query is estimated.
+// Codes of vectors. The residual is the difference between a rotated row and
+// the centroid of its list. A code has one bit per dimension of the residual,
+// and two numbers from which the distance to a query is estimated.
 // docs/format/vector_index.md.
 #pragma once
 
@@ -18,38 +18,40 @@ struct CodeNumbers {
   float offset = 0;
 };
 
-// Codes a row. `lane` is its place in its block of kVectorBlock rows, whose
-// bytes begin at `block`. Rows of a block have separate bytes, so threads may
-// code them at the same time.
+// Codes a row. `lane` is its position in its block of kVectorBlock rows, whose
+// bytes begin at `block`. Each row of a block has bytes of its own, so threads
+// may code them at the same time.
 // REQUIRES: the bytes of the lane are 0.
 CodeNumbers encode_residual(VectorMetric metric, const float* rotated,
                             const float* centroid, uint32_t padded,
                             uint32_t lane, uint8_t* block);
 
-// Codes a centroid by one byte per dimension. Returns the scale.
+// Codes a centroid with one byte per dimension. Returns the scale.
 float encode_centroid(const float* centroid, uint32_t padded, int8_t* code);
 
-// A rotated query, prepared for products with codes. Reuse keeps its memory.
+// A rotated query, prepared for products with codes. Reusing the object reuses
+// its memory.
 class QueryCode {
  public:
-  // `levels` is 1 or 2: the tables that values of a group of 4 dimensions are
-  // rounded to, of 7 bits each.
+  // `levels` is 1 or 2. Values of a group of 4 dimensions are rounded to one or
+  // two tables of 7 bits each; two are more exact.
   void set(const float* rotated, uint32_t padded, uint32_t levels = 1);
 
   uint32_t levels() const { return levels_; }
-  // For codes of rows: 16 values for each group of 4 dimensions. With sums of
-  // the values of both levels, <bits, query> ~ table_scale * sum +
-  // table_offset. The sum is 128 * that of level 0 + that of level 1.
+  // For codes of rows: 16 values for each group of 4 dimensions. Let sum be 128
+  // * (the sum of values of level 0) + (the sum of values of level 1). Then
+  // <bits, query> ~ table_scale * sum + table_offset. With one level, sum is
+  // the sum of its values.
   const uint8_t* table(uint32_t level) const { return tables_[level].data(); }
   float table_scale() const { return table_scale_; }
   float table_offset() const { return table_offset_; }
-  // The usual error of <bits, query>.
+  // The typical error of <bits, query>.
   float table_error() const;
   // Squared length.
   float norm() const { return norm_; }
-  // The distance to a centroid, about: squared Euclidean, or minus the
-  // product. `norm` is the centroid's squared length, and `scale` that of its
-  // code.
+  // The approximate distance to a centroid: squared Euclidean, or minus the
+  // product. `norm` is the centroid's squared length, and `scale` is the scale
+  // of its code.
   float centroid_distance(VectorMetric metric, const int8_t* code, float scale,
                           float norm) const;
 

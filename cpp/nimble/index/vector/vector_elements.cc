@@ -17,7 +17,8 @@ NIMBLE_CLONES void halves_to_floats(const uint8_t* from, uint64_t count,
     const uint32_t half = load<uint16_t>(from + 2 * i);
     const uint32_t sign = (half & 0x8000) << 16;
     const uint32_t bits = (half & 0x7fff) << 13;
-    // Moves the exponent by 112, also that of subnormal numbers.
+    // Multiplying moves the exponent by 112. This is correct for subnormal
+    // numbers too.
     const float moved = std::bit_cast<float>(bits) * 0x1p112f;
     const uint32_t special = bits | 0x7f800000;
     const uint32_t size =

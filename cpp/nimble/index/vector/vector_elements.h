@@ -29,9 +29,11 @@ void to_doubles(VectorElement element, const uint8_t* values, uint64_t count,
 
 enum class VectorFitness : uint8_t {
   kFine,
-  // A number that is not finite, or only zeros under cosine. Never returned.
+  // The vector has a number that is not finite, or is all zeros under cosine.
+  // Searches never return it.
   kLeftOut,
-  // Finite, but its squared length is not a normal float. Not for lists.
+  // The vector is finite, but its squared length is not a normal float. Lists
+  // cannot contain it.
   kTooLong,
 };
 VectorFitness fitness_of(VectorMetric metric, const VectorType& type,

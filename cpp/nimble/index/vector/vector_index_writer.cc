@@ -18,16 +18,16 @@ namespace {
 constexpr uint64_t kSampleRowsPerList = 32;
 constexpr uint64_t kCalibrationQueries = 256;
 constexpr uint32_t kNeighbours[] = {10, 100};
-// The recalls for which the curve stores how many rows are needed.
+// The recalls for which the curve stores the necessary number of rows.
 constexpr double kRecalls[] = {.5,  .6,  .7,  .75,  .8,  .85,  .9,   .925, .95,
                                .96, .97, .98, .985, .99, .995, .999, 1};
 
-// Rows whose mean is the center.
+// Number of rows whose mean is the center.
 constexpr uint64_t kCenterRows = 1024;
 // A center is subtracted if its squared length is this many times the mean
-// squared distance of the rows from it. Codes of vectors that are nearer to the
-// origin are as good without it, and searches of many files without centers
-// share the preparation of a query.
+// squared distance of the rows from it. If vectors are nearer to the origin,
+// their codes are as good without a center. Searches of many files without
+// centers can share the preparation of a query.
 constexpr double kFarCenter = 8;
 
 void divide_by_length(float* values, uint64_t n) {
@@ -36,8 +36,8 @@ void divide_by_length(float* values, uint64_t n) {
   for (uint64_t i = 0; i < n; ++i) values[i] *= by;
 }
 
-// Makes `count` vectors in rows of `padded` numbers ready to be coded.
-// `values` has rows of `dimensions` numbers. `center` may be empty.
+// Prepares `count` vectors for coding. `values` has rows of `dimensions`
+// numbers, `out` receives rows of `padded` numbers. `center` may be empty.
 void rotate_rows(VectorMetric metric, const Rotation& rotation,
                  const std::vector<float>& center, const float* values,
                  uint64_t dimensions, uint64_t count, float* out) {
@@ -54,8 +54,8 @@ void rotate_rows(VectorMetric metric, const Rotation& rotation,
 
 }  // namespace
 
-// The nearest rows of the calibration queries, and the curve that follows from
-// the lists that these rows are in.
+// The nearest rows of the calibration queries. The curve is computed from the
+// lists that contain these rows.
 class VectorIndexWriter::Truth {
  public:
   struct Neighbour {
@@ -71,7 +71,8 @@ class VectorIndexWriter::Truth {
     Neighbour neighbour;
   };
 
-  // `own_rows`: the row that each query is, or empty.
+  // `own_rows`: if the queries are rows of the index, the row of each query;
+  // else empty.
   Truth(VectorMetric metric, std::vector<float> queries, uint32_t padded,
         std::vector<uint64_t> own_rows)
       : metric_(metric),
@@ -117,8 +118,8 @@ class VectorIndexWriter::Truth {
     }
   }
 
-  // How many rows a search must look at to find some of the `k` neighbours. A
-  // search orders lists by the codes of centroids, and so does this.
+  // Returns how many rows a search must look at to find a part of the `k`
+  // neighbours. Orders lists by the codes of centroids, like a search.
   std::vector<CurvePoint> curve(uint32_t k, const std::vector<float>& centroids,
                                 const std::vector<uint32_t>& list_of) const {
     const auto num_lists = static_cast<uint32_t>(centroids.size() / padded_);
@@ -283,7 +284,8 @@ Result<std::vector<float>> VectorIndexWriter::train(uint32_t num_lists) const {
 Result<std::vector<float>> VectorIndexWriter::calibration_queries(
     std::vector<uint64_t>* rows) const {
   const uint64_t n = store_.type().dimensions;
-  // Products with the center are equal for all rows.
+  // Products with the center are the same for all rows, so they do not change
+  // the order.
   const std::vector<float> center =
       options_.metric == VectorMetric::kDot ? std::vector<float>() : center_;
   if (!options_.queries.empty()) {
@@ -320,7 +322,7 @@ Status VectorIndexWriter::assign(const std::vector<float>& centroids,
                             static_cast<uint32_t>(centroids.size() / padded()),
                             padded());
   list_of->resize(store_.size());
-  // Blocks whose candidates are offered together.
+  // Number of blocks whose candidates are offered together.
   const uint64_t blocks = std::max<uint64_t>(4, 2 * options_.threads);
   std::vector<std::vector<Truth::Candidate>> candidates(blocks);
   std::vector<Status> status(blocks);
@@ -359,7 +361,7 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
   std::vector<uint64_t> checksums(num_lists);
   uint64_t next_offset = 0;
   for (uint32_t first = 0; first < num_lists;) {
-    // As many lists as fit in memory, at least one.
+    // Takes as many lists as fit in memory, but at least one.
     std::vector<uint64_t> begins;
     uint64_t bytes = 0;
     uint32_t last = first;
@@ -380,13 +382,14 @@ Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
       uint8_t* const to = blob.data() + begins[list - first];
       std::memcpy(to, &centroids[uint64_t{list} * width],
                   width * sizeof(float));
-      // Slots after the last row are never near.
+      // An infinite offset excludes the slots after the last row from all
+      // results.
       for (uint64_t i = sizes[list]; i < layouts.back().slots; ++i) {
         store(to + layouts.back().offset_at + 4 * i,
               std::numeric_limits<float>::infinity());
       }
     }
-    // Rows are coded by many threads, and placed in order.
+    // Many threads code rows. One thread then places them in order.
     std::vector<uint64_t> next(last - first);
     const uint64_t batch_rows =
         VectorPanels::kBlockRows * std::max<uint64_t>(4, 2 * options_.threads);

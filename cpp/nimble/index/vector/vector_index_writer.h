@@ -35,11 +35,11 @@ class VectorIndexWriter {
   static Result<std::unique_ptr<VectorIndexWriter>> create(
       const VectorType& type, VectorIndexOptions options);
 
-  // Adds the file's next row. Null: a row without a vector.
+  // Adds the file's next row. `row` is null for a row without a vector.
   Status add(const uint8_t* row) { return store_.add(row); }
   // Writes all parts except the root, which is returned.
   Result<std::vector<uint8_t>> finish(const SectionSink& sink);
-  // Number of rows in lists, or that lists would have.
+  // Number of rows that are in lists, or would be if the index had lists.
   uint64_t num_rows() const { return store_.size(); }
 
  private:
@@ -55,13 +55,14 @@ class VectorIndexWriter {
   uint32_t padded() const { return rotation_.padded(); }
   // Sets the center, if it is far from the origin.
   Status find_center();
-  // Reads stored rows: of length 1 under cosine, without the center, rotated.
+  // Reads stored rows and rotates them. Before that, subtracts the center and,
+  // under cosine, scales rows to length 1.
   Status read_rotated(uint64_t first, uint64_t count,
                       std::vector<float>* out) const;
   Result<std::vector<float>> train(uint32_t num_lists) const;
   Result<std::vector<float>> calibration_queries(
       std::vector<uint64_t>* rows) const;
-  // Finds each row's list, and the true neighbours of the queries.
+  // Finds each row's list, and the exact nearest rows of the queries.
   Status assign(const std::vector<float>& centroids, Truth* truth,
                 std::vector<uint32_t>* list_of) const;
   Status write_lists(const std::vector<float>& centroids,

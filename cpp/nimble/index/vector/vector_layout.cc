@@ -26,7 +26,7 @@ Status get_curve(const CurveVector* from, std::vector<CurvePoint>* out) {
   CurvePoint last{0, 0};
   for (const fb::VectorCurvePoint* p : *from) {
     const CurvePoint next{p->rows(), p->recall()};
-    // Written so that NaN fails.
+    // Written so that the check fails for NaN.
     const bool ascends = next.rows >= last.rows && next.rows <= 1 &&
                          next.recall >= last.recall && next.recall <= 1;
     if (!ascends) {

@@ -18,10 +18,10 @@ enum class VectorMetric : uint8_t {  // stored: never renumber
   kDot = 3,                          // minus the dot product
 };
 const char* metric_name(VectorMetric metric);
-// Returns an error that lists the names.
+// Returns an error that lists the valid names if `name` is unknown.
 Result<VectorMetric> metric_of(const std::string& name);
 
-// Rows are coded in blocks of this many.
+// Rows are coded in blocks of this size.
 constexpr uint32_t kVectorBlock = 32;
 // Dimensions are padded with zeros to a multiple of this number.
 constexpr uint32_t kVectorPadding = 64;
@@ -29,8 +29,8 @@ constexpr uint32_t kMaxVectorDimensions = 65536;
 // Stored values of VectorRoot::rotation.
 constexpr uint8_t kRotated = 1;
 constexpr uint8_t kCenteredAndRotated = 2;
-// Files with fewer numbers (rows times dimensions) have no lists: comparing
-// with every row takes about as long.
+// Files with fewer numbers (rows times dimensions) do not have lists: comparing
+// a query with every row takes about as long as searching lists.
 constexpr uint64_t kMinListedNumbers = uint64_t{1} << 20;
 
 struct CurvePoint {
@@ -63,11 +63,11 @@ struct VectorRoot {
   // before `limit`; row numbers are below `file_rows`.
   static Result<VectorRoot> parse(ByteSpan bytes, uint64_t limit,
                                   uint64_t file_rows);
-  // The metric of a root whose other values may be unknown.
+  // The metric of a root whose other values may be unknown to this version.
   static Result<VectorMetric> parse_metric(ByteSpan bytes);
 };
 
-// Places in the bytes of one list.
+// Positions in the bytes of one list.
 struct ListLayout {
   uint64_t rows;    // stored, without padding
   uint64_t slots;   // rows, rounded up to blocks
@@ -80,8 +80,8 @@ struct ListLayout {
   ListLayout(uint64_t rows, uint32_t padded, uint32_t row_width);
 };
 
-// The directory: one entry per list, then the codes of the centroids, and the
-// center. Views of the section's bytes, which must outlive it.
+// The directory: one entry per list, then the codes of the centroids, then the
+// center. Its members point into the section's bytes, which must outlive it.
 struct ListDirectory {
   uint32_t num_lists = 0;
   const uint8_t* checksums = nullptr;  // u64 each, of a list's bytes

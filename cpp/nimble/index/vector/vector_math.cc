@@ -8,8 +8,8 @@
 namespace nimble {
 namespace {
 
-// 16 numbers, which a processor adds in one to four steps. The order of the
-// sums is the same for all.
+// 16 numbers, which a processor adds in one to four steps. The order of
+// additions is the same on all processors.
 using Floats = float __attribute__((vector_size(64)));
 using Doubles = double __attribute__((vector_size(64)));
 
@@ -90,8 +90,8 @@ NIMBLE_CLONES void tile1(const float* rows, const float* panel, uint64_t n,
   tile<1>(rows, panel, n, out);
 }
 
-// Whether one of 16 distances, norm - 2 * product, is below `least`. Stores
-// all of them.
+// Computes 16 distances, norm - 2 * product, and stores all of them. Returns
+// whether one of them is below `least`.
 NIMBLE_CLONES bool any_below(const float* products, const float* norms,
                              float least, float* out) {
   int below = 0;
@@ -151,7 +151,7 @@ VectorPanels::VectorPanels(const float* vectors, uint32_t count,
   const uint64_t size = num_panels * kPanel * dimensions * sizeof(float);
   panels_.resize(size);
   std::memset(panels_.data(), 0, size);
-  // Never the nearest.
+  // The infinite norms of padding vectors mean that they are never the nearest.
   norms_.assign(num_panels * kPanel, std::numeric_limits<float>::infinity());
   auto* const to = reinterpret_cast<float*>(panels_.data());
   for (uint64_t i = 0; i < count; ++i) {

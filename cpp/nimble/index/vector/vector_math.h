@@ -17,16 +17,16 @@ float dot_and_norm(const float* a, const float* b, uint64_t n, float* norm);
 double dot_product(const double* a, const double* b, uint64_t n);
 double squared_distance(const double* a, const double* b, uint64_t n);
 // The sum of products of integers.
-// REQUIRES: it fits an int32_t.
+// REQUIRES: the sum fits in an int32_t.
 int32_t dot_product(const int8_t* a, const int16_t* b, uint64_t n);
 
 // Vectors, transposed in panels of 16 for products with many rows.
 class VectorPanels {
  public:
   static constexpr uint32_t kPanel = 16;
-  // Rows per call of products(). More make better use of the cache.
+  // Rows per call of products(). More rows use the cache better.
   static constexpr uint32_t kRows = 96;
-  // Rows of one task of a thread.
+  // Number of rows in one task of a thread.
   static constexpr uint64_t kBlockRows = 10 * kRows;
 
   // `vectors` has `count` vectors of `dimensions` numbers.
@@ -35,11 +35,12 @@ class VectorPanels {
   uint32_t count() const { return count_; }
   // Squared length of a vector.
   float norm(uint32_t i) const { return norms_[i]; }
-  // Stores the vector with the least squared distance to each row, the first
-  // one if several are as near. `rows` has `num_rows` rows.
+  // For each row, stores the index of the vector with the least squared
+  // distance, the first one if several are equally near. `rows` has `num_rows`
+  // rows.
   void nearest(const float* rows, uint64_t num_rows, uint32_t* out) const;
   // Calls visit(row, first, products) with the products of a row and the 16
-  // vectors from `first` on. Vectors from count() on are zeros.
+  // vectors from `first` on. Vectors from count() on are all zeros.
   template <class Visit>
   void products(const float* rows, uint64_t num_rows, Visit&& visit) const {
     alignas(64) float out[6 * kPanel];

@@ -1,5 +1,6 @@
-// VectorStore: the vectors of an index while it is built, in memory or, beyond
-// a limit, in a temporary file. Rows that the index leaves out are not stored.
+// VectorStore: the vectors of an index while the index is built. They are in
+// memory or, above a limit, in a temporary file. Rows that the index leaves out
+// are not stored.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,14 @@ class VectorStore {
         memory_bytes_(memory_bytes),
         spill_directory_(std::move(spill_directory)) {}
 
-  // Appends the file's next row. Null: a row without a vector.
+  // Appends the file's next row. `row` is null for a row without a vector.
   Status add(const uint8_t* row);
 
   const VectorType& type() const { return type_; }
   uint64_t size() const { return size_; }  // of stored rows
   uint64_t file_rows() const { return file_rows_; }
-  // Whether a row's length is not a normal float. Such rows cannot be coded.
+  // Whether the length of a row is not a normal float. Such a row cannot be
+  // coded.
   bool has_long_rows() const { return has_long_rows_; }
   // The file row of stored row i.
   uint64_t file_row(uint64_t i) const;
@@ -43,8 +45,8 @@ class VectorStore {
   uint64_t size_ = 0;
   uint64_t file_rows_ = 0;
   bool has_long_rows_ = false;
-  // Stored row `first` and those after it, up to the next run, are the file's
-  // rows from `file_row` on.
+  // Stored row `first` is file row `file_row`. The stored rows after it, up to
+  // the next run, are the following file rows.
   struct Run {
     uint64_t first;
     uint64_t file_row;
