@@ -116,7 +116,8 @@ Result<std::vector<RowRange>> ColumnBlooms::prune(
       const auto stripe = static_cast<size_t>(
           std::upper_bound(ends.begin(), ends.end(), range.begin) -
           ends.begin());
-      if (stripe == ends.size()) break;  // beyond the file
+      // the range ends after the file's last row
+      if (stripe == ends.size()) break;
       const uint64_t end = std::min(range.end, ends[stripe]);
       RangeCache::Bytes held;
       NIMBLE_ASSIGN_OR_RETURN(const BloomFilter bits,

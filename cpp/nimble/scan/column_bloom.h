@@ -1,4 +1,4 @@
-// ColumnBlooms: finds the stripes of a file that may have a value, with the
+// ColumnBlooms: finds the stripes of a file that may contain a value, with the
 // Bloom filters of its columns. Thread-safe.
 #pragma once
 
@@ -20,17 +20,17 @@ class ColumnBlooms {
   static Result<std::shared_ptr<const ColumnBlooms>> open(
       const OpenFile& file, const SectionRef& section);
 
-  // Returns the part of `within` that is in stripes which may have one of the
-  // keys. Returns all of `within` if the column has no filters, or if reading
-  // them would cost more than reading the column. May block.
+  // Returns the part of `within` that is in stripes that may contain one of the
+  // keys. Returns all of `within` if the column does not have filters, or if
+  // reading them would cost more than reading the column. May block.
   // REQUIRES: `within` is ascending and disjoint.
   Result<std::vector<RowRange>> prune(
       uint32_t node, const KeyBuffer& keys,
       const std::vector<RowRange>& within) const;
 
-  // For verification: the schema nodes of the columns, as pre-order numbers;
-  // and a check that the keys of rows from `first_row` on pass the filters of
-  // their stripes.
+  // For verification. nodes() returns the schema nodes of the columns, as
+  // pre-order numbers. check_keys() checks that the keys of rows from
+  // `first_row` on pass the filters of their stripes.
   std::vector<uint32_t> nodes() const;
   Status check_keys(uint32_t node, const KeyBuffer& keys,
                     uint64_t first_row) const;
@@ -41,7 +41,7 @@ class ColumnBlooms {
     uint64_t size_bytes = 0;
     std::vector<uint64_t> end_rows;
     std::vector<SectionRef> filters;
-    // Filters of a mapped file whose checksums were verified.
+    // Whether the checksum of each filter of a mapped file is verified.
     std::unique_ptr<std::atomic<bool>[]> verified;
   };
 

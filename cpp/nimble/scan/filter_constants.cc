@@ -11,8 +11,9 @@ namespace {
 
 using Shape = Predicate::Shape;
 
-// Sets the inclusive bounds of `op` with one value, given the type's limits and
-// its function for the next value. Returns false if no value can pass.
+// Sets inclusive bounds for the comparison `op` with `value`. `least` and
+// `most` are the limits of the type, `next` returns its next value. Returns
+// false if no value can pass.
 template <class V, class Less, class Next>
 bool set_bounds(TestOp op, const V& value, const V& least, const V& most,
                 Less&& less, Next&& next, Bounds<V>* out) {
@@ -53,7 +54,7 @@ void set_members(std::vector<V> members, Less&& less, Bounds<V>* out) {
   out->set = std::move(members);
 }
 
-// Bounds and sets of any kind of number.
+// Sets bounds and sets for any kind of number.
 template <class V, class Less, class Next>
 void compare_numbers(TestOp op, std::vector<V> values, const V& least,
                      const V& most, Less&& less, Next&& next, Bounds<V>* bounds,
@@ -94,7 +95,7 @@ void compare_floats(TestOp op, const ArrayView& values, Predicate* out) {
         load<F>(values.values() + static_cast<uint64_t>(i) * sizeof(F));
     if (!std::isnan(value)) v.push_back(static_cast<double>(value));
   }
-  if (v.empty()) return;  // NaN equals no value and has no order
+  if (v.empty()) return;  // NaN is not equal to any value and has no order
   const double infinity = std::numeric_limits<double>::infinity();
   compare_numbers(
       op, std::move(v), -infinity, infinity, std::less<double>(),

@@ -15,7 +15,7 @@ enum class TestOp : uint8_t {
   kGreaterEqual,
   kOneOf,     // of any number of values
   kPrefix,    // of byte strings
-  kContains,  // byte strings have this part
+  kContains,  // byte strings that contain this one
 };
 
 // REQUIRES: `values` have the type of the tested column and are not null. There

@@ -15,7 +15,7 @@ using UnsignedWide = unsigned __int128;
 // Bounds are doubles, rounded up by less than one part in 2^40.
 constexpr double kRounding = 1 + 0x1p-40;
 constexpr double kMostInt64 = 0x1p63;
-// Of one value of a column.
+// Maximum size of one value of a column.
 constexpr size_t kMostBytes = 16;
 
 template <class Int>
@@ -37,8 +37,8 @@ NIMBLE_CLONES void combine(Kind kind, const int64_t* right, uint32_t n,
                            int64_t* left) {
   combine_of(kind, right, n, left);
 }
-// Decimals beyond the precision of their type may overflow: unsigned integers
-// wrap, where signed ones would be undefined.
+// Decimals beyond the precision of their type may overflow. Unsigned integers
+// wrap; overflow of signed integers would be undefined.
 void combine(Kind kind, const Wide* right, uint32_t n, Wide* left) {
   combine_of(kind, reinterpret_cast<const UnsignedWide*>(right), n,
              reinterpret_cast<UnsignedWide*>(left));
@@ -75,7 +75,7 @@ NIMBLE_ALWAYS_INLINE Int copy_ints(const ValueType& type, const uint8_t* from,
   }
 }
 
-// The lower halves of decimals. Sets `lost` if a value does not fit.
+// Copies the lower halves of decimals. Sets `lost` if a value does not fit.
 NIMBLE_CLONES int64_t copy_low_words(const uint8_t* __restrict from, uint32_t n,
                                      int64_t* __restrict to, bool* lost) {
   int64_t bits = 0, upper = 0;
@@ -100,7 +100,7 @@ Wide copy_values(const ValueType& type, const uint8_t* from, uint32_t n,
   return copy_ints(type, from, n, to);
 }
 
-// The same range of integers of 16 bytes.
+// Returns a test of the same range for integers of 16 bytes.
 Predicate widened(const Predicate& test) {
   Predicate out = test.derived(ValueType::fixed(16, true));
   out.shape = test.shape;

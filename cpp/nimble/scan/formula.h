@@ -1,5 +1,5 @@
-// Formula: sums, differences and products of integer columns, such as
-// `price * (100 - discount)`. Decimals are integers here.
+// Formula: sums, differences and products of integer columns, such as `price *
+// (100 - discount)`. Decimals are treated as integers.
 #pragma once
 
 #include <span>
@@ -12,7 +12,8 @@
 namespace nimble {
 
 struct Formula {
-  // An operand is pushed to a stack. An operator replaces the upper two values.
+  // Reverse Polish notation: an operand is pushed to a stack, an operator
+  // replaces the upper two values.
   struct Term {
     enum class Kind : uint8_t {
       kColumn,
@@ -42,12 +43,12 @@ class FormulaTest {
   FormulaTest(const Formula& formula, size_t num_columns,
               const Predicate& test);
 
-  // Where the caller stores up to kBlockValues values of a column, and their
-  // type.
+  // The caller stores up to kBlockValues values of a column at values(), and
+  // their type at type().
   // REQUIRES: Formula::can_have(type).
   uint8_t* values(size_t column) { return columns_[column].data(); }
   ValueType* type(size_t column) { return &types_[column]; }
-  // Clears the bits of those of the first n rows whose result fails the test.
+  // Tests the first n rows. Clears the bit of each row whose result fails.
   void apply(uint32_t n, uint64_t* selection);
 
  private:
@@ -61,7 +62,7 @@ class FormulaTest {
   std::vector<ValueType> types_;
   Predicate test_, wide_test_;
   std::vector<AlignedBuffer> columns_;
-  // The stack: values, and a bound of their magnitude.
+  // The stack: values, and for each entry a bound of their magnitude.
   std::vector<AlignedBuffer> stack_;
   std::vector<double> bounds_;
 };

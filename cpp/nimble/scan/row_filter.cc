@@ -11,9 +11,9 @@ namespace {
 
 constexpr uint32_t kWords = kSegmentValues / 64;
 
-// Orders tests by their cost, because later tests only see rows that passed
-// earlier ones. A number costs less than a string, and a string less than a
-// group of tests.
+// Orders tests by cost, because later tests only see rows that passed earlier
+// ones. Testing a number costs less than testing a string, and a string less
+// than a group of tests.
 int cost_of(const FilterNode& node) {
   switch (node.kind) {
     case FilterNode::Kind::kNull:
@@ -76,8 +76,8 @@ const Field* RowFilter::tested_field(const Field& field) {
       f->layout != Layout::kBytes) {
     return nullptr;
   }
-  // Half floats are stored as integers in another order. Intervals do not have
-  // an order.
+  // Half floats are stored as integers, which have another order. Intervals do
+  // not have an order.
   if (f->logical == Logical::kInterval ||
       (f->logical == Logical::kFloat && f->width == 2)) {
     return nullptr;
@@ -136,7 +136,7 @@ Status RowFilter::check_formula(const FilterNode& node) const {
   return node.formula.check(node.children.size());
 }
 
-// Tests each value of the dictionary once. The file stores codes.
+// Tests each value of the dictionary once, and then the codes in the file.
 Status RowFilter::resolve_dictionary(FilterNode* node) const {
   NIMBLE_ASSIGN_OR_RETURN(
       const std::shared_ptr<const DictionaryValues> dictionary,
@@ -218,7 +218,7 @@ Status RowFilter::count(const FilterWindow& window, uint64_t* count) const {
 
 namespace {
 
-// About how long a formula takes for one value of a column.
+// Approximate nanoseconds that a formula takes for one value of a column.
 constexpr double kFormulaNanos = 1;
 
 // Testing encoded values takes about a quarter of the time of decoding them.

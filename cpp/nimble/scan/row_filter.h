@@ -24,7 +24,7 @@ struct FilterNode {
     kTest,   // the value is not null and passes
     kNull,   // the column is null, or a struct above it is
     kValid,  // neither the column nor a struct above it is null
-    // The result of a formula passes. `children` are kValid, one for each
+    // The result of a formula passes. `children` has one kValid node for each
     // column of the formula.
     kFormula,
   };
@@ -59,13 +59,14 @@ class PassingRows {
   std::span<const uint32_t> rows() const {
     return {buffer_.as<uint32_t>(), buffer_.size() / sizeof(uint32_t)};
   }
-  // Returns the address of the rows. Keeps the first ones.
+  // Resizes to `count` rows and returns the address of the first. Keeps
+  // existing rows.
   uint32_t* resize(size_t count) {
     buffer_.resize(count * sizeof(uint32_t));
     return buffer_.as<uint32_t>();
   }
-  // Whether most blocks between the first and the last row have a row that
-  // passes. Such blocks are decoded completely.
+  // Whether most blocks between the first and the last passing row contain a
+  // passing row. Such blocks are decoded completely.
   bool is_dense() const;
 
  private:
@@ -74,19 +75,19 @@ class PassingRows {
 
 class RowFilter {
  public:
-  // Fails if a column does not exist or its type cannot be tested. Reads the
-  // values of dictionary columns, so it may block. A formula's result must fit
-  // 128 bits.
+  // Fails if a column does not exist or if its type cannot be tested. Reads the
+  // values of dictionary columns, so it may block.
+  // REQUIRES: the results of formulas fit in 128 bits.
   static Result<std::shared_ptr<const RowFilter>> create(
       std::shared_ptr<const OpenFile> file, FilterNode root);
   // The field whose values a test of `field` compares: the field itself, or the
-  // values of its dictionary. Null if they cannot be tested.
+  // values of its dictionary. Null if the values cannot be tested.
   static const Field* tested_field(const Field& field);
 
   const OpenFile& file() const { return *file_; }
 
-  // Cuts ranges of rows into windows, in order. Not thread-safe. Loads groups,
-  // so it may block.
+  // Cuts ranges of rows into windows, in order. Not thread-safe. Loads stripe
+  // groups, so it may block.
   class Windows {
    public:
     // REQUIRES: `ranges` are disjoint and ascending. Borrows `file`.
@@ -101,12 +102,12 @@ class RowFilter {
     size_t at_ = 0;
   };
 
-  // An estimate of the time to test one row in the stripe of `row`.
+  // Estimated time to test one row in the stripe of `row`.
   double test_nanos(uint64_t row) const;
 
-  // Stores the rows of the window that pass. Both may block.
+  // Stores the rows of the window that pass. select() and count() may block.
   Status select(const FilterWindow& window, PassingRows* out) const;
-  // Adds their number to `count`.
+  // Adds the number of passing rows to `count`.
   Status count(const FilterWindow& window, uint64_t* count) const;
 
  private:

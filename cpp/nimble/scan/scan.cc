@@ -9,20 +9,21 @@
 namespace nimble {
 namespace {
 
-// Windows are read in slices of this many rows, because usually few of them
-// pass, and a batch costs its consumer more than a window costs the scan.
+// Windows are read in slices of this many rows. Usually few rows pass, and a
+// batch costs its consumer more than a window costs the scan.
 constexpr uint64_t kFilteredRows = 2 * uint64_t{kSegmentValues};
-// Rows for one call of a test: with fewer, calls cost more than the test.
+// Number of rows for one call of a test. With fewer rows, the call costs more
+// than the test.
 constexpr uint64_t kTestedRows = kSegmentValues;
-// The part of the rows that is expected to pass a filter.
+// The share of rows that is expected to pass a filter.
 constexpr double kPassing = 0.1;
-// About how long a test takes for one row.
+// Approximate time of a test of one row.
 constexpr double kTestNanos = 10;
-// A task of about this length is worth the microseconds that it takes to hand
-// it to another thread.
+// Handing a task to another thread takes microseconds. That is worthwhile for
+// tasks of about this length.
 constexpr double kTaskNanos = 1e6;
-// A file that is not mapped is small up to these sizes. Its reads take at least
-// kFetchNanos.
+// Up to these sizes, a file that is not mapped is small. Its reads take at
+// least kFetchNanos.
 constexpr uint64_t kSmallRows = uint64_t{1} << 18;
 constexpr uint64_t kSmallBytes = uint64_t{16} << 20;
 constexpr double kFetchNanos = 1e6;
@@ -44,8 +45,8 @@ double nanos_of_row(const ScanPart& part) {
   return nanos;
 }
 
-// Appends rows without a filter as one batch, or as several if they are too
-// large for one.
+// Reads rows without a filter and appends them as one batch. If they are too
+// large for one batch, appends several.
 Status read_batches(const RowReader& reader,
                     const std::vector<RowRange>& ranges, uint32_t threads,
                     std::vector<ArrowArray>* out) {
@@ -230,7 +231,7 @@ Result<Scan::Slice> Scan::next_slice() {
         slice.windows.push_back(std::move(window));
       }
     } else if (range_ < part.ranges.size()) {
-      // A batch of vectors in two stripes would be a large copy.
+      // A batch of vectors from two stripes would need a large copy.
       if (part.output->has_vectors()) {
         rows = part.output->rows_in_stripe(part.ranges[range_].begin, rows);
       }

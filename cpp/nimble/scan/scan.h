@@ -1,12 +1,12 @@
 // Scan: the rows of one or more files that pass a filter, as Arrow batches in
 // order. This is the only loop over many rows. It decides how rows are read:
 //
-//   * whole ranges without a filter; windows of one segment with a filter;
-//   * ahead on other threads, if that costs less than it saves: several
-//     batches at a time, or the columns of a single batch;
-//   * tasks across files, so that threads do not wait at the end of each file;
-//   * files that are not mapped: a small one is a single task, because its
-//     reads wait. A large one is read by the caller, batch by batch.
+// * whole ranges without a filter; windows of one segment with a filter;
+// * ahead on other threads, if that costs less than it saves: several batches
+//   at a time, or the columns of a single batch;
+// * tasks across files, so that threads do not wait at the end of each file;
+// * files that are not mapped: a small file is a single task, because its reads
+//   wait. The caller reads a large file, batch by batch.
 #pragma once
 
 #include <memory>
@@ -43,8 +43,8 @@ class Scan {
   // batches before it. May wait for other threads.
   // REQUIRES: the GIL is not held.
   Status next(ArrowArray* out);
-  // Returns the number of rows that pass, in place of next(). Ignores the
-  // limit. May wait for other threads.
+  // Returns the number of rows that pass. Call it instead of next(). Ignores
+  // the limit. May wait for other threads.
   // REQUIRES: the GIL is not held.
   Result<uint64_t> count();
 
@@ -66,15 +66,15 @@ class Scan {
     Part(ScanPart part, SelectionReader reader)
         : ScanPart(std::move(part)), selected(std::move(reader)) {}
 
-    // Rows of a slice that is read by itself.
+    // Number of rows in a slice that is read on its own.
     uint64_t slice_rows(uint64_t batch_rows) const;
 
     SelectionReader selected;
     uint64_t rows = 0;      // in `ranges`
-    double row_nanos = 0;   // about how long a row takes
+    double row_nanos = 0;   // approximate time to read a row
     bool is_whole = false;  // read by one task
   };
-  // What is read at once: windows if the part selects, else ranges.
+  // A unit of reading: windows if the part selects rows, else ranges.
   struct Slice {
     std::shared_ptr<const Part> part;
     std::vector<FilterWindow> windows;
@@ -89,7 +89,7 @@ class Scan {
   bool is_read_alone(const Part& part) const;
   // Stores the next task's result in ready_. Returns false at the end.
   Result<bool> advance();
-  // Both are called by one thread at a time.
+  // claim() and next_slice() are called by one thread at a time.
   Tasks::Task claim();
   Result<Slice> next_slice();  // without rows at the end of the group
   Status read(const Slice& slice, Batches* out) const;
@@ -105,13 +105,14 @@ class Scan {
   size_t range_ = 0;                           // the next one of the part
   std::optional<RowFilter::Windows> windows_;  // of the part, if it selects
   uint32_t column_threads_ = 1;                // of one task
-  // A task takes about this long, or is a single slice.
+  // Approximate time of a task. A single slice may take longer.
   double task_nanos_ = 0;
 
   bool ended_ = false;
   Batches ready_;
   size_t next_ready_ = 0;
-  // Null between groups. Last: its threads use the other members.
+  // Null between groups. Declared last, because its threads use the other
+  // members.
   std::unique_ptr<Tasks> tasks_;
 };
 

@@ -22,7 +22,7 @@ std::vector<RowRange> ranges_of(std::span<const FilterWindow> windows) {
   return out;
 }
 
-// Whether reading the ranges one by one costs more than taking their rows.
+// Whether reading the ranges one by one costs more than reading single rows.
 bool are_single_rows(std::span<const RowRange> ranges) {
   return ranges.size() > 1 && count_rows(ranges) < 2 * ranges.size();
 }
@@ -36,9 +36,9 @@ std::vector<uint64_t> rows_of(std::span<const RowRange> ranges) {
   return out;
 }
 
-// Appends rows [begin, end) of all rows in the windows. Windows in which most
-// rows pass are decoded block by block; the rows of the others are taken
-// together.
+// Appends rows [begin, end) of the concatenated rows of all windows. Windows in
+// which most rows pass are decoded block by block. The rows of the other
+// windows are read together.
 Status read_passing(const RowReader& reader,
                     std::span<const PassingRows> windows, uint64_t begin,
                     uint64_t end, uint32_t threads, Column* out) {
@@ -105,8 +105,8 @@ Result<std::shared_ptr<const Column>> read_inputs(
   return std::make_shared<const Column>(std::move(out));
 }
 
-// Keeps the candidates of a window at ascending `places`, which are counted
-// from the first candidate of all windows.
+// Keeps only some candidates of each window. `places` has their positions among
+// the candidates of all windows, ascending.
 class Narrower {
  public:
   explicit Narrower(std::span<const uint32_t> places) : places_(places) {}
@@ -144,8 +144,8 @@ class Narrower {
   uint64_t first_ = 0;  // the place of the next window's first candidate
 };
 
-// Filters the windows and tests the rows that are left. Bit i of `mask` is for
-// row i of the input columns.
+// Filters the windows and tests the remaining rows. Bit i of `mask` is for row
+// i of the input columns.
 Status test_windows(const ScanPart& part, std::span<const FilterWindow> windows,
                     Selection* out, std::vector<uint64_t>* mask) {
   if (part.filter != nullptr) {
@@ -157,7 +157,7 @@ Status test_windows(const ScanPart& part, std::span<const FilterWindow> windows,
   return part.test(out->inputs, *mask);
 }
 
-// Drops the rows that did not pass the test.
+// Removes the rows that did not pass the test.
 void apply_mask(const ScanPart& part, std::span<const FilterWindow> windows,
                 const std::vector<uint64_t>& mask, Selection* out) {
   const auto words = static_cast<uint32_t>(mask.size());
@@ -176,8 +176,8 @@ void apply_mask(const ScanPart& part, std::span<const FilterWindow> windows,
   out->places.assign(places.begin(), places.end());
 }
 
-// Splits windows into two halves with about as many rows.
-// REQUIRES: they have at least two rows.
+// Splits windows into two halves with about the same number of rows.
+// REQUIRES: the windows have at least two rows in total.
 std::pair<std::vector<FilterWindow>, std::vector<FilterWindow>> halves(
     std::span<const FilterWindow> windows) {
   std::pair<std::vector<FilterWindow>, std::vector<FilterWindow>> out;
@@ -197,8 +197,8 @@ std::pair<std::vector<FilterWindow>, std::vector<FilterWindow>> halves(
   return out;
 }
 
-// Calls read(windows), and again for both halves of the windows if their input
-// columns are too large for one Arrow array.
+// Calls read(windows). If the input columns are too large for one Arrow array,
+// calls it for both halves of the windows instead.
 template <class Read>
 Status in_parts(std::span<const FilterWindow> windows, const Read& read) {
   Status status = read(windows);

@@ -1,8 +1,8 @@
 // Selection: the rows of a file that pass a filter, before their columns are
 // read.
 //
-// A filter has up to two parts. RowFilter tests encoded values. The rest is a
-// RowTest: a function of the caller, which tests decoded columns.
+// A filter has up to two parts. RowFilter tests encoded values. RowTest is a
+// function of the caller that tests decoded columns.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@
 
 namespace nimble {
 
-// Sets bit i of `mask` if row i of `inputs` passes. All bits are 0 before. Any
-// number of threads may call it at the same time. May block.
+// Sets bit i of `mask` if row i of `inputs` passes. All bits are 0 when it is
+// called. Any number of threads may call it at the same time. May block.
 using RowTest = std::function<Status(
     const std::shared_ptr<const Column>& inputs, std::span<uint64_t> mask)>;
 
-// What to read of one file.
+// Says what to read from one file.
 struct ScanPart {
   std::shared_ptr<const RowReader> output;
   std::vector<RowRange> ranges;             // disjoint and ascending
@@ -35,17 +35,18 @@ struct ScanPart {
 struct Selection {
   std::vector<PassingRows> windows;
   uint64_t count = 0;
-  // The columns that the test read, and the row there of each passing row. Null
-  // if there was no test.
+  // The columns that the test read, and for each passing row its row in them.
+  // Null if there was no test.
   std::shared_ptr<const Column> inputs;
   std::vector<uint64_t> places;
 };
 
-// Appends the rows of the windows that pass. This is one selection, or several
-// if the input columns are too large for one Arrow array. May block.
+// Appends the passing rows of the windows, as one selection. If the input
+// columns are too large for one Arrow array, appends several. May block.
 Status select_rows(const ScanPart& part, std::span<const FilterWindow> windows,
                    std::vector<Selection>* out);
-// Returns their number. Decodes nothing if the part has no test.
+// Returns the number of passing rows. Decodes nothing if the part does not have
+// a test.
 Result<uint64_t> count_passing(const ScanPart& part,
                                std::span<const FilterWindow> windows);
 
@@ -55,8 +56,8 @@ class SelectionReader {
  public:
   static Result<SelectionReader> create(const ScanPart& part);
 
-  // Appends selected rows [begin, end) as one batch, or as several if they are
-  // too large for one. Up to `threads` threads decode columns. May block.
+  // Appends selected rows [begin, end) as one batch, or as several if the rows
+  // are too large for one. Up to `threads` threads decode columns. May block.
   Status read(const Selection& selection, uint64_t begin, uint64_t end,
               uint32_t threads, std::vector<ArrowArray>* out) const;
 
@@ -64,7 +65,7 @@ class SelectionReader {
   Status fill(const Selection& selection, uint64_t begin, uint64_t end,
               uint32_t threads, Column* out) const;
 
-  // For each output column: its number among the input columns, or kNotRead.
+  // For each output column: its index among the input columns, or kNotRead.
   static constexpr size_t kNotRead = SIZE_MAX;
   std::vector<size_t> copied_from_;
   std::shared_ptr<const RowReader> output_;

@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-// One zone map, checked; points into the section's bytes.
+// One zone map, checked. Points into the section's bytes.
 struct Zones {
   FlatBufferView<fb::ZoneMap> map;
 
@@ -67,7 +67,7 @@ Result<Zones> parse(const std::vector<uint8_t>& bytes, uint64_t num_rows) {
   return z;
 }
 
-// Values of a zone, or of several. The bounds are borrowed.
+// The values of one or more zones. Borrows the bounds.
 struct Extent {
   ByteSpan min, max;
   bool is_max_exact = true;
@@ -97,7 +97,7 @@ bool may_hold(const Extent& z, const ZoneQuery& q) {
   if (q.upper && compare_bytes(z.min, *q.upper) >= 0) return false;
   if (!q.lower) return true;
   if (compare_bytes(z.max, *q.lower) >= 0) return true;
-  // A cut bound stands for everything that begins with it.
+  // A cut bound stands for all keys that begin with it.
   return !z.is_max_exact && begins_with(*q.lower, z.max);
 }
 
@@ -123,7 +123,8 @@ void extend(const Extent& zone, Extent* all) {
     all->max = {};
     return;
   }
-  // The bound that reaches further: a cut bound includes what begins with it.
+  // Keeps the bound that reaches further. A cut bound includes all keys that
+  // begin with it.
   const int order = compare_bytes(zone.max, all->max);
   const bool includes_all =
       !zone.is_max_exact && begins_with(all->max, zone.max);
@@ -135,7 +136,7 @@ void extend(const Extent& zone, Extent* all) {
   }
 }
 
-// The zone map of a leaf: null if the file does not have one.
+// Returns the zone map of a leaf, or null if the file does not have one.
 Result<OpenFile::SectionHandle> section_of(const OpenFile& file,
                                            uint32_t node) {
   const std::vector<NodeSection>& maps = file.footer().zones;

@@ -1,5 +1,5 @@
-// Zone maps: exclude zones of rows by the smallest and largest values in them.
-// A missing zone map or bound never excludes a row.
+// Zone maps: exclude zones of rows by their smallest and largest values. If a
+// zone map or a bound is missing, rows are not excluded.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ struct ZoneQuery {
   bool nan_matches = false;  // rows whose value is NaN may match
 };
 
-// The values of one column in some rows. Bounds are encoded keys, and empty if
-// they are not known.
+// The values of one column in a set of rows. Bounds are encoded keys. They are
+// empty if they are not known.
 struct ZoneValues {
   std::vector<uint8_t> min;
   std::vector<uint8_t> max;
-  bool is_max_exact = true;  // otherwise `max` is the front of the last key
+  bool is_max_exact = true;  // if false, `max` is a prefix of the largest key
   uint64_t nulls = 0;
   uint64_t nans = 0;
-  uint64_t values = 0;  // nulls and NaNs too
+  uint64_t values = 0;  // including nulls and NaNs
 };
 
 // Whether rows with these values may satisfy `query`.

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-// Windows that are tested together.
+// Number of windows that are tested together.
 constexpr size_t kWindows = 16;
 
 Result<std::vector<RowRange>> selected(const ScanPart& part) {

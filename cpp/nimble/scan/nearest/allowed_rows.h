@@ -11,14 +11,14 @@ namespace nimble {
 
 class AllowedRows {
  public:
-  // The rows of a part that pass its filter and are not in `deleted`, which may
-  // be null. May block on reads.
+  // Returns the rows of a part that pass its filter and are not in `deleted`.
+  // `deleted` may be null. May block on reads.
   static Result<AllowedRows> of(const ScanPart& part, const RowBitmap* deleted);
 
   uint64_t size() const { return size_; }
   // Disjoint and ascending.
   const std::vector<RowRange>& ranges() const { return ranges_; }
-  // Whether the rows are one range, which is then the whole answer.
+  // Whether ranges() has at most one range. There is then no bitmap.
   bool is_range() const { return bits_.empty(); }
   // REQUIRES: !is_range(); the row is in the file.
   bool contains(uint64_t row) const {

@@ -10,7 +10,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Squares and sums of floats between these neither overflow nor lose bits.
+// Squares and sums of floats between these limits neither overflow nor lose
+// bits.
 constexpr double kLeast = 1e-24, kGreatest = 1e30;
 
 bool is_usual(double square) { return square >= kLeast && square <= kGreatest; }
@@ -33,7 +34,8 @@ ExactDistance::ExactDistance(VectorMetric metric, const VectorType& type)
 
 void ExactDistance::set_query(const double* query) {
   query_.assign(query, query + type_.dimensions);
-  // Under cosine the length does not matter, and may be extreme.
+  // Under cosine the length does not matter. It may be extreme, so it is
+  // reduced.
   if (metric_ == VectorMetric::kCosine) {
     const double greatest = greatest_of(query_);
     for (double& x : query_) x /= greatest;
@@ -70,12 +72,12 @@ double ExactDistance::lower_bound(const uint8_t* row) {
     values = floats_.data();
   }
   const float* const query = query_floats_.data();
-  // A sum of vector_math.h rounds at most this many times, in each of its
-  // steps by at most 2^-24 of the sum of sizes.
+  // Bounds the rounding error of a sum of vector_math.h: the number of rounded
+  // steps, times 2^-24 of the sum of magnitudes for each step.
   const double rounding =
       (static_cast<double>(n) / 16 + 32) * std::ldexp(1.0, -24);
-  // A comparison with NaN is false, so numbers that are not finite do not pass
-  // is_usual().
+  // Comparisons with NaN are false, so is_usual() returns false for numbers
+  // that are not finite.
   if (metric_ == VectorMetric::kL2) {
     const auto d = double{squared_distance(query, values, n)};
     if (!is_usual(d)) return -kInfinity;
@@ -87,7 +89,7 @@ double ExactDistance::lower_bound(const uint8_t* row) {
   const auto product = double{dot_and_norm(query, values, n, &square)};
   if (!is_usual(double{square}) || !std::isfinite(product)) return -kInfinity;
   const double norm = std::sqrt(double{square});
-  // By the Cauchy-Schwarz inequality.
+  // The Cauchy-Schwarz inequality bounds the sum of magnitudes.
   const double most = 1.01 * norm;
   const double error = most * (rounding * query_norm_ + query_rounding_);
   if (metric_ == VectorMetric::kDot) return -product - error;

@@ -14,17 +14,18 @@ class ExactDistance {
  public:
   ExactDistance(VectorMetric metric, const VectorType& type);
 
-  // Sets the query, which has finite numbers, and not only zeros under cosine.
+  // Sets the query. Its numbers are finite, and under cosine not all zero.
   void set_query(const double* query);
-  // Stores the distance of a row, computed with doubles, and returns true, if
-  // it is at most `limit`. Most rows that are farther are found with floats.
-  // Returns false for rows that are never near (VectorFitness::kLeftOut).
+  // If the distance of a row is at most `limit`, stores it, computed with
+  // doubles, and returns true. Floats are enough to exclude most rows that are
+  // farther. Returns false for vectors that searches never return
+  // (VectorFitness::kLeftOut).
   // REQUIRES: set_query() was called.
   bool is_within(const uint8_t* row, double limit, double* distance);
 
  private:
-  // A distance computed with floats, less the most that it may be too great
-  // by. -infinity if floats do not tell.
+  // A distance computed with floats, minus the largest possible error. Returns
+  // -infinity if floats are not exact enough.
   double lower_bound(const uint8_t* row);
   bool compute(const uint8_t* row, double* distance);
 

@@ -11,26 +11,26 @@
 namespace nimble {
 namespace {
 
-// The curve is of a sample, so a little more is asked of it.
+// The curve was measured on a sample, so a slightly higher recall is looked up.
 constexpr double kRecallMargin = 0.01;
-// The mean error of an estimate is .75 / sqrt(dimensions) of the product of the
-// residual's length and the query's distance to the centroid. The length of a
+// The mean error of an estimated product is .75 / sqrt(dimensions) of the
+// residual's length times the query's distance to the centroid. The length of a
 // residual is about .4 sqrt(dimensions) of its scale.
 constexpr float kErrorOfScale = 0.3f;
-// Errors that a candidate's estimate may be too great by.
+// A candidate's estimate is assumed to be too large by at most this many mean
+// errors.
 constexpr float kErrors = 2.0f;
-// A second level of tables is used if the error of one would be more than this
-// part of the usual error of estimates.
+// A second level of tables is used if the error of one level would be more than
+// this share of the typical error of estimates.
 constexpr float kTableErrorPart = 0.25f;
-// Candidates that may be compared, in multiples of those of the first round.
-// More than those are needed if distances differ little, such as those of
-// random numbers.
+// Maximum number of candidates that are compared, as a multiple of the first
+// round's. Many are needed if distances differ little, as in random vectors.
 constexpr size_t kCandidateRounds = 16;
 // Bytes of lists that are read in one round.
 constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 
-// Computes 32 keys, lower bounds of distances: base + offset - scale * (a * sum
-// + b). Returns a bit for each that is at most `limit`.
+// Computes 32 keys, which are lower bounds of distances: base + offset - scale
+// * (a * sum + b). Returns one bit per key, set if the key is at most `limit`.
 NIMBLE_CLONES uint32_t score_block(const uint32_t* sums, const uint8_t* scales,
                                    const uint8_t* offsets, float base, float a,
                                    float b, float limit, float* keys) {
@@ -101,10 +101,10 @@ ListSearch::ListSearch(std::span<const SearchPart> parts,
 
 bool ListSearch::can_answer(VectorMetric metric,
                             std::span<const double> query) {
-  // Only the direction matters.
+  // Only the direction matters, so any length can be answered.
   if (metric == VectorMetric::kCosine) return true;
   const double square = dot_product(query.data(), query.data(), query.size());
-  // Squared lengths of rows are within the same bounds: fitness_of().
+  // fitness_of() has the same bounds for the squared lengths of rows.
   constexpr double kLeast = 1e-30, kGreatest = 1e36;
   return square <= kGreatest &&
          (metric == VectorMetric::kL2 || square >= kLeast);
@@ -184,7 +184,8 @@ void ListSearch::choose_lists() {
     stats_->lists += root.num_lists;
   }
   for (Prepared& query : prepared_) {
-    if (is_dot()) break;  // estimates are of the whole query
+    // for dot products, the error depends on the whole query
+    if (is_dot()) break;
     const float usual =
         kErrorOfScale * std::sqrt(std::max(query.nearest, 0.0f));
     if (query.code.table_error() > kTableErrorPart * usual) {
@@ -192,15 +193,15 @@ void ListSearch::choose_lists() {
     }
   }
   double fraction = rows > 0 ? needed / rows : 1;
-  // A filter leaves rows that may be near each other, so their neighbours are
-  // in more lists.
+  // Rows that pass a filter may be near each other. The neighbours of a query
+  // are then in more lists.
   if (allowed < rows && allowed > 0) {
     fraction *= 1 + 0.8 * std::log10(rows / allowed);
   }
   wanted_ = std::min(1.0, fraction) * allowed;
   wanted_ = std::max(wanted_, 2.0 * static_cast<double>(options_.k));
   if (fraction >= 1) wanted_ = allowed;
-  // Sort as many as are likely to be probed.
+  // Sorts only as many probes as are likely to be needed.
   const double share = allowed > 0 ? wanted_ / allowed : 1;
   sorted_ = std::min(
       probes_.size(),
@@ -291,7 +292,7 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
   }
   ++stats_->lists_probed;
   stats_->rows_scored += last - first;
-  // The list has floats at multiples of 4 of its beginning only.
+  // Copies the centroid, because in the list it is aligned to 4 bytes only.
   centroid_.resize(root.padded);
   std::memcpy(centroid_.data(), list, root.padded * sizeof(float));
   const float* const q = query.rotated.data();
@@ -350,15 +351,16 @@ void ListSearch::keep_nearest() {
   candidates_.erase(end, candidates_.end());
 }
 
-// Compares candidates with their vectors, the nearest first, until no other one
-// is likely to be nearer.
+// Compares candidates with their vectors, the nearest first, until the
+// remaining ones are unlikely to be nearer.
 Status ListSearch::refine(const double* query, NearestRows* out) {
   keep_nearest();
   std::sort(candidates_.begin(), candidates_.end());
   for (auto& distance : distances_) {
     if (distance) distance->set_query(query);
   }
-  // Squared distances of vectors of length 1 are twice 1 - cosine.
+  // Candidates have squared distances of vectors of length 1. These are twice 1
+  // - cosine.
   const double by = options_.metric == VectorMetric::kCosine ? 0.5 : 1;
   size_t prepared = 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {

@@ -1,10 +1,10 @@
 // ListSearch: searches the lists of vector indexes for the nearest rows of
-// queries, one after the other. Keeps its memory from query to query. Not
+// queries, one query after the other. Reuses its memory for the next query. Not
 // thread-safe.
 //
-// Lists are taken in the order of their centroids' distances, over all files
-// together. The distances of their rows are estimated from codes, and the rows
-// that may be nearest are compared with the vectors of the column.
+// Lists of all files are searched together, in the order of their centroids'
+// distances. The distances of rows are estimated from codes. The rows that may
+// be nearest are compared with the vectors of the column.
 // docs/format/vector_index.md.
 #pragma once
 
@@ -28,13 +28,13 @@ class ListSearch {
 
   // Whether floats can hold the distances of a query.
   static bool can_answer(VectorMetric metric, std::span<const double> query);
-  // Adds the nearest rows of a query of all parts that have lists. May block on
-  // reads.
+  // Adds the rows that are nearest to the query, of all parts that have lists.
+  // May block on reads.
   // REQUIRES: can_answer(query).
   Status run(const double* query, NearestRows* out, NearestStats* stats);
 
  private:
-  // A query as the lists of some parts are searched with it.
+  // A query, prepared for the parts whose indexes have the same center.
   struct Prepared {
     const VectorIndex* index = nullptr;  // the first one with this center
     std::vector<float> rotated;
@@ -50,7 +50,7 @@ class ListSearch {
     bool operator<(const Candidate& o) const { return key < o.key; }
   };
   struct Probe {
-    float distance;  // of the centroid, about
+    float distance;  // approximate, of the centroid
     uint32_t part;
     uint32_t list;
     bool operator<(const Probe& o) const {
@@ -76,7 +76,7 @@ class ListSearch {
 
   std::span<const SearchPart> parts_;
   const NearestOptions& options_;
-  // Candidates that are read in the first round, and at most.
+  // Number of candidates that are read in the first round, and in all rounds.
   const size_t first_candidates_;
   const size_t limit_candidates_;
   std::vector<Prepared> prepared_;
@@ -96,7 +96,7 @@ class ListSearch {
   float limit_ = 0;
   std::vector<std::vector<uint64_t>> rows_of_;        // by part
   std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
-  // By VectorElement. Those of a query that was compared have that query.
+  // Indexed by VectorElement. Elements that are set have the current query.
   std::array<std::optional<ExactDistance>, 5> distances_;
 };
 

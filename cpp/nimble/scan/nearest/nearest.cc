@@ -13,7 +13,7 @@
 namespace nimble {
 namespace {
 
-// Numbers that one task compares.
+// Number of vector elements that one task compares.
 constexpr uint64_t kTaskNumbers = uint64_t{1} << 18;
 
 // Cuts ranges into pieces of about `rows` rows.
@@ -63,7 +63,7 @@ class Search {
 
  private:
   const double* query(size_t q) const { return &queries_[q * dimensions_]; }
-  // Threads for comparing this many vectors.
+  // The number of threads worth using to compare this many vectors.
   uint32_t worth(uint64_t rows) const {
     constexpr double kNanosPerNumber = 0.2;
     return threads_worth(kNanosPerNumber * static_cast<double>(rows) *
@@ -196,7 +196,7 @@ class Search {
   NearestStats& stats_;
   std::vector<SearchPart> parts_;
   std::vector<NearestRows> nearest_;
-  // Numbers of queries: all, those that lists can answer, and the others.
+  // Indexes of queries: all, those that lists can answer, and the others.
   std::vector<size_t> all_queries_, by_lists_, unusual_;
 };
 

@@ -1,10 +1,10 @@
-// Nearest rows of one or more files to queries.
+// Finds the rows of one or more files that are nearest to queries.
 //
-// Few rows are compared one by one: the rows of a small file, of a part of the
-// cluster key, or those that a filter leaves. Otherwise the lists of the files'
-// vector indexes that are nearest to a query are searched, over all files
-// together. Distances are estimated from codes, and the rows that may be
-// nearest are compared with the vectors of the column.
+// If there are few rows, each is compared. They are the rows of a small file,
+// of a range of cluster keys, or those that pass a filter. Otherwise the search
+// uses the files' vector indexes. It searches the lists nearest to a query,
+// over all files together. Distances are estimated from codes. The rows that
+// may be nearest are compared with the vectors of the column.
 // docs/format/vector_index.md.
 #pragma once
 
@@ -22,10 +22,10 @@ struct NearestHit {
   uint64_t row = 0;
 };
 
-// Returns the hits of each query, nearest first, ties by file and row: at most
-// k. `queries` has one vector after the other. May block on reads.
-// REQUIRES: all columns have vectors of `dimensions` numbers, and all indexes
-// have the metric of the options. Numbers of queries are finite.
+// Returns at most k hits for each query, nearest first, ties ordered by file
+// and row. `queries` has the vectors one after the other. May block on reads.
+// REQUIRES: all columns have vectors of `dimensions` numbers. All indexes have
+// the metric of the options. Numbers of queries are finite.
 Result<std::vector<std::vector<NearestHit>>> find_nearest(
     std::span<const NearestPart> parts, std::span<const double> queries,
     uint32_t dimensions, const NearestOptions& options, NearestStats* stats);

@@ -1,4 +1,4 @@
-// What a search for nearest rows is given, and what it did.
+// Options and statistics of a search for nearest rows.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct NearestStats {
   uint64_t files_compared = 0;
   uint64_t lists = 0;  // in the files that are searched by lists
   uint64_t lists_probed = 0;
-  uint64_t rows_allowed = 0;   // that may be returned, of all files
+  uint64_t rows_allowed = 0;   // rows that may be returned, of all files
   uint64_t rows_scored = 0;    // estimated from codes
-  uint64_t rows_compared = 0;  // with their vectors
+  uint64_t rows_compared = 0;  // compared with their vectors
 };
 
 }  // namespace nimble

@@ -1,5 +1,5 @@
-// What the searches of nearest rows share: the parts, and the nearest rows so
-// far.
+// Types shared by the searches for nearest rows: the parts, and the nearest
+// rows found so far.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace nimble {
 
-// A part with what the search needs of it.
+// A part with everything that the search needs from it.
 struct SearchPart {
   const NearestPart* given;
   VectorType type;
@@ -49,7 +49,7 @@ class NearestRows {
  public:
   explicit NearestRows(size_t most) : most_(most) {}
 
-  // The distance of the farthest row, beyond which no row is added.
+  // The distance of the farthest row. Rows beyond it are not added.
   double limit() const {
     return rows_.size() < most_ ? std::numeric_limits<double>::infinity()
                                 : rows_.front().distance;
@@ -67,7 +67,8 @@ class NearestRows {
   void add_all(const NearestRows& other) {
     for (const NearRow& row : other.rows_) add(row);
   }
-  // Ends the heap. Sorted, without repetitions.
+  // Returns the rows sorted and without repetitions. The heap is empty
+  // afterwards.
   std::vector<NearRow> take_sorted() {
     std::sort_heap(rows_.begin(), rows_.end());
     rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());

@@ -145,7 +145,7 @@ double VectorIndex::rows_needed(double recall, uint64_t k) const {
     }
     last = p;
   }
-  // The curve is about 100 neighbours at most.
+  // The curve was measured for at most 100 neighbours.
   if (k > 100) rows *= 1 + 0.5 * std::log10(static_cast<double>(k) / 100);
   return std::clamp(rows, 0.0, 1.0);
 }

@@ -1,6 +1,6 @@
-// VectorIndex: an open vector index of a file. Lists are read on demand, many
-// in one round, and verified when they are read; those of a mapped file once.
-// Thread-safe. docs/format/vector_index.md.
+// VectorIndex: an open vector index of a file. Lists are read on demand,
+// several in one round, and verified when they are read. Lists of a mapped file
+// are verified once. Thread-safe. docs/format/vector_index.md.
 #pragma once
 
 #include <atomic>
@@ -40,10 +40,11 @@ class VectorIndex {
   };
   // Reads lists in one round. May block.
   Status read(std::span<const uint32_t> lists, std::vector<List>* out) const;
-  // The fraction of the rows to look at, so that `recall` of the `k` nearest
-  // are found. 1 if the curve does not tell.
+  // Returns the fraction of the rows that a search must look at to find the
+  // share `recall` of the `k` nearest rows. Returns 1 if the curve does not
+  // cover it.
   double rows_needed(double recall, uint64_t k) const;
-  // Checks every list, and that each row of the file is in at most one.
+  // Checks every list, and that each row of the file is in at most one list.
   Status verify() const;
 
  private:
@@ -66,7 +67,7 @@ class VectorIndex {
   ListDirectory directory_;
   std::vector<float> center_;
   std::vector<uint64_t> offsets_;  // of lists, in the file
-  // Lists of a mapped file that have been verified.
+  // For each list of a mapped file: whether it is verified.
   mutable std::vector<std::atomic<uint8_t>> verified_;
 };
 

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-// Encoded values that are decoded at a time.
+// Number of encoded values that are decoded at a time.
 constexpr uint64_t kDecodedValues = 8 * kBlockValues;
 // Bytes of vectors that are read at a time.
 constexpr uint64_t kReadBytes = uint64_t{4} << 20;
@@ -86,7 +86,7 @@ Status VectorRows::prepare(std::span<const uint64_t> rows) {
   read_rows_.clear();
   if (rows.empty()) return Status::ok();
   if (is_mapped_) {
-    // Only rows of stripes with nulls are read.
+    // Mapped vectors need not be read, except in stripes with nulls.
     for (const uint64_t row : rows) {
       NIMBLE_RETURN_IF_ERROR(move_to(row));
       if (has_nulls()) read_rows_.push_back(row);
@@ -133,7 +133,7 @@ Status VectorRows::visit_read(std::span<const RowRange> ranges,
 
 Status VectorRows::visit(std::span<const RowRange> ranges, const Visit& visit) {
   const uint64_t most = std::max<uint64_t>(1, kReadBytes / type_.row_bytes());
-  std::vector<RowRange> together;  // of a file that is not mapped
+  std::vector<RowRange> together;  // only if the file is not mapped
   uint64_t num_together = 0;
   for (const RowRange& range : ranges) {
     for (uint64_t row = range.begin; row < range.end;) {

@@ -1,6 +1,6 @@
-// VectorRows: the stored numbers of single vectors of a file. In a mapped file
-// plain values are used where they are; otherwise rows are read together, in
-// one round. Not thread-safe.
+// VectorRows: the stored numbers of single vectors of a file. In a mapped file,
+// plain values are used in place. Otherwise rows are read together, in one
+// round. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ class VectorRows {
   // The numbers of a prepared row, or null if the vector or one of its numbers
   // is null. Valid until the next call.
   Result<const uint8_t*> row(uint64_t row);
-  // Calls visit(row, numbers) for all rows of ranges that are not null.
+  // Calls visit(row, numbers) for all rows of the ranges that are not null.
   using Visit = std::function<void(uint64_t, const uint8_t*)>;
   Status visit(std::span<const RowRange> ranges, const Visit& visit);
 
@@ -33,8 +33,8 @@ class VectorRows {
   // Reads all rows at once, in one round.
   Status visit_read(std::span<const RowRange> ranges, const Visit& visit);
   bool has_nulls() const;
-  // The numbers of rows [row, row + *count) of at_'s stripe, with *count at
-  // least 1 and at most what it was.
+  // Returns the numbers of consecutive rows of at_'s stripe, from `row` on.
+  // Lowers *count to the number of rows, at least 1.
   Result<const uint8_t*> mapped(uint64_t row, uint64_t* count);
   Status move_to(uint64_t row);
   const uint8_t* in_column(const Column& read, uint64_t i) const;
