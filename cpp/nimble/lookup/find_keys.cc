@@ -12,18 +12,19 @@
 namespace nimble {
 namespace {
 
-// Distance in probes between two stages of the same probe. By then the
-// prefetched bytes have arrived. A core has some twenty misses in flight.
+// Number of probes between two stages of the same probe. By the next stage, the
+// prefetched bytes have arrived. A core can have about twenty cache misses in
+// flight.
 constexpr size_t kStage = 8;
 
-// A chunk's keys that equal a probe, or begin with it.
+// The keys of a chunk that equal a probe or begin with it.
 struct ChunkAnswer {
   uint32_t begin = 0;
   uint32_t end = 0;
-  bool ends_here = true;  // false: the range may continue in the next chunk
+  bool ends_here = true;  // false: keys may continue in the next chunk
 };
-// A `whole` probe equals the keys it finds. If `unique`, at most one key
-// matches. `gap` is chunk.gap(key).
+// A `whole` probe equals the keys that it matches; otherwise it is their
+// prefix. If `unique`, at most one key matches. `gap` is chunk.gap(key).
 struct ChunkProbe {
   ByteSpan key;
   KeyGap gap;
@@ -39,7 +40,8 @@ Result<ChunkAnswer> search_chunk(const KeyChunk& chunk, ByteSpan boundary,
                           chunk.find(probe.key, probe.gap));
   out.begin = out.end = match.at;
   if (probe.whole) {
-    // No key is a prefix of another, so the next chunk cannot have it.
+    // Keys are not prefixes of other keys, so the next chunk cannot have this
+    // key.
     if (!match.is_equal) return out;
     ++out.end;
     if (probe.unique) return out;
@@ -83,7 +85,8 @@ class GroupFinder {
   Status find(size_t group, std::span<const uint64_t> probes) {
     NIMBLE_ASSIGN_OR_RETURN(group_, order_.group(group));
     NIMBLE_ASSIGN_OR_RETURN(source_, columns_.source());
-    // If all keys are stored, there are no gaps.
+    // If the index stores all keys, there are no gaps, and the last stage is
+    // not needed.
     const size_t last_stage = (source_ == nullptr ? 2 : 3) * kStage;
     group_index_ = group;
     last_chunk_ = 0;
@@ -200,7 +203,7 @@ class GroupFinder {
   ByteBuffer scratch_;
 };
 
-// Tests which probes the Bloom filter excludes. Returns an empty vector if the
+// Asks the Bloom filter which probes may exist. Returns an empty vector if the
 // filter is not used.
 Result<std::vector<uint8_t>> ask_filter(const ClusterIndex& index,
                                         const KeyBuffer& keys) {
@@ -223,8 +226,8 @@ bool is_before_all(ByteSpan key, ByteSpan first) {
              0;
 }
 
-// The probes that need a search, in key order. Leaves out repeats, keys that
-// the filter excludes, and keys before the file's first key.
+// Returns the probes that need a search, in key order. Leaves out repeated
+// keys, keys that the filter excludes, and keys before the file's first key.
 std::vector<uint64_t> worth_searching(const OpenFile& file,
                                       const KeyBuffer& keys,
                                       std::span<const uint64_t> order,
@@ -250,7 +253,7 @@ Status search_groups(const OpenFile& file, const KeyBuffer& keys,
   size_t group = 0;
   while (!probes.empty()) {
     group = groups.find_from(group, keys.key(probes[0]));
-    // this probe and all later ones are after the last key
+    // this probe and all later probes are after the last key
     if (group == groups.size()) {
       for (const uint64_t probe : probes) {
         (*out)[probe] = {file.num_rows(), file.num_rows()};
@@ -277,7 +280,7 @@ constexpr size_t kFetched = 1024;
 // gaps.
 constexpr size_t kFew = 8;
 
-// Reads the groups of ascending probes in one round, then their key chunks in
+// Reads the groups of ascending probes in one round, and their key chunks in
 // another.
 Status fetch_index(const OpenFile& file, const KeyBuffer& keys,
                    std::span<const uint64_t> probes) {
@@ -386,7 +389,7 @@ Status find_lower_bounds(const ClusterIndex& index, const KeyBuffer& targets,
   std::vector<uint64_t> order;
   sort_keys(targets, &order);
   std::vector<RowRange> ranges(targets.size());
-  // The search for a whole key finds its first row, without the last one.
+  // Searching for a whole key finds its first row without finding the last one.
   NIMBLE_RETURN_IF_ERROR(search(index, targets, true,
                                 worth_searching(file, targets, order, {}),
                                 nullptr, &ranges));
@@ -402,8 +405,8 @@ Status find_lower_bounds(const ClusterIndex& index, const KeyBuffer& targets,
 
 namespace {
 
-// Answers by key number. Entries of keys that are not searched keep old values:
-// clearing them for every file would cost more than the search.
+// Answers by key number. Keys that are not searched keep the answers of an
+// earlier call: clearing them for every file would cost more than the search.
 struct KeptAnswers {
   std::vector<RowRange> ranges;
   void clear() {}
@@ -434,7 +437,7 @@ Status find_sorted_keys(const ClusterIndex& index, const ProbeSpan& probes,
   const ByteSpan first = file.footer().cluster->first_key;
   for (size_t i = 0; i < n; ++i) {
     if (bloom != nullptr) {
-      // Eight probes in a row are often excluded.
+      // The filter often excludes eight consecutive probes.
       while (i + 8 <= n && load<uint64_t>(maybe->data() + i) == 0) i += 8;
       if (i == n) break;
       if ((*maybe)[i] == 0) continue;

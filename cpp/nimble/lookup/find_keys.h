@@ -11,8 +11,8 @@
 
 namespace nimble {
 
-// Finds the row ranges of whole keys, or of key prefixes (the values of the
-// first columns) if not `whole`. An absent key gets an empty range at its
+// Finds the row ranges of whole keys or, if not `whole`, of key prefixes (the
+// values of the first columns). An absent key gets an empty range at its
 // position. Probes are sorted once, and each group and chunk is opened once. In
 // a mapped file, the cache misses of several probes overlap. Other files are
 // read in few rounds. `wanted`: see ClusterCursor. May block on reads.

@@ -13,7 +13,7 @@
 namespace nimble {
 namespace {
 
-// Keys of a batch whose memory is prefetched at a time.
+// Number of keys of a batch whose memory is prefetched together.
 constexpr size_t kFewKeys = 32;
 // If a file is not mapped, at most about this many bytes of partitions are held
 // at a time.
@@ -184,7 +184,7 @@ Result<const HashPartition*> HashIndex::verify_partition(uint64_t i) const {
   auto opened = HashPartition::open(bytes, num_rows_);
   if (!opened) return corrupt(std::move(opened).error(), i);
   file_.stats()->add(ReadKind::kIndex, 1, s.size);
-  // If another thread was faster, its view is used.
+  // If another thread published its view first, that view is used.
   const auto* fresh = new HashPartition(*opened);
   const HashPartition* expected = nullptr;
   if (!views_[i].compare_exchange_strong(expected, fresh,
@@ -277,7 +277,7 @@ Status HashIndex::find_fetched(std::span<const uint64_t> hashes,
   std::vector<uint64_t> numbers;
   std::vector<Bytes> held;
   for (size_t at = 0; at < order.size();) {
-    // The next partitions, as many as may be held at a time.
+    // Takes as many of the next partitions as may be held at a time.
     numbers.clear();
     uint64_t bytes = 0, fraction;
     size_t end = at;
@@ -383,7 +383,7 @@ Result<uint64_t> HashIndex::find_first(ByteSpan key, size_t enough,
     return search(*opened);
   }
   const auto* loaded = views_[number].load(std::memory_order_acquire);
-  // A partition in memory answers as fast as the filter.
+  // A partition in memory answers as fast as the filter does.
   if (loaded == nullptr && has_bloom()) {
     NIMBLE_ASSIGN_OR_RETURN(const bool maybe, might_contain(hash));
     if (!maybe) return UINT64_MAX;

@@ -1,6 +1,6 @@
 // HashIndex: finds candidate rows for encoded keys in a hash index of a file.
 // The root is in memory. A lookup needs one partition, and the Bloom filter if
-// that is loaded. Mapped files are accessed in place. For other files,
+// the filter is loaded. Mapped files are accessed in place. For other files,
 // partitions are kept in the file's cache. Thread-safe.
 // docs/format/hash_index.md.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace nimble {
 
-// Rows of many probes: probe i has rows[ends[i - 1], ends[i]).
+// The rows of many probes. Probe i has rows[ends[i - 1], ends[i]).
 struct CandidateRows {
   std::vector<uint64_t> ends;
   std::vector<uint64_t> rows;
@@ -45,17 +45,19 @@ class HashIndex {
   // Size in the file in bytes, without the root.
   uint64_t size_bytes() const { return size_bytes_; }
 
-  // Finds candidates: they include every row whose key is keys.key(i). About
-  // one in 3000 probes has a false candidate. The rows of a probe ascend. May
-  // read the file.
+  // Finds candidate rows. The candidates of probe i include every row whose key
+  // is keys.key(i), and ascend. About one in 3000 probes has a false candidate.
+  // May read the file.
   Status find(const KeyBuffer& keys, CandidateRows* out) const;
   Status find_hashes(std::span<const uint64_t> hashes,
                      CandidateRows* out) const;
-  // Reads the whole index. Fails unless it has as many rows as its root says.
+  // Reads the whole index. Fails unless the index has as many rows as its root
+  // says.
   Status check() const;
-  // Appends the first candidate rows of one key: all of them, or at least
-  // `enough` if many rows have the same hash. The candidates below the returned
-  // row are complete. Returns UINT64_MAX if all were appended.
+  // Appends the first candidate rows of one key. If many rows have the same
+  // hash, may stop after at least `enough` rows. All candidates below the
+  // returned row are appended. Returns UINT64_MAX if all candidates are
+  // appended.
   Result<uint64_t> find_first(ByteSpan key, size_t enough,
                               std::vector<uint64_t>* rows) const;
 
@@ -76,11 +78,11 @@ class HashIndex {
                      CandidateRows* out) const;
   Status find_fetched(std::span<const uint64_t> hashes,
                       CandidateRows* out) const;
-  // One step of find_mapped(): few keys, whose memory is prefetched together.
+  // One step of find_mapped(): a few keys, whose memory is prefetched together.
   Status find_few(std::span<const uint64_t> hashes, CandidateRows* out) const;
   Status corrupt(Status status, uint64_t partition) const;
 
-  // Mapped files: returns a partition, or null if it has no keys.
+  // For mapped files: returns a partition, or null if the partition is empty.
   Result<const HashPartition*> partition(uint64_t i) const {
     const HashPartition* p = views_[i].load(std::memory_order_acquire);
     if (p != nullptr) [[likely]] {
@@ -89,13 +91,13 @@ class HashIndex {
     return verify_partition(i);
   }
   Result<const HashPartition*> verify_partition(uint64_t i) const;
-  // Other files: reads the bytes of partitions in one round.
+  // For other files: reads the bytes of partitions in one round.
   // REQUIRES: partition numbers are ascending.
   Status fetch(std::span<const uint64_t> partitions,
                std::vector<Bytes>* out) const;
 
-  // Loads the filter if that is worthwhile for `probes` more keys. Returns
-  // whether it can be used.
+  // Loads the filter if loading it is worthwhile for `probes` more keys.
+  // Returns whether the filter can be used.
   Result<bool> load_bloom(uint64_t probes) const;
   Status verify_bloom_part(uint64_t part) const;
   Result<bool> might_contain(uint64_t hash) const;

@@ -11,7 +11,7 @@
 namespace nimble {
 namespace {
 
-// The distinct keys of `keys`. Borrows `keys`.
+// The distinct keys of a buffer. Borrows `keys`.
 class DistinctKeys {
  public:
   explicit DistinctKeys(const KeyBuffer& keys) : all_(keys) {
@@ -67,8 +67,9 @@ class HashLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  // Candidates are ascending, so the first match is the answer. Few are fetched
-  // at first: if a key has many rows, usually the first candidate matches.
+  // Candidates are ascending, so the first match is the answer. Only a few are
+  // fetched at first: if a key has many rows, usually the first candidate
+  // matches.
   Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const override {
     struct Candidates;
@@ -171,7 +172,8 @@ class HashLookup final : public IndexLookup {
     return no_order();
   }
 
-  // Equal keys are looked up once, because each may have all rows of the file.
+  // Equal keys are looked up once, because each of them may have all rows of
+  // the file.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
     std::vector<uint64_t> order, rows;
     sort_keys(keys, &order);
@@ -189,14 +191,15 @@ class HashLookup final : public IndexLookup {
     }
     return Status::ok();
   }
-  // The entry count equals the row count. If every row was found, the index has
-  // no other entries.
+  // The index has as many entries as the file has rows. If every row was found,
+  // the index cannot have other entries.
   Status check_order() const override { return index_->check(); }
 
  private:
   static constexpr size_t kFirst = 8;
   // With more candidates than this, wanted columns are not read together with
-  // them: the cache might drop the first ones before they are used.
+  // the candidates' keys: the cache might drop the first columns before they
+  // are used.
   static constexpr size_t kMostAhead = 16384;
   // Number of rows whose keys are in memory at a time.
   static constexpr size_t kStep = size_t{1} << 18;
@@ -227,9 +230,10 @@ class HashLookup final : public IndexLookup {
   }
 
   // Compares candidates with their keys. Calls `hit` for each row of probe i
-  // whose key is key(i), and `next` after each probe. The probes must be
-  // distinct, so that a row is a candidate of few probes. If `wanted` is not
-  // null, the caller reads those columns of the rows afterwards.
+  // whose key is key(i), and `next` after each probe. If `wanted` is not null,
+  // the caller reads those columns of the rows afterwards.
+  // REQUIRES: the probes are distinct, so that a row is a candidate of few
+  // probes.
   template <class Key, class Hit, class Next>
   Status settle(const CandidateRows& row_candidates, const RowReader* wanted,
                 const Key& key, const Hit& hit, const Next& next) const {

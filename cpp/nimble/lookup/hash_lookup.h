@@ -1,5 +1,5 @@
-// Opens a hash index as an IndexLookup. It compares candidates with the rows'
-// own keys, so answers are exact. Borrows `file`.
+// Opens a hash index as an IndexLookup. The IndexLookup compares candidates
+// with the rows' own keys, so its answers are exact. Borrows `file`.
 #pragma once
 
 #include "nimble/lookup/index_lookup.h"

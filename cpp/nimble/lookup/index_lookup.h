@@ -9,7 +9,8 @@
 //                  index
 //   rows_at        the rows at such places
 //
-// Answers are exact: an index that finds candidates checks them itself.
+// Answers are exact: if an index finds candidates, it compares them with the
+// rows' keys.
 // Thread-safe. Every method may read the file.
 // REQUIRES: unless the file is mapped, the caller does not hold the GIL.
 #pragma once
@@ -28,14 +29,14 @@ namespace nimble {
 
 class RowReader;  // row_reader.h
 
-// Rows of many keys: key i has ranges[ends[i - 1], ends[i]), ascending. A range
-// may be empty.
+// The rows of many keys. Key i has ranges[ends[i - 1], ends[i]), ascending. A
+// range may be empty.
 struct LookupAnswer {
   std::vector<uint64_t> ends;
   std::vector<RowRange> ranges;
-  // The numbers of the keys, sorted by key, if the index has its rows in key
-  // order. Each key then has one range, equal keys have equal ranges, and other
-  // ranges are disjoint and ascend with the keys. Empty for other indexes.
+  // The indexes of the keys, sorted by key. Set only if the index has its rows
+  // in key order. Each key then has one range, equal keys have equal ranges,
+  // and other ranges are disjoint and ascend with the keys.
   std::vector<uint64_t> order;
 
   // Adds a row to the current key. Adjacent rows become one range.
@@ -63,10 +64,10 @@ class IndexLookup {
   // Whether the index supports key prefixes, bounds and places.
   virtual bool is_ordered() const = 0;
 
-  // The first row of the file with this whole key. The cost does not depend on
-  // how many rows have the key. `wanted`: columns that the caller will read of
-  // the row; null if none. If comparing a row's key needs a round of reads,
-  // they are read in the same round.
+  // Finds the first row of the file with this whole key. The cost does not
+  // depend on how many rows have the key. `wanted` has the columns that the
+  // caller will read from the row, or is null. If comparing a row's key needs a
+  // round of reads, the wanted columns are read in the same round.
   virtual Result<std::optional<uint64_t>> find_first(
       ByteSpan key, const RowReader* wanted) const = 0;
   // Finds the rows with each of these keys, in the order of `keys`. The keys
@@ -80,8 +81,8 @@ class IndexLookup {
   virtual Status find_sorted(const ProbeSpan& probes, bool whole,
                              const RowReader* wanted,
                              std::vector<FoundRange>* out) const = 0;
-  // Like find(), but may include rows of other keys. For callers that compare
-  // the rows themselves, or read all of them.
+  // Like find(), but the result may include rows of other keys. For callers
+  // that compare the rows themselves, or read all of them.
   virtual Status find_candidates(const KeyBuffer& keys, bool whole,
                                  LookupAnswer* out) const {
     return find(keys, whole, nullptr, out);
@@ -92,7 +93,7 @@ class IndexLookup {
 
   // Finds the places of the keys that begin with each of `keys`. An absent key
   // gets an empty range at its position.
-  // REQUIRES: is_ordered(), here and for the functions that follow.
+  // REQUIRES: is_ordered(), for this function and those below.
   virtual Status find_places(const KeyBuffer& keys,
                              std::vector<PlaceRange>* out) const = 0;
   // Finds the first place whose key is >= each target, or num_rows. Targets may
@@ -108,11 +109,11 @@ class IndexLookup {
 
   // For verify_file(): checks that rows [first_row, first_row + keys.size())
   // are indexed under `keys`. Returns kCorrupt and names the first row that is
-  // not.
+  // not indexed under its key.
   virtual Status check_rows(const KeyBuffer& keys,
                             uint64_t first_row) const = 0;
-  // For verify_file(): checks that the index is in order and has no other
-  // entries.
+  // For verify_file(): checks that the index is in order and does not have
+  // other entries.
   // REQUIRES: check_rows() succeeded for all rows.
   virtual Status check_order() const = 0;
 };

@@ -10,11 +10,11 @@
 
 namespace nimble {
 
-// Some of the keys of a buffer, ascending and distinct. Borrows all.
+// A selection of keys of a buffer, ascending and distinct. Borrows its members.
 struct ProbeSpan {
   const KeyBuffer* keys = nullptr;
   std::span<const uint64_t> numbers;  // indexes into `keys`
-  std::span<const uint64_t> hashes;   // key_hash64() of each
+  std::span<const uint64_t> hashes;   // key_hash64() of each key
 };
 
 // Rows that have key `number`, an index into ProbeSpan::keys.
@@ -26,7 +26,8 @@ struct FoundRange {
 class KeyProbes {
  public:
   // Borrows the keys.
-  // REQUIRES: one encoder made all keys, either whole keys or prefixes.
+  // REQUIRES: the same encoder made all keys. All are whole keys, or all are
+  // prefixes.
   explicit KeyProbes(const KeyBuffer& keys);
 
   const KeyBuffer& keys() const { return keys_; }

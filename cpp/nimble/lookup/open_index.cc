@@ -45,8 +45,8 @@ class ClusterLookup final : public IndexLookup {
                                 const RowReader* wanted) const override {
     return ClusterCursor(index_, wanted).find_range(range);
   }
-  // The Bloom filter and uniqueness do not help to find places, so keys are
-  // searched as prefixes.
+  // Searches keys as prefixes: a search for whole keys would use the Bloom
+  // filter and uniqueness, and would not find the places of absent keys.
   Status find_places(const KeyBuffer& keys,
                      std::vector<PlaceRange>* out) const override {
     LookupAnswer answer;
@@ -178,8 +178,8 @@ class SortedLookup final : public IndexLookup {
     return Status::ok();
   }
 
-  // The entry count equals the row count. If every row is found, the index has
-  // no other entries.
+  // The index has as many entries as the file has rows. If every row is found,
+  // the index cannot have other entries.
   Status check_rows(const KeyBuffer& keys, uint64_t first_row) const override {
     std::vector<uint64_t> order;
     sort_keys(keys, &order);
@@ -199,8 +199,8 @@ class SortedLookup final : public IndexLookup {
     KeyBuffer entries;
     const uint64_t n = index_->num_keys();
     for (uint64_t at = 0; at < n; at += kBatch) {
-      // Batches overlap by one entry, so that they are compared with each
-      // other.
+      // Batches overlap by one entry, so that the last entry of a batch is
+      // compared with the first entry of the next.
       const PlaceRange places{at, std::min(n, at + kBatch + 1)};
       NIMBLE_RETURN_IF_ERROR(cursor.entries(places, &entries));
       const size_t bad = find_disorder(entries, 0, entries.size(), true);
@@ -212,8 +212,8 @@ class SortedLookup final : public IndexLookup {
   }
 
  private:
-  // The rows of a whole key ascend already. The rows of a prefix are in key
-  // order.
+  // Adds the rows of one key. The rows of a whole key ascend already. The rows
+  // of a prefix are in key order and must be sorted.
   static void add_rows(std::vector<uint64_t>* rows, uint64_t begin,
                        uint64_t end, LookupAnswer* out) {
     const auto first = rows->begin() + static_cast<int64_t>(begin);

@@ -8,12 +8,12 @@
 
 namespace nimble {
 
-// The cluster index of a file. Borrows `cluster`.
+// Returns the cluster index of a file. Borrows `cluster`.
 // REQUIRES: the file has a cluster index.
 std::unique_ptr<const IndexLookup> open_cluster_lookup(
     const ClusterIndex& cluster);
-// Opens secondary index i of the footer; reads its root. Borrows `file`. Most
-// callers use FileReader::index(), which caches the result.
+// Opens secondary index i of the footer and reads its root. Borrows `file`.
+// Most callers use FileReader::index(), which caches the result.
 Result<std::unique_ptr<const IndexLookup>> open_secondary_lookup(
     const OpenFile& file, size_t i);
 

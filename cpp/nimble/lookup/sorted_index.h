@@ -1,4 +1,4 @@
-// SortedIndex: a file's rows in the order of some columns. A place is a
+// SortedIndex: the rows of a file in the order of key columns. A place is a
 // position in that order. Equal keys have adjacent places, lower rows first.
 // Thread-safe. docs/format/sorted_index.md.
 #pragma once
@@ -49,34 +49,35 @@ class SortedIndex final : public KeyOrder {
   std::unique_ptr<SlotCache<Group>> groups_;
 };
 
-// Finds places and the rows at them. Cheapest in ascending order. May block on
-// reads. Borrows the index. Not thread-safe: create one per thread or per
-// batch.
+// Finds places in a sorted index and the rows at them. Ascending searches are
+// cheapest. May block on reads. Borrows the index. Not thread-safe: create one
+// cursor per thread or per batch.
 class SortedCursor {
  public:
   explicit SortedCursor(const SortedIndex& index)
       : index_(index), keys_(index) {}
 
-  // The first place whose entry is >= target, or num_keys() if all are below
-  // it.
+  // Returns the first place whose entry is >= target, or num_keys() if all
+  // entries are below the target.
   Result<uint64_t> lower_bound(ByteSpan target) {
     return keys_.lower_bound(target);
   }
-  // The places of entries that begin with `prefix`, which is a whole key or its
-  // first columns.
+  // Returns the places of entries that begin with `prefix`. A prefix is a whole
+  // key or the values of its first columns.
   Result<PlaceRange> find_prefix(ByteSpan prefix) {
     return keys_.find_prefix(prefix);
   }
   Result<PlaceRange> find_range(const KeyRange& range) {
     return keys_.find_range(range);
   }
-  // The first row with a whole key.
+  // Returns the first row with a whole key.
   Result<std::optional<uint64_t>> find_first(ByteSpan key);
   // Appends the rows at these places, in order.
   Status rows(PlaceRange places, std::vector<uint64_t>* out);
   // Whether the index has this entry, a key and its row.
   Result<bool> has_entry(ByteSpan key, uint64_t row);
-  // Replaces *out by the entries at these places, keys with rows.
+  // Replaces *out by the entries at these places. An entry is a key followed by
+  // its row.
   Status entries(PlaceRange places, KeyBuffer* out);
 
  private:
