@@ -104,7 +104,8 @@ Result<FilesByKey::FilePtr> FilesByKey::open(size_t file, const Key& key) {
         "open_files: expected " + std::to_string(wanted.size()) +
         " results, got " + std::to_string(opened.size()));
   }
-  // Closing files may run code of the caller, which may call this object again.
+  // Closing a file may run code of the caller, and that code may call this
+  // object again. So the files are closed at the end.
   std::vector<FilePtr> closed;
   if (num_open_ + wanted.size() > kMostKept) {
     closed = std::exchange(files_, std::vector<FilePtr>(files_.size()));
@@ -112,7 +113,7 @@ Result<FilesByKey::FilePtr> FilesByKey::open(size_t file, const Key& key) {
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     FilePtr& kept = files_[wanted[i]];
-    if (kept != nullptr) continue;  // another thread was faster
+    if (kept != nullptr) continue;  // another thread opened the file first
     if (has_same_keys(opened[i].get())) {
       kept = opened[i];
       ++num_open_;

@@ -1,5 +1,6 @@
-// FilesByKey: finds the files that may have a key, among many files with one
-// cluster key. Opens files when they are first needed, and keeps some open.
+// FilesByKey: finds the files that may contain a key, among many files with the
+// same cluster key. Opens files when they are first needed, and keeps some of
+// them open.
 #pragma once
 
 #include <functional>
@@ -37,8 +38,8 @@ class KeyedFile {
   virtual const KeyEncoder& encoder() const = 0;
 };
 
-// Not thread-safe: the caller serializes all calls. `open_files` may let other
-// threads in while it runs, and may call the object again.
+// Not thread-safe: the caller serializes all calls. While `open_files` runs, it
+// may let other threads call this object, and may call it itself.
 class FilesByKey {
  public:
   using FilePtr = std::shared_ptr<const KeyedFile>;
@@ -49,7 +50,7 @@ class FilesByKey {
 
   struct Key {
     ByteSpan encoded;
-    // The key's value for each of the column bounds, if it is an integer.
+    // For each of the column bounds: the key's value, if it is an integer.
     std::vector<std::optional<int64_t>> values;
   };
 
@@ -63,8 +64,9 @@ class FilesByKey {
   const std::vector<ColumnBounds>& column_bounds() const {
     return column_bounds_;
   }
-  // Calls search(file) for each file that may have the key, in order, until it
-  // returns true. Returns false if a file cannot be searched, else true.
+  // Calls search(file) for each file that may contain the key, in order, until
+  // search() returns true. Returns false if a file cannot be searched, else
+  // true.
   template <class Search>
   Result<bool> search(const Key& key, Search&& search) {
     for (std::optional<size_t> at = next(first_reaching(key), key); at;
@@ -75,8 +77,9 @@ class FilesByKey {
     }
     return true;
   }
-  // The files that may have keys from `first` to `last`, or that begin with
-  // `last`, in ascending order. Returns nullopt if there are more than `most`.
+  // Returns the files that may contain keys from `first` to `last`, or keys
+  // that begin with `last`, in ascending order. Returns nullopt if there are
+  // more than `most` files.
   std::optional<std::vector<size_t>> between(ByteSpan first, ByteSpan last,
                                              size_t most) const;
   // Returns a file, or null if it cannot be searched.
@@ -88,18 +91,20 @@ class FilesByKey {
   static constexpr size_t kMostKept = 256;
   // Number of files that are opened together, before the first is searched.
   static constexpr size_t kOpenedTogether = 16;
-  // Number of files that are skipped together if none of them reaches the key.
+  // Number of files that are skipped together if their upper bounds are all
+  // below the key.
   static constexpr size_t kBlock = 64;
 
   FilesByKey() = default;
-  // Sets *last to `file` if that has the larger upper bound.
+  // Sets *last to `file` if `file` has the larger upper bound.
   void keep_last(size_t file, size_t* last) const;
   bool reaches(size_t file, const Key& key) const {
     return compare_bytes(bounds_->upper(file), key.encoded) >= 0;
   }
-  // The first file such that it, or a file before it, has keys up to this key.
+  // Returns the first file such that the upper bound of the file, or of a file
+  // before it, is not below this key.
   size_t first_reaching(const Key& key) const;
-  // The first file from `file` on that may have the key.
+  // Returns the first file, from `file` on, that may contain the key.
   std::optional<size_t> next(size_t file, const Key& key) const;
   bool can_have(size_t file, const Key& key) const;
   // Returns the file, or null if it cannot be searched.
@@ -107,17 +112,18 @@ class FilesByKey {
     if (files_[file] != nullptr || is_other_[file]) return files_[file];
     return open(file, key);
   }
-  // Opens the file, and some files that would be searched next.
+  // Opens the file, and a few files that would be searched next.
   Result<FilePtr> open(size_t file, const Key& key);
-  // Whether the file exists and encodes keys like this object does.
+  // Whether `file` is not null and encodes keys like this object.
   bool has_same_keys(const KeyedFile* file) const;
 
   const KeyEncoder* encoder_ = nullptr;
   std::shared_ptr<const FileKeyBounds> bounds_;
   std::vector<ColumnBounds> column_bounds_;
   OpenFiles open_files_;
-  // For each file: the file with the largest upper bound among it and all files
-  // before it. For each block: the same among the files of the block.
+  // For each file: the file with the largest upper bound among all files up to
+  // and including it. For each block: the file with the largest upper bound in
+  // the block.
   std::vector<size_t> reach_, block_reach_;
   std::vector<FilePtr> files_;  // null: not open
   size_t num_open_ = 0;

@@ -1,4 +1,4 @@
-// locate: finds the rows of keys in many files, in one call.
+// Finds the rows of keys in many files, in one call.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace nimble {
 
-// A file, with the keys to search in it.
+// A file, with the keys to search for in it.
 struct FileProbes {
   int64_t file = 0;  // its number in the answer
   const IndexLookup* index = nullptr;
@@ -33,7 +33,7 @@ struct LocatedRows {
 Result<LocatedRows> locate(const KeyProbes& probes,
                            std::span<const FileProbes> files);
 
-// The first row with a whole key that is not deleted. See
+// Returns the first row that has this whole key and is not deleted. See
 // IndexLookup::find_first().
 Result<std::optional<uint64_t>> find_first_live(const IndexLookup& index,
                                                 ByteSpan key,

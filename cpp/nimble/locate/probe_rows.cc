@@ -3,8 +3,8 @@
 namespace nimble {
 namespace {
 
-// The rows in ascending order, without sorting, if the answer has a key order.
-// Returns nullopt if the ranges are not ascending in that order, which a
+// If the answer has a key order, returns its rows in ascending order without
+// sorting. Returns nullopt if the ranges do not ascend in that order, which a
 // damaged index may cause.
 std::optional<PlacedRows> rows_in_key_order(const LookupAnswer& answer,
                                             const std::vector<uint64_t>& starts,

@@ -1,5 +1,6 @@
-// ProbeRows: the answer of an index as rows of a result: the rows of each key,
-// in the order of the keys, with the row numbers in the file.
+// ProbeRows: converts the answer of an index to rows of a result. The rows of
+// each key follow each other, in the order of the keys, with their row numbers
+// in the file.
 #pragma once
 
 #include <optional>
