@@ -1,4 +1,4 @@
-// AsofFile: a file that as-of searches read.
+// AsofFile: a file for as-of searches.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,19 @@
 
 namespace nimble {
 
-// A row number for "no row".
+// Stands for "no row".
 inline constexpr uint64_t kNoRow = UINT64_MAX;
 
-// A file with an ordered index. Borrows all.
+// A file with an ordered index. Borrows its members.
 struct AsofFile {
   const OpenFile* file = nullptr;
   const IndexLookup* index = nullptr;
   bool is_cluster = false;
   // The columns of the index.
   const std::vector<KeyColumnSpec>* columns = nullptr;
-  // Rows that are not found; null if no row is deleted.
+  // The deleted rows, which are never found. Null if no row is deleted.
   const RowBitmap* deleted = nullptr;
-  // Reads the columns of the index that keys have; null: opened if needed.
+  // Reads the key columns of rows. If null, it is opened when it is needed.
   const RowKeys* row_keys = nullptr;
 
   bool is_deleted(uint64_t row) const {

@@ -9,16 +9,17 @@
 namespace nimble {
 namespace {
 
-// Rows that are tested together for whether they are known.
+// Number of rows whose known column is tested together.
 constexpr uint64_t kTestedRows = 65536;
-// For each key, the number of rows that are tested grows by this factor until
-// one is known. After the largest window, whole blocks are tested.
+// For each key, a window of rows is tested. The window grows by this factor
+// until one of its rows is known. After the largest window, whole blocks are
+// tested.
 constexpr uint64_t kGrowth = 8;
 constexpr uint64_t kMaxWindow = 64;
-// Places of a sorted index whose rows are read together.
+// Number of places of a sorted index whose rows are read together.
 constexpr uint64_t kPlacesRead = 256;
 
-// The window of a range that is nearest to its end, or to its beginning.
+// Returns the last `size` places of a range if `from_end`, otherwise the first.
 PlaceRange window_of(PlaceRange places, bool from_end, uint64_t size) {
   size = std::min(size, places.size());
   return from_end ? PlaceRange{places.end - size, places.end}
@@ -40,14 +41,14 @@ size_t group_size(const KeyEncoder& encoder, ByteSpan key) {
   return size + 1;
 }
 
-// Finds places of live rows. Remembers a run of deleted rows, so that searches
-// from many places of the run take the time of one.
+// Finds places of live rows. Remembers a run of deleted rows, so that several
+// searches that start in the run pass it only once.
 class AsofFinder::LivePlaces {
  public:
   explicit LivePlaces(const AsofFinder& finder) : finder_(finder) {}
 
-  // The live place of a range that is nearest to its end, or to its beginning.
-  // Returns kNoRow if all are deleted.
+  // Returns the last live place of a range if `from_end`, otherwise the first.
+  // Returns kNoRow if all rows are deleted.
   Result<uint64_t> nearest(PlaceRange places, bool from_end) {
     PlaceRange left = places;
     while (!left.empty()) {
@@ -141,14 +142,14 @@ Status AsofFinder::all_places(const AsofKeys& keys,
     out->assign(1, places);
     return Status::ok();
   }
-  // Nearer rows are on one side of a boundary, which is before or after the
-  // rows that equal the key.
+  // All candidates of a key are on one side of a boundary. The boundary is
+  // before or after the rows that equal the key.
   KeyBuffer boundaries, ends;
   ByteBuffer after;
   const auto put_end = [&after](ByteSpan key, KeyBuffer* to) {
     after.clear();
     after.put_bytes(key);
-    // Keys begin with a marker, which has a successor.
+    // The first byte of a key is a marker below FF, so a successor exists.
     if (!successor(&after))
       return Status::corrupt("the key of a row has no marker byte");
     to->push_back(after.span());
@@ -268,7 +269,7 @@ Status AsofFinder::settle_ties(std::span<const uint64_t> keys,
     NIMBLE_RETURN_IF_ERROR(nearest(ties, backward_, limits, rows));
     return to_rows(rows);
   }
-  // The rows of equal keys are read once.
+  // Sorts ties by place, so that the rows of equal keys are read once.
   std::sort(ties.begin(), ties.end(),
             [](const Candidates& a, const Candidates& b) {
               return a.places.begin < b.places.begin;

@@ -12,8 +12,8 @@ bool begins_with(ByteSpan key, ByteSpan prefix) {
          compare_bytes(key.first(prefix.size()), prefix) == 0;
 }
 
-// Whether a key is before `bound` and is not its beginning. Keys that begin
-// with the key are then all before the bound.
+// Whether a key is before `bound` and is not a prefix of it. All keys that
+// begin with this key are then before the bound.
 bool is_before(ByteSpan key, ByteSpan bound) {
   return compare_bytes(key, bound) < 0 && !begins_with(bound, key);
 }
@@ -62,7 +62,7 @@ bool AsofSearch::may_improve(uint64_t key, const AsofBounds& bounds) const {
     }
   }
   if (match.file < 0 || bounds.lower.empty()) return true;
-  // Bounds with the same group also have a value of `on`.
+  // If the bound has the key's group, it also has a value of `on`.
   const ByteSpan end = is_nearest_last() ? bounds.upper : bounds.lower;
   if (!begins_with(end, group(key))) return true;
   const ByteSpan end_on = end.subspan(group_sizes_[key] - 1);
@@ -73,8 +73,8 @@ bool AsofSearch::may_improve(uint64_t key, const AsofBounds& bounds) const {
 std::vector<uint64_t> AsofSearch::wanted(const AsofBounds& bounds) const {
   auto first = order_.begin(), last = order_.end();
   if (!bounds.lower.empty()) {
-    // Matching keys of a file are from the group of a key to the key, or from
-    // the key to the end of its group.
+    // The rows of a file that match a key are between the beginning of the
+    // key's group and the key, or between the key and the end of its group.
     const bool to_key = is_nearest_last();
     first = std::partition_point(first, last, [&](uint64_t key) {
       return is_before(to_key ? keys_.key(key) : group(key), bounds.lower);

@@ -1,6 +1,6 @@
 // AsofSearch: finds the nearest row at or before, or at or after, each of many
 // keys in any number of files. Keys are encoded and sorted once. Each file is
-// searched once, for the keys whose row it may improve.
+// searched once, for the keys that may have a nearer row in it.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace nimble {
 
-// What is known of the keys of a file. An empty span means "unknown".
+// What is known about the keys of a file. An empty span means "unknown".
 struct AsofBounds {
-  // The first and the last key. They may have more columns than the keys that
-  // are searched.
+  // The first and the last key. They may have more columns than the keys of the
+  // search.
   ByteSpan lower, upper;
   // The first and the last encoded value of `on`, in the order of the index.
   ByteSpan first_on, last_on;
@@ -28,22 +28,23 @@ class AsofSearch {
     std::string on;  // encoded; empty if only one file is searched
   };
 
-  // Borrows the keys, which `encoder` made, and which have no nulls.
-  // `exclusive`, `limits`: see AsofKeys, one of each key. `backward`: see
-  // AsofFinder.
+  // Borrows the keys. `encoder` made them, and they do not contain nulls.
+  // `exclusive` and `limits` have an element for each key: see AsofKeys.
+  // `backward`: see AsofFinder.
   AsofSearch(const KeyEncoder& encoder, const KeyBuffer& keys,
              std::vector<uint8_t> exclusive, const KeyBuffer* limits,
              bool backward);
 
-  // The keys that may have a better row in a file with these bounds, in
+  // Returns the keys that may have a nearer row in a file with these bounds, in
   // ascending order of the keys.
   std::vector<uint64_t> wanted(const AsofBounds& bounds) const;
-  // Searches a file for some keys. `known`: see AsofFinder. `is_only`: no other
-  // file is searched for these keys.
+  // Searches a file for the given keys. `known`: see AsofFinder. `is_only`: no
+  // other file is searched for these keys.
   Status search(int64_t number, const AsofFile& file,
                 const std::optional<std::vector<int>>& known,
                 std::span<const uint64_t> keys, bool is_only);
-  // Proposes a row of a file for a key. `on` is the encoded value.
+  // Offers a row of a file as the match of a key. The row is taken if it is
+  // nearer than the current match. `on` is its encoded value.
   void offer(uint64_t key, int64_t file, uint64_t row, ByteSpan on);
 
   const std::vector<Match>& matches() const { return matches_; }
@@ -55,7 +56,8 @@ class AsofSearch {
   ByteSpan on(uint64_t key) const {
     return keys_.key(key).subspan(group_sizes_[key] - 1);
   }
-  // Whether nearer rows are later in the order of the index.
+  // Whether the nearest row of a key is the last of its rows in the order of
+  // the index.
   bool is_nearest_last() const { return backward_ != descending_; }
   bool may_improve(uint64_t key, const AsofBounds& bounds) const;
 

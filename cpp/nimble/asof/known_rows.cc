@@ -8,12 +8,12 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kBlockPlaces = 4096;
-// Blocks whose least value is also kept in one.
+// Number of blocks for which one common least value is kept as well.
 constexpr uint64_t kGroupBlocks = 64;
 
 Result<std::unique_ptr<const RowKeys>> values_of(
     const AsofFile& file, const std::vector<int>& known) {
-  // Nulls are after every limit.
+  // Sorted with nulls last, so that a null is above every limit.
   return RowKeys::create(*file.file, {{known, SortOrder{}}});
 }
 

@@ -1,6 +1,7 @@
-// KnownRows: finds rows whose known column is within a limit, among the places
-// of an index. A row that is deleted, or that has a null there, is never found.
-// TiedRows: the same among rows with equal keys.
+// KnownRows: among the places of an index, finds rows whose known column is
+// within a limit. Never finds a row that is deleted or whose known column is
+// null.
+// TiedRows: does the same among rows with equal keys.
 #pragma once
 
 #include <memory>
@@ -16,20 +17,20 @@
 
 namespace nimble {
 
-// Remembers the least known value of each block of places that it has searched,
-// and skips blocks that are wholly above a limit. Many searches that pass the
-// same rows thus read them once. May block on reads. Not thread-safe.
+// Remembers the least known value of each block of places that it has searched.
+// Skips blocks whose values are all above the limit. If many searches pass the
+// same rows, the rows are thus read once. May block on reads. Not thread-safe.
 class KnownRows {
  public:
   // Borrows `file`. `known` is the path of the known column.
   static Result<KnownRows> open(const AsofFile& file,
                                 const std::vector<int>& known);
 
-  // Reads the rows at some places, for steps_to_match().
+  // Reads the rows at the given places, for steps_to_match().
   Status read(std::span<const PlaceRange> places);
-  // Among `n` rows of the last read() from number `first` on: the number of
-  // rows that do not match before the first that does, counted from the end if
-  // `from_end`. Returns n if no row matches.
+  // Looks at `n` rows of the last read(), from number `first` on. Returns how
+  // many rows do not match before the first row that does, counted from the end
+  // if `from_end`. Returns n if no row matches.
   uint64_t steps_to_match(size_t first, uint64_t n, bool from_end,
                           ByteSpan limit) const;
   // The last matching place of `places` if `from_end`, otherwise the first;
@@ -38,7 +39,7 @@ class KnownRows {
 
  private:
   // The least known value of the rows of a block, or of several blocks. Empty
-  // if none of the rows can match.
+  // if the rows cannot match.
   struct Least {
     std::string value;
     uint32_t num_blocks = 0;
@@ -49,36 +50,39 @@ class KnownRows {
 
   explicit KnownRows(const AsofFile& file) : file_(file) {}
   PlaceRange block(uint64_t number) const;
-  // Reads a block, unless it was the last one.
+  // Reads a block, unless it was also the last block read.
   Status read_block(uint64_t number);
-  // Whether a block may have a match. Reads it the first time.
+  // Whether a block may contain a match. Reads the block the first time.
   Result<bool> may_match(uint64_t number, ByteSpan limit);
 
   const AsofFile& file_;
   std::unique_ptr<const RowKeys> values_;
-  // Of the last read().
+  // The rows of the last read() and their known values.
   std::vector<uint64_t> rows_;
   KeyBuffer keys_;
   uint64_t block_read_ = kNoRow;
   std::unordered_map<uint64_t, Least> blocks_, groups_;
 };
 
-// The first or last row of the file among rows with equal keys, in an index
-// whose ties are in another order. May block on reads. Not thread-safe.
+// Among rows with equal keys, finds the row that is first or last in the file.
+// For an index that orders such rows differently. May block on reads. Not
+// thread-safe.
 class TiedRows {
  public:
-  // Borrows `file`. `takes_last`: the last row of the file wins.
+  // Borrows `file`. If `takes_last`, the last row of the file wins, else the
+  // first.
   static Result<TiedRows> open(const AsofFile& file,
                                const std::optional<std::vector<int>>& known,
                                bool takes_last);
 
-  // Reads the rows at these places, unless they were the last ones.
+  // Reads the rows at these places, unless the previous call read them.
   Status read(PlaceRange places);
   // The row that wins, or kNoRow.
   // REQUIRES: read().
   uint64_t row() const { return best_.empty() ? kNoRow : best_.back(); }
-  // The row that wins among those whose known value is within a limit.
-  // REQUIRES: read(); there is a known column.
+  // Returns the row that wins among the rows whose known value is within a
+  // limit.
+  // REQUIRES: read() was called, and there is a known column.
   uint64_t row_within(ByteSpan limit) const;
 
  private:
@@ -89,9 +93,9 @@ class TiedRows {
   const bool takes_last_;
   std::unique_ptr<const RowKeys> values_;  // null: there is no known column
   PlaceRange places_;
-  // Live rows in the order of their known values: the values, and the row that
-  // wins among a row and those before it. Without a known column, only that of
-  // all rows.
+  // Live rows in the order of their known values. keys_ has the values.
+  // best_[i] is the row that wins among rows 0 to i. Without a known column,
+  // best_ has only the row that wins among all.
   KeyBuffer keys_;
   std::vector<uint64_t> order_, best_;
 };
