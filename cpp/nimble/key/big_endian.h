@@ -1,5 +1,5 @@
-// Big-endian loads and stores. memcmp compares unsigned integers correctly in
-// this byte order.
+// Big-endian loads and stores. In this byte order, memcmp orders unsigned
+// integers by value.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ inline uint64_t load_be64(const uint8_t* p) {
   return swap_bytes(load<uint64_t>(p));
 }
 
-// The first 8 of n bytes as a number, padded with zeros. The order of heads
-// never contradicts the order of the byte strings.
+// The first 8 of n bytes as a number, padded with zeros. If two heads differ,
+// the byte strings have the same order as their heads.
 inline uint64_t head_of(const uint8_t* p, size_t n) {
   if (n >= 8) return load_be64(p);
   if (n >= 4) {

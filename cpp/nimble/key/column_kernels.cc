@@ -20,8 +20,8 @@ struct Scattered {
   }
 };
 
-// Ands `count` bits, from bit `bit` on, to the bytes of `valid`. Returns
-// whether any bit is 0.
+// Combines the bytes of `valid` with `count` bits, from bit `bit` on, by AND.
+// Returns whether any of the bits is 0.
 bool unpack_bits(const uint8_t* bitmap, uint64_t bit, size_t count,
                  uint8_t* valid) {
   uint8_t all = 1;
@@ -33,8 +33,9 @@ bool unpack_bits(const uint8_t* bitmap, uint64_t bit, size_t count,
   return all == 0;
 }
 
-// The main loop of index building: only loads, a byte swap and stores. `flip`
-// combines the sign flip and the inversion for descending order.
+// Building an index spends most of its time in this loop, so it has only loads,
+// a byte swap and stores. `flip` combines the sign flip and the inversion for
+// descending order.
 template <class U, bool kFloat, class Cursor>
 void write_plain(const uint8_t* values, size_t count, uint8_t marker, U flip,
                  Cursor cursor) {

@@ -9,8 +9,8 @@
 
 namespace nimble {
 
-// Rows per block. The scratch arrays and the written keys then fit in the
-// cache.
+// Number of rows per block. The scratch arrays and the written keys of a block
+// fit in the cache.
 inline constexpr size_t kKeyBlock = 1024;
 
 // A key column bound to arrays, for rows of a root array. Borrows both

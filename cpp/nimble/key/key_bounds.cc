@@ -5,13 +5,13 @@
 namespace nimble {
 namespace {
 
-// A position between keys: before or after all keys with a prefix.
+// A position in the order of keys: before or after all keys with a prefix.
 struct Cut {
   ByteBuffer prefix;
   bool after = false;
 };
 
-// The position of a tuple: before or after the rows that equal it.
+// Returns the position before or after the rows that equal a tuple.
 Result<Cut> cut_of(const KeyEncoder& encoder,
                    const std::vector<KeyScalar>& values, bool after) {
   const auto& columns = encoder.columns();
@@ -185,8 +185,8 @@ Result<KeyRange> value_range(const KeyEncoder& encoder, const KeyBound& lower,
   if (!last.values.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(to, cut_of(encoder, last.values, last.inclusive));
   }
-  // A side without a value for column `equal` does not extend to the column's
-  // nulls.
+  // If a side does not have a value for column `equal`, and the other side's
+  // value is not null, the side does not extend to the column's nulls.
   const auto open_side = [equal](const KeyBound& b, const KeyBound& other) {
     return b.values.size() <= equal && (b.values.empty() || b.inclusive) &&
            other.values[equal].kind != KeyScalar::Kind::kNull;

@@ -1,6 +1,7 @@
-// KeyRange: a lookup's bounds, as a half-open range of encoded keys. All bounds
-// are byte successors of encoded prefixes, not "next values". NaN, descending
-// text, nulls and the largest value therefore need no special case.
+// KeyRange: the bounds of a lookup, as a half-open range of encoded keys. A
+// bound is an encoded prefix or the next byte string after all strings with the
+// prefix, not a "next value". NaN, descending text, nulls and the largest value
+// therefore need no special case.
 #pragma once
 
 #include <optional>
@@ -10,8 +11,8 @@
 namespace nimble {
 
 // Replaces *key by the smallest byte string that is greater than all strings
-// beginning with *key. Returns false if that does not exist (*key is empty, or
-// all bytes are FF).
+// beginning with *key. Returns false if there is no such string, because *key
+// is empty or all its bytes are FF.
 bool successor(ByteBuffer* key);
 
 // The keys k with lower <= k < upper in byte order. A missing bound means no
@@ -26,13 +27,15 @@ struct KeyRange {
   static KeyRange all() { return {}; }
 };
 
-// All keys that begin with `prefix`, which may be a whole key, the values of
-// leading columns, or those followed by the beginning of a text value.
+// Returns the range of all keys that begin with `prefix`. The prefix may be a
+// whole key, or the values of leading columns, optionally followed by the
+// beginning of a text value.
 KeyRange prefix_range(ByteSpan prefix);
 
-// The rows whose leading key columns equal `values`. With `starts_with`, the
-// last value is a prefix of a text, binary or fixed-size binary column. Values
-// that cannot be converted to the column's type match no row.
+// Returns the range of rows whose leading key columns equal `values`. With
+// `starts_with`, the last value is a prefix of a text, binary or fixed-size
+// binary column. If a value cannot be converted to the column's type, no row
+// matches.
 Result<KeyRange> equal_range(const KeyEncoder& encoder,
                              std::span<const KeyScalar> values,
                              bool starts_with = false);
@@ -43,19 +46,20 @@ struct KeyBound {
   bool inclusive = true;
 };
 
-// The rows between two bounds in KEY order: in a descending column, the larger
-// value is the lower bound. A bound with fewer values than key columns stands
-// for all rows with these leading values. They are included or excluded
+// Returns the rows between two bounds in KEY order: in a descending column, the
+// larger value is the lower bound. If a bound has fewer values than the key has
+// columns, all rows with these leading values are included or excluded
 // together.
 Result<KeyRange> key_order_range(const KeyEncoder& encoder,
                                  const KeyBound& lower, const KeyBound& upper);
 
-// The rows between two bounds as VALUES: lower <= upper in any sort direction.
-// Columns with equal bounds may have any direction. The other bound columns
-// must all have the same direction, else the rows are not contiguous in the
-// file (kInvalidArgument). Nulls are excluded unless a bound is null or
-// `include_nulls` is set. With `include_nulls`, a missing bound includes the
-// nulls of the first column that it does not limit.
+// Returns the rows between two bounds as VALUES: lower <= upper in any sort
+// direction. Columns with equal bounds may have any direction. The other bound
+// columns must all have the same direction. Otherwise the rows are not
+// contiguous in the file (kInvalidArgument).
+// Nulls are excluded unless a bound is null or `include_nulls` is set. With
+// `include_nulls`, a missing bound includes the nulls of the first column that
+// it does not limit.
 Result<KeyRange> value_range(const KeyEncoder& encoder, const KeyBound& lower,
                              const KeyBound& upper, bool include_nulls = false);
 

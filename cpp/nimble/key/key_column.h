@@ -1,5 +1,5 @@
-// KeyColumn: one column of a key, resolved against a schema. It determines how
-// values become bytes that compare like the values. docs/format/keys.md.
+// KeyColumn: one column of a key, resolved against a schema. It says how values
+// become bytes that compare like the values. docs/format/keys.md.
 #pragma once
 
 #include <string>
@@ -37,13 +37,13 @@ struct KeyColumn {
   uint32_t width = 0;  // bytes per value; 0 for kBytes
 
   bool is_fixed() const { return kind != KeyKind::kBytes; }
-  // The marker byte is never inverted, because null placement does not depend
-  // on the direction.
+  // The marker byte is never inverted, because the position of nulls does not
+  // depend on the direction.
   uint8_t null_marker() const { return order.nulls_first ? 0 : 1; }
   uint8_t value_marker() const { return order.nulls_first ? 1 : 0; }
   uint8_t inversion() const { return order.descending ? 0xff : 0; }
-  // Size of this column's value at the beginning of `key`; 0 if `key` has only
-  // a part of it.
+  // Size of this column's value at the beginning of `key`, or 0 if `key`
+  // contains only a part of the value.
   size_t size_in(ByteSpan key) const;
 };
 

@@ -12,8 +12,9 @@ namespace nimble {
 // The values of one key column, one per row.
 struct DecodedColumn {
   std::vector<uint8_t> validity;  // 1 or 0 per row
-  // Fixed-width values: little-endian, width bytes per row, zeros for nulls. A
-  // bool is one byte, 0 or 1. Byte strings: one after the other.
+  // Fixed-width values: little-endian, `width` bytes per row, zeros for nulls.
+  // A bool is one byte, 0 or 1. Byte strings: one after the other, without
+  // gaps.
   std::vector<uint8_t> values;
   std::vector<uint64_t> ends;  // of byte strings, one per row
 

@@ -1,5 +1,5 @@
-// KeyEncoder: converts rows to byte-comparable keys. The memcmp order of keys
-// is the order of the rows under the columns' sort orders. Thread-safe.
+// KeyEncoder: converts rows to byte-comparable keys. memcmp orders the keys
+// like the columns' sort orders order the rows. Thread-safe.
 // docs/format/keys.md.
 #pragma once
 
@@ -33,14 +33,14 @@ class KeyEncoder {
   Status encode(const ArrayView& root, int64_t begin, int64_t count,
                 KeyBuffer* out) const;
 
-  // Append one value, or the values of the first columns.
+  // Appends one value, or the values of the first columns.
   Status encode_scalar(size_t column, const KeyScalar& value,
                        ByteBuffer* out) const;
   Status encode_tuple(std::span<const KeyScalar> values, ByteBuffer* out) const;
 
-  // Encode a whole key of a single integer or text column without allocation,
-  // for single lookups. Return the key's size, or 0 if the key is not such a
-  // column or the value is out of its range.
+  // Encodes the whole key of an index with a single integer or text column,
+  // without allocation, for single lookups. Returns the key's size, or 0 if the
+  // key has other columns or the value is out of the column's range.
   // REQUIRES: `out` has room for kMaxIntKey or max_text_key() bytes.
   static constexpr size_t kMaxIntKey = 9;
   size_t encode_int_key(int64_t value, uint8_t* out) const;

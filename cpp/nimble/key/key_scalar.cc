@@ -104,8 +104,8 @@ ScalarFit fit_integer(const std::array<uint8_t, 32>& v, uint32_t width,
   return is_signed && top != negative ? outside : ScalarFit::kExact;
 }
 
-// Converts an int or float scalar to a double. The result is kInexact if the
-// double differs.
+// Converts an int or float scalar to a double. Returns kInexact if the double
+// is not equal to the scalar.
 ScalarFit to_double(const KeyScalar& v, double* out) {
   constexpr double kTwo63 = 9223372036854775808.0;
   if (v.kind == Kind::kFloat) {
@@ -132,8 +132,8 @@ ScalarFit to_float(double v, uint32_t width, uint64_t* ordered) {
     return ScalarFit::kExact;
   }
   if (width == 4) {
-    // Converting a double out of float's range is undefined, so it is checked
-    // first.
+    // Checks the range first, because converting a double outside float's range
+    // is undefined.
     constexpr double kMax = std::numeric_limits<float>::max();
     if (std::isfinite(v) && std::fabs(v) > kMax) return ScalarFit::kInexact;
     const auto f = static_cast<float>(v);
@@ -147,7 +147,8 @@ ScalarFit to_float(double v, uint32_t width, uint64_t* ordered) {
   return ScalarFit::kExact;
 }
 
-// Converts to the value bytes of a fixed-width column, if the fit is exact.
+// Converts a scalar to the value bytes of a fixed-width column, if the fit is
+// exact.
 ScalarFit convert(const KeyColumn& c, const KeyScalar& v, uint8_t* out) {
   const uint8_t inversion = c.inversion();
   const uint64_t invert = inversion != 0 ? ~uint64_t{0} : 0;

@@ -1,4 +1,5 @@
-// KeyScalar: a value for a key column, given by a caller (a lookup or a bound).
+// KeyScalar: a value for a key column that a caller gives, for a lookup or a
+// bound.
 #pragma once
 
 #include <array>
@@ -63,7 +64,7 @@ Status encode_scalar(const KeyColumn& column, const KeyScalar& value,
 Status encode_starts_with(const KeyColumn& column, ByteSpan start,
                           ByteBuffer* out);
 
-// Convert between half floats and doubles. double_to_half() returns false if
+// Converts between half floats and doubles. double_to_half() returns false if
 // the result is not exact.
 double half_to_double(uint16_t bits);
 bool double_to_half(double v, uint16_t* bits);

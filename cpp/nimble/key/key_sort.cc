@@ -58,8 +58,8 @@ void radix_passes(std::vector<Item<Row>>* items, uint32_t low_bit,
   }
 }
 
-// Sorts by the upper 32 bits of the range with radix passes. Items that are
-// equal in these bits are few and adjacent, and `less` sorts them.
+// Sorts by the upper 32 bits of the range with radix passes. Few items are
+// equal in these bits. They are then adjacent, and `less` sorts them.
 template <class Row, class Less>
 void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits,
                 const Less& less) {
@@ -76,7 +76,7 @@ void radix_sort(std::vector<Item<Row>>* items, uint32_t num_bits,
 }
 
 // Subtracts the smallest head from all heads. Returns the number of bits of the
-// largest.
+// largest result.
 template <class Row>
 uint32_t narrow_heads(std::vector<Item<Row>>* items) {
   uint64_t low = ~uint64_t{0}, high = 0;
@@ -115,7 +115,7 @@ bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
 }
 
 // Sorts any keys: by the first 8 bytes after the common prefix, then by the
-// rest.
+// remaining bytes.
 template <class Row>
 void sort_by_head(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   size_t shared = keys.key(0).size();

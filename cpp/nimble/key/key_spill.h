@@ -1,4 +1,5 @@
-// Stores encoded keys in a form that only this process can read.
+// Stores encoded keys in a format for temporary files. Only this process can
+// read it.
 #pragma once
 
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace nimble {
 
-// Appends the given keys of `keys`.
+// Appends the keys of the given rows.
 inline void store_keys(const KeyBuffer& keys, const uint64_t* rows,
                        size_t count, ByteBuffer* out) {
   out->put<uint64_t>(keys.fixed_width());

@@ -1,5 +1,5 @@
-// Whether keys of two columns have the same encoding, so that the same encoded
-// keys can be used for several files. Paths and names may differ.
+// Checks whether two columns encode keys in the same way. The encoded keys of
+// one can then be used to search files with the other.
 #pragma once
 
 #include "nimble/key/key_column.h"
@@ -8,7 +8,8 @@ namespace nimble {
 
 // Paths and names may differ.
 inline bool have_same_keys(const KeyColumn& a, const KeyColumn& b) {
-  // Byte strings may have different offset widths in Arrow.
+  // The format is not compared for byte strings, because Arrow has formats with
+  // 4-byte and with 8-byte offsets for them.
   return (a.kind == KeyKind::kBytes || a.format == b.format) &&
          a.kind == b.kind && a.logical == b.logical && a.width == b.width &&
          a.order.descending == b.order.descending &&

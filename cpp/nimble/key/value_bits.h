@@ -1,5 +1,5 @@
-// Loads and order-preserving transforms of single values, shared by the column
-// kernels, the scalar functions, the decoder and texts of values.
+// Loads and order-preserving transforms of single values. Used by the column
+// kernels, the scalar functions, the decoder and value_text.
 #pragma once
 
 #include <limits>
@@ -72,7 +72,7 @@ inline void put_wide(uint8_t* out, const uint8_t* value, uint32_t width,
   }
 }
 
-// Whether any byte needs an escape, because it is below 2.
+// Whether any byte of the word is below 2 and so needs an escape.
 inline bool word_has_low_byte(uint64_t word) {
   constexpr uint64_t kTwos = 0x0202020202020202u, kHighs = 0x8080808080808080u;
   return ((word - kTwos) & ~word & kHighs) != 0;
