@@ -155,9 +155,9 @@ inline uint64_t KeyChunk::fixed_at(uint64_t i) const {
 }
 
 void KeyChunk::narrow(uint64_t target, uint32_t* low, uint32_t* high) const {
-  // Key i is in [line(i), line(i) + mask_] above base_. The rounding error of
-  // the quotients is far less than one key, so widening by one key on each side
-  // is enough.
+  // Key i is in [line(i), line(i) + mask_] above base_. Widening by one key on
+  // each side is enough, because the rounding error of the quotients is far
+  // less than one key.
   const uint64_t x = target - base_;
   const double n = num_stored_;
   const double last = std::min(n, static_cast<double>(x) * keys_per_unit_ + 2);
@@ -175,8 +175,8 @@ bool KeyChunk::fixed_target(ByteSpan rest, uint64_t* target) const {
   const uint32_t unused = 64 - 8 * suffix_size_;
   *target = suffix_size_ > 0 ? head_of(rest.data(), have) >> unused : 0;
   if (rest.size() <= suffix_size_) return true;
-  // The target is longer than the keys. Search for the first key above those
-  // that are prefixes of the target.
+  // The target is longer than the keys. Keys that are prefixes of the target
+  // are below it, so the search looks for the next number.
   const uint64_t top = suffix_size_ == 0 ? 0 : ~uint64_t{0} >> unused;
   return (*target)++ != top;
 }
@@ -198,7 +198,7 @@ uint32_t KeyChunk::fixed_lower_bound(uint32_t start, ByteSpan rest) const {
       low = static_cast<uint32_t>(start + step + 1);
     }
   }
-  // Branchless: the number of steps depends on low and high only.
+  // Branchless: the number of steps depends on low and high, not on the keys.
   for (uint32_t n = high > low ? high - low : 0; n > 0;) {
     const uint32_t half = n - n / 2;
     low = fixed_at(low + half - 1) < target ? low + half : low;
@@ -219,8 +219,8 @@ Result<bool> KeyChunk::stored_matches(uint32_t i, ByteSpan key) const {
 
 void KeyChunk::prefetch(ByteSpan target) const {
   if (mode_ == KeyChunkMode::kPrefix) {
-    // The search starts in the middle. Typical chunks have two cache lines of
-    // restarts.
+    // The search starts in the middle of the restarts. Typical chunks have two
+    // cache lines of restarts.
     const uint64_t size = uint64_t{num_restarts_} * offset_size_;
     __builtin_prefetch(restarts_ + size / 4);
     __builtin_prefetch(restarts_ + size / 2);
@@ -281,7 +281,7 @@ Status KeyChunk::decode(uint32_t begin, uint32_t end, KeyBuffer* out) const {
   }
   uint8_t* to = out->data() + out->num_bytes() - n * size;
   for (uint32_t i = begin; i < end; ++i, to += size) {
-    if (size >= 8) {  // the prefix then overwrites excess bytes
+    if (size >= 8) {  // the prefix then overwrites the excess bytes
       store(to + size - 8, swap_bytes(fixed_at(i)));
     } else {
       store_be(to + prefix_.size(), fixed_at(i), suffix_size_);

@@ -1,7 +1,7 @@
 // Key chunks: the leaves of the cluster and sorted indexes. A chunk has sorted
-// encoded keys and finds the first key >= a target without decoding all keys.
-// There are two forms, and the smaller one is used. If both are large, only
-// every n-th key is stored and the others are read from the key columns.
+// encoded keys and finds the first key >= a target without decoding all keys. A
+// chunk has the smaller one of two forms. If both are large, the chunk stores
+// only every n-th key. The other keys are read from the key columns.
 // docs/format/key_chunks.md.
 #pragma once
 
@@ -23,32 +23,32 @@ enum class KeyChunkMode : uint8_t {
 struct KeyChunkOptions {
   uint32_t restart_interval = 16;
   bool allow_fixed = true;  // false only for tests of the other form
-  // If keys take more than kMaxKeyBytes each, only every n-th key is stored. 0:
-  // all keys are stored.
+  // If keys take more than kMaxKeyBytes each, only every sample_step-th key is
+  // stored. If 0, all keys are stored.
   uint32_t sample_step = 0;
 };
 
 // Keys larger than this, in bytes, are worth sampling.
 inline constexpr uint64_t kMaxKeyBytes = 3;
-// A search reads up to this many keys from their columns.
+// Maximum step. A search reads up to this many keys from their columns.
 inline constexpr uint32_t kMaxSampleStep = 1024;
 
 // Appends a chunk of keys [begin, end) to `out`. Returns true if the keys were
 // sampled.
-// REQUIRES: the keys are sorted; there are 1 to 2^24; they have at most
-// kMaxChunkBytes in all.
+// REQUIRES: the keys are sorted; there are 1 to 2^24 keys, with at most
+// kMaxChunkBytes in total.
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 31;
 bool build_key_chunk(const KeyBuffer& keys, size_t begin, size_t end,
                      const KeyChunkOptions& options, ByteBuffer* out);
 
-// The position of the first key >= a target, or the number of keys if all are
-// below it.
+// The position of the first key >= a target, or the number of keys if all keys
+// are below the target.
 struct FoundKey {
   uint32_t at = 0;
   bool is_equal = false;
 };
 // Keys [begin, end) of a sampled chunk, which are between two stored keys. The
-// answer of a search is one of them, or `end`.
+// result of a search is the position of one of them, or `end`.
 struct KeyGap {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -57,14 +57,15 @@ struct KeyGap {
   size_t shared = 0;
 };
 
-// A view of a chunk's bytes, cheap to open for each lookup. Hostile bytes cause
-// a wrong answer or kCorrupt, but no invalid access. Thread-safe. Sampled
+// A view of a chunk's bytes, cheap to open for each lookup. Damaged bytes cause
+// a wrong result or kCorrupt, but not an invalid access. Thread-safe. Sampled
 // chunks may block on a read of their source.
 class KeyChunk {
  public:
-  // Reads the header. `num_keys` is the count according to the index. A sampled
-  // chunk gets keys of file rows from `first_row` on from `source`, which must
-  // outlive it. It is corrupt if `source` is null.
+  // Reads the header. `num_keys` is the number of keys according to the index.
+  // A sampled chunk reads keys that it does not store from `source`, which must
+  // outlive it. Its first key is the key of file row `first_row`. A sampled
+  // chunk without a source is corrupt.
   static Result<KeyChunk> open(ByteSpan bytes, uint32_t num_keys,
                                const KeySource* source = nullptr,
                                uint64_t first_row = 0);
@@ -78,18 +79,19 @@ class KeyChunk {
   // Every step-th key is stored; 1: all keys.
   uint32_t step() const { return step_; }
 
-  // The position of the first key >= target, or num_keys() if all are below it.
+  // Returns the position of the first key >= target, or num_keys() if all keys
+  // are below the target.
   Result<uint32_t> lower_bound(ByteSpan target) const {
     return lower_bound_from(0, target);
   }
-  // Like lower_bound(), but not before `start`, and searches near `start`
-  // first. For ascending targets, where `start` is the answer for the previous
-  // target.
+  // Like lower_bound(), but the result is at least `start`, and the search
+  // begins near `start`. For ascending targets: `start` is the result for the
+  // previous target.
   Result<uint32_t> lower_bound_from(uint32_t start, ByteSpan target) const;
 
-  // The position of `target`, or the position it would have. `gap` is
-  // gap(target). A caller may get it earlier and do other work while the gap's
-  // bytes are prefetched.
+  // Returns the position of `target`, or the position where it would be. `gap`
+  // is gap(target). A caller may compute the gap earlier, and do other work
+  // while the gap's bytes are prefetched.
   Result<FoundKey> find(ByteSpan target, const KeyGap& gap) const {
     if (step_ > 1) return find_in_gap(gap, target);
     FoundKey out;
@@ -98,11 +100,12 @@ class KeyChunk {
     NIMBLE_ASSIGN_OR_RETURN(out.is_equal, stored_matches(out.at, target));
     return out;
   }
-  // The keys that a search for `target` needs and the chunk does not store.
+  // Returns the keys that a search for `target` needs and that the chunk does
+  // not store.
   Result<KeyGap> gap(ByteSpan target) const {
     return step_ == 1 ? KeyGap{} : sampled_gap(target);
   }
-  // Prefetches the bytes of those keys that find() accesses first.
+  // Prefetches the bytes of the gap's keys that find() accesses first.
   void prefetch_gap(ByteSpan target, const KeyGap& gap) const;
 
   // Whether key i equals `key`.
@@ -132,24 +135,28 @@ class KeyChunk {
   Result<uint32_t> sampled_lower_bound(uint32_t start, ByteSpan target) const;
   Status sampled_key_at(uint32_t i, ByteBuffer* key) const;
   // These functions use stored keys only. If `shared` is not null, it receives
-  // a lower bound for the bytes of the target that both the key found and its
-  // predecessor begin with; 0 if one of the two does not exist.
+  // a number of bytes of the target: both the key found and its predecessor
+  // begin with at least these bytes. It receives 0 if one of the two keys does
+  // not exist.
   Result<uint32_t> stored_lower_bound(uint32_t start, ByteSpan target,
                                       size_t* shared = nullptr) const;
   Result<bool> stored_matches(uint32_t i, ByteSpan key) const;
   Status stored_key_at(uint32_t i, ByteBuffer* key) const;
   Status open_fixed(ByteSpan body);
   Status open_prefix(ByteSpan body);
-  // Compares the target with the common prefix: -1 if it is before all keys, 1
-  // if it is after them, 0 if it begins with the prefix or is a prefix of it.
+  // Compares the target with the common prefix. Returns -1 if the target is
+  // before all keys and 1 if it is after all keys. Returns 0 if the target
+  // begins with the prefix or is a prefix of it.
   int compare_prefix(ByteSpan* target) const;
 
   uint64_t fixed_at(uint64_t i) const;
-  // Converts the rest of the target, after the common prefix, to a number to
-  // compare with keys. Returns false if it is above all possible keys.
+  // Converts the part of the target after the common prefix to a number that
+  // can be compared with the keys' numbers. Returns false if all possible keys
+  // are below the target.
   bool fixed_target(ByteSpan rest, uint64_t* target) const;
   uint32_t fixed_lower_bound(uint32_t start, ByteSpan rest) const;
-  // Narrows [*low, *high) around the first value >= target, using the line.
+  // Narrows [*low, *high) around the first value >= target. The line gives the
+  // approximate position.
   void narrow(uint64_t target, uint32_t* low, uint32_t* high) const;
 
   struct Entry {
@@ -166,8 +173,8 @@ class KeyChunk {
   Result<uint32_t> prefix_lower_bound(uint32_t start, ByteSpan rest,
                                       size_t* shared) const;
   Result<bool> prefix_matches(uint32_t i, ByteSpan rest) const;
-  // Decodes keys [begin, end) one after the other in *key. Appends each to *out
-  // unless that is null.
+  // Decodes keys [begin, end) one after the other in *key. If `out` is not
+  // null, appends each key to it.
   Status prefix_decode(uint32_t begin, uint32_t end, ByteBuffer* key,
                        KeyBuffer* out) const;
 

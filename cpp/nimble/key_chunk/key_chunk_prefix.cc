@@ -9,8 +9,8 @@ Status malformed(uint64_t i) {
                          " is malformed");
 }
 
-// Adds the varint at *at to *length. Returns false past the end or above 2^32 -
-// 1.
+// Adds the varint at *at to *length. Returns false if it is not complete or if
+// the sum is above 2^32 - 1.
 bool add_varint(ByteSpan bytes, size_t* at, size_t* length) {
   uint64_t v = 0;
   for (uint32_t shift = 0; shift < 35; shift += 7) {
@@ -25,8 +25,9 @@ bool add_varint(ByteSpan bytes, size_t* at, size_t* length) {
   return false;
 }
 
-// Number of bytes of the target that a key matches, if its predecessor matches
-// `matched` bytes and `suffix` follows those.
+// Returns the number of leading bytes that a key shares with the target. Its
+// predecessor shares `matched` bytes, and `suffix` follows these bytes in the
+// key.
 size_t match(ByteSpan suffix, ByteSpan target, size_t matched) {
   return matched + shared_prefix(suffix, target.subspan(matched));
 }
@@ -65,7 +66,7 @@ bool KeyChunk::find_restart(uint64_t from, ByteSpan rest,
                             uint64_t* restart) const {
   uint64_t low = from, high = num_restarts_;
   int sign = 0;
-  if (from > 0) {  // targets ascend: the answer is near
+  if (from > 0) {  // targets ascend, so the result is probably near
     for (uint64_t step = 1; low < high; step *= 2) {
       const uint64_t probe = std::min<uint64_t>(from + step - 1, high - 1);
       if (!compare_restart(probe, rest, &sign)) return false;
@@ -95,14 +96,14 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
   uint64_t restart = 0;
   if (!find_restart(from, rest, &restart)) return malformed(start);
   if (restart == from) return start;
-  // The previous restart is below the target, so the scan starts there. The
-  // length a key shares with its predecessor decides the order without
-  // comparing bytes, unless it equals the length that the predecessor shares
-  // with the target.
+  // The previous restart is below the target, so the scan starts there.
+  // Compares the length that a key shares with its predecessor to the length
+  // that the predecessor shares with the target. If they differ, the order is
+  // known without comparing bytes.
   uint64_t i = (restart - 1) * restart_interval_;
   const uint64_t end = std::min<uint64_t>(num_stored_, i + restart_interval_);
   size_t at = restart_at(restart - 1);
-  // bytes of the target matched by the predecessor, by i
+  // number of bytes of the target that the predecessor and key i begin with
   size_t matched = 0, equal_bytes = 0;
   for (; i < end; ++i) {
     Entry entry;
@@ -132,7 +133,7 @@ Result<uint32_t> KeyChunk::prefix_lower_bound(uint32_t start, ByteSpan rest,
 Result<bool> KeyChunk::prefix_matches(uint32_t i, ByteSpan rest) const {
   const uint64_t restart = i / restart_interval_;
   size_t at = restart_at(restart);
-  // Number of bytes that the last key shares with `rest`, and its size.
+  // The size of the last key, and the number of bytes it shares with `rest`.
   size_t matched = 0, size = 0;
   for (uint64_t k = restart * restart_interval_; k <= i; ++k) {
     Entry entry;

@@ -61,8 +61,8 @@ Result<FoundKey> KeyChunk::find_in_gap(const KeyGap& gap,
     out.is_equal = place.is_equal;
     if (out.at < gap.end) return out;
   }
-  // The target is above all keys of the gap. The answer is the sample at the
-  // gap's end, if one exists.
+  // The target is above all keys of the gap. The result is the stored key at
+  // the gap's end, if one exists.
   out.at = gap.end;
   out.is_equal = false;
   if (out.at == num_keys_) return out;
@@ -77,7 +77,7 @@ Result<uint32_t> KeyChunk::sampled_lower_bound(uint32_t start,
   NIMBLE_ASSIGN_OR_RETURN(const uint32_t sample,
                           stored_lower_bound(start / step_, target, &shared));
   if (uint64_t{sample} * step_ <= start) return start;
-  // The target is above the previous sample, and not above this one.
+  // The target is above the previous stored key, and not above this one.
   KeyGap gap = gap_before(sample);
   gap.begin = std::max(gap.begin, start);
   if (gap.begin >= gap.end) return gap.end;

@@ -5,10 +5,10 @@
 namespace nimble {
 namespace {
 
-// A fixed chunk with values this narrow is used without considering the prefix
-// form, which takes about two bytes per key. Wider fixed chunks may be an
-// eighth larger than the prefix form, because they are searched several times
-// faster.
+// If the values of a fixed chunk have at most this many bits, the prefix form
+// is not considered, because it takes about two bytes per key. Fixed chunks
+// with wider values may be an eighth larger than the prefix form, because they
+// are searched several times faster.
 constexpr uint32_t kSurelySmall = 16;
 
 void put_header(KeyChunkMode mode, size_t num_keys, ByteSpan prefix,
@@ -19,7 +19,8 @@ void put_header(KeyChunkMode mode, size_t num_keys, ByteSpan prefix,
   out->put_sized(prefix);
 }
 
-// The keys as numbers near a line: docs/format/key_chunks.md.
+// The plan for the fixed form: keys as numbers near a line.
+// docs/format/key_chunks.md.
 struct FixedPlan {
   size_t key_size = 0;
   size_t suffix_size = 0;
@@ -32,7 +33,8 @@ struct FixedPlan {
   std::vector<uint64_t> offsets;  // from the first key and line, modulo 2^64
 };
 
-// Whether all keys have the same size. Keys are adjacent, so offsets tell.
+// Whether all keys have the same size. Keys are adjacent, so their offsets are
+// enough to check.
 bool same_size(const KeyBuffer& keys, size_t begin, size_t end) {
   if (keys.fixed_width() != 0) return true;
   const uint64_t size = keys.key(begin).size();
@@ -60,7 +62,7 @@ void load_suffixes(const uint8_t* keys, size_t n, FixedPlan* plan) {
   }
 }
 
-// Chooses a horizontal line, or the line through the first and last key.
+// Chooses a horizontal line, or the line through the first and the last key.
 void fit_line(FixedPlan* plan) {
   const std::vector<uint64_t>& v = plan->values;
   const size_t n = v.size();
@@ -250,7 +252,8 @@ void put_sampled(const KeyBuffer& keys, size_t begin, size_t end,
   form.put_body(out);
 }
 
-// With fewer samples than this, reading columns does not pay.
+// With fewer stored keys than this, reading keys from columns is not
+// worthwhile.
 constexpr size_t kMinSamples = 4;
 
 }  // namespace

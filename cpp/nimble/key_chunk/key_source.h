@@ -7,7 +7,7 @@
 
 namespace nimble {
 
-// A position among ascending keys: the first key >= a target.
+// A position in ascending keys: the first key >= a target.
 struct LowerBound {
   uint64_t row = 0;  // file row
   bool is_equal = false;
@@ -16,13 +16,13 @@ struct LowerBound {
 // A search among keys. The target may be any bytes.
 struct KeySearch {
   ByteSpan target;
-  // The keys of the rows in question all begin with this many bytes of the
+  // All keys that are searched begin with the first `shared` bytes of the
   // target.
   size_t shared = 0;
 };
 
 // May block on a read.
-// REQUIRES: rows are file rows and exist.
+// REQUIRES: all rows passed to these functions are existing file rows.
 class KeySource {
  public:
   virtual ~KeySource() = default;
@@ -30,7 +30,8 @@ class KeySource {
   // REQUIRES: the keys of these rows ascend.
   virtual Result<LowerBound> find(uint64_t begin, uint64_t end,
                                   const KeySearch& search) const = 0;
-  // Compares the key of a row with `target`. Returns the sign.
+  // Compares the key of a row with `target`. Returns a negative number, 0 or a
+  // positive number.
   virtual Result<int> compare(uint64_t row, ByteSpan target) const = 0;
   // Appends the keys of rows [begin, end).
   virtual Status read_keys(uint64_t begin, uint64_t end,
