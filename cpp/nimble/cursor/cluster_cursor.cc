@@ -14,12 +14,13 @@ Result<std::optional<uint64_t>> ClusterCursor::find_first(ByteSpan key) {
   std::optional<uint64_t> row;
   NIMBLE_ASSIGN_OR_RETURN(const BloomFilter* bloom, index_.bloom(1));
   if (bloom != nullptr && !bloom->might_contain(key)) return row;
-  // Keys before the first key need no read.
+  // A key before the first key is absent. This check needs no read.
   if (compare_bytes(key, file.footer().cluster->first_key) < 0) return row;
   NIMBLE_ASSIGN_OR_RETURN(const bool inside, keys_.open_chunk_of(key));
   if (!inside) return row;
   NIMBLE_ASSIGN_OR_RETURN(const KeyGap gap, keys_.chunk().gap(key));
-  // No key is a prefix of another, so the next chunk cannot have it.
+  // Keys are not prefixes of other keys, so the next chunk cannot have this
+  // key.
   NIMBLE_ASSIGN_OR_RETURN(const FoundKey match, keys_.chunk().find(key, gap));
   if (match.is_equal) row = keys_.first_place() + match.at;
   return row;

@@ -23,13 +23,13 @@ class ClusterOrder final : public KeyOrder {
   const OpenFile& file_;
 };
 
-// Keeps the group and chunk that it opened last. May block on reads. Not
+// Keeps the last group and chunk that it opened. May block on reads. Not
 // thread-safe: create one per thread or per batch.
 class ClusterCursor {
  public:
-  // Borrows both. `wanted`: columns that the caller will read of the rows
-  // found. If a search in sampled keys has to read the file, they are read in
-  // the same round.
+  // Borrows both. `wanted` has the columns that the caller will read from the
+  // rows found. If a search in sampled keys has to read the file, these columns
+  // are read in the same round.
   explicit ClusterCursor(const ClusterIndex& index,
                          const RowReader* wanted = nullptr)
       : index_(index),
@@ -40,15 +40,16 @@ class ClusterCursor {
   Result<RowRange> find_range(const KeyRange& range) {
     return keys_.find_range(range);
   }
-  // The first row with a whole key. The Bloom filter may exclude the key
-  // without a search.
+  // Returns the first row with a whole key. The Bloom filter may exclude the
+  // key without a search.
   Result<std::optional<uint64_t>> find_first(ByteSpan key);
-  // The end of the rows whose keys begin with `prefix`.
+  // Returns the end of the rows whose keys begin with `prefix`.
   Result<uint64_t> end_of(ByteSpan prefix) { return keys_.end_of(prefix); }
   // Replaces *key by the stored key of a file row. Returns false if the index
-  // does not store it, because a sampled index leaves keys to the columns.
+  // does not store this key, because sampled chunks leave most keys to the
+  // columns.
   Result<bool> stored_key_at(uint64_t row, ByteBuffer* key);
-  // The rows whose key columns a search for `target` would read.
+  // Returns the rows whose key columns a search for `target` would read.
   Result<RowRange> rows_to_read(ByteSpan target);
   // Reads the key columns of `rows` in few rounds.
   // REQUIRES: ranges are ascending and disjoint.

@@ -59,7 +59,8 @@ Result<const RowKeys*> ClusterIndex::row_keys() const {
   return row_keys_owner_.get();
 }
 
-// Published values remain valid. An unfinished value is dropped and read again.
+// Values that were published before the fork remain valid. A value that another
+// thread was creating is dropped and created again.
 void ClusterIndex::after_fork(bool was_held) {
   if (!was_held) return;
   if (bloom_.load() == nullptr) {

@@ -1,6 +1,6 @@
-// ClusterIndex: the part of a file's cluster index that is kept between
-// searches: its Bloom filter, and access to keys that key chunks leave to the
-// key columns. Thread-safe.
+// ClusterIndex: the parts of a file's cluster index that are kept between
+// searches. These are its Bloom filter, and the access to keys that sampled
+// chunks do not store. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -17,18 +17,18 @@ namespace nimble {
 
 class ClusterIndex {
  public:
-  // Borrows the file, which may lack a cluster index.
+  // Borrows the file. The file need not have a cluster index.
   explicit ClusterIndex(const OpenFile& file) : file_(file) {}
 
   const OpenFile& file() const { return file_; }
 
-  // The filter over whole keys, for a caller with `probes` keys to test. May
-  // read the file. Null if the file has no filter. Also null if the file is not
-  // mapped and loading the filter would cost more than all probes so far could
-  // have saved.
+  // Returns the filter of whole keys, for a caller with `probes` keys to test.
+  // May read the file. Returns null if the file does not have a filter. If the
+  // file is not mapped, also returns null while loading the filter would cost
+  // more than it could have saved for all probes so far.
   Result<const BloomFilter*> bloom(uint64_t probes) const;
-  // The keys of rows, computed from the key columns. Null if the file stores
-  // all keys in chunks.
+  // Returns the keys of rows, computed from the key columns. Returns null if
+  // the file stores all keys in chunks.
   Result<const RowKeys*> row_keys() const;
 
  private:

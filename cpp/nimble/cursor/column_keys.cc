@@ -18,7 +18,8 @@ Status ColumnKeys::fetch(std::span<const RowRange> ranges) const {
 }
 
 RowRange ColumnKeys::answer_rows(uint64_t begin, uint64_t end) const {
-  // The answer may be row `end`, and row `end` + 1 may have the same key.
+  // The result may be row `end`. Row `end` + 1 is needed too, because it may
+  // have the same key.
   return {begin, std::min(end + 2, index_.file().num_rows())};
 }
 

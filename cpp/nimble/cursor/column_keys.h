@@ -1,5 +1,5 @@
-// ColumnKeys: the keys that sampled chunks of the cluster index leave to the
-// key columns, for one search or one batch. Not thread-safe.
+// ColumnKeys: reads the keys that sampled chunks do not store from the key
+// columns, for one search or one batch. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@ namespace nimble {
 
 class ColumnKeys final : public KeySource {
  public:
-  // Borrows both. `wanted`: columns that the caller will read of the row found;
-  // null if none. If key columns have to be read, these are read in the same
-  // round.
+  // Borrows both. `wanted` has the columns that the caller will read from the
+  // row found, or is null. If key columns have to be read, the wanted columns
+  // are read in the same round.
   explicit ColumnKeys(const ClusterIndex& index,
                       const RowReader* wanted = nullptr)
       : index_(index), wanted_(wanted) {}
 
-  // The argument for KeyChunk::open(). Null if the file stores all keys in
-  // chunks.
+  // Returns the argument for KeyChunk::open(). It is null if the file stores
+  // all keys in chunks.
   Result<const KeySource*> source();
 
   // Reads the bytes that searches of these rows need, in one round per stripe.
@@ -28,7 +28,7 @@ class ColumnKeys final : public KeySource {
   // REQUIRES: ranges are ascending and disjoint. source() was called and is not
   // null.
   Status fetch(std::span<const RowRange> ranges) const;
-  // The rows that a search in [begin, end) needs.
+  // Returns the rows that a search in [begin, end) needs.
   RowRange answer_rows(uint64_t begin, uint64_t end) const;
 
   Result<LowerBound> find(uint64_t begin, uint64_t end,

@@ -1,5 +1,5 @@
 // Opens key chunks of an index. In a mapped file, a chunk is verified on first
-// access; in other files, whenever it is opened.
+// access. In other files, it is verified whenever it is opened.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct OpenKeyChunk {
   uint64_t first = 0;  // place of its first key
 
   // Opens chunk `chunk` of a group. May block on a read. `source` has the keys
-  // that a sampled chunk leaves out; null if the index stores all keys.
-  // `source` must outlive the chunk, and a mapped file must, too.
+  // that a sampled chunk does not store, or is null if the index stores all
+  // keys. `source` and a mapped file must outlive the chunk.
   Status open(const OpenFile& file, const KeyChunkGroup& group, size_t chunk,
               const KeySource* source);
 };

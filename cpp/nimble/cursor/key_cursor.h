@@ -1,5 +1,5 @@
-// KeyCursor: finds places in the ascending keys of an index, either the cluster
-// index or a sorted index. Finding one bound reads at most one group and one
+// KeyCursor: searches the ascending keys of the cluster index or of a sorted
+// index, and returns places. Finding one bound reads at most one group and one
 // key chunk.
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace nimble {
 
-// A group of an index. It is in memory as long as the handle exists.
+// A group of an index. The group remains in memory as long as the handle
+// exists.
 using KeyGroupHandle = SlotHandle<KeyChunkGroup>;
 
 // The stored keys of an index: chunks in groups, ascending. Thread-safe.
@@ -20,10 +21,10 @@ class KeyOrder {
   virtual ~KeyOrder() = default;
   virtual const OpenFile& file() const = 0;
   virtual uint64_t num_keys() const = 0;
-  // The boundary of each group: its last key, or a key between that and the
-  // next group.
+  // The boundary of each group: its last key, or a key between its last key and
+  // the next group's first key.
   virtual const ChunkDirectory& groups() const = 0;
-  // The group that has the key at a place.
+  // Returns the group that contains the key at `place`.
   // REQUIRES: place < num_keys().
   virtual size_t group_at(uint64_t place) const = 0;
   // Returns group i. May block on a read.
@@ -33,29 +34,29 @@ class KeyOrder {
 // The error for a group whose last key is below its boundary.
 Status ends_before_boundary(const OpenFile& file, size_t group);
 
-// Keeps the group and chunk that it opened last. May block on reads. Not
+// Keeps the last group and chunk that it opened. May block on reads. Not
 // thread-safe: create one per thread or per batch.
 class KeyCursor {
  public:
-  // Borrows both. `columns` has the keys that sampled chunks leave out; null if
-  // all keys are stored.
+  // Borrows both. `columns` has the keys that sampled chunks do not store, or
+  // is null if all keys are stored.
   explicit KeyCursor(const KeyOrder& order, ColumnKeys* columns = nullptr)
       : order_(order), columns_(columns) {}
 
   // The first place whose key is >= target, or num_keys() if all keys are below
   // it. Cheapest for ascending targets.
   Result<uint64_t> lower_bound(ByteSpan target);
-  // The places of keys that begin with `prefix`, which is a whole key or its
-  // first columns.
+  // Returns the places of keys that begin with `prefix`. A prefix is a whole
+  // key or the values of its first columns.
   Result<RowRange> find_prefix(ByteSpan prefix);
   Result<RowRange> find_range(const KeyRange& range);
   // The end of the places of keys that begin with `prefix`.
   Result<uint64_t> end_of(ByteSpan prefix);
 
-  // Opens the chunk that may have `target`. Returns false if `target` is after
-  // all keys.
+  // Opens the chunk that may contain `target`. Returns false if `target` is
+  // after all keys.
   Result<bool> open_chunk_of(ByteSpan target);
-  // Opens the chunk that has the key at a place.
+  // Opens the chunk that contains the key at `place`.
   Status open_chunk_at(uint64_t place);
   // Whether the key at this place is in the open chunk.
   bool is_open(uint64_t place) const {
@@ -79,7 +80,7 @@ class KeyCursor {
   size_t number_ = 0;  // of the open chunk in its group
   bool is_open_ = false;
   OpenKeyChunk chunk_;
-  uint32_t last_ = 0;  // answer of the last search in it
+  uint32_t last_ = 0;  // result of the last search in the open chunk
   ByteBuffer last_target_, successor_;
 };
 

@@ -5,9 +5,8 @@
 namespace nimble {
 namespace {
 
-// More rows than this are searched by decoding them together instead of one by
-// one: if reading a single value decodes a block, so does every step of the
-// search.
+// If there are more rows than this, a search decodes them together. Searching
+// one by one may decode a whole block for each step.
 constexpr uint64_t kMaxTried = 32;
 
 bool is_plain(const Field& field) {
@@ -62,7 +61,7 @@ Status RowKeys::append_keys(Column&& read, KeyBuffer* out) const {
 }
 
 Status RowKeys::read(std::span<const uint64_t> rows, KeyBuffer* out) const {
-  // Each step holds its columns as Arrow arrays, then as keys.
+  // Limits the memory: a step has its columns as Arrow arrays, then as keys.
   constexpr size_t kStep = 65536;
   out->reset(encoder_.fixed_width());
   for (size_t at = 0; at < rows.size(); at += kStep) {
@@ -116,7 +115,7 @@ Status RowKeys::read_one(uint64_t row, ByteBuffer* key) const {
 Result<int> RowKeys::compare_at(const RowLocation& at, ByteSpan target,
                                 Rest rest) const {
   target = target.subspan(rest.begin);
-  // A key that continues after the end of the target is above it.
+  // A key that has bytes after the end of the target is above it.
   if (target.empty()) return rest.part == parts_.size() ? 0 : 1;
   ThreadScratch<ByteBuffer, RowKeys> key;
   int sign = 0;
@@ -158,7 +157,7 @@ RowKeys::Rest RowKeys::rest_of(const KeySearch& search) const {
 namespace {
 
 // For n ascending integers: how many are below a key, how many equal it, and
-// whether the equal ones follow the lower ones.
+// whether the order is right: all lower ones first, then the equal ones.
 struct Place {
   uint32_t below = 0;
   uint32_t equal = 0;
@@ -183,7 +182,8 @@ Place place_of(const uint8_t* values, uint32_t n, uint64_t flip, uint64_t key) {
   return out;
 }
 
-// Compares with the integer of a key. `key` points past its marker.
+// Compares the values with the integer in an encoded key. `key` points past the
+// marker.
 Place place_of(const KeyColumn& column, const uint8_t* key,
                const uint8_t* values, uint32_t n) {
   const uint32_t unused = 64 - 8 * column.width;
@@ -291,8 +291,9 @@ Result<LowerBound> RowKeys::find(uint64_t begin, uint64_t end,
     }
   }
   if (!out.is_equal || shared.part == 0) return out;
-  // The columns that all neighbours share were not compared, and a damaged file
-  // may be wrong about them.
+  // The columns before `rest` were not compared, because the neighbours share
+  // them with the target. In a damaged file this may be wrong, so the whole key
+  // is compared here.
   ThreadScratch<ByteBuffer, RowKeys> front;
   if (!at.move_to(out.row)) {
     NIMBLE_ASSIGN_OR_RETURN(at, RowLocation::find(rows_->file(), out.row));

@@ -1,6 +1,6 @@
-// RowKeys: computes the encoded keys of given rows from their columns. Confirms
-// the candidates of indexes that store no keys, and finds keys that a sampled
-// index leaves out. Thread-safe. May block on reads.
+// RowKeys: computes the encoded keys of given rows from their columns. Used to
+// compare candidates of indexes that do not store keys, and to find keys that
+// sampled chunks do not store. Thread-safe. May block on reads.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class RowKeys {
   static Result<std::unique_ptr<const RowKeys>> create(
       const OpenFile& file, const std::vector<KeyColumnSpec>& columns);
 
-  // Reads the key columns, for example in advance.
+  // The reader of the key columns. Callers may use it to read them in advance.
   const RowReader& rows() const { return *rows_; }
 
   // Replaces *out by the key of each row. Decodes the rows' blocks of the key
@@ -35,9 +35,9 @@ class RowKeys {
 
   // Compares the key of a row with `target`, which may be any bytes. Returns
   // the sign. Plain columns of a mapped file are decoded without Arrow, which
-  // speeds up single lookups.
+  // makes single lookups faster.
   Result<int> compare(uint64_t row, ByteSpan target) const;
-  // The first of rows [begin, end) whose key is not below the target.
+  // Returns the first of rows [begin, end) whose key is not below the target.
   // REQUIRES: the keys of these rows ascend.
   Result<LowerBound> find(uint64_t begin, uint64_t end,
                           const KeySearch& search) const;
@@ -62,19 +62,20 @@ class RowKeys {
   };
 
   void open_parts(const std::vector<KeyColumnSpec>& specs);
-  // The part of the target that follows the first `shared` bytes, which all
-  // keys in question have in common with it.
+  // Returns the position in the target after the first `shared` bytes. All keys
+  // that are searched begin with these bytes.
   Rest rest_of(const KeySearch& search) const;
-  // Rows whose keys may equal a target. Earlier rows are below it and later
-  // rows above it. These rows equal it in all columns before `rest`.
+  // Rows whose keys may equal a target. Earlier rows are below the target, and
+  // later rows are above it. These rows equal the target in all columns before
+  // `rest`.
   struct Candidates {
     uint64_t begin = 0;
     uint64_t end = 0;
     Rest rest;
   };
-  // Narrows a few rows of the stripe of `at` by one column, which must have
-  // integers that can be decoded at once. Returns false if it cannot narrow
-  // them.
+  // Narrows a few rows of the stripe of `at` by one column. Returns false if
+  // this is not possible: the column must have integers that can be decoded at
+  // once.
   Result<bool> narrow(const RowLocation& at, ByteSpan target,
                       Candidates* rows) const;
   Status out_of_order(uint64_t begin, uint64_t end) const;
