@@ -57,7 +57,7 @@ Status take_file_rows(std::span<const RowReader* const> readers,
   NIMBLE_RETURN_IF_ERROR(check(readers, wanted));
   const size_t n = wanted.rows.size();
   if (n == 0) return Status::ok();
-  // Group the rows by file.
+  // Groups the rows by file.
   std::vector<uint64_t> ends(readers.size() + 1), by_file(n);
   for (const int64_t file : wanted.files) ++ends[static_cast<size_t>(file) + 1];
   std::partial_sum(ends.begin(), ends.end(), ends.begin());

@@ -23,7 +23,7 @@ std::vector<uint64_t> sorted_places(std::span<const uint64_t> rows) {
   return order;
 }
 
-// Rows of one stripe, counted from its first.
+// Rows of one stripe, relative to its first row.
 struct StripeRows {
   const StripeView* stripe = nullptr;
   std::vector<uint64_t> rows;
@@ -47,18 +47,18 @@ struct StripeRows {
 };
 
 // Rows of one stripe that are decoded together. The rows to keep are
-// Pieces::kept[first, last), relative to the first row of the piece.
+// Pieces::kept[first, last), relative to the piece's first row.
 struct Piece {
   RowRange rows;
   size_t first = 0;
   size_t last = 0;
 };
 
-// Cuts pieces of stripes off ascending ranges.
+// Cuts ascending ranges into pieces, stripe by stripe.
 struct Pieces {
   // A piece with holes ends at a multiple of this number of rows. Its values
-  // are then still in the L1 or L2 cache when its holes are closed, and it ends
-  // between blocks.
+  // are then still in the L1 or L2 cache when the rows after a hole are moved,
+  // and no block is decoded twice.
   static constexpr uint64_t kRows = 2 * kBlockValues;
 
   std::vector<Piece> pieces;
@@ -68,7 +68,7 @@ struct Pieces {
   size_t at = 0;     // index of the next range
   uint64_t row = 0;  // the ranges are cut up to here
 
-  // The next row; false at the end.
+  // Stores the next row in *out. Returns false at the end.
   bool next(uint64_t* out) {
     while (at < ranges.size() &&
            std::max(row, ranges[at].begin) >= ranges[at].end)
@@ -77,13 +77,14 @@ struct Pieces {
     *out = std::max(row, ranges[at].begin);
     return true;
   }
-  // Whether another range begins before this row.
+  // Whether another range begins before row `stop`.
   bool more_before(uint64_t stop) const {
     return at + 1 < ranges.size() && ranges[at + 1].begin < stop;
   }
 
-  // Takes the ranges of one stripe. If fewer than `between` rows separate two
-  // ranges, the rows are a hole in a piece. With `rows_only` makes no pieces.
+  // Cuts the ranges of one stripe. If fewer than `between` rows separate two
+  // ranges, these rows become a hole in a piece. With `rows_only`, makes no
+  // pieces.
   void cut(const StripeView& stripe, uint64_t between, bool rows_only) {
     const uint64_t stop = stripe.first_row + stripe.rows;
     pieces.clear();
@@ -119,7 +120,8 @@ struct Pieces {
     const uint64_t start = end / kRows * kRows;
     if (start > pieces.back().rows.begin) {
       if (start == end) return begin(r);
-      // There is no hole in it yet, and rows before `start` need not move.
+      // The piece does not have a hole yet, so rows before `start` need not
+      // move.
       pieces.back().rows.end = start;
       kept.back().end = start - pieces.back().rows.begin;
       begin({start, end});
@@ -274,7 +276,7 @@ Status fetch_rows(std::span<const RowReader* const> readers,
     const StripeView& stripe = group->view().stripe_of(ranges[i].begin);
     const uint64_t stop = stripe.first_row + stripe.rows;
     const StripeReader reader(file, file.plan(), *group, stripe, &*fetched);
-    // Few ranges continue in the next stripe, which is handled separately.
+    // At most one range continues in the next stripe.
     for (; i < ranges.size() && ranges[i].begin < stop; ++i) {
       const uint64_t begin = ranges[i].begin - stripe.first_row;
       const uint64_t count = std::min(ranges[i].end, stop) - ranges[i].begin;
@@ -317,7 +319,8 @@ Result<size_t> RowReader::fetch_ahead(std::span<const uint64_t> rows,
     NIMBLE_RETURN_IF_ERROR(
         want(reader, local.data(), 0, local.size(), appended));
     if (fetched.most_bytes() <= share.bytes()) continue;
-    // This stripe does not fit. A single stripe takes one round anyway.
+    // This stripe does not fit. If it is the first one, its rows take one round
+    // anyway.
     if (first == 0) return i;
     break;
   }
@@ -367,7 +370,7 @@ Status RowReader::each_column(const StripeReader& reader, uint64_t count,
   // parallel.
   if (file_->file().mapped() == nullptr || columns_.size() == 1) threads = 1;
   if (threads > 1) {
-    // Reading a single row is a cache miss.
+    // Nanoseconds to read a single row, which is usually a cache miss.
     constexpr double kTaken = 50;
     const double each =
         decode_nanos(reader) +
@@ -403,13 +406,13 @@ Status RowReader::read_ranges(std::span<const RowRange> ranges,
     uint64_t between = 0;
     if (cut.more_before(stripe.first_row + stripe.rows) &&
         can_keep_rows(schema_)) {
-      // Reading this many rows and dropping them takes as long as starting a
-      // new range.
+      // Number of rows that can be decoded and dropped in the time that
+      // starting a new range takes.
       const double rows = kBeginNanos * static_cast<double>(columns_.size()) /
                           std::max(decode_nanos(reader), 0.1);
       between = static_cast<uint64_t>(std::min(rows, 4096.0));
     }
-    // Without a hole, values may be exported without a copy.
+    // If there is no hole, values may be exported without a copy.
     const bool has_holes = cut.more_before(stripe.first_row + stripe.rows);
     const auto is_flat = [&](const Projected& p) {
       return has_holes && p.parents.empty() && reader.has_flat_values(p.node);
@@ -471,8 +474,8 @@ void RowReader::prefetch(const StripeReader& reader,
 Status RowReader::read_ascending(std::span<const uint64_t> rows,
                                  std::span<const uint8_t> appended,
                                  uint32_t threads, Column* out) const {
-  // Rows of the current stripe and of the next one of its group, whose memory
-  // is prefetched before the current rows are decoded.
+  // Rows of the current stripe, and of the next stripe of its group. The memory
+  // of the next stripe is prefetched before the current rows are decoded.
   StripeRows now, next;
   const bool remote = file_->file().mapped() == nullptr;
   size_t fetched_rows = 0;

@@ -1,5 +1,5 @@
-// RowReader: rows of a file as Arrow columns, for one projection. Prepared
-// once, used by any number of threads.
+// RowReader: reads rows of a file as Arrow columns, for one projection.
+// Prepared once and used by any number of threads.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@
 
 namespace nimble {
 
-// Rows in any order, repeats included, as take_placed() takes them.
+// Rows in any order, including repeats, in the form that take_placed() needs.
 struct PlacedRows {
-  std::vector<uint64_t> rows;  // of the file, ascending, once each
-  // For every row of the result which of `rows` it is; empty: 0, 1, 2, ...
+  std::vector<uint64_t> rows;  // file rows, ascending and distinct
+  // For each row of the result: its index in `rows`. If empty, 0, 1, 2, ...
   std::vector<uint64_t> places;
 };
 PlacedRows place_rows(std::span<const uint64_t> rows);
@@ -37,10 +37,10 @@ class RowReader {
 
   const OpenFile& file() const { return *file_; }
   const std::shared_ptr<const OpenFile>& file_owner() const { return file_; }
-  // The struct that results are.
+  // The struct type of the results.
   const Field& schema() const { return schema_; }
   Column make_output() const { return Column(schema_, /*wide=*/false); }
-  // The output columns, of create().
+  // The output columns, as passed to create().
   const OutputColumn& column(size_t i) const { return outputs_[i]; }
   // Node of each output column.
   uint32_t node(size_t column) const { return columns_[column].node; }
@@ -57,13 +57,13 @@ class RowReader {
   // Estimated time to decode the given row.
   double decode_nanos(uint64_t row) const;
 
-  // Appends the rows of disjoint ascending ranges. Columns are decoded by up
-  // to `threads` threads.
+  // Appends the rows of disjoint ascending ranges. Up to `threads` threads
+  // decode columns.
   Status read_ranges(std::span<const RowRange> ranges, uint32_t threads,
                      Column* out) const;
-  // Exports rows from `begin` on as an array, which the caller releases. Takes
-  // at most `most` rows, only those of one stripe, and fewer if they are too
-  // large for one array. Returns their number.
+  // Exports rows from `begin` on as an array, which the caller releases. The
+  // rows are in one stripe, and there are at most `most`, or fewer if they are
+  // too large for one array. Returns their number.
   // REQUIRES: most > 0; begin + most <= num_rows().
   Result<uint64_t> read_batch(uint64_t begin, uint64_t most,
                               ArrowArray* out) const;
@@ -82,8 +82,9 @@ class RowReader {
   // Appends rows in the given order, repeats included.
   Status take(std::span<const uint64_t> rows, uint32_t threads,
               Column* out) const;
-  // As take(), with the order already computed. Skips columns marked in
-  // `appended`, which the caller appends. An empty `appended` skips none.
+  // Like take(), with the order already computed. Skips the columns that are
+  // marked in `appended`, because the caller appends them. If `appended` is
+  // empty, skips no column.
   Status take_placed(const PlacedRows& rows, std::span<const uint8_t> appended,
                      uint32_t threads, Column* out) const;
 
@@ -100,8 +101,8 @@ class RowReader {
   RowReader() = default;
   static std::shared_ptr<const RowReader> finish(
       std::shared_ptr<RowReader> reader, std::shared_ptr<const OpenFile> file);
-  // read(i) -> Status appends `count` rows of the stripe to column i of `out`,
-  // one by one if they are `alone`.
+  // read(i) -> Status appends `count` rows of the stripe to column i of `out`.
+  // If `alone`, the rows are read one by one.
   template <class Read>
   Status each_column(const StripeReader& reader, uint64_t count, bool alone,
                      uint32_t threads, Column* out, const Read& read) const;
@@ -114,13 +115,14 @@ class RowReader {
   // Prefetches the memory that ascending rows of a stripe need.
   void prefetch(const StripeReader& reader, std::span<const uint64_t> rows,
                 std::span<const uint8_t> appended) const;
-  // For a file that is not mapped: reads in one round what read_ascending()
-  // needs for the first of these rows, and returns how many rows that covers.
-  // Does nothing for rows of one stripe, which take one round anyway.
+  // For a file that is not mapped: reads the bytes that read_ascending() needs
+  // for the first of these rows in one round, and returns the number of these
+  // rows. Does nothing for rows of a single stripe, which take one round
+  // anyway.
   Result<size_t> fetch_ahead(std::span<const uint64_t> rows,
                              std::span<const uint8_t> appended) const;
-  // Reads the columns for which reading single rows pays. Returns `appended`
-  // with these columns marked too.
+  // Reads the columns for which it is faster to read single rows. Returns
+  // `appended` with these columns marked as well.
   Result<std::vector<uint8_t>> take_wide(std::span<const uint64_t> rows,
                                          std::span<const uint64_t> places,
                                          std::span<const uint8_t> appended,
@@ -140,9 +142,10 @@ class RowReader {
 };
 
 // For a file that is not mapped: reads the bytes that read_ranges() or take()
-// need for these rows into the file's range cache. Takes one round if half of
-// the cache has room.
-// REQUIRES: all readers belong to one file; the ranges are disjoint, ascending.
+// need for these rows into the file's range cache. Takes one round if the bytes
+// fit in half of the cache.
+// REQUIRES: all readers belong to one file; the ranges are disjoint and
+// ascending.
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges);
 

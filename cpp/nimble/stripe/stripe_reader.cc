@@ -45,7 +45,7 @@ Result<AlignedBuffer> StripeReader::ends_of(uint32_t stream, uint64_t begin,
       std::to_string(begin + static_cast<uint64_t>(at - ends)));
 }
 
-// The rows of a child that contain the items of some lists.
+// The rows of a child that contain the items of several lists.
 struct StripeReader::ItemRows {
   std::vector<RowRange> runs;  // neither empty nor neighbours
   uint64_t count = 0;
@@ -73,7 +73,8 @@ Status StripeReader::read_items(uint32_t child, const ItemRows& items,
                                 Column* out) const {
   if (items.count == 0) return Status::ok();
   if (file_.file().mapped() == nullptr) {
-    // The first child that is read fetches the streams of all in one round.
+    // Requests the streams of all children, so that reading the first child
+    // fetches them in one round.
     for (const RowRange& r : items.runs) {
       NIMBLE_RETURN_IF_ERROR(want_range(child, r.begin, r.end));
     }
@@ -83,7 +84,8 @@ Status StripeReader::read_items(uint32_t child, const ItemRows& items,
   }
   // A child without stored values needs only the number of rows.
   if (!has_values(child)) return read(child, nullptr, 0, items.count, out);
-  // Long lists are read one by one, because a number per item costs more.
+  // Long lists are read one by one, because gathering would need a number for
+  // each item.
   if (items.count / items.runs.size() >= kLongList &&
       plan_.node(child).field->layout == Layout::kFixed) {
     for (const RowRange& r : items.runs) {
@@ -100,7 +102,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
   const SchemaNode& n = plan_.node(node);
   const uint32_t child = n.children[0];
   Column* items = &out->children[0];
-  // Fails if `out` cannot have this many more items.
+  // Fails if the offsets of `out` cannot count this many more items.
   const auto check_size = [out](uint64_t size) {
     if (size <= static_cast<uint64_t>(INT64_MAX - out->ends.back())) {
       return Status::ok();
@@ -126,7 +128,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     wanted_items.add(first, first + size);
     return read_items(child, wanted_items, items);
   }
-  // Each row needs its own end and the one before it.
+  // Each row needs its own end and the end of the row before it.
   std::vector<uint64_t> wanted;
   for (uint64_t i = 0; i < count; ++i) {
     if (rows[i] > 0 && (wanted.empty() || wanted.back() != rows[i] - 1)) {

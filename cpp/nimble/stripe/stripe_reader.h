@@ -1,6 +1,6 @@
 // StripeReader: decodes rows of one stripe into columns. Positions are relative
-// to the stripe: for top-level columns they count rows from its first row,
-// below a list they count items from its first item.
+// to the stripe. For top-level columns, they count rows from the stripe's first
+// row. Below a list, they count items from its first item.
 #pragma once
 
 #include <span>
@@ -29,7 +29,7 @@ class StripeReader {
   // Appends rows [begin, end) of a node to `out`, a column of its field.
   Status read_range(uint32_t node, uint64_t begin, uint64_t end,
                     Column* out) const;
-  // Appends the rows of ranges.
+  // Appends the rows of several ranges.
   // REQUIRES: has_flat_values(node); the ranges are ascending, disjoint and not
   // empty.
   Status read_ranges(uint32_t node, std::span<const RowRange> ranges,
@@ -45,9 +45,9 @@ class StripeReader {
   Status read_rows(uint32_t node, const uint64_t* rows, uint64_t count,
                    Column* out) const;
   // For a file that is not mapped: requests the bytes that read_range() or
-  // read_rows() will need of the node's own streams and of structs below it,
-  // for one round of reads. Items of lists are fetched later, when their
-  // positions are known.
+  // read_rows() will need, so that one round reads them. These are the bytes of
+  // the node's own streams and of structs below it. Items of lists are fetched
+  // later, when their positions are known.
   Status want_range(uint32_t node, uint64_t begin, uint64_t end) const;
   Status want_rows(uint32_t node, const uint64_t* rows, uint64_t count) const;
 
@@ -71,8 +71,9 @@ class StripeReader {
                       uint64_t* selection) const;
 
   // Decodes integers of rows [begin, end), which are in one segment, to `out`.
-  // It has AlignedBuffer::kSlack more bytes. Null slots have any value. Sets
-  // `type` to the type of the decoded integers, which may have fewer bytes.
+  // Values of null rows are undefined. Sets `type` to the type of the decoded
+  // integers, which may have fewer bytes than the column's.
+  // REQUIRES: `out` has AlignedBuffer::kSlack more bytes.
   Status read_integers(uint32_t node, uint64_t begin, uint64_t end,
                        uint8_t* out, ValueType* type) const;
   uint64_t num_rows() const { return stripe_.rows; }
@@ -112,7 +113,7 @@ class StripeReader {
   Status check_items(uint32_t child, uint64_t end) const;
   Status check_uncounted(uint32_t node, uint64_t end) const;
   Status check_wide(uint32_t stream, uint64_t first, uint64_t last) const;
-  // Whether the stripe stores more of the node than its number of rows.
+  // Whether the stripe stores more of the node than a number of rows.
   bool has_values(uint32_t node) const;
   // The runs that contain rows `first` to `last`.
   Result<RowRange> runs_of(uint32_t stream, uint64_t first,
@@ -123,7 +124,7 @@ class StripeReader {
   void prefetch_stream(uint32_t stream, const uint64_t* rows,
                        uint64_t count) const;
 
-  // Streams: values are appended to the column.
+  // Streams: these functions append values to the column.
   Status decode_values(uint32_t stream, uint64_t begin, uint64_t end,
                        const Output& out) const;
   Status decode_values(uint32_t stream, std::span<const RowRange> ranges,
@@ -148,7 +149,8 @@ class StripeReader {
   Result<AlignedBuffer> ends_of(uint32_t stream, uint64_t begin,
                                 uint64_t end) const;
 
-  // Layouts. `rows` is null for the range [begin, begin + count).
+  // Layouts: these functions append rows. If `rows` is null, the rows are
+  // [begin, begin + count).
   Status read(uint32_t node, const uint64_t* rows, uint64_t begin,
               uint64_t count, Column* out) const;
   struct ItemRows;

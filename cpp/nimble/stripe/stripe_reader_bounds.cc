@@ -1,13 +1,13 @@
 #include "nimble/format/constants.h"
 #include "nimble/stripe/stripe_reader.h"
 
-// The checks of StripeReader that rows exist, made before memory is allocated
-// for them. The numbers in lists and runs of a damaged file may be wrong.
+// StripeReader: checks that rows exist before memory is allocated for them. In
+// a damaged file, the numbers in lists and runs may be wrong.
 namespace nimble {
 namespace {
 
 // Maximum number of items of run-end encoded arrays that are numbered one by
-// one. Items have no stored values, so the file's size does not limit them.
+// one. Items without stored values are not limited by the file's size.
 constexpr uint64_t kMaxRunItems = uint64_t{1} << 27;
 
 }  // namespace
@@ -48,7 +48,8 @@ Status StripeReader::check_node(uint32_t node, const uint64_t* rows,
   return is_counted ? Status::ok() : check_uncounted(node, end);
 }
 
-// Rows without stored data, such as nulls, have no other limit.
+// Limits rows that do not have stored data, such as nulls. Nothing else limits
+// them.
 Status StripeReader::check_uncounted(uint32_t node, uint64_t end) const {
   if (end <= kMaxStripeRows) return Status::ok();
   return Status::corrupt("column '" + plan_.node(node).field->name +

@@ -2,10 +2,10 @@
 #include "nimble/open/open_file.h"
 #include "nimble/stripe/stripe_reader.h"
 
-// StripeReader, the part that asks segments instead of decoding them.
+// StripeReader: filters that test encoded segments instead of decoding them.
 namespace nimble {
 
-// The segment, with what blocks of selected rows need of it.
+// Loads the segment, with the bytes of its blocks that have selected rows.
 Result<StripeReader::Segment> StripeReader::selected_segment(
     uint32_t stream, uint32_t index, const uint64_t* selection) const {
   NIMBLE_ASSIGN_OR_RETURN(const Decoder* d, decoder(stream, index));

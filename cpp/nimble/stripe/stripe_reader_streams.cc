@@ -74,7 +74,7 @@ Result<StripeReader::Segment> StripeReader::segment(uint32_t stream,
     out.body.touches = &file_.stats()->touches;
     return out;
   }
-  // Usually fetched already, except for items of lists.
+  // Usually these bytes are fetched already, except for items of lists.
   fetched_->want(ref, *d, begin, end);
   want_shared(stream, *d);
   NIMBLE_RETURN_IF_ERROR(fetched_->fetch());
@@ -88,7 +88,8 @@ void StripeReader::want_shared(uint32_t stream, const Decoder& decoder) const {
   std::vector<SectionRef> sections;
   shared->append_sections(decoder.shared_use(), &sections);
   for (const SectionRef& section : sections) {
-    // Readers use the cache, so it must have room for all of them.
+    // The bytes are read through the cache, so the cache must have room for all
+    // of them.
     fetched_->want_bytes(section.offset, section.size,
                          file_.budget()->capacity() / 2);
   }
@@ -122,8 +123,8 @@ Status StripeReader::want_range(uint32_t node, uint64_t begin,
   NIMBLE_RETURN_IF_ERROR(
       want_stream(n.ends, begin - (list && begin > 0 ? 1 : 0), end));
   if (n.field->layout == Layout::kFixedList) {
-    // Fetches up to a block of items now. More items are read later, when all
-    // of them are known to be needed.
+    // Requests at most a block of items now. More items are read later, when
+    // all needed items are known.
     const auto size = static_cast<uint64_t>(n.field->list_size);
     const bool few = size > 0 && end - begin <= kBlockValues / size;
     return few ? want_range(n.children[0], begin * size, end * size)
@@ -182,12 +183,12 @@ void StripeReader::prefetch_rows(uint32_t node, const uint64_t* rows,
 
 namespace {
 
-// Copying at the speed of memory.
+// Nanoseconds per byte of copying in memory.
 constexpr double kNanosPerByte = 0.05;
 
 // Estimated time to decode one of many values, without the bytes of strings.
-// Used to decide whether another thread pays, and whether rows between two
-// ranges are read or skipped.
+// The estimate decides whether another thread is worthwhile, and whether rows
+// between two ranges are read or skipped.
 double nanos_of(EncodingId encoding, const ValueType& type) {
   switch (encoding) {
     case EncodingId::kConstant:
@@ -381,7 +382,7 @@ Status StripeReader::read_validity(uint32_t node, const uint64_t* rows,
   Output to;
   to.data = out->validity.data();
   to.bit_offset = at;
-  // Bits are written at a bit offset, so the output pointer does not move.
+  // Only the bit offset moves, not the output pointer.
   if (rows != nullptr) {
     NIMBLE_RETURN_IF_ERROR(gather_values(stream, rows, count, to));
   } else {
@@ -504,7 +505,7 @@ Status StripeReader::check_codes(uint32_t node, uint64_t first,
   const uint32_t width = out->field().width;
   const uint8_t* p = out->value_data() + first * width;
   const ValueType codes = ValueType::unsigned_int(width);
-  // Codes are signed. Compared as unsigned, negative codes are above the limit.
+  // Codes are signed. As unsigned numbers, negative codes are above the limit.
   const uint64_t end = std::min(
       size, out->field().is_signed ? uint64_t{1} << (width * 8 - 1) : size);
   bool past = false;

@@ -43,7 +43,7 @@ class ValueBytes {
 struct StreamValue {
   const Decoder* decoder = nullptr;  // null: not found yet
   SegmentBody body;
-  uint32_t row = 0;  // in the segment
+  uint32_t row = 0;  // relative to the segment
 
   // Prefetches the decoder itself, which prefetch() then accesses.
   void prefetch_decoder() const;
@@ -89,7 +89,7 @@ class RowLocation {
     out->row = static_cast<uint32_t>(row % kSegmentValues);
     return Status::ok();
   }
-  // Decodes values [begin, end) of the stripe's stream, which may span
+  // Decodes values [begin, end) of the stripe's stream. They may be in several
   // segments.
   Status decode(uint32_t stream, uint64_t begin, uint64_t end,
                 Output out) const;
@@ -110,11 +110,11 @@ class RowLocation {
   TouchCounter* touches_ = nullptr;
   GroupHandle group_;
   const StripeView* stripe_ = nullptr;
-  uint64_t row_ = 0;  // in the stripe
+  uint64_t row_ = 0;  // relative to the stripe
 };
 
-// A column whose values are in a single stream: strings, or at most 32 bytes
-// each.
+// A column whose values are in a single stream. They are strings, or have at
+// most 32 bytes each.
 struct FlatColumn {
   Layout layout = Layout::kFixed;
   uint32_t width = 0;
@@ -148,8 +148,8 @@ struct FlatPlace {
 class FlatValue {
  public:
   Status read(const FlatColumn& column, const FlatPlace& place);
-  // Decodes the column's value at `at`. `values` is its position in the stream
-  // of values.
+  // Decodes the column's value at row `at`. `values` is the value's position in
+  // the stream of values.
   Status read(const RowLocation& at, const FlatColumn& column,
               const StreamValue& values);
 

@@ -10,9 +10,9 @@
 namespace nimble {
 namespace {
 
-// Smaller vectors are read by blocks, like other columns.
+// Smaller vectors are read block by block, like other columns.
 constexpr uint64_t kMinBytes = 128;
-// Vectors are prefetched this many ahead of the copy.
+// Number of vectors that are prefetched ahead of the copy.
 constexpr size_t kAhead = 4;
 // Bytes of the result per task.
 constexpr uint64_t kTaskBytes = uint64_t{1} << 20;
@@ -32,8 +32,8 @@ struct Vectors {
   }
 };
 
-// Encoded vectors within this many rows of each other are decoded together with
-// the rows between them, up to this many values at a time.
+// If two encoded vectors are within this many rows, they are decoded together
+// with the rows between them, up to this many values at a time.
 constexpr uint64_t kNearRows = 4;
 constexpr uint64_t kNearValues = 8 * kBlockValues;
 
@@ -78,7 +78,7 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
     size_t n = 1;
     const uint64_t left = (first.decoder->size() - first.row) / v.size;
     if (plain != nullptr && left > 0) {
-      // Adjacent rows with adjacent positions are one copy.
+      // Adjacent rows with adjacent positions are copied at once.
       while (i + n < order.size() && n < left &&
              row_of[order[i + n]] == row + n && order[i + n] == order[i] + n) {
         ++n;
@@ -89,8 +89,8 @@ Status copy_vectors(const OpenFile& file, const Vectors& v,
       NIMBLE_RETURN_IF_ERROR(
           at.decode(v.values, begin, begin + n * v.size, to));
     } else {
-      // Decoders may write past their values, where other rows of the result
-      // may be, so vectors are decoded into a temporary buffer.
+      // Decoders may write past their values, where the result may have other
+      // rows. So vectors are decoded into a temporary buffer.
       const uint64_t most =
           std::min(at.num_values(v.values) / v.size - at.row(),
                    std::max<uint64_t>(1, kNearValues / v.size));
@@ -156,7 +156,7 @@ Result<bool> take_vectors(const OpenFile& file, uint32_t node,
   NIMBLE_ASSIGN_OR_RETURN(const bool nulls, has_nulls(file, node, v, rows));
   const uint64_t count = places.empty() ? rows.size() : places.size();
   if (nulls || count == 0 || out->length() > 0) return false;
-  // Sort the positions of the result by file row.
+  // Sorts the positions of the result by file row.
   std::vector<uint64_t> order(count), row_of(count);
   if (places.empty()) {
     std::iota(order.begin(), order.end(), uint64_t{0});
