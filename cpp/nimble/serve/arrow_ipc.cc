@@ -14,7 +14,7 @@ constexpr int16_t kVersion5 = 4;
 // ARROW_FLAG_MAP_KEYS_SORTED of the C data interface.
 constexpr int64_t kMapKeysSorted = 4;
 constexpr uint32_t kContinues = 0xffffffff;
-// Buffers begin at multiples of this, in the body.
+// In the body, buffers begin at multiples of this number.
 constexpr size_t kAlignment = 8;
 
 size_t padded(size_t n) {
@@ -35,7 +35,7 @@ int16_t unit_number(char unit) {
 
 using TypeOffset = std::pair<ipc::Type, flatbuffers::Offset<void>>;
 
-// The type of a format string of the Arrow C data interface.
+// Converts a format string of the Arrow C data interface to a type.
 Result<TypeOffset> put_type(IpcBuilder* b, const Field& field) {
   const std::string& f = field.format;
   const auto bits = static_cast<int32_t>(field.width * 8);
@@ -148,7 +148,7 @@ void append_padding(size_t from, size_t to, std::string* out) {
   out->append(to - from, '\0');
 }
 
-// A marker, the size of the metadata, and the metadata.
+// Appends a message: a marker, the size of the metadata, and the metadata.
 void append_message(IpcBuilder* b, ipc::MessageHeader type,
                     flatbuffers::Offset<void> header, size_t body,
                     std::string* out) {
@@ -221,7 +221,7 @@ class BatchBuffers {
     parts_.emplace_back(data, size);
     body += padded(size);
   }
-  // Values as 32-bit offsets. Fails if one does not fit.
+  // Adds values as 32-bit offsets. Fails if a value does not fit.
   template <class T>
   Status add_narrow(const Field& field, const T* from, size_t count) {
     auto& to = made_.emplace_back(std::make_unique<int32_t[]>(count));

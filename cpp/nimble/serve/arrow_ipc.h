@@ -1,5 +1,5 @@
 // IpcWriter: writes columns as an Arrow IPC stream, which every Arrow library
-// reads. Not thread-safe.
+// can read. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ class IpcWriter {
   // Appends to *out.
   explicit IpcWriter(std::string* out) : out_(out) {}
 
-  // Writes the schema, once and first. `root` is a struct: its children are the
-  // columns. Views become large binary and large text. Fails with kUnsupported
-  // for dictionaries, unions, runs and views of lists.
+  // Writes the schema. Call it once, first. `root` is a struct whose children
+  // are the columns. Views become large binary and large text. Fails with
+  // kUnsupported for dictionaries, unions, runs and views of lists.
   Status write_schema(const Field& root);
   // Writes rows as one batch.
   // REQUIRES: the column has the types of the schema.

@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-// Rows of one batch, which are decoded before the size is checked.
+// Number of rows in one batch. They are decoded before the size is checked.
 constexpr uint64_t kBatchRows = 1024;
 
 void drop_field_ids(Field* field) {
@@ -18,7 +18,7 @@ void drop_field_ids(Field* field) {
   for (Field& child : field->children) drop_field_ids(&child);
 }
 
-// The struct of the columns that are sent. Dictionaries are sent as their
+// Returns a struct with the columns to send. Dictionaries are sent as their
 // values.
 Result<std::unique_ptr<const Field>> form_of(const ServedTable& table,
                                              std::span<const uint32_t> columns,
@@ -138,7 +138,7 @@ Status append_arrow_places(const ServedTable& table,
         NIMBLE_RETURN_IF_ERROR(
             append_converted(read->columns.children[i], &values));
       }
-      // Runs of rows that exist, and runs that do not.
+      // Alternates between runs of existing rows and runs of missing rows.
       std::vector<uint64_t> run;
       uint64_t next = 0;
       for (size_t k = 0; k < part.size();) {

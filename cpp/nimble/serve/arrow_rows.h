@@ -1,4 +1,4 @@
-// Rows of a served table as an Arrow IPC stream.
+// Writes rows of a served table as an Arrow IPC stream.
 #pragma once
 
 #include <span>
@@ -12,9 +12,10 @@ namespace nimble {
 
 struct ArrowRequest {
   std::vector<uint32_t> columns;
-  // A first column of this name has `positions`; empty: no such column.
+  // Name of an additional first column with `positions`. If empty, it is not
+  // added.
   std::string probe;
-  // Columns may have nulls that the table does not have, for missing rows.
+  // True if rows may be missing: all columns are then nullable.
   bool may_miss = false;
   uint64_t max_bytes = UINT64_MAX;
 };

@@ -14,9 +14,10 @@ namespace {
 
 using Arguments = std::span<const std::string_view>;
 
-// From this many keys on, a command does not run among the connections.
+// A command with at least this many keys runs on a worker, not on the threads
+// of the connections.
 constexpr size_t kLongKeys = 64;
-// Rows that are decoded before the size of their reply is checked.
+// Number of rows that are decoded before the size of their reply is checked.
 constexpr uint64_t kFirstSlice = 16;
 constexpr uint64_t kSlice = 256;
 
@@ -46,7 +47,7 @@ bool parse_count(std::string_view text, uint64_t* out) {
          !text.empty();
 }
 
-// One command being answered.
+// A command that is being answered.
 class Command {
  public:
   Command(const ServedTables& tables, const CommandLimits& limits,
@@ -123,7 +124,7 @@ class Command {
     answered_ = true;
     return false;
   }
-  // Answer the error and return false.
+  // These functions return true, or answer the error and return false.
   bool exactly(size_t n) { return arguments_.size() == n || wrong_number(); }
   bool at_least(size_t n) { return arguments_.size() >= n || wrong_number(); }
 
@@ -138,15 +139,16 @@ class Command {
     return Status::not_found("NOTABLE no table '" +
                              std::string(name.substr(0, 100)) + "' is served");
   }
-  // The table of a key NAME:KEY, and the key's text. Null: no table has it.
+  // Returns the table of a key NAME:KEY and sets *rest to the key's text.
+  // Returns null if no table has this name.
   const ServedTable* split(std::string_view key, std::string_view* rest) const {
     const size_t at = key.find(':');
     if (at == std::string_view::npos) return nullptr;
     *rest = key.substr(at + 1);
     return table_of(key.substr(0, at));
   }
-  // The row of a hash's key. A text that is not a key of the table is a key
-  // that does not exist, as for Redis.
+  // Finds the row of a hash's key. If the text is not a valid key of the table,
+  // the key does not exist, as in Redis.
   Result<std::optional<RowAddress>> find_hash(std::string_view key,
                                               const ServedTable** table) {
     std::string_view text;
@@ -215,7 +217,7 @@ class Command {
                            &scratch_->row);
   }
 
-  // Columns that the table does not have are nil, as fields are for Redis.
+  // Columns that the table does not have are nil, like missing fields in Redis.
   Status read_fields(Arguments names, const ServedTable& table,
                      RowAddress row) {
     std::vector<uint32_t> columns;
@@ -335,7 +337,8 @@ class Command {
       of = table;
       Status status = table->read_text(*row, table->all_columns(),
                                        limits_.max_reply_bytes - bytes, &text);
-      // The message names the limit, not what is left of it.
+      // The message names the configured limit, not the bytes that remain of
+      // it.
       if (status.code() == StatusCode::kTooLarge) {
         return check_bytes(UINT64_MAX);
       }
@@ -525,7 +528,7 @@ class Command {
     return Status::ok();
   }
 
-  // One row for each key: its first, or null.
+  // Answers one row for each key: the first row, or null.
   Status get_many() {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
@@ -549,7 +552,8 @@ class Command {
     if (options.as_arrow) {
       text_.clear();
       if (options.skip_missing) {
-        // Rows are in the order of the keys: so are the files' rows.
+        // Rows are in the order of the keys. The files' rows are in the same
+        // order.
         std::vector<FileRange> ordered;
         std::vector<int64_t> positions;
         for (size_t i = 0; i < place.size(); ++i) {
@@ -580,7 +584,7 @@ class Command {
     return Status::ok();
   }
 
-  // All rows of each key, in the order of the keys.
+  // Answers all rows of each key, in the order of the keys.
   Status all_rows_as_arrow(const ServedTable& table, const Options& options,
                            const LocatedRows& located) {
     uint64_t total = 0;
@@ -602,7 +606,7 @@ class Command {
   }
 
   // Writes the texts of rows, row by row, into cells_ and text_. Decodes a few
-  // rows at a time, so that a reply above the limit costs little memory.
+  // rows at a time, so that a reply above the limit does not take much memory.
   Status read_cells(const ServedTable& table, std::span<const FileRange> rows,
                     bool reverse, std::span<const uint32_t> columns) {
     cells_.clear();
@@ -675,7 +679,7 @@ class Command {
     wanted.limit = std::min(options.limit, limits_.max_rows);
     wanted.starts_with = is_prefix && options.starts_with;
     bool possible = true;
-    // `open`: the text that means no bound, if there is one.
+    // `open` is the text that stands for "no bound", if there is one.
     const auto bound = [&](std::string_view text,
                            std::optional<std::string_view> open, bool* has,
                            TypedKey* key) -> Status {
@@ -720,7 +724,8 @@ class Command {
     if (possible) {
       NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
     }
-    // One row more than the limit shows that there are more.
+    // The read asked for one row more than the limit. If it is there, more rows
+    // follow.
     uint64_t total = 0;
     for (const FileRange& r : rows) total += r.rows.size();
     const bool has_more = total > wanted.limit;

@@ -1,5 +1,5 @@
-// The commands that a server answers from tables, the same for every carrier.
-// docs/reference/serving.md lists them. Thread-safe.
+// The commands that a server answers from tables. They are the same for all
+// protocols. docs/reference/serving.md lists them. Thread-safe.
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@
 
 namespace nimble {
 
-// Tables by the name that keys begin with. Immutable: a server swaps the set.
+// The tables by name. Keys begin with the name. Immutable: a server replaces
+// the whole map.
 using ServedTables =
     std::map<std::string, std::shared_ptr<const ServedTable>, std::less<>>;
 
@@ -30,18 +31,18 @@ struct CommandScratch {
   RowText row;
 };
 
-// Whether answering may take long, so that it belongs on another thread than
-// that of the connections.
+// Whether answering may take long, so that a worker should answer instead of a
+// thread of the connections.
 bool is_long_command(std::span<const std::string_view> arguments);
 
-// Answers one command with exactly one value. An error is answered before any
-// other byte. Returns whether the command is one of ours.
+// Answers one command with exactly one value. If it fails, the error is the
+// only answer. Returns whether the command is one of this library's.
 // REQUIRES: !arguments.empty().
 bool run_command(const ServedTables& tables, const CommandLimits& limits,
                  std::span<const std::string_view> arguments,
                  CommandScratch* scratch, Reply* reply);
 
-// The answer's code and text of a failure.
+// Returns the code and the text that answer a failure.
 std::string error_of(const Status& status);
 
 }  // namespace nimble

@@ -56,7 +56,7 @@ void append_all(const Column& from, Column* out) {
   out->append_rows(from, rows.data(), rows.size());
 }
 
-// Appends the values that codes stand for.
+// Appends the values of dictionary codes.
 Status append_decoded(const Column& from, Column* out) {
   const uint64_t n = from.length();
   const uint32_t width = from.field().width;
@@ -216,7 +216,7 @@ void append_constant(const std::string* value, uint64_t rows, Column* out) {
       out->ends.push_back(static_cast<int64_t>(before + rows));
       break;
     case Layout::kUnion:
-      // Rows of the first child.
+      // All appended rows belong to the first child.
       out->values.resize(before + rows);
       std::memset(out->values.data() + before, field.type_ids[0], rows);
       for (uint64_t i = 0; field.is_dense_union && i < rows; ++i) {

@@ -1,5 +1,5 @@
-// Columns of a file as columns of the table: widened numbers, dictionaries as
-// their values, and columns that the file does not have.
+// Converts columns of a file to columns of the table: widens numbers, replaces
+// dictionary codes by values, and fills columns that the file does not have.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ Field plain_field(const Field& field);
 // types differ too much.
 // REQUIRES: out->field() has no dictionaries; see plain_field().
 Status append_converted(const Column& from, Column* out);
-// Appends rows with one value, as FlatValue has it; null: a null.
+// Appends `rows` rows with the same value, in the format of FlatValue. If
+// `value` is null, appends nulls.
 void append_constant(const std::string* value, uint64_t rows, Column* out);
 
 }  // namespace nimble

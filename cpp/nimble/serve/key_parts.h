@@ -9,10 +9,11 @@
 
 namespace nimble {
 
-// Splits a key. Returns false for another escape, or a '\' at the end.
+// Splits a key. Returns false if it has an unknown escape, or a '\' at the end.
 bool split_key(std::string_view text,
                std::vector<std::optional<std::string>>* parts);
-// Appends a value to a key that is empty or has values.
+// Appends a value to a key. `is_first` says whether it is the key's first
+// value.
 void append_key_part(std::string_view value, bool is_first, std::string* out);
 
 }  // namespace nimble

@@ -32,10 +32,10 @@ const Field& plain(const Field& field) {
   return field.layout == Layout::kDictionary ? field.dictionary[0] : field;
 }
 
-// Whether values of `have` can be shown as values of `want`: unchanged, or
-// widened. Integers, floats, decimals of one scale, and text of any offset
-// width can be widened, also inside of lists and structs. Structs may lack
-// nullable members.
+// Whether values of `have` can be shown as values of `want`, unchanged or
+// widened. Integers, floats, decimals of the same scale, and text of any offset
+// width can be widened, also in lists and structs. `have` may lack nullable
+// members of structs.
 bool can_serve_as(const Field& have, const Field& want) {
   if (have_same_types(have, want)) return true;
   const Field& h = plain(have);
@@ -76,7 +76,7 @@ bool can_serve_as(const Field& have, const Field& want) {
   }
 }
 
-// Whether structs at any depth have the same members at the same places.
+// Whether structs at any depth have the same members in the same positions.
 bool have_same_members(const Field& have, const Field& want) {
   if (have.children.size() != want.children.size()) return false;
   for (size_t i = 0; i < want.children.size(); ++i) {
@@ -116,7 +116,7 @@ Result<std::shared_ptr<const FileReader>> OpenFiles::open(
   const bool is_same =
       !exists || (known.device == now.device && known.inode == now.inode &&
                   known.changed_nanos == now.changed_nanos);
-  // A removed file of an older snapshot is still readable.
+  // A file of an older snapshot can still be read after it was removed.
   if (auto reader = known.reader.lock(); reader && is_same) return reader;
   auto local = LocalFile::open(file.path, true);
   if (!local) {
@@ -134,7 +134,7 @@ Result<std::shared_ptr<const FileReader>> OpenFiles::open(
   }
   known = now;
   known.reader = *reader;
-  // Forget files that no snapshot uses any more.
+  // Forgets files that are not used by any snapshot.
   if (files_.size() % 64 == 0) {
     std::erase_if(files_,
                   [](const auto& f) { return f.second.reader.expired(); });
@@ -215,7 +215,7 @@ void OpenedFile::find_columns(const ServingManifest& manifest,
     const bool is_flat = have.layout == Layout::kFixed ||
                          have.layout == Layout::kBool ||
                          have.layout == Layout::kBytes;
-    // A widened float has another text.
+    // The text of a float depends on its width.
     const bool same_text =
         have.logical != Logical::kFloat || have.width == wanted.width;
     if (is_mapped && is_flat && same_text) {
@@ -285,7 +285,7 @@ Result<std::optional<ServedIndex>> OpenedFile::find_index(
     }
   }
   if (is_ordered) return std::optional<ServedIndex>();
-  // A hash index of exactly these columns before a sorted one.
+  // Prefers a hash index of exactly these columns to a sorted index.
   for (const IndexKind kind : {IndexKind::kHash, IndexKind::kSorted}) {
     for (size_t i = 0; i < footer.indexes.size(); ++i) {
       const SecondaryIndexRef& ref = footer.indexes[i];

@@ -1,5 +1,5 @@
-// OpenedFile: a file of a serving manifest, open, with the manifest's columns
-// and keys found in it. Immutable and thread-safe.
+// OpenedFile: an open file of a serving manifest, with the positions of the
+// manifest's columns and keys in it. Immutable and thread-safe.
 #pragma once
 
 #include <map>
@@ -21,7 +21,8 @@ namespace nimble {
 // file stays open as long as a snapshot uses it.
 class OpenFiles {
  public:
-  // Opens and maps a file. kNotFound: it does not exist. May block.
+  // Opens and maps a file. Fails with kNotFound if it does not exist. May
+  // block.
   Result<std::shared_ptr<const FileReader>> open(const ServedFile& file);
   size_t size() const;  // number of open files
 
@@ -29,7 +30,8 @@ class OpenFiles {
   mutable std::mutex mutex_;
   struct Known {
     std::weak_ptr<const FileReader> reader;
-    // The file at the path when it was opened: another may replace it.
+    // The identity of the file when it was opened. Another file may replace it
+    // at the same path.
     uint64_t device = 0, inode = 0;
     int64_t changed_nanos = 0;
   };
@@ -38,12 +40,13 @@ class OpenFiles {
 
 // How a column of the manifest is read from a file.
 struct ServedColumn {
-  // The child of the file's root struct; nullopt: the file does not have it.
+  // The child of the file's root struct, or nullopt if the file does not have
+  // the column.
   std::optional<size_t> top;
   bool is_same = false;  // the file has it with the same type
   // Why this file's values cannot be read; empty if they can.
   std::string problem;
-  // Of files that do not have it: the value, or null.
+  // If the file does not have the column: its value, or null.
   const ServedConstant* constant = nullptr;
   // Set if single values can be read without a batch.
   std::optional<FlatColumn> flat;
@@ -76,20 +79,20 @@ class OpenedFile {
   // Fails if a column cannot be read from this file.
   Status check_column(size_t i) const;
   const RowBitmap* deleted() const { return deleted_; }
-  // Fail if no index of the file has the key.
+  // Fail if the file does not have an index for the key.
   Result<const ServedIndex*> lookup_index() const;
   Result<const ServedIndex*> cluster_index() const;
 
  private:
   OpenedFile() = default;
   void find_columns(const ServingManifest& manifest, const ServedFile& file);
-  // Finds an index that begins with the columns of the key. `is_ordered`: in
-  // their order, with their directions.
+  // Finds an index that begins with the columns of the key. If `is_ordered`,
+  // they must have the same order and directions.
   Result<std::optional<ServedIndex>> find_index(const ServingManifest& manifest,
                                                 const ServedKey& key,
                                                 const KeyEncoder& encoder,
                                                 bool is_ordered) const;
-  // The key's columns in this file; empty if it lacks one.
+  // The key's columns in this file. Empty if the file lacks one of them.
   std::vector<KeyColumnSpec> key_here(const ServingManifest& manifest,
                                       const ServedKey& key) const;
 

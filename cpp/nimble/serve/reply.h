@@ -1,5 +1,5 @@
-// Reply: what a command answers, in Redis' kinds of values. Carriers implement
-// it: the server of this library writes RESP.
+// Reply: the answer to a command, in Redis' kinds of values. Each protocol
+// implements it. The server of this library writes RESP.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace nimble {
 
-// Bytes of a reply besides the text, for each value: about "$123\r\n...\r\n".
+// Approximate bytes of a reply for each value, besides its text, for example
+// "$123\r\n...\r\n".
 inline constexpr uint64_t kReplyValueBytes = 8;
 
 // Fails with kTooLarge if a reply of `bytes` is larger than `most`.
@@ -19,7 +20,8 @@ Status check_reply_bytes(uint64_t bytes, uint64_t most);
 class Reply {
  public:
   virtual ~Reply() = default;
-  // An array of `size` values, or a map of `size` pairs, follows.
+  // Begins an array of `size` values, or a map of `size` pairs. They must
+  // follow.
   virtual void array(size_t size) = 0;
   virtual void map(size_t size) = 0;
   virtual void text(std::string_view bytes) = 0;
@@ -30,7 +32,7 @@ class Reply {
   virtual void error(std::string_view message) = 0;
 };
 
-// Writes RESP2, or RESP3 after HELLO 3.
+// Writes RESP2, or RESP3 after the client sent HELLO 3.
 class RespReply final : public Reply {
  public:
   explicit RespReply(std::string* out) : out_(out) {}

@@ -1,5 +1,6 @@
-// RespParser: cuts the bytes of a client into commands. Bounded: it allocates
-// nothing that the client only announces. Not thread-safe.
+// RespParser: cuts the bytes of a client into commands. Its memory is bounded:
+// it does not allocate memory for bytes that a client has only announced. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +28,10 @@ class RespParser {
  public:
   // Reads the next command from the front of `bytes`. Sets *used to its size,
   // also for an empty line, which is a command without arguments. The arguments
-  // borrow `bytes`. kBroken: *problem says why. After kIncomplete, the next
-  // call continues: it costs what the new bytes cost. REQUIRES: after
-  // kIncomplete, `bytes` begins as in the call before.
+  // borrow `bytes`. After kBroken, *problem says why. After kIncomplete, the
+  // next call continues where this call ended.
+  // REQUIRES: after kIncomplete, `bytes` begins with the bytes of the previous
+  // call.
   RespState next(std::string_view bytes, const RespLimits& limits,
                  std::vector<std::string_view>* arguments, size_t* used,
                  std::string* problem);

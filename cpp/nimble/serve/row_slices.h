@@ -1,5 +1,5 @@
-// RowSlices: rows in pieces, so that the size of a reply is checked before all
-// of them are decoded.
+// RowSlices: cuts rows into slices, so that the size of a reply is checked
+// before all rows are decoded.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace nimble {
 
-// Cuts rows into slices, in the order of a read. Borrows them.
+// Returns the slices in the order of a read. Borrows the rows.
 class RowSlices {
  public:
   RowSlices(std::span<const FileRange> rows, bool reverse)
       : rows_(rows), reverse_(reverse) {}
   bool is_done() const { return at_ == rows_.size(); }
-  // At most `most` rows.
+  // Returns at most `most` rows.
   std::vector<FileRange> next(uint64_t most) {
     std::vector<FileRange> out;
     while (most > 0 && at_ < rows_.size()) {

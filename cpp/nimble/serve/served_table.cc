@@ -307,7 +307,7 @@ Result<std::optional<uint64_t>> ServedTable::find_in(
     for (size_t i = 0; i < index.places.size(); ++i) {
       const KeyScalar& value = key.values[index.places[i]];
       if (fit_of(lookup.encoder().columns()[i], value) != ScalarFit::kExact) {
-        return std::optional<uint64_t>();  // not a value of this file
+        return std::optional<uint64_t>();  // this file cannot contain the value
       }
       values.push_back(value);
     }
@@ -370,7 +370,7 @@ Result<std::optional<RowAddress>> ServedTable::find_first(
 
 Result<LocatedRows> ServedTable::find(
     const std::vector<const TypedKey*>& keys) const {
-  // The number of each key that can match.
+  // The indexes of the keys that can match.
   std::vector<uint64_t> numbers;
   KeyBuffer encoded(lookup_encoder_ ? lookup_encoder_->fixed_width() : 0);
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -382,7 +382,7 @@ Result<LocatedRows> ServedTable::find(
   const ServedKey& bounds = *manifest_.lookup_key;
   const KeyProbes probes(encoded);
   std::vector<FileProbes> asked;
-  LocatedRows others;  // of files whose keys are encoded differently
+  LocatedRows others;  // in files whose keys are encoded differently
   std::vector<std::pair<uint64_t, size_t>> by_rank;
   for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
     const ProbeSpan span =
@@ -418,7 +418,7 @@ Result<LocatedRows> ServedTable::find(
                          opened->deleted()};
     NIMBLE_ASSIGN_OR_RETURN(const LocatedRows rows,
                             locate(own_probes, {&one, 1}));
-    // `span` has distinct keys: equal ones get the same rows.
+    // `span` has distinct keys. Equal keys get the same rows.
     if (by_rank.empty()) {
       for (size_t k = 0; k < encoded.size(); ++k) {
         by_rank.emplace_back(probes.rank(k), k);
@@ -553,7 +553,7 @@ Status ServedTable::encode_rows(std::span<const FileRange> rows,
           ": its cluster key has other types than the table's; rewrite it with "
           "optimize()");
     }
-    // The top columns that have the key, and the key in them.
+    // The top-level columns that contain the key, and the key's paths in them.
     const std::vector<KeyColumnSpec>& specs =
         opened->reader().footer().cluster->columns;
     std::vector<OutputColumn> columns;
@@ -612,7 +612,7 @@ Result<std::vector<FileRange>> ServedTable::merge_ordered(
         parts[i].rows.push_back({r.file, row});
       }
     }
-    // Ranges come in the wanted order, but the rows of each ascend.
+    // Ranges are in the wanted order, but the rows of each range ascend.
     if (!rows.reverse) continue;
     std::vector<FileRange> ascending(files[i].rbegin(), files[i].rend());
     NIMBLE_RETURN_IF_ERROR(encode_rows(ascending, &parts[i].keys));
@@ -621,8 +621,8 @@ Result<std::vector<FileRange>> ServedTable::merge_ordered(
         [](const RowAddress& a, const RowAddress& b) { return a.row < b.row; });
   }
   std::vector<FileRange> out;
-  // A heap of parts by their next key; equal keys by file, in the wanted
-  // direction.
+  // A heap of parts, ordered by their next key. Equal keys are ordered by file,
+  // in the wanted direction.
   const auto next_key = [&](size_t i) {
     const Part& p = parts[i];
     return p.keys.key(rows.reverse ? p.rows.size() - 1 - p.at : p.at);
@@ -726,7 +726,8 @@ Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
 Result<RowColumns> ServedTable::read(std::span<const FileRange> rows,
                                      bool reverse,
                                      std::span<const uint32_t> columns) const {
-  // Readers of the files, if all of them have these columns as they are.
+  // Uses the files' readers if all files have these columns with the same
+  // types.
   std::vector<uint32_t> numbers;
   for (const FileRange& r : rows) numbers.push_back(r.file);
   std::sort(numbers.begin(), numbers.end());
@@ -800,7 +801,7 @@ Result<RowColumns> ServedTable::read_converted(
     form->children.push_back(plain_field(schema().children[c]));
   }
   NIMBLE_RETURN_IF_ERROR(form->resolve(""));
-  // The rows of each file together, then in the wanted order.
+  // Reads the rows of each file together, then puts them in the wanted order.
   std::vector<uint64_t> order(rows.size()), places(rows.size());
   std::iota(order.begin(), order.end(), uint64_t{0});
   std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {

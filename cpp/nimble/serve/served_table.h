@@ -1,9 +1,9 @@
 // ServedTable: one snapshot of a table, read without Python. Finds rows by key,
-// by prefix and by bounds in many files, and reads them. Deleted rows are not
-// found. Immutable and thread-safe: a server swaps whole tables.
+// by prefix and by bounds in many files, and reads them. Does not find deleted
+// rows. Immutable and thread-safe: a server replaces whole tables.
 //
-// Files are opened when they are first needed, and stay open as long as the
-// table. Functions may block on reads.
+// Files are opened when they are first needed and remain open as long as the
+// table exists. Functions may block on reads.
 #pragma once
 
 #include <atomic>
@@ -30,9 +30,9 @@ struct FileRange {
   RowRange rows;
 };
 
-// A key, or its first values. Reuse an object: it keeps its memory.
+// A key, or its first values. Reusing an object reuses its memory.
 struct TypedKey {
-  std::vector<std::string> bytes;  // what `values` borrow
+  std::vector<std::string> bytes;  // `values` borrow from these
   std::vector<KeyScalar> values;
   ByteBuffer encoded;  // with the manifest's encoder
   bool has_null = false;
@@ -42,14 +42,14 @@ struct TypedKey {
 struct OrderedRows {
   TypedKey lower, upper;  // a prefix is in `lower`
   bool is_prefix = false;
-  bool starts_with = false;  // the last value of the prefix is its beginning
+  bool starts_with = false;  // the last value of the prefix may be incomplete
   bool has_lower = false, has_upper = false;
   bool lower_inclusive = true, upper_inclusive = false;
   uint64_t limit = UINT64_MAX;
   bool reverse = false;
 };
 
-// The text of some columns of one row.
+// The texts of selected columns of one row.
 struct RowText {
   struct Value {
     size_t begin = 0;
@@ -72,7 +72,7 @@ struct RowText {
   }
 };
 
-// Rows as columns, and what the columns borrow.
+// Rows as columns, with the owner of the memory that they borrow.
 struct RowColumns {
   std::shared_ptr<const void> owner;
   Column columns;
@@ -91,8 +91,8 @@ class ServedTable {
   uint64_t name_bytes() const { return name_bytes_; }
   // 0, 1, 2, ...: all columns.
   const std::vector<uint32_t>& all_columns() const { return all_columns_; }
-  // Opens files of local disks ahead, at most `most`. Missing files are left to
-  // the first request.
+  // Opens at most `most` files of local disks ahead. Errors, such as a missing
+  // file, are reported by the first request that needs the file.
   void open_ahead(size_t most) const;
 
   // Reads the text of a whole key. Returns false if no row can have it. Fails
@@ -107,14 +107,14 @@ class ServedTable {
 
   // The first row with the key.
   Result<std::optional<RowAddress>> find_first(const TypedKey& key) const;
-  // All rows of the keys. Null keys match nothing.
+  // Finds all rows of the keys. Null pointers match nothing.
   Result<LocatedRows> find(const std::vector<const TypedKey*>& keys) const;
-  // Rows in key order, disjoint ranges of up to limit + 1 rows in all: one more
-  // row shows that there are more.
+  // Finds rows in key order, as disjoint ranges of up to limit + 1 rows in
+  // total. The additional row shows that there are more rows.
   Result<std::vector<FileRange>> find_ordered(const OrderedRows& rows) const;
 
-  // Replaces *out by the text of some columns of a row. Fails with kTooLarge if
-  // a reply with them would have more than `max_bytes`.
+  // Replaces *out by the texts of the given columns of a row. Fails with
+  // kTooLarge if a reply with them would have more than `max_bytes`.
   Status read_text(RowAddress row, std::span<const uint32_t> columns,
                    uint64_t max_bytes, RowText* out) const;
   // Reads rows in the given order as columns.
@@ -133,15 +133,16 @@ class ServedTable {
                            std::span<const Field* const> fields, bool is_whole,
                            bool starts_with, TypedKey* out) const;
   static Router make_router(const ServedKey& key);
-  // Appends the files, ascending, that may have keys from `first` up to, and
-  // excluding, `end`; an empty `end` is no limit.
+  // Appends the files, ascending, that may have keys in [first, end). An empty
+  // `end` means no limit.
   static void route(const ServedKey& key, const Router& router, ByteSpan first,
                     ByteSpan end, std::vector<uint32_t>* out);
   Result<const OpenedFile*> file(uint32_t i) const;
   Result<std::optional<uint64_t>> find_in(const OpenedFile& file,
                                           const ServedIndex& index,
                                           const TypedKey& key) const;
-  // The live rows of one file, in key order; `limit` from the wanted end.
+  // Appends the live rows of one file in key order: the first `limit` rows, or
+  // the last ones in reverse.
   Status ordered_in(uint32_t number, const OrderedRows& rows, uint64_t limit,
                     std::vector<FileRange>* out) const;
   Result<std::vector<FileRange>> merge_ordered(
@@ -162,7 +163,7 @@ class ServedTable {
   std::vector<const Field*> lookup_fields_, cluster_fields_;
   Router lookup_router_, cluster_router_;
   mutable std::mutex mutex_;
-  // Set once each, under the mutex.
+  // Set once for each file, under the mutex.
   mutable std::vector<std::unique_ptr<const OpenedFile>> owners_;
   mutable std::unique_ptr<std::atomic<const OpenedFile*>[]> opened_;
 };

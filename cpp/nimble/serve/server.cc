@@ -35,10 +35,10 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr size_t kBuckets = 24;
 constexpr int kTickMillis = 200;
-// A pipeline longer than this lets other clients in between.
+// After this many commands of a pipeline, other clients are served.
 constexpr size_t kCommandsAtOnce = 1024;
 constexpr size_t kMaxQueuedInMulti = 1024;
-// Buffers above this are freed when they are empty.
+// Larger buffers are freed when they are empty.
 constexpr size_t kKeptBytes = 256 * 1024;
 
 constexpr std::array kNames = {
@@ -85,7 +85,7 @@ Status no_threads(const std::system_error& error) {
       error.code().value());
 }
 
-// Compares in a time that does not depend on where the texts differ.
+// Takes a time that does not depend on where the texts differ.
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -97,7 +97,7 @@ bool same_secret(std::string_view a, std::string_view b) {
 
 using Words = std::vector<std::string>;
 
-// Memory of a command's copy, about.
+// Approximate memory of a copy of a command.
 uint64_t memory_of(std::span<const std::string_view> arguments) {
   uint64_t bytes = sizeof(Words);
   for (const std::string_view a : arguments) {
@@ -116,8 +116,8 @@ struct Client {
   bool resp3 = false;
   bool is_closing = false;  // after `out` is sent
   bool is_waiting = false;  // for a worker
-  bool is_ended = false;    // the peer sends no more
-  bool is_gone = false;     // nobody reads replies
+  bool is_ended = false;    // the peer will not send more
+  bool is_gone = false;     // the peer does not read replies
   bool wants_write = false;
   bool is_stalled = false;  // commands wait until replies are sent
   bool in_multi = false;
@@ -135,7 +135,7 @@ struct Client {
     queued_bytes = 0;
     in_multi = multi_failed = false;
   }
-  // Remembers that EXEC must fail, and frees what was queued.
+  // Remembers that EXEC must fail, and frees the queued commands.
   void fail_multi() {
     end_multi();
     in_multi = multi_failed = true;
@@ -174,11 +174,11 @@ class Server::Impl {
     }
     version.fetch_add(1, std::memory_order_release);
     counters.swaps.fetch_add(1, std::memory_order_relaxed);
-    // `next`, the old tables, may close files here.
+    // `next` now has the old tables. Its destructor may close files.
   }
 
-  // A command, or those of a MULTI block, answered by a worker. Jobs move from
-  // list to list as nodes, so that an answer can always be handed over.
+  // A command, or the commands of a MULTI block, for a worker to answer. Jobs
+  // move from list to list as nodes, so handing over an answer needs no memory.
   struct Job {
     class Loop* loop = nullptr;
     uint64_t client = 0;
@@ -191,9 +191,9 @@ class Server::Impl {
     bool has_failed = false;  // there is no reply: close the connection
   };
   using Jobs = std::list<Job>;
-  // Takes the only job of the list. False: the queue is full.
+  // Takes the only job of the list. Returns false if the queue is full.
   bool submit(Jobs* job);
-  // Answers commands; appends to *out.
+  // Answers a command and appends the reply to *out.
   void answer(const ServedTables& tables,
               std::span<const std::string_view> arguments,
               CommandScratch* scratch, RespReply* reply, std::string* out);
@@ -225,7 +225,7 @@ class Server::Impl {
   friend class Loop;
 };
 
-// One thread with the connections that it accepted.
+// One thread, with the connections that it accepted.
 class Loop {
  public:
   explicit Loop(Server::Impl* server) : server_(*server) {}
@@ -247,7 +247,7 @@ class Loop {
  private:
   void accept_from(int listener);
   void read_from(Client* c);
-  // Answers what was received, as far as replies may be added.
+  // Answers the commands that were received, until the reply buffer is full.
   void answer(Client* c);
   // Handles one command of a connection: handshakes, MULTI, and all others.
   void handle(Client* c, std::span<const std::string_view> arguments);
@@ -257,14 +257,14 @@ class Loop {
              RespReply* reply);
   void submit(Client* c, std::vector<Words> commands, bool is_block,
               RespReply* reply);
-  // Sends, and waits for what is possible next. Returns false if the client is
-  // gone.
+  // Sends replies and registers for the next events. Returns false if the
+  // connection must be closed.
   bool flush(Client* c);
   void update(Client* c);
   void close_socket(int fd);
   void close(uint64_t id);
-  // Answers and sends what is possible. Without memory for that, closes the
-  // connection: its state is not known any more.
+  // Answers and sends as much as possible. If memory runs out, closes the
+  // connection, because its state is then unknown.
   void serve(Client* c, uint32_t events);
   void take_completed();
   void wait_and_serve(Clock::time_point* last_tick);
@@ -289,7 +289,8 @@ class Loop {
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   Clock::time_point resume_accept_{};
   bool is_accepting_ = false;
-  std::vector<uint64_t> again_;  // clients with commands left to answer
+  // clients with commands that are not answered yet
+  std::vector<uint64_t> again_;
 
   static std::atomic<uint64_t> next_id_;
   static constexpr uint64_t kEvent = 0;  // ids of listeners and clients follow
@@ -403,7 +404,8 @@ void Loop::tick() {
 }
 
 void Loop::accept_from(int listener) {
-  // A few at a time: other loops and clients wait.
+  // Accepts a few connections at a time, so that other loops and clients do not
+  // wait long.
   for (int i = 0; i < 16; ++i) {
     const int fd =
         ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -454,7 +456,7 @@ void Loop::accept_from(int listener) {
 
 void Loop::read_from(Client* c) {
   if (c->is_ended || c->is_closing || (c->events & EPOLLIN) == 0) {
-    // Only an error or a hang-up.
+    // The event can only be an error or a hang-up.
     char byte = 0;
     const ssize_t n = ::recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
@@ -476,7 +478,8 @@ void Loop::read_from(Client* c) {
 
 void Loop::answer(Client* c) {
   const ServerOptions& options = server_.options;
-  // A client that has not shown its token may not make us keep much.
+  // Before a client sends its token, it may not make the server use much
+  // memory.
   RespLimits limits = options.resp;
   if (!c->is_authentic) {
     limits.max_arguments = 16;
@@ -628,7 +631,7 @@ void Loop::hello(Client* c, std::span<const std::string_view> arguments,
   reply->text("server");
   reply->text("nimble");
   reply->text("version");
-  reply->text("7.0.0");  // of the commands; clients look for features by it
+  reply->text("7.0.0");  // of Redis; clients choose features by it
   reply->text("proto");
   reply->integer(resp3 ? 3 : 2);
   reply->text("id");
@@ -716,7 +719,7 @@ bool Loop::handle_session(Client* c,
     if (c->in_multi) {
       reply->error("ERR WATCH inside MULTI is not allowed");
     } else {
-      reply->simple("OK");  // nothing that is watched changes in a block
+      reply->simple("OK");  // within a block, watched keys cannot change
     }
     return true;
   }
@@ -745,8 +748,8 @@ bool Loop::handle_session(Client* c,
 
 namespace {
 
-// Answers commands about the server, which need no connection. Returns whether
-// the command is one of them.
+// Answers commands about the server that do not depend on a connection. Returns
+// whether the command is one of them.
 bool answer_about_server(std::string_view name,
                          std::span<const std::string_view> arguments,
                          const ServedTables& tables, RespReply* reply) {
@@ -821,7 +824,8 @@ bool Loop::flush(Client* c) {
     c->sent = 0;
     if (c->out.capacity() > kKeptBytes) c->out.shrink_to_fit();
     if (c->is_stalled) {
-      // All bytes of the client may be read already, so no event would follow.
+      // All bytes of the client may have been read already, so another event
+      // may not follow.
       c->is_stalled = false;
       again_.push_back(c->id);
       update(c);
@@ -829,7 +833,7 @@ bool Loop::flush(Client* c) {
     }
     if (!c->is_waiting) {
       if (c->is_closing) return false;
-      // All complete commands are answered, or `again_` has the client.
+      // Closes the connection when all complete commands are answered.
       if (c->is_ended &&
           std::find(again_.begin(), again_.end(), c->id) == again_.end()) {
         return false;
@@ -842,7 +846,8 @@ bool Loop::flush(Client* c) {
 
 void Loop::update(Client* c) {
   c->wants_write = c->unsent() > 0;
-  // A client that does not read its replies, or waits for one, is not read.
+  // Does not read from a client that does not read its replies or that waits
+  // for a reply.
   const bool reads = !c->is_closing && !c->is_ended && !c->is_waiting &&
                      c->unsent() < server_.options.max_unsent_bytes;
   const uint32_t events =
@@ -855,8 +860,8 @@ void Loop::update(Client* c) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c->fd, &e);
 }
 
-// A forked process may have the socket too, which would keep it registered and
-// connected.
+// Unregisters and shuts down the socket first: a forked process may have it
+// too, and closing it here would leave it registered and connected.
 void Loop::close_socket(int fd) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   ::shutdown(fd, SHUT_RDWR);
@@ -879,7 +884,7 @@ void Loop::take_completed() {
   }
   for (Server::Impl::Job& job : completed) {
     const auto at = clients_.find(job.client);
-    if (at == clients_.end()) continue;  // it left
+    if (at == clients_.end()) continue;  // the client has disconnected
     Client* const c = at->second.get();
     c->is_waiting = false;
     if (job.has_failed) {
@@ -988,7 +993,7 @@ void Server::Impl::work() {
 
 namespace {
 
-// Removes a socket that no server listens on any more.
+// Removes a socket if no server listens on it.
 Status remove_dead_socket(const sockaddr_un& address) {
   struct stat st{};
   if (::lstat(address.sun_path, &st) != 0) return Status::ok();
@@ -1084,7 +1089,8 @@ Status Server::Impl::start_threads() {
     NIMBLE_RETURN_IF_ERROR(loop->open());
     loops_.push_back(std::move(loop));
   }
-  // Threads that cannot start are fewer threads, but one of each is needed.
+  // If a thread cannot start, fewer threads are used. But one of each kind is
+  // needed.
   const uint32_t workers = std::max(1u, options.workers);
   workers_.reserve(workers);
   threads_.reserve(loops_.size());
@@ -1135,7 +1141,7 @@ void Server::Impl::stop(double seconds) {
   for (std::thread& t : workers_) t.join();
   for (const Descriptor& l : listeners) ::shutdown(l.get(), SHUT_RDWR);
   listeners.clear();
-  // Only our own socket: another server may have replaced it.
+  // Removes only this server's socket: another server may have replaced it.
   struct stat st{};
   if (!options.unix_path.empty() &&
       ::lstat(options.unix_path.c_str(), &st) == 0 &&
@@ -1148,7 +1154,8 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Server::~Server() {
   if (!impl_->is_parent()) {
-    // The threads do not exist here, and joining them would not return.
+    // The threads do not exist in this process, and joining them would never
+    // return.
     [[maybe_unused]] Impl* const leaked = impl_.release();
     return;
   }

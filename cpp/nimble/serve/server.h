@@ -4,8 +4,8 @@
 //   loop threads   accept, parse, answer short commands, write
 //   workers        answer long commands; a full queue answers -BUSY
 //
-// A command is answered wholly from the tables at its beginning, and so is a
-// MULTI ... EXEC block.
+// A command, or a MULTI ... EXEC block, is answered from the tables that are
+// served when it begins, even if swap() replaces them.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,8 @@ struct ServerOptions {
   uint32_t max_queued = 256;  // long commands that wait for a worker
   uint64_t max_queued_bytes = uint64_t{64} << 20;  // of their arguments
   uint32_t idle_seconds = 0;  // 0: idle clients stay connected
-  uint64_t max_unsent_bytes = uint64_t{1} << 20;  // then a client waits
+  // above this, the client waits
+  uint64_t max_unsent_bytes = uint64_t{1} << 20;
   CommandLimits limits;
   RespLimits resp;
 };
@@ -44,7 +45,7 @@ struct ServerStats {
   uint64_t bytes_in = 0;
   uint64_t bytes_out = 0;
   uint64_t swaps = 0;
-  // Commands by the time that they took: bucket i has those below 2^i us.
+  // Commands by duration: bucket i counts those that took less than 2^i us.
   std::vector<uint64_t> latency;
   double seconds = 0;  // sum of these times
   std::vector<std::pair<std::string, uint64_t>> by_command;
@@ -55,18 +56,20 @@ class Server {
   // Starts to serve. Fails if an address cannot be bound.
   static Result<std::unique_ptr<Server>> start(
       ServerOptions options, std::shared_ptr<const ServedTables> tables);
-  // Stops at once, unless stop() was called. In a child of fork() does nothing:
-  // the threads are the parent's.
+  // Stops at once, unless stop() was called before. Does nothing in a child of
+  // fork(), because the threads belong to the parent.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const;  // 0 without TCP
-  // Later commands are answered from these tables.
+  // Replaces the tables. Commands that begin later are answered from the new
+  // tables.
   void swap(std::shared_ptr<const ServedTables> tables);
   ServerStats stats() const;
-  // Accepts no more clients, finishes the commands that were received and sends
-  // their replies for at most `seconds`, then closes everything. Waits.
+  // Stops to accept clients. Finishes the commands that were received and sends
+  // their replies, for at most `seconds`. Then closes everything. Blocks until
+  // then.
   void stop(double seconds);
 
   class Impl;  // of server.cc

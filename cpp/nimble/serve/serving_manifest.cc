@@ -16,7 +16,7 @@ template <class T>
 using FbTables = flatbuffers::Vector<flatbuffers::Offset<T>>;
 using FbLongs = flatbuffers::Vector<uint64_t>;
 
-// Magic, then the XXH3-64 of the FlatBuffer that follows.
+// Header: the magic, then the XXH3-64 of the FlatBuffer that follows.
 constexpr std::string_view kManifestMagic = "NPYSERV1";
 constexpr size_t kManifestHeader = 16;
 // A larger file is not a manifest.
@@ -126,7 +126,7 @@ Result<std::optional<ServedKey>> get_key(const fb::ServedKey* key,
   NIMBLE_ASSIGN_OR_RETURN(
       out.columns, get_key_columns(key->columns(), schema, "serving manifest"));
   for (const KeyColumnSpec& column : out.columns) {
-    // Fails for types without an order.
+    // Resolving fails for types without an order.
     NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const KeyColumn resolved,
                             resolve_key_column(schema, column));
   }

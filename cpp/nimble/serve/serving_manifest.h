@@ -1,5 +1,6 @@
-// ServingManifest: one snapshot of a table as a server reads it. Its bytes are
-// a 16-byte header and a FlatBuffer (schemas/serving_manifest.fbs).
+// ServingManifest: one snapshot of a table, in the form that a server reads.
+// Its bytes are a 16-byte header and a FlatBuffer
+// (schemas/serving_manifest.fbs).
 // docs/format/serving_manifest.md.
 #pragma once
 
@@ -21,8 +22,8 @@ struct ServedKey {
   std::vector<std::string> lower, upper;
 };
 
-// The value of a column that a file does not have, as FlatValue has it; nullopt
-// is null.
+// The value of a column that a file does not have, in the format of FlatValue.
+// nullopt stands for null.
 struct ServedConstant {
   uint32_t column = 0;
   std::optional<std::string> value;
@@ -47,10 +48,10 @@ struct ServingManifest {
   bool has_primary_key = false;
   std::vector<ServedFile> files;
 
-  // The bytes of a manifest, which parse() reads.
+  // Returns the bytes of a manifest, which parse() reads.
   std::vector<uint8_t> serialize() const;
-  // Parses untrusted bytes. Fails unless the checksum fits and everything is
-  // consistent.
+  // Parses untrusted bytes. Fails unless the checksum is right and all parts
+  // are consistent.
   static Result<ServingManifest> parse(ByteSpan bytes);
   // Reads and parses a file. May block.
   static Result<ServingManifest> read(const std::string& path);

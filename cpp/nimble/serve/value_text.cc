@@ -31,7 +31,8 @@ void append_padded(uint64_t v, int width, std::string* out) {
   out->append(text, static_cast<size_t>(n));
 }
 
-// As Python's repr() writes a float, from the shortest digits that read back.
+// Appends a float like Python's repr(): the shortest digits that convert back
+// to the same value.
 template <class T>
 void append_float(T v, std::string* out) {
   if (std::isnan(v)) {
@@ -82,7 +83,8 @@ void append_float(T v, std::string* out) {
 
 void append_float_bytes(ByteSpan v, std::string* out) {
   if (v.size() == 2) {
-    // The shortest text of a half float would need its own algorithm.
+    // Half floats use the text of the equal float, because the shortest text
+    // for a half float would need an algorithm of its own.
     append_float(static_cast<float>(half_to_double(load<uint16_t>(v.data()))),
                  out);
   } else if (v.size() == 4) {
@@ -92,8 +94,8 @@ void append_float_bytes(ByteSpan v, std::string* out) {
   }
 }
 
-// Units per second and digits of a fraction, by the third character of a format
-// ("ttu", "tsn:").
+// The units per second and the digits of a fraction, for the third character of
+// a format ("ttu", "tsn:").
 struct TimeUnit {
   int64_t per_second = 1;
   int digits = 0;
@@ -159,7 +161,8 @@ void append_timestamp(const Field& field, int64_t v, std::string* out) {
   const int64_t days = floor_div(v, per_day);
   append_date(days, out);
   out->push_back('T');
-  // Wraps for times near the least int64, as the product does.
+  // For times near the least int64, both the product and the difference wrap,
+  // and the result is right.
   append_time(static_cast<int64_t>(static_cast<uint64_t>(v) -
                                    static_cast<uint64_t>(days) *
                                        static_cast<uint64_t>(per_day)),
@@ -240,7 +243,7 @@ TextFit parse_int(std::string_view text, std::string* out) {
   T v{};
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), v);
-  // Also a negative number of an unsigned type.
+  // This includes a negative number for an unsigned type.
   if (error != std::errc() || end != text.data() + text.size()) {
     return TextFit::kOutside;
   }
@@ -296,8 +299,8 @@ TextFit parse_float(const Field& field, std::string_view text,
   return TextFit::kExact;
 }
 
-// Two's complement of field.width bytes. Only the text that append_text()
-// writes is accepted, so that a row has one key.
+// Parses a decimal as two's complement of field.width bytes. Accepts only the
+// text that append_text() writes, so that each row has only one key.
 TextFit parse_decimal(const Field& field, std::string_view text,
                       std::string* out) {
   const bool is_negative = text.starts_with('-');
@@ -355,7 +358,7 @@ class TextCursor {
     text_.remove_prefix(1);
     return true;
   }
-  // A number of `width` digits.
+  // Reads a number of exactly `width` digits.
   bool digits(size_t width, int64_t* out) {
     if (text_.size() < width || !all_digits(text_.substr(0, width))) {
       return false;
@@ -364,7 +367,7 @@ class TextCursor {
     text_.remove_prefix(width);
     return true;
   }
-  // All digits at the front.
+  // Reads all digits at the front.
   std::string_view all() {
     size_t n = 0;
     while (n < text_.size() && text_[n] >= '0' && text_[n] <= '9') ++n;
@@ -407,7 +410,7 @@ bool parse_date_part(TextCursor* text, int64_t* days) {
   return true;
 }
 
-// kOutside: more digits than the unit has.
+// Returns kOutside if there are more digits than the unit has.
 TextFit parse_time_part(TextCursor* text, const TimeUnit& unit, int64_t* out) {
   int64_t hours = 0, minutes = 0, seconds = 0, fraction = 0;
   if (!text->digits(2, &hours) || !text->take(':') ||
@@ -469,7 +472,8 @@ TextFit parse_time(const Field& field, std::string_view text,
   return fit == TextFit::kExact ? put_int(field, v, out) : fit;
 }
 
-// "Z" or an offset from UTC for columns with a zone, neither for others.
+// Columns with a time zone need "Z" or an offset from UTC. Other columns must
+// not have one.
 TextFit parse_timestamp(const Field& field, std::string_view text,
                         std::string* out) {
   TextCursor cursor(text);
@@ -560,7 +564,7 @@ void append_json_items(const Column& items, uint64_t begin, uint64_t end,
   out->push_back(']');
 }
 
-// A map with texts as keys is an object, another a list of pairs.
+// A map whose keys are text becomes an object, any other map a list of pairs.
 void append_json_map(const Column& entries, uint64_t begin, uint64_t end,
                      std::string* out) {
   const Column& keys = entries.children[0];
@@ -578,7 +582,7 @@ void append_json_map(const Column& entries, uint64_t begin, uint64_t end,
   out->push_back(is_object ? '}' : ']');
 }
 
-// The child of a union that has a row, and the row there.
+// Returns the child of a union that contains a row, and the row in that child.
 std::pair<const Column*, uint64_t> of_union(const Column& column,
                                             uint64_t row) {
   const Field& field = column.field();

@@ -1,5 +1,5 @@
-// Values as text, in replies and in keys. docs/reference/serving.md has the
-// forms.
+// Converts values to text and back, for replies and keys.
+// docs/reference/serving.md describes the text.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace nimble {
 
-// Appends the text of a value that is not null. `value` is as a FlatColumn has
-// it: little-endian, one byte for a bool, the bytes of a text.
+// Appends the text of a value that is not null. `value` has the format of
+// FlatValue: little-endian, one byte for a bool, the bytes of a text.
 // REQUIRES: the layout is kFixed, kBool or kBytes.
 void append_text(const Field& field, ByteSpan value, std::string* out);
 
@@ -25,10 +25,10 @@ bool is_null_row(const Column& column, uint64_t row);
 enum class TextFit : uint8_t {
   kExact,    // the text is a value of the column
   kOutside,  // a value that the column cannot have: 300 for an int8
-  kInvalid,  // another kind of text
+  kInvalid,  // not a text of this type
 };
-// Converts text to a stored value, the reverse of append_text(). Integers are
-// accepted in the form that append_text() writes and in no other.
+// Converts text to a stored value, the reverse of append_text(). Integers must
+// have exactly the form that append_text() writes.
 // REQUIRES: as for append_text().
 TextFit parse_text(const Field& field, std::string_view text, std::string* out);
 
