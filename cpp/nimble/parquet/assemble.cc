@@ -24,8 +24,9 @@ void set_validity(const std::vector<bool>& valid, Column* column) {
   column->add_rows(valid.size());
 }
 
-// `slot_at`: entries below this definition level have no row in this node; 0
-// above the list, where the first entry of each record has one.
+// Entries with a definition level below `slot_at` do not have a row in this
+// node. `slot_at` is 0 above the list, where each record has a row, at its
+// first entry.
 Status assemble_node(const PlanNode& node, std::span<const LeafPlan> leaves,
                      std::span<const LeafLevels> levels, uint8_t slot_at,
                      Column* column) {

@@ -9,12 +9,12 @@
 
 namespace nimble::parquet {
 
-// The columns of a plan's leaves below `column`, in order.
+// Appends the columns of a plan's leaves below `column`, in order.
 void leaf_columns(const PlanNode& node, Column* column,
                   std::vector<Column*>* out);
 
-// Sets validity, list ends and lengths of the nodes above leaves that have been
-// read. Fails with kCorrupt if the leaves disagree.
+// Sets the validity, list ends and lengths of the nodes above leaves that have
+// been read. Fails with kCorrupt if the leaves contradict each other.
 Status assemble(const PlanNode& node, std::span<const LeafPlan> leaves,
                 std::span<const LeafLevels> levels, Column* column);
 

@@ -7,8 +7,8 @@ Status unsupported(const SchemaNode& node, const std::string& why) {
   return Status::unsupported("Parquet column '" + node.name + "': " + why);
 }
 
-// Whether an Arrow time has Parquet's unit. Arrow's formats end with the unit,
-// or have it before the time zone: "ttm", "tsu:UTC", "tDn".
+// Whether an Arrow time has Parquet's unit. In Arrow's formats, the third
+// character is the unit: "ttm", "tsu:UTC", "tDn".
 bool same_unit(const Field& field, const SchemaNode& node) {
   if (field.format.size() < 3) return false;
   const char unit = field.format[2];
@@ -120,7 +120,7 @@ class PlanMaker {
   PlanMaker(const Metadata& metadata, ColumnPlan* out)
       : nodes_(metadata.nodes), out_(out) {}
 
-  // `definition` and `repetition` are the levels of the parent.
+  // `definition` and `repetition` are the parent's levels.
   Status make(uint32_t at, const Field& field, uint8_t definition,
               uint8_t repetition, PlanNode* node) {
     const SchemaNode& s = nodes_[at];
@@ -175,7 +175,8 @@ class PlanMaker {
     node->children.resize(field.children.size());
     uint32_t child = at + 1;
     for (size_t i = 0; i < field.children.size(); ++i) {
-      // the parts of maps have the names that their writer chose
+      // the names of the parts of maps are not compared, because writers choose
+      // different ones
       if (!field.is_map && nodes_[child].name != field.children[i].name &&
           !is_map_entry_) {
         return unsupported(s, "no field '" + field.children[i].name + "'");

@@ -1,6 +1,6 @@
 // ColumnPlan: how the leaves of a Parquet column become an Arrow field. The
-// Arrow type is given; a pair that is not listed here is left to another
-// reader.
+// caller gives the Arrow type. Pairs of types that are not supported here are
+// left to another reader.
 #pragma once
 
 #include <string>
@@ -28,10 +28,11 @@ struct PlanNode {
   // Definition levels below this one mean that a value at this node is null.
   uint8_t defined_at = 0;
   bool is_optional = false;
-  // kList: levels from this one mean that the list has an element.
+  // kList: a definition level of at least this means that the list has an
+  // element.
   uint8_t element_at = 0;
   std::vector<PlanNode> children;
-  // Leaves below it: [first_leaf, end_leaf) of the plan's.
+  // The leaves below this node: [first_leaf, end_leaf) of the plan's leaves.
   size_t first_leaf = 0;
   size_t end_leaf = 0;
 };
@@ -50,7 +51,7 @@ struct ColumnPlan {
   PlanNode root;
   std::vector<LeafPlan> leaves;
 
-  // Fails with kUnsupported, and a message that says why.
+  // Fails with kUnsupported and a message that gives the reason.
   static Result<ColumnPlan> make(const Metadata& metadata, uint32_t node,
                                  const Field& field);
 };

@@ -11,10 +11,11 @@
 namespace nimble::parquet {
 namespace {
 
-// Entries of a page of a repeated column, whose rows are listed.
+// Maximum number of entries in a page of a repeated column, because the first
+// entry of each row is stored.
 constexpr uint64_t kMaxRepeatedEntries = 1u << 22;
 
-// By how much a codec can expand at most.
+// The largest factor by which a codec can expand data.
 uint64_t max_ratio(Codec codec) {
   switch (codec) {
     case Codec::kUncompressed:
@@ -52,7 +53,7 @@ Status decompress_to(Codec codec, ByteSpan in, uint64_t size,
   return decompress(codec, in, out, size);
 }
 
-// Fails unless `size` bytes can come from `stored` bytes.
+// Fails unless `stored` bytes can expand to `size` bytes.
 Status check_size(Codec codec, uint64_t stored, uint64_t size) {
   const uint64_t ratio = max_ratio(codec);
   if (ratio == 0) {
@@ -68,7 +69,7 @@ Status check_size(Codec codec, uint64_t stored, uint64_t size) {
   return Status::ok();
 }
 
-// Parses the header and returns the body, whose checksum is checked.
+// Parses the header and returns the body, after verifying its checksum.
 Result<ByteSpan> body_of(ByteSpan bytes, PageHeader* header) {
   NIMBLE_ASSIGN_OR_RETURN(*header, PageHeader::parse(bytes));
   const ByteSpan rest = bytes.subspan(header->header_bytes);
@@ -116,7 +117,7 @@ struct PageOpener {
 
   uint64_t entries() const { return static_cast<uint64_t>(header.num_values); }
 
-  // `repetition` and `definition` are without lengths.
+  // `repetition` and `definition` do not include their lengths.
   Status open_levels(ByteSpan repetition, ByteSpan definition) const {
     if (leaf.max_repetition > 0) {
       if (entries() > kMaxRepeatedEntries) {
@@ -234,7 +235,8 @@ Result<std::shared_ptr<const DataPage>> DataPage::open(
 
 Status DataPage::read(std::span<const uint32_t> rows, const LeafPlan& leaf,
                       Column* out, LeafLevels* levels) const {
-  // Entries with a slot in the array: positions of their values, or kNull.
+  // For each entry that has a slot in the array: the position of its value, or
+  // kNull.
   constexpr uint64_t kNull = UINT64_MAX;
   std::vector<uint64_t> slots;
   slots.reserve(rows.size());

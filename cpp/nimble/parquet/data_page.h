@@ -1,5 +1,5 @@
-// DataPage: a decompressed page of a column, ready for reads of some rows.
-// Immutable and thread-safe; caches share it.
+// DataPage: a decompressed page of a column, from which single rows can be
+// read. Immutable and thread-safe, so that caches can share it.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@
 
 namespace nimble::parquet {
 
-// Decompresses codecs that the core does not have: exactly `size` bytes to
-// `out`.
+// Decompresses codecs that the core does not support. Writes exactly `size`
+// bytes to `out`.
 using Decompress =
     std::function<Status(Codec codec, ByteSpan in, uint8_t* out, size_t size)>;
 
-// The levels of rows that were read from a leaf: what nested columns are
-// assembled from.
+// The levels of rows that were read from a leaf. Nested columns are assembled
+// from them.
 struct LeafLevels {
   std::vector<uint8_t> definition;
   std::vector<uint8_t> repetition;
@@ -31,8 +31,8 @@ struct LeafLevels {
 class DataPage {
  public:
   // Decompresses and opens a page. `bytes` begin with its header. `expected` is
-  // its number of rows. Fails with kUnsupported for what is left to another
-  // reader.
+  // the expected number of rows. Fails with kUnsupported if another reader must
+  // read the page.
   static Result<std::shared_ptr<const DataPage>> open(
       ByteSpan bytes, const LeafPlan& leaf, Codec codec, uint64_t expected,
       std::shared_ptr<const PageValues> dictionary,
@@ -53,9 +53,11 @@ class DataPage {
   friend struct PageOpener;
 
   AlignedBuffer body_;
-  LevelRuns definition_;  // counts max_definition; empty if that is 0
+  // counts values that equal max_definition; empty if that is 0
+  LevelRuns definition_;
   LevelRuns repetition_;
-  std::vector<uint32_t> row_starts_;  // repeated leaves: first entry of rows
+  // repeated leaves: the first entry of each row
+  std::vector<uint32_t> row_starts_;
   PageValues values_;
 };
 

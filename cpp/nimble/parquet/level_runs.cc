@@ -28,7 +28,7 @@ Result<LevelRuns> LevelRuns::parse(ByteSpan bytes, uint32_t width,
       }
       if (run.value == counted) out.num_counted_ += length;
     } else {
-      // groups of 8 values; some writers end the last group early
+      // A run has groups of 8 values. Some writers end the last group early.
       if (length > (count - done) / 8 + 1) length = (count - done) / 8 + 1;
       const uint64_t groups = length;
       length = std::min(8 * groups, count - done);

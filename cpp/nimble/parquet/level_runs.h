@@ -1,5 +1,5 @@
 // LevelRuns: random access to Parquet's hybrid of run-length and bit-packed
-// integers, which levels, booleans and dictionary codes are stored in. Keeps a
+// integers, which stores levels, booleans and dictionary codes. Keeps a
 // directory of the runs, not the values. Borrows the bytes. Immutable.
 #pragma once
 
@@ -16,12 +16,13 @@ class LevelRuns {
 
   LevelRuns() = default;
   // Parses `count` values of `width` bits. `counted` is the value that rank()
-  // counts. Up to 8 bytes after `bytes` may be read, but are not used. Fails
-  // with kUnsupported for more than kMaxRuns runs, which are short ones.
-  // REQUIRES: width <= 32, and 8 readable bytes follow `bytes`.
+  // counts. Fails with kUnsupported for more than kMaxRuns runs, because these
+  // are short and need a large directory.
+  // REQUIRES: width <= 32. 8 bytes after `bytes` are readable; they may be read
+  // but are not used.
   static Result<LevelRuns> parse(ByteSpan bytes, uint32_t width, uint64_t count,
                                  uint32_t counted);
-  // All of `count` values are `value`.
+  // Returns `count` values that all equal `value`.
   static LevelRuns constant(uint32_t value, uint64_t count, uint32_t counted);
 
   uint64_t size() const { return count_; }
@@ -37,7 +38,8 @@ class LevelRuns {
   class Cursor {
    public:
     explicit Cursor(const LevelRuns& runs) : runs_(&runs) {}
-    // REQUIRES: position < size(), and not less than in the call before.
+    // REQUIRES: position < size(). It is not below the position of the previous
+    // call.
     uint32_t value_at(uint64_t position) {
       return runs_->value_in(seek(position), position);
     }
@@ -48,8 +50,8 @@ class LevelRuns {
 
     const LevelRuns* runs_;
     size_t run_ = 0;
-    uint64_t counted_to_ = 0;  // of the run at run_: values counted so far
-    uint64_t counted_ = 0;     // those among them that equal `counted`
+    uint64_t counted_to_ = 0;  // end of the values of run run_ that are counted
+    uint64_t counted_ = 0;     // number of these values that equal `counted`
     size_t counted_run_ = SIZE_MAX;
   };
 
@@ -75,7 +77,7 @@ class LevelRuns {
     return r.packed == nullptr ? r.value
                                : packed_value(r.packed, position - r.first);
   }
-  // Of values [begin, end) of a packed run, how many equal `counted`.
+  // Returns how many of values [begin, end) of a packed run equal `counted`.
   uint64_t count_packed(const uint8_t* packed, uint64_t begin,
                         uint64_t end) const;
 

@@ -11,7 +11,7 @@ using Type = ThriftReader::Type;
 
 constexpr int kMaxSchemaDepth = 32;
 
-// A union {1: millis, 2: micros, 3: nanos} of empty structs.
+// Reads a union {1: millis, 2: micros, 3: nanos} of empty structs.
 void read_time_unit(ThriftReader* in, int8_t* unit) {
   in->read_struct([&](int64_t id, Type) {
     if (id >= 1 && id <= 3) *unit = static_cast<int8_t>(id);
@@ -42,7 +42,7 @@ void read_logical_type(ThriftReader* in, SchemaNode* node) {
   });
 }
 
-// What converted types, which are older than logical types, say.
+// Applies a converted type, which is an older form of a logical type.
 void apply_converted_type(int32_t converted, SchemaNode* node) {
   if (node->logical != LogicalType::kNone) return;
   switch (converted) {
@@ -179,8 +179,8 @@ GroupInfo read_group(ThriftReader* in) {
   return group;
 }
 
-// Sets first_leaf and end of a node and its descendants. Returns the node
-// after them, or 0 if the tree is broken.
+// Sets first_leaf and end of a node and its descendants. Returns the node after
+// them, or 0 if the tree is broken.
 uint32_t link_nodes(Metadata* m, uint32_t at, int depth) {
   if (at >= m->nodes.size() || depth > kMaxSchemaDepth) return 0;
   SchemaNode& node = m->nodes[at];
@@ -349,8 +349,8 @@ Status check_pages(const ChunkPages& chunk, uint64_t file_size,
                            " is outside the file");
   }
   if (num_rows == 0) return Status::ok();  // its pages are never read
-  uint64_t next = 0;                       // least first row of the next page
-  uint64_t end = 0;                        // of the page before
+  uint64_t next = 0;  // smallest valid first row of the next page
+  uint64_t end = 0;   // of the previous page
   for (const PageRef& p : chunk.pages) {
     const bool is_first = &p == chunk.pages.data();
     if (!in_bounds(p.offset, p.size, file_size) || p.size == 0 ||
@@ -373,7 +373,7 @@ Status check_pages(const ChunkPages& chunk, uint64_t file_size,
 }
 
 uint32_t page_crc(ByteSpan bytes) {
-  // slicing by 8
+  // slicing by 8: eight tables, so that a step processes eight bytes
   static const auto tables = [] {
     std::array<std::array<uint32_t, 256>, 8> t{};
     for (uint32_t i = 0; i < 256; ++i) {

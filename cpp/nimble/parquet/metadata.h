@@ -1,6 +1,6 @@
-// What Parquet's metadata says about pages: the footer, offset indexes and page
-// headers, as far as reading pages needs them. Parsed from untrusted bytes.
-// Names and numbers are those of the Parquet format.
+// Parquet's metadata, as far as reading pages needs it: the footer, offset
+// indexes and page headers. Parsed from untrusted bytes. Names and numbers are
+// from the Parquet format.
 #pragma once
 
 #include <string>
@@ -66,8 +66,8 @@ struct SchemaNode {
   LogicalType logical = LogicalType::kNone;
   int8_t time_unit = 0;  // 1 milliseconds, 2 microseconds, 3 nanoseconds
   int32_t scale = 0;
-  uint32_t first_leaf = 0;  // leaves before this node
-  uint32_t end = 0;         // the node after this one's descendants
+  uint32_t first_leaf = 0;  // number of leaves before this node
+  uint32_t end = 0;         // the node after this node's descendants
 };
 
 struct ChunkInfo {
@@ -97,8 +97,8 @@ struct Metadata {
   // Nodes of the top-level columns.
   std::vector<uint32_t> columns() const;
 
-  // Parses the thrift bytes of a footer. Fails with kCorrupt, also if row
-  // groups do not have one chunk per leaf.
+  // Parses the thrift bytes of a footer. Fails with kCorrupt if they are not
+  // valid or if a row group does not have one chunk per leaf.
   static Result<Metadata> parse(ByteSpan footer);
 };
 
@@ -119,11 +119,12 @@ struct PageHeader {
   bool is_compressed = true;  // v2 only
   size_t header_bytes = 0;
 
-  // Parses the header at the beginning of `bytes`. Sizes are not negative.
+  // Parses the header at the beginning of `bytes`. The sizes in the result are
+  // not negative.
   static Result<PageHeader> parse(ByteSpan bytes);
 };
 
-// A data page: its header and body are `size` bytes.
+// A data page. Its header and body have `size` bytes in total.
 struct PageRef {
   uint64_t offset = 0;
   uint32_t size = 0;
@@ -137,7 +138,7 @@ struct ChunkPages {
   std::vector<PageRef> pages;
 };
 
-// Parses an offset index. Only sizes are checked, see check_pages().
+// Parses an offset index. Checks only sizes; check_pages() checks the rest.
 Result<std::vector<PageRef>> parse_offset_index(ByteSpan bytes);
 
 // Fails with kCorrupt unless the pages are inside the file and cover the rows

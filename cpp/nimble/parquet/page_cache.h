@@ -1,5 +1,5 @@
-// PageCache: opened pages of many files, least recently used first out.
-// Thread-safe.
+// PageCache: opened pages of many files. Drops the least recently used pages
+// first. Thread-safe.
 #pragma once
 
 #include <list>
@@ -24,7 +24,7 @@ class PageCache {
  public:
   explicit PageCache(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Null if the page is not in the cache.
+  // Returns null if the page is not in the cache.
   std::shared_ptr<const void> find(const PageKey& key) {
     const std::lock_guard<ForkMutex> lock(mutex_);
     const auto it = entries_.find(key);

@@ -1,4 +1,4 @@
-// Finding the pages of a file.
+// Finds the pages of a file.
 #include <algorithm>
 
 #include "nimble/parquet/parquet_file.h"
@@ -27,7 +27,8 @@ Status from_offset_index(const ReadableFile& file, const ChunkInfo& chunk,
   NIMBLE_RETURN_IF_ERROR(file.read_at({offset, size, bytes.data()}));
   NIMBLE_ASSIGN_OR_RETURN(out->pages, parse_offset_index(bytes));
   if (out->pages.empty()) return Status::ok();
-  // Some writers say where the dictionary is, some let it be where data begins.
+  // Some writers store the dictionary's position. Others only store where the
+  // data begins, and the dictionary is there.
   const uint64_t first = out->pages[0].offset;
   const int64_t start = chunk.dictionary_page_offset > 0
                             ? chunk.dictionary_page_offset
@@ -41,7 +42,7 @@ Status from_offset_index(const ReadableFile& file, const ChunkInfo& chunk,
   return Status::ok();
 }
 
-// Parses the header at `offset`, reading more until it is complete.
+// Parses the header at `offset`. Reads more bytes until the header is complete.
 Result<PageHeader> header_at(const ReadableFile& file, uint64_t offset,
                              uint64_t end) {
   std::vector<uint8_t> bytes;
@@ -55,8 +56,8 @@ Result<PageHeader> header_at(const ReadableFile& file, uint64_t offset,
   }
 }
 
-// Leaves the chunk without pages if a page's rows are not known, or if a row is
-// in two pages.
+// Leaves the chunk without pages if the number of a page's rows is not known,
+// or if a row is in two pages.
 Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
                     bool is_repeated, ChunkPages* out) {
   uint64_t at = static_cast<uint64_t>(chunk.data_page_offset);
@@ -94,7 +95,7 @@ Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
           static_cast<uint64_t>(is_v2 ? h.num_rows : h.num_values);
       if (rows > 0)
         out->pages.push_back({at, static_cast<uint32_t>(total), row});
-      // A page without rows of its own continues the row before.
+      // A page in which no row begins continues a row of the previous page.
       if (is_repeated && rows == 0 && h.num_values > 0) {
         out->pages.clear();
         return Status::ok();
@@ -106,13 +107,13 @@ Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
   return Status::ok();
 }
 
-// The pages of a chunk; none if another reader must find them.
+// Returns the pages of a chunk, or no pages if another reader must find them.
 Result<ChunkPages> find_pages(const ReadableFile& file, const ChunkInfo& chunk,
                               uint64_t num_rows, bool is_repeated) {
   if (chunk.offset_index_offset > 0) {
     ChunkPages pages;
     Status status = from_offset_index(file, chunk, &pages);
-    // Rows that go on in a second page are left to another reader.
+    // If a row continues in a second page, the chunk is left to another reader.
     const auto same_row = [](const PageRef& a, const PageRef& b) {
       return a.first_row == b.first_row;
     };
@@ -125,7 +126,7 @@ Result<ChunkPages> find_pages(const ReadableFile& file, const ChunkInfo& chunk,
     }
     if (status) return pages;
     if (status.code() != StatusCode::kCorrupt) return status;
-    // The page headers tell where pages are, too.
+    // The page headers also tell where pages are.
   }
   ChunkPages pages;
   NIMBLE_RETURN_IF_ERROR(walk_headers(file, chunk, is_repeated, &pages));

@@ -8,8 +8,9 @@
 namespace nimble::parquet {
 namespace {
 
-// Values that a page may decode to per stored byte, and in any case. Pages
-// beyond it are left to another reader: so few bytes cannot demand much memory.
+// A page may decode to this many values per stored byte, or to kAlwaysAllowed
+// values. Pages with more values are left to another reader, so that a few
+// bytes cannot demand much memory.
 constexpr uint64_t kMaxExpansion = 64;
 constexpr uint64_t kAlwaysAllowed = 1u << 20;
 
@@ -30,7 +31,7 @@ int64_t unzigzag(uint64_t v) {
   return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1));
 }
 
-// Decodes DELTA_BINARY_PACKED integers. Arithmetic wraps, as Parquet says.
+// Decodes DELTA_BINARY_PACKED integers. Sums wrap, as Parquet specifies.
 // Returns the number of bytes that were read.
 Result<size_t> decode_deltas(ByteSpan bytes, uint64_t count,
                              std::vector<uint64_t>* out) {
@@ -59,7 +60,7 @@ Result<size_t> decode_deltas(ByteSpan bytes, uint64_t count,
     for (uint64_t m = 0; m < minis && out->size() < count; ++m) {
       const uint32_t width = widths[m];
       const uint64_t n = std::min(per_mini, count - out->size());
-      // The last miniblock is whole, but some writers end it early.
+      // The last miniblock should be complete, but some writers end it early.
       const uint64_t whole =
           std::min<uint64_t>(per_mini / 8 * width, in.remaining());
       if (width > 64 || whole < div_ceil(n * width, 8)) {
@@ -191,7 +192,7 @@ Status PageValues::open_codes(ByteSpan bytes) {
     return Status::corrupt("Parquet page: dictionary codes of " +
                            std::to_string(width) + " bits");
   }
-  // No code is counted.
+  // Ranks of codes are not needed, and no code equals UINT32_MAX.
   NIMBLE_ASSIGN_OR_RETURN(
       runs_, LevelRuns::parse(bytes.subspan(1), width, count_, UINT32_MAX));
   kind_ = Kind::kCodes;

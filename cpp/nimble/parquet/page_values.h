@@ -1,6 +1,6 @@
-// PageValues: the values of a Parquet page by position, nulls left out.
-// Dictionary codes and bit-packed values are decoded when they are asked for;
-// delta encodings are decoded at once. Immutable.
+// PageValues: the values of a Parquet page by position, without nulls.
+// Dictionary codes and bit-packed values are decoded when they are read. Delta
+// encodings are decoded when the page is opened. Immutable.
 #pragma once
 
 #include <memory>
@@ -20,10 +20,10 @@ struct ValueSpec {
 
 class PageValues {
  public:
-  // Opens `count` values. `bytes` are inside memory that the caller keeps, with
-  // 64 readable bytes after them. Codes refer to `dictionary`, which may be
-  // null. Fails with kUnsupported for encodings that are left to another
-  // reader.
+  // Opens `count` values. `bytes` belong to memory that the caller keeps, and
+  // are followed by 64 readable bytes. Codes refer to `dictionary`, which may
+  // be null. Fails with kUnsupported for encodings that another reader must
+  // decode.
   static Result<PageValues> open(PageEncoding encoding, const ValueSpec& spec,
                                  ByteSpan bytes, uint64_t count,
                                  std::shared_ptr<const PageValues> dictionary);
@@ -36,11 +36,13 @@ class PageValues {
    public:
     explicit Cursor(const PageValues& values)
         : values_(&values), runs_(values.runs_) {}
-    // REQUIRES for all: position < size(), not less than in the call before.
+    // REQUIRES for all functions: position < size(). It is not below the
+    // position of the previous call.
     bool get_bool(uint64_t position);
-    // Fails for a code outside the dictionary.
+    // Returns false if a code is outside the dictionary.
     bool get_bytes(uint64_t position, ByteSpan* out);
-    // Copies `width` bytes to `out`. Fails like get_bytes().
+    // Copies `width` bytes to `out`. Returns false if a code is outside the
+    // dictionary.
     bool get_fixed(uint64_t position, uint8_t* out);
 
    private:

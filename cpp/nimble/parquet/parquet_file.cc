@@ -10,10 +10,11 @@ namespace {
 
 constexpr uint32_t kDictionaryPage = UINT32_MAX;
 
-// Encodings that may be in a chunk: those of values, and those of levels.
+// A bitmap of the encodings that a chunk may have, for values and for levels.
 constexpr uint32_t kReadableEncodings =
     1u << 0 | 1u << 2 | 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7 | 1u << 8 |
-    1u << 9 | 1u << 4;  // bit-packed: pages that use it are refused
+    // bit-packed levels are listed here, but reading such a page fails
+    1u << 9 | 1u << 4;
 
 uint64_t next_id() {
   static std::atomic<uint64_t> id{0};
@@ -22,7 +23,7 @@ uint64_t next_id() {
 
 }  // namespace
 
-// A page that a read needs, and the rows of it.
+// A page that a read needs, with the rows to read from it.
 struct ParquetFile::Needed {
   size_t leaf;    // position in the read's leaves
   uint32_t page;  // or kDictionaryPage
@@ -238,8 +239,8 @@ Status ParquetFile::read_group(uint32_t group, std::span<const uint64_t> rows,
         n.wanted.push_back(static_cast<uint32_t>(rows[at] - first_rows_[group] -
                                                  ref.first_row));
       }
-      // Some writers let a row go on in the next page. Opening that page fails
-      // then, and another reader is asked.
+      // Some writers let a row continue in the next page. Opening that page
+      // then fails, and another reader reads the rows.
       const bool may_go_on = leaves[l]->max_repetition > 0 &&
                              n.wanted.back() + 1 == n.rows &&
                              page + 1 < pages.size();
@@ -295,7 +296,7 @@ Status ParquetFile::fetch(uint32_t group,
     stats_->bytes += bytes;
     ++stats_->rounds;
   }
-  std::shared_ptr<const Dictionary> dictionary;  // of the leaf before
+  std::shared_ptr<const Dictionary> dictionary;  // of the previous leaf
   size_t dictionary_leaf = SIZE_MAX;
   for (size_t i = 0; i < needed->size(); ++i) {
     Needed& n = (*needed)[i];

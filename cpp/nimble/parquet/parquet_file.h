@@ -1,6 +1,6 @@
-// ParquetFile: rows of a Parquet file by their numbers, page by page. Neither
-// opening nor reading needs the file's footer if the caller has kept it, with
-// the table of pages. Thread-safe.
+// ParquetFile: reads rows of a Parquet file by their numbers, page by page. If
+// the caller has kept the footer and the table of pages, neither opening nor
+// reading reads the footer again. Thread-safe.
 //
 //   page table of a file, one entry per row group and leaf:
 //     dictionary offset, dictionary size, number of pages,
@@ -27,8 +27,9 @@ namespace nimble::parquet {
 // encrypted footer. Cost: one read of 64 KiB, and another for larger footers.
 Result<std::vector<uint8_t>> read_footer(const ReadableFile& file);
 
-// Finds the pages of all chunks: from offset indexes, or by walking the page
-// headers. Chunks whose pages cannot be told from rows have none in the table.
+// Finds the pages of all chunks, with offset indexes or by reading the page
+// headers one after the other. If the rows of a chunk's pages are not known,
+// the table has no pages for the chunk.
 // Cost: one read per offset index, or one per page.
 Result<std::vector<uint8_t>> make_page_table(const ReadableFile& file,
                                              const Metadata& metadata);
@@ -41,7 +42,7 @@ struct PageStats {
   std::atomic<uint64_t> pages{0};  // decompressed
 };
 
-// Some columns of some rows. The column refers to the field.
+// Selected columns of selected rows. The column refers to the field.
 struct ReadRows {
   std::unique_ptr<const Field> field;  // a struct
   std::unique_ptr<Column> column;
@@ -59,11 +60,12 @@ class ParquetFile {
   uint64_t num_rows() const { return first_rows_.back(); }
   const Metadata& metadata() const { return metadata_; }
 
-  // Why a column cannot be read; empty if it can, as far as metadata tells.
+  // The reason why a column cannot be read. Empty if the metadata allows
+  // reading it.
   std::string unsupported(uint32_t column) const;
 
-  // Reads rows, which are ascending and distinct. All pages of a row group are
-  // read in one round. Fails with kUnsupported if another reader is needed.
+  // Reads rows, which must be ascending and distinct. All pages of a row group
+  // are read in one round. Fails with kUnsupported if another reader is needed.
   Result<ReadRows> read(std::span<const uint32_t> columns,
                         std::span<const uint64_t> rows) const;
 
@@ -83,7 +85,7 @@ class ParquetFile {
 
   std::shared_ptr<const ReadableFile> file_;
   Metadata metadata_;
-  std::vector<uint64_t> first_rows_;  // of each group, and of all
+  std::vector<uint64_t> first_rows_;  // of each group, and the total
   std::vector<ChunkPages> chunks_;    // group * num_leaves + leaf
   Field schema_;
   std::vector<std::optional<ColumnPlan>> plans_;
@@ -91,7 +93,7 @@ class ParquetFile {
   std::shared_ptr<PageCache> cache_;
   std::shared_ptr<PageStats> stats_;
   Decompress decompress_;
-  uint64_t id_ = 0;  // in the cache
+  uint64_t id_ = 0;  // identifies the file in the cache
 };
 
 }  // namespace nimble::parquet

@@ -7,7 +7,8 @@
 namespace nimble::parquet {
 namespace {
 
-// Lengths above 15 go on in bytes, of which the last is not 255.
+// Reads a length. After 15, it continues in bytes up to the first that is not
+// 255.
 uint64_t lz4_length(uint64_t nibble, ByteReader* in) {
   uint64_t length = nibble;
   if (nibble < 15) return length;
@@ -18,7 +19,7 @@ uint64_t lz4_length(uint64_t nibble, ByteReader* in) {
   return length;
 }
 
-// The sum of the lengths in an lz4 block: literals and matches in turn.
+// The sum of the lengths in an lz4 block: literals and matches alternate.
 uint64_t lz4_size(ByteReader* in) {
   uint64_t size = 0;
   while (in->remaining() > 0) {
@@ -26,7 +27,7 @@ uint64_t lz4_size(ByteReader* in) {
     const uint64_t literals = lz4_length(token >> 4, in);
     in->get_bytes(literals);
     size += literals;
-    if (in->remaining() == 0) break;  // the last sequence has no match
+    if (in->remaining() == 0) break;  // the last sequence does not have a match
     in->get_bytes(2);
     size += lz4_length(token & 15, in) + 4;
   }

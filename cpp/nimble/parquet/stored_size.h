@@ -1,5 +1,6 @@
-// How many bytes a compressed page holds, by its own words. Decompressors that
-// fill less than the buffer that they are given would leave the rest undefined.
+// Checks how many bytes a compressed page says that it holds. If a page holds
+// less than its buffer, some decompressors would leave the rest of the buffer
+// undefined.
 #pragma once
 
 #include "nimble/base/bytes.h"
@@ -9,7 +10,7 @@
 namespace nimble::parquet {
 
 // Fails with kCorrupt unless snappy or lz4 bytes hold exactly `size` bytes.
-// Other codecs pass: their decompressors tell how much they wrote.
+// Other codecs pass, because their decompressors return how much they wrote.
 Status check_stored_size(Codec codec, ByteSpan in, uint64_t size);
 
 }  // namespace nimble::parquet

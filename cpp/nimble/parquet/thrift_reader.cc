@@ -33,7 +33,7 @@ void ThriftReader::skip(Type type) {
       read_list([this](Type element) { skip_element(element); });
       --depth_;
       return;
-    default:  // Parquet's metadata has no maps
+    default:  // maps: Parquet's metadata does not use them
       reader_.fail();
   }
 }

@@ -1,7 +1,7 @@
-// ThriftReader: the values of Thrift's compact protocol in untrusted bytes, as
-// far as Parquet's metadata needs them. Failures are sticky, as in ByteReader.
-// Nothing is allocated here, and lists cannot claim more elements than bytes
-// are left. Not thread-safe.
+// ThriftReader: reads values of Thrift's compact protocol from untrusted bytes,
+// as far as Parquet's metadata needs them. After a failure, all further reads
+// fail, as in ByteReader. Does not allocate memory. Lists cannot have more
+// elements than there are bytes left. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -36,8 +36,8 @@ class ThriftReader {
   Status status(std::string_view what) const { return reader_.status(what); }
   void fail() { reader_.fail(); }
 
-  // Calls on_field(id, type) for each field of a struct. It consumes the value
-  // and returns true, or returns false, and the value is skipped.
+  // Calls on_field(id, type) for each field of a struct. If on_field() returns
+  // true, it has read the value. If it returns false, the value is skipped.
   template <class F>
   void read_struct(F&& on_field) {
     if (++depth_ > kMaxDepth) reader_.fail();
@@ -53,7 +53,8 @@ class ThriftReader {
     }
     --depth_;
   }
-  // Calls on_element(type) for each element, which consumes it.
+  // Calls on_element(type) for each element. on_element() must read the
+  // element.
   template <class F>
   void read_list(F&& on_element) {
     const uint8_t head = reader_.get_u8();
@@ -83,7 +84,7 @@ class ThriftReader {
 
   // Skips the value of a field.
   void skip(Type type);
-  // Skips an element of a list, where a bool takes a byte.
+  // Skips an element of a list. Unlike a field, a bool in a list takes a byte.
   void skip_element(Type type);
 
  private:
