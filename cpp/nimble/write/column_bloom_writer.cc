@@ -38,7 +38,8 @@ Status ColumnBloomWriter::add_stripe(const Column& stripe, uint64_t end_row,
     for (size_t i = 0; i < keys_.size(); ++i) {
       hashes_.push_back(key_hash64(keys_.key(i)));
     }
-    // Equal values count once for the size of the filter.
+    // Equal values are counted once, because the filter's size depends on the
+    // number of distinct values.
     std::sort(hashes_.begin(), hashes_.end());
     hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
     BloomFilterBuilder filter(hashes_.size(), bits_per_key_);

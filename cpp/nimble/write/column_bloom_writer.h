@@ -1,5 +1,5 @@
-// ColumnBloomWriter: writes a Bloom filter over the values of some columns for
-// every stripe, after the stripe's bodies. Not thread-safe.
+// ColumnBloomWriter: writes a Bloom filter over the values of selected columns
+// for every stripe, after the stripe's bodies. Not thread-safe.
 // docs/format/column_bloom.md.
 //
 //   add_stripe* finish
@@ -22,7 +22,8 @@ class ColumnBloomWriter {
                                           const StreamPlan& plan,
                                           const WriterOptions& options);
 
-  // Adds the file's next rows. `end_row` is the number of rows including these.
+  // Adds the file's next rows. `end_row` is the file's number of rows including
+  // this stripe.
   Status add_stripe(const Column& stripe, uint64_t end_row,
                     const SectionSink& sink);
   // Lists the filters in an optional section of the footer, if there are any.

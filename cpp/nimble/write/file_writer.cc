@@ -33,7 +33,8 @@ Status check_columns(const Field& schema) {
   return Status::ok();
 }
 
-// Readers refuse more items without bytes in one stripe.
+// Fails if there are more items without bytes than readers accept in one
+// stripe.
 Status check_items(const Column& column, const std::string& path) {
   if (column.is_without_bytes() && column.length() > kMaxStripeRows) {
     return Status::unsupported(
@@ -130,7 +131,7 @@ uint64_t FileWriter::step(uint64_t left) const {
   const uint64_t rows = stripe_.length();
   const uint64_t n = std::min(options_.stripe_rows - rows, left);
   // Long rows are appended in smaller steps, so that a stripe ends close to its
-  // size limit. The first rows tell how long rows are.
+  // size limit. The first rows show how long rows are.
   if (rows == 0) return std::min(n, kFirstRows);
   const uint64_t row_bytes = std::max<uint64_t>(1, stripe_.data_bytes() / rows);
   const uint64_t fit = options_.stripe_bytes / 8 / row_bytes;
@@ -227,8 +228,8 @@ Status FileWriter::write_encoded(const StreamPlan& plan,
   for (uint32_t s = 0; s < plan.num_streams(); ++s) {
     for (uint64_t at = 0; at < meta->values[s]; at += kSegmentValues) {
       const SegmentBuilder& b = encoded.segments[segment];
-      // A segment of validity may share its body with values. The first of the
-      // two in stream order writes the body.
+      // A segment of validity may share its body with the values. The first of
+      // the two segments in stream order writes the body.
       const size_t owner = encoded.bodies[segment++];
       const ByteBuffer& body = encoded.segments[owner].body;
       std::optional<uint64_t>& offset = offsets[owner];
@@ -288,7 +289,7 @@ Status FileWriter::flush_stripe() {
   }
   EncodedStripe encoded;
   if (shared_.empty()) {
-    // Columns of wide tables have smaller dictionaries.
+    // In a table with many columns, each dictionary must be smaller.
     const uint64_t room =
         std::clamp(kSharedBytes / plan_.num_streams(), kMinSharedBytes,
                    StreamDictionary::kMaxBytes);
@@ -377,7 +378,8 @@ Status FileWriter::write_shared_dictionaries() {
     e.sections.count = dictionary.size();
     NIMBLE_RETURN_IF_ERROR(dictionary.encode(options_.effort, &e.segment));
   }
-  // The smallest are last, so that opening a file reads as many as possible.
+  // The smallest sections are last, so that opening a file reads as many of
+  // them as possible.
   std::stable_sort(encoded.begin(), encoded.end(),
                    [](const Encoded& a, const Encoded& b) {
                      return a.segment.body.size() > b.segment.body.size();

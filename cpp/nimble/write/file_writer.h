@@ -23,11 +23,11 @@
 
 namespace nimble {
 
-// The values of each dictionary column, in pre-order of the columns.
+// The dictionary values of each dictionary column, in pre-order of the columns.
 using DictionaryList = std::vector<std::unique_ptr<DictionaryValues>>;
 
-// Sets the mapper of every dictionary column below `column`, in pre-order.
-// Creates the values that `dictionaries` lacks.
+// Sets the mapper of every dictionary column below `column`, in pre-order. Adds
+// values to `dictionaries` for columns that do not have any yet.
 void attach_dictionaries(Column* column, DictionaryList* dictionaries);
 
 class FileWriter final : public RowWriter {
@@ -40,7 +40,7 @@ class FileWriter final : public RowWriter {
   // Null if the file has no cluster key.
   const KeyEncoder* encoder() const { return encoder_ ? &*encoder_ : nullptr; }
 
-  // Appends the given rows of `from`. `keys` has their keys at the same rows.
+  // Appends the given rows of `from`. Row i of `from` has key i of `keys`.
   Status append_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }

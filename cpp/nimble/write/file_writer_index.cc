@@ -1,4 +1,4 @@
-// FileWriter: indexing of rows: keys, zone maps and Bloom filter.
+// FileWriter: indexes rows with keys, zone maps and the Bloom filter.
 #include "nimble/format/constants.h"
 #include "nimble/key/key_decoder.h"
 #include "nimble/write/file_writer.h"
@@ -7,7 +7,7 @@ namespace nimble {
 namespace {
 
 // If keys are long, only every n-th key is stored, and a lookup reads up to n
-// keys from their columns. 0: all keys are stored.
+// keys from their columns. Returns n; 0 means that all keys are stored.
 uint32_t key_sample_step(Effort effort) {
   switch (effort) {
     case Effort::kFast:

@@ -28,8 +28,8 @@ struct IndexSpec {
 
 struct WriterOptions {
   Effort effort = Effort::kBalanced;
-  // A stripe ends at the first of its limits, and a group at the first of its
-  // own.
+  // A stripe ends when it reaches one of the two stripe limits, a group when it
+  // reaches one of the two group limits.
   uint64_t stripe_rows = 131072;               // 1 to kMaxStripeRows - 1
   uint64_t stripe_bytes = uint64_t{64} << 20;  // of Arrow data
   uint64_t group_rows = uint64_t{1} << 20;

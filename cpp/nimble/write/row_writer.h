@@ -23,8 +23,8 @@ struct WriteSummary {
   uint64_t num_stripes = 0;
   uint64_t num_groups = 0;
   double index_seconds = 0;  // spent on secondary indexes
-  // Per top-level column: encoded bytes, and the encoding of its first segment
-  // of values.
+  // For each top-level column: its encoded bytes, and the encoding of its first
+  // segment of values.
   std::vector<uint64_t> column_bytes;
   std::vector<std::string> column_encodings;
 };

@@ -22,8 +22,8 @@ class Stopwatch {
       std::chrono::steady_clock::now();
 };
 
-// Adds the rows of a column of vectors. A vector with a null number counts as a
-// null.
+// Adds the rows of a column of vectors. A vector that contains a null number
+// counts as null.
 Status add_vectors(const Column& column, VectorIndexWriter* out) {
   const Column& items = column.children[0];
   const uint64_t n = static_cast<uint64_t>(column.field().list_size);

@@ -14,7 +14,7 @@ class SortedRows {
   explicit SortedRows(const Field& schema)
       : schema_(&schema), rows_(schema, /*wide=*/true) {}
 
-  // Rows must be added to both.
+  // Rows must be added to both rows() and keys().
   Column* rows() { return &rows_; }
   KeyBuffer* keys() { return &keys_; }
   const Column& rows() const { return rows_; }
@@ -26,8 +26,8 @@ class SortedRows {
   size_t size() const { return keys_.size(); }
   bool empty() const { return keys_.empty(); }
   void clear();
-  // Estimated memory: buffers grow by doubling, and sorting takes two items of
-  // 16 bytes per key and an entry of order_.
+  // Estimated memory. Buffers grow by doubling. Per key, sorting takes two
+  // items of 16 bytes and an entry of order_.
   uint64_t memory_bytes() const {
     return 2 * (rows_.data_bytes() + keys_.num_bytes()) + size() * 56;
   }

@@ -7,7 +7,8 @@ namespace {
 
 constexpr uint64_t kFirstStep = 64;
 constexpr uint64_t kMostStep = 65536;
-// Below this budget, smaller steps are not worthwhile.
+// A smaller budget is treated like this one, because smaller steps are not
+// worthwhile.
 constexpr uint64_t kLeastBudget = uint64_t{1} << 20;
 
 }  // namespace
@@ -28,7 +29,8 @@ SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
 
 Status SortingWriter::take_rows(const ArrayView& root) {
   SortedRows& batch = sorter_.batch();
-  // A batch loses its dictionaries when it is spilled.
+  // Attaches the dictionaries again, because a batch loses them when it is
+  // spilled.
   attach_dictionaries(batch.rows(), &writer_->dictionaries());
   const std::function<Status()>& poll = writer_->options().poll;
   for (int64_t at = 0; at < root.length();) {

@@ -1,7 +1,7 @@
 // SortingWriter: writes rows that arrive in any order to a file in cluster key
-// order. Equal keys keep their input order. Rows that exceed the memory budget
-// are on disk until finish() (external_sorter.h). Calls may block on reads and
-// writes.
+// order. Equal keys keep their input order. Rows that do not fit in the memory
+// budget are on disk until finish() (external_sorter.h). Calls may block on
+// reads and writes.
 #pragma once
 
 #include <memory>

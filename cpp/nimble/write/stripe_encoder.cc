@@ -19,11 +19,13 @@ struct Stream {
   const uint8_t* data = nullptr;  // fixed widths and bitmaps
   bool random_access_only = false;
   bool is_vector = false;  // items of fixed-size lists
-  // The stream with the validity of these values, which has as many. Either
-  // both are interleaved, or the values contain the validity.
+  // The stream with the validity of these values. Both streams have the same
+  // size. Either their parts are interleaved, or the encoded values also
+  // contain the validity.
   uint32_t validity = kNoStream;
   bool drops_nulls = false;
-  // Values of a column, so segments may share phrases and dictionaries.
+  // True for values of a column: their segments may share phrases and
+  // dictionaries.
   bool may_share = false;
 };
 
@@ -61,8 +63,9 @@ class StreamCollector {
       const size_t skip = layout == Layout::kList ? 1 : 0;
       put(n.ends, column, column.ends.size() - skip,
           reinterpret_cast<const uint8_t*>(column.ends.data() + skip));
-      // A lookup in a list needs two adjacent ends, which may cost a block. Run
-      // ends are searched.
+      // Looking up a list reads two adjacent ends, which may decode a block.
+      // Other ends, such as run ends, are searched, so they need fast access to
+      // each row.
       out_[n.ends].random_access_only = layout != Layout::kList;
       if (n.validity != kNoStream && column.null_count() > 0) {
         out_[n.ends].validity = n.validity;
@@ -102,13 +105,13 @@ struct Task {
   uint32_t stream;
   uint64_t begin;  // first value
   uint32_t size;
-  // Index of the segment with the validity of these values.
+  // Index of the segment that has the validity of these values.
   size_t validity;
   Status status;
 };
 
-// Encodes one segment. If the values contain their validity, `validity_head`
-// receives its head.
+// Encodes one segment. If the encoded values contain their validity,
+// `validity_head` receives the head of the validity stream.
 void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
               Task* task, SegmentBuilder* out, ByteBuffer* validity_head) {
   const Stream& stream = streams[task->stream];
@@ -119,8 +122,8 @@ void run_task(const std::vector<Stream>& streams, const EncodeContext& all,
   if (stream.type.kind == ValueKind::kBytes) {
     const BytesSink& b = stream.column->bytes;
     slices.resize(task->size);
-    // Encodings may return any string for a null, but only if no other string
-    // is empty.
+    // If there are nulls, all empty strings must be nulls, because encodings
+    // may then return any string for them.
     values.empty_is_null = stream.column->null_count() > 0;
     uint64_t begin = b.begin_of(task->begin);
     for (uint32_t i = 0; i < task->size; ++i) {
@@ -182,9 +185,9 @@ Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
   return Status::ok();
 }
 
-// Interleaves the parts of values and of their validity. `*one_body` tells
+// Interleaves the parts of values and of their validity. `*one_body` says
 // whether they share a body, and is updated. Plain values are not interleaved,
-// so that they can be returned without a copy.
+// because they can then be returned without a copy.
 Status lay_with_validity(const Task& values_task, const ValueType& type,
                          SegmentBuilder* values, SegmentBuilder* validity,
                          bool* one_body) {
@@ -242,8 +245,8 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
   out->segments.resize(tasks.size());
   out->bodies.resize(tasks.size());
   std::iota(out->bodies.begin(), out->bodies.end(), size_t{0});
-  // Validity is encoded after the values that may contain it. Strings take the
-  // longest, so they start first.
+  // Validity is encoded after the values, because the values may contain it.
+  // Strings take the longest, so they start first.
   std::vector<size_t> order;
   std::vector<bool> is_later(tasks.size());
   for (const Task& t : tasks) {
@@ -256,8 +259,8 @@ Status encode_stripe(const StreamPlan& plan, const Column& root,
     return streams[tasks[i].stream].type.kind == ValueKind::kBytes;
   };
   std::stable_partition(order.begin(), order.end(), is_bytes);
-  // The first segment of a stream may start or change the shared structures
-  // that others use.
+  // The first segment of a stream may create or change the shared structures
+  // that the stream's other segments use.
   const auto shared_by = [&](size_t i) -> StreamShared* {
     const uint32_t s = tasks[i].stream;
     return options.shared != nullptr && streams[s].may_share

@@ -16,8 +16,8 @@ namespace nimble {
 struct EncodedStripe {
   std::vector<uint64_t> values;          // per stream
   std::vector<SegmentBuilder> segments;  // in stream order
-  // For each segment, the index of the segment that has its body; usually
-  // itself.
+  // For each segment, the index of the segment whose body it uses; usually its
+  // own index.
   std::vector<size_t> bodies;
 };
 
@@ -25,8 +25,9 @@ struct EncodedStripe {
 struct StripeOptions {
   Effort effort = Effort::kBalanced;
   uint32_t threads = 1;  // does not affect the result
-  // What the segments of each stream share, in this stripe and in later ones;
-  // null: nothing. Not thread-safe while encode_stripe() runs.
+  // Structures that the segments of each stream share, in this stripe and in
+  // later ones. If null, segments do not share anything. No other thread may
+  // use them while encode_stripe() runs.
   std::vector<StreamShared>* shared = nullptr;
 };
 

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-// Converts to the types that a writer's columns have in memory: see
+// Changes a field to the type that a writer's column has in memory: see
 // Column::lend_array().
 void widen(Field* f) {
   if (f->layout == Layout::kBytes) {

@@ -3,9 +3,10 @@
 //   open --step--> busy --> open | failed
 //   open --finish--> busy --> finished | failed
 //
-// A step that fails is the last one: a part of its rows may have been added, so
-// the file must not be published. A step during another step, on another thread
-// or from a callback, fails and changes nothing. Thread-safe.
+// After a step has failed, the file must not be published, because only a part
+// of the step's rows may have been added. All further steps fail. If a step
+// begins during another step, on another thread or from a callback, it fails
+// and changes nothing. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -68,7 +69,7 @@ class WriteState {
 
   const OwnerProcess owner_;
   std::atomic<State> state_ = kOpen;
-  std::string reason_;  // of the failure; then constant
+  std::string reason_;  // set once, when a step fails
 };
 
 }  // namespace nimble

@@ -18,7 +18,7 @@ struct ZoneBuilder::Bounds {
 
 namespace {
 
-// Values [begin, end) of a leaf, and which of them count.
+// Values [begin, end) of a leaf, and the columns that say which values count.
 struct Leaf {
   const Column* column;
   // The leaf and the structs directly above it. A value counts if all are
@@ -276,7 +276,8 @@ void ZoneBuilder::add_zone(const std::vector<const Column*>& path,
       leaf.begin *= static_cast<uint64_t>(c.field().list_size);
       leaf.end *= static_cast<uint64_t>(c.field().list_size);
     }
-    // A null list has no values, so nulls above a list do not matter.
+    // A null list has no values, so nulls above a list are not nulls of the
+    // leaf.
     if (layout == Layout::kList || layout == Layout::kFixedList) {
       leaf.masks.clear();
     } else if (c.null_count() > 0) {
@@ -300,7 +301,7 @@ void ZoneBuilder::put_bounds(const Bounds& b) {
   bool exact = true;
   if (b.any) {
     ByteBuffer min, max;
-    // Values of the column always fit the column.
+    // Values of a column can always be encoded for this column.
     const Status low = encode_scalar(key_, b.min, &min);
     const Status high = encode_scalar(key_, b.max, &max);
     if (low && high) {
