@@ -16,12 +16,13 @@ namespace {
 
 constexpr uint64_t kRowsPerKeys = 65536;
 // Samples an eighth of the partitions, so that a key with many rows has about
-// the same weight in the sample as in the file, but no more than fit in memory.
+// the same weight in the sample as in the file. But the sample has at most as
+// many partitions as fit in memory.
 constexpr uint64_t kLeastPartitions = 2;
 constexpr uint64_t kMostPartitions = 128;
 constexpr uint64_t kPartitionShare = 8;
-// Keys with more rows than this are counted separately, because there are few
-// of them, and the sample may not represent them.
+// Keys with more rows than this are counted separately. There are few such
+// keys, so the sample may not represent them.
 constexpr size_t kManyRows = 1024;
 // Number of sampled runs of a sorted index. Each has about two chunks.
 constexpr uint64_t kRuns = 8;
@@ -51,7 +52,8 @@ uint64_t scaled(uint64_t part, double factor) {
 
 // -------------------------------------------------------------------- hash
 
-// The pairs with hashes in the first `sample` of `partitions` partitions.
+// Returns the pairs whose hashes are in the first `sample` of `partitions`
+// partitions.
 Result<std::vector<HashRow>> sample_pairs(const FileReader& file,
                                           const RowKeys& reader,
                                           uint64_t partitions,
@@ -101,7 +103,8 @@ class HashSample {
  private:
   Status add_key(std::span<const HashRow> rows) {
     ++keys_;
-    // If the sample is complete, nothing is extrapolated.
+    // If all partitions are sampled, nothing is extrapolated, and these keys
+    // are built too.
     if (rows.size() > kManyRows && factor_ > 1) return Status::ok();
     uint64_t fraction;
     const uint64_t partition = hash_digit(rows[0].hash, partitions_, &fraction);
@@ -197,9 +200,9 @@ class SortedSample {
     return entry_.span();
   }
 
-  // Chooses bounds of runs. Bounds are entries (key and row) of the file, so
-  // that rows of one key can be a run, too. A small file is one run without
-  // bounds.
+  // Chooses bounds of runs. Bounds are entries (key and row) of the file, so a
+  // run may also be a part of the rows of one key. A small file is one run
+  // without bounds.
   Status choose_runs() {
     const uint64_t wanted = std::min(
         kMostSampledKeys, rows_ / std::max<uint64_t>(1, chunks_.chunk_keys));
@@ -260,8 +263,8 @@ class SortedSample {
     if (low % 2 == 1) runs_[low / 2].push_back(e);
   }
 
-  // Builds the run's chunks. Entries that do not fill a last chunk are left
-  // out, unless it is the only chunk.
+  // Builds the run's chunks. If the last entries do not fill a chunk, they are
+  // left out, unless there is no other chunk.
   Status build(const KeyBuffer& run) {
     std::vector<uint64_t> order;
     sort_keys(run, &order);
@@ -280,8 +283,8 @@ class SortedSample {
   }
 
   IndexEstimate result() const {
-    // Per chunk: its end in rows, its end in bytes, and the end of its
-    // boundary.
+    // Directory bytes per chunk: its end in rows, its end in bytes, and the end
+    // of its boundary.
     constexpr uint64_t kDirectoryBytes = 8 + 8 + 4;
     IndexEstimate out;
     out.num_keys = rows_;
@@ -302,7 +305,7 @@ class SortedSample {
   const uint64_t rows_;
   ClusterIndexOptions chunks_;
   uint32_t row_width_ = 1;
-  KeyBuffer bounds_;  // run i: keys 2 i to 2 i + 1, half-open
+  KeyBuffer bounds_;  // run i has the keys in [bound 2 i, bound 2 i + 1)
   std::vector<KeyBuffer> runs_;
   ByteBuffer entry_;
   uint64_t entries_ = 0, num_chunks_ = 0, chunk_bytes_ = 0, boundary_bytes_ = 0;

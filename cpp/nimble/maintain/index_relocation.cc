@@ -11,7 +11,7 @@
 namespace nimble {
 namespace {
 
-// Overwrites a value in the copy that a FlatBufferView has made.
+// Overwrites a value in the copy of a FlatBuffer that a FlatBufferView owns.
 template <class T>
 void overwrite(const void* place, const T& value) {
   std::memcpy(const_cast<void*>(place), &value, sizeof value);

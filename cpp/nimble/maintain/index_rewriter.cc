@@ -192,8 +192,9 @@ Status IndexRewriter::write_indexes() {
     NIMBLE_ASSIGN_OR_RETURN(footer_.cluster->bloom,
                             copy_section(footer_.cluster->bloom));
   }
-  // Column filters are among the rows' bytes and can be copied. Other sections
-  // are dropped, because their references are unknown.
+  // Column filters are among the rows' bytes, so they are copied with them.
+  // Other optional sections are dropped, because they may have references that
+  // this version does not know.
   std::erase_if(footer_.optional_sections, [](const OptionalSection& o) {
     return o.name != kColumnBloomSection;
   });
@@ -206,7 +207,7 @@ Status IndexRewriter::write_indexes() {
   for (DictionarySections& d : footer_.shared_dictionaries) {
     shared.push_back(&d);
   }
-  // The smallest are last, like in the original file.
+  // The smallest sections are last, as in the original file.
   std::stable_sort(
       shared.begin(), shared.end(),
       [](const auto* a, const auto* b) { return a->body.size > b->body.size; });

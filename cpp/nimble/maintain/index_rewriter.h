@@ -1,7 +1,7 @@
-// IndexRewriter: creates a file with other secondary indexes from an existing
-// file. Encoded rows are copied, and only the key columns of new indexes are
-// decoded. FileWriter would have written the same bytes. Calls
-// block on reads and writes. Not thread-safe (write_state.h).
+// IndexRewriter: copies a file and changes its secondary indexes. Encoded rows
+// are copied, and only the key columns of new indexes are decoded. The result
+// has the same bytes as if FileWriter had written it. Calls block on reads and
+// writes. Not thread-safe (write_state.h).
 //
 //   ( step* finish ) | (destroyed early: its files are removed)
 #pragma once
@@ -22,7 +22,7 @@ struct IndexChange {
   // Positions among the footer's indexes, followed by its vector indexes.
   std::vector<size_t> drop;
   std::vector<IndexSpec> add;
-  WriterOptions options;  // only those for indexes
+  WriterOptions options;  // only options for indexes are used
 };
 
 class IndexRewriter {
@@ -31,7 +31,7 @@ class IndexRewriter {
       std::shared_ptr<const FileReader> source, IndexChange change,
       std::unique_ptr<WritableFile> target);
 
-  // Indexes some more rows. Returns how many; 0 after the last row.
+  // Indexes the next rows. Returns their number, or 0 after the last row.
   Result<uint64_t> step() {
     uint64_t rows = 0;
     NIMBLE_RETURN_IF_ERROR(state_.run([&] { return index_rows(&rows); }));
@@ -49,7 +49,8 @@ class IndexRewriter {
   Status open_columns();
   Status index_rows(uint64_t* rows);
   Status finish_file();
-  // The end of the rows' bytes: bodies, key streams, groups and dictionaries.
+  // The end of the rows' bytes, which are bodies, key streams, groups and
+  // dictionaries.
   Result<uint64_t> data_end() const;
   Status copy_data(uint64_t end);
   Result<SectionRef> write_section(ByteSpan bytes);

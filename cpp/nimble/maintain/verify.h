@@ -1,4 +1,4 @@
-// verify_file: reads and verifies a whole file: all checksums, all values, and
+// verify_file: reads a whole file and verifies all checksums, all values, and
 // that the indexes agree with the rows.
 #pragma once
 
