@@ -8,16 +8,17 @@
 namespace nimble {
 namespace {
 
-// If a round has more requests than this with fewer bytes each, as for validity
-// between values, larger gaps are read to save requests.
+// If a round has more requests than kManyReads and less than kFewBytes per
+// request, larger gaps are read to save requests. An example is validity
+// between values.
 constexpr size_t kManyReads = 16;
 constexpr uint64_t kFewBytes = 512;
 constexpr uint64_t kGapOfMany = 16 << 10;
 constexpr uint64_t kMostOfMany = 4 << 20;  // per round
 
-// Adds a non-empty range to ascending ranges and merges it with those it
-// touches. Returns false if it is fully contained already. Usually it is added
-// at the end.
+// Adds a non-empty range to ascending ranges and merges it with ranges that it
+// touches. Returns false if an existing range already contains it. Usually the
+// new range is the last.
 bool add_range(const ByteRange& range, std::vector<ByteRange>* ranges) {
   const auto before = [](const ByteRange& r, uint64_t at) {
     return r.end < at;

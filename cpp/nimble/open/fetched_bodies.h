@@ -22,17 +22,18 @@ namespace nimble {
 
 class FetchedBodies {
  public:
-  // Borrows all. `shared` is for count(), for a file that was just opened: the
-  // offsets for which want_bytes() was called, also by other objects.
+  // Borrows its arguments. `shared` is for count(), for a file that was just
+  // opened. It has the offsets for which this or another object has called
+  // want_bytes().
   FetchedBodies(const ReadableFile& file, RangeCache* cache, ReadStats* stats,
                 std::set<uint64_t>* shared = nullptr)
       : file_(file), cache_(cache), stats_(stats), shared_(shared) {}
 
-  // Wants the bytes that rows [begin, end) of a segment need.
+  // Requests the bytes that rows [begin, end) of a segment need.
   void want(const SegmentRef& segment, const Decoder& decoder, uint32_t begin,
             uint32_t end);
-  // Wants bytes that are to be stored in the range cache. Does nothing if such
-  // bytes would exceed `most` in all.
+  // Requests bytes for the range cache. Does nothing if all such requests would
+  // exceed `most` bytes in total.
   void want_bytes(uint64_t offset, uint64_t size, uint64_t most);
   // The number and total size of the requests that fetch() would make without a
   // cache.
@@ -40,7 +41,7 @@ class FetchedBodies {
   // Upper bound for the bytes that fetch() reads, including gaps between near
   // ranges.
   uint64_t most_bytes() const { return most_bytes_; }
-  // Reads everything that was wanted since the previous call. May block on
+  // Reads everything that was requested since the previous call. May block on
   // reads.
   Status fetch();
   // The segment, with the bytes fetched so far. Valid as long as this object.
@@ -53,7 +54,7 @@ class FetchedBodies {
   };
   struct Buffer {
     uint8_t* bytes = nullptr;       // allocated in arena_
-    std::vector<ByteRange> filled;  // or wanted already
+    std::vector<ByteRange> filled;  // filled, or requested
   };
   Buffer& buffer_of(const SegmentRef& segment);
   void want_ranges(const SegmentRef& segment);  // the ranges in ranges_

@@ -50,8 +50,8 @@ Result<const T*> ColumnShared::load(std::atomic<const T*>* slot,
   if (loaded != nullptr) return loaded;
   auto made = make(what + " of column '" + column_ + "'");
   if (!made) return std::move(made).error();
-  // The read may have loaded the structure itself, if the file is a Python
-  // object that reads this file.
+  // The read may already have loaded this structure, if the file is a Python
+  // object that reads from this same file.
   if (!slot->compare_exchange_strong(loaded, made->get(),
                                      std::memory_order_acq_rel)) {
     return loaded;

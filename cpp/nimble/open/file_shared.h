@@ -19,7 +19,8 @@
 
 namespace nimble {
 
-// Where to read shared structures from, and where to count their memory.
+// The file to read shared structures from, and the budget that counts their
+// memory.
 struct SharedFile {
   const ReadableFile& file;
   CacheBudget* budget;
@@ -86,8 +87,8 @@ class FileShared {
   const std::vector<std::unique_ptr<ColumnShared>>& columns() const {
     return columns_;
   }
-  // The structures of a stream of the file's plan, or null if it does not share
-  // any.
+  // Returns the shared structures of a stream of the file's plan, or null if
+  // the stream does not have any.
   const ColumnShared* of_stream(uint32_t stream) const {
     return stream < by_stream_.size() ? by_stream_[stream] : nullptr;
   }
@@ -98,7 +99,8 @@ class FileShared {
 
   const SharedFile file_;
   std::vector<std::unique_ptr<ColumnShared>> columns_;
-  std::vector<ColumnShared*> by_stream_;  // empty if no stream has any
+  // empty if no stream has shared structures
+  std::vector<ColumnShared*> by_stream_;
 };
 
 }  // namespace nimble

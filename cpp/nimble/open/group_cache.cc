@@ -52,7 +52,7 @@ Result<const Decoder*> LoadedGroup::decoder(const StripeView& stripe,
         "stream " + std::to_string(stream) + " segment at offset " +
         std::to_string(ref.offset));
   }
-  // If another thread was faster, its decoder is used.
+  // If another thread stored its decoder first, that decoder is used.
   (*made)->set_shared_use(shared_use);
   const Decoder* fresh = std::move(made).value().release();
   const Decoder* expected = nullptr;

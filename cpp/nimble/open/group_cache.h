@@ -23,8 +23,9 @@ namespace nimble {
 // One loaded group. Decoders are created on first use. Thread-safe.
 class LoadedGroup {
  public:
-  // `part` counts the group's memory and shrinks when that grows; may be null.
-  // `shared` belongs to the file; null for a group of dictionary values.
+  // `part` counts the group's memory. When the memory grows, the caches of its
+  // budget are shrunk. `part` may be null. `shared` belongs to the file. It is
+  // null for a group of dictionary values.
   LoadedGroup(GroupView group, std::vector<uint8_t> bytes,
               ChunkDirectory chunks, uint64_t first_row,
               const FileShared* shared, const CacheBudget::Part* part);
@@ -39,8 +40,8 @@ class LoadedGroup {
   const Decoder* made_decoder(uint32_t segment) const {
     return decoders_[segment].load(std::memory_order_acquire);
   }
-  // The decoder of segment `index` of a stream of a stripe. `type` is the
-  // stream's. Valid as long as the group.
+  // Returns the decoder of segment `index` of a stream of a stripe. `type` is
+  // the stream's type. Valid as long as the group.
   Result<const Decoder*> decoder(const StripeView& stripe, uint32_t stream,
                                  uint32_t index, ValueType type) const;
 
@@ -63,8 +64,8 @@ class GroupCache {
              const StreamPlan& plan, const FileShared* shared, ReadStats* stats,
              CacheBudget* budget);
 
-  // Returns a group and loads it if necessary. `kind` is the kind under which a
-  // read is counted. May block on a read.
+  // Returns a group, after loading it if necessary. `kind` says how a read is
+  // counted. May block on a read.
   Result<GroupHandle> get(size_t group, ReadKind kind = ReadKind::kOpen) const {
     GroupHandle loaded = groups_.find(group);
     if (loaded) [[likely]] {
@@ -72,8 +73,8 @@ class GroupCache {
     }
     return load(group, kind);
   }
-  // If the file is not mapped, loads missing groups in one round of reads, as
-  // many as fit in half of the cache. May block on reads.
+  // If the file is not mapped, loads missing groups in one round of reads.
+  // Loads only as many groups as fit in half of the cache. May block on reads.
   Status load_together(std::span<const size_t> groups, ReadKind kind) const;
   uint64_t first_row(size_t group) const {
     return group == 0 ? 0 : footer_.groups[group - 1].end_row;

@@ -1,5 +1,6 @@
-// Reads ranges of a file that is not mapped, in one round. Near ranges share a
-// request, because a request costs more than reading the bytes between them.
+// Reads ranges of a file that is not mapped, in one round. If ranges are near
+// each other, they share a request, because a request costs more than reading
+// the bytes between them.
 #pragma once
 
 #include <memory>
@@ -19,13 +20,14 @@ struct JoinedRead {
   std::shared_ptr<std::vector<uint8_t>> bytes;  // null until it is read
 
   uint64_t size() const { return end - begin; }
-  // The bytes of one of its ranges, which begins at `offset` in the file.
+  // Returns the bytes of one of the request's ranges. The range begins at
+  // `offset` in the file.
   const uint8_t* at(uint64_t offset) const {
     return bytes->data() + (offset - begin);
   }
 };
 
-// Joins ranges with a gap of at most `gap`.
+// Joins ranges if the gap between them is at most `gap` bytes.
 // REQUIRES: ranges ascend by begin.
 std::vector<JoinedRead> join_ranges(std::span<const ByteRange> ascending,
                                     uint64_t gap);

@@ -1,6 +1,6 @@
-// OpenFile: the lower layer of an open file, shared by all readers: its bytes,
+// OpenFile: the parts of an open file that all readers share: its bytes,
 // footer, stream plan, counters and caches. FileReader adds the objects that
-// readers build from it. Thread-safe.
+// readers build from these. Thread-safe.
 #pragma once
 
 #include <map>
@@ -92,7 +92,8 @@ class OpenFile {
   Status prepare();
   Result<SectionHandle> read_zone_map(size_t i) const;
 
-  // By node. Kept in memory after the first read, because batches share them.
+  // Indexed by node. Kept in memory after the first read, because batches share
+  // them.
   struct Dictionaries {
     ReadMutex mutex{[this](bool was_held) {
       if (was_held) reinit_leaking(&values);

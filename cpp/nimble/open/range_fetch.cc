@@ -18,8 +18,7 @@ Status fetch_ranges(const OpenFile& file, std::vector<ByteRange> ranges,
       [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
   std::vector<JoinedRead> reads =
       join_ranges(ranges, file.file().coalesce_gap());
-  // If the cache cannot keep the bytes until they are used, reading them is
-  // useless.
+  // Does not read bytes that the cache would drop before they are used.
   if (total_size(reads) > cache->capacity() / 2) return Status::ok();
   NIMBLE_RETURN_IF_ERROR(read_joined(file.file(), file.stats(), kind, &reads));
   for (JoinedRead& r : reads) cache->put(r.begin, std::move(r.bytes));

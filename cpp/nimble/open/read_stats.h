@@ -1,6 +1,7 @@
-// ReadStats: counts the reads of a file since it was opened. A read is a
-// request that no cache answered. In a mapped file it is the first access to a
-// metadata section, key chunk or data block. Thread-safe.
+// ReadStats: counts the reads of a file since it was opened. In a file that is
+// not mapped, a read is a request that no cache answered. In a mapped file, a
+// read is the first access to a metadata section, key chunk or data block.
+// Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@ struct ReadStats {
   std::atomic<uint64_t> open_reads{0}, open_bytes{0};
   std::atomic<uint64_t> index_reads{0}, index_bytes{0};
   std::atomic<uint64_t> data_reads{0}, data_bytes{0};
-  // Rounds of requests that had to be waited for, one after the other.
+  // Rounds of requests. A round begins after the previous round has ended.
   std::atomic<uint64_t> rounds{0};
   TouchCounter touches;  // data blocks of a mapped file
 
