@@ -7,19 +7,20 @@ namespace nimble {
 
 // The first and the last eight bytes of a file.
 inline constexpr char kMagic[8] = {'N', 'I', 'M', 'B', 'L', 'E', 'P', 'Y'};
-// The magic of files that pre-releases wrote. They are refused.
+// The magic of files that pre-releases wrote. Readers refuse these files.
 inline constexpr char kPrereleaseMagic[8] = {'N', 'I', 'M', 'B',
                                              'L', 'P', 'Y', '1'};
 inline constexpr uint64_t kPostscriptSize = 64;
 inline constexpr uint16_t kMajorVersion = 1;
 inline constexpr uint16_t kMinorVersion = 0;
 // Required feature bits of the postscript, docs/format/versioning.md. A reader
-// refuses a file with bits it does not know.
-// Some key chunks store only every n-th key; docs/format/key_chunks.md.
+// refuses a file that has bits it does not know.
+// This bit: key chunks may store only every n-th key;
+// docs/format/key_chunks.md.
 inline constexpr uint64_t kFeatureSampledKeys = 1;
 inline constexpr uint64_t kSupportedFeatures = kFeatureSampledKeys;
-// Segment bodies begin at multiples of this, so that plain values of a mapped
-// file can be returned as aligned arrays.
+// Segment bodies begin at multiples of this number, so that plain values of a
+// mapped file can be returned as aligned arrays.
 inline constexpr uint64_t kBodyAlignment = 64;
 // open() reads this many bytes at the end of the file. A larger footer needs a
 // second read.

@@ -18,12 +18,11 @@ namespace nimble {
 template <class Root>
 class FlatBufferView {
  public:
-  // Copies `bytes`. `identifier` is that of the root type, or null if it has no
-  // identifier.
+  // Copies `bytes`. `identifier` is the identifier of the root type, or null if
+  // the type does not have one.
   static Result<FlatBufferView> open(ByteSpan bytes, const char* identifier) {
     FlatBufferView out;
-    // FlatBuffers needs alignment, which a position in a file does not
-    // guarantee.
+    // FlatBuffers must be aligned. A position in a file need not be.
     out.copy_.resize(bytes.size() / 8 + 1);
     if (!bytes.empty()) {
       std::memcpy(out.copy_.data(), bytes.data(), bytes.size());
@@ -54,8 +53,8 @@ class FlatBufferView {
   FlatBufferView() = default;
 
   Result<FlatBufferView> verify(ByteSpan bytes, const char* identifier) && {
-    // Root offset, identifier and the smallest table. The verifier rejects
-    // deeper buffers.
+    // Smaller buffers cannot have a root offset, an identifier and a table. The
+    // verifier also rejects buffers that are nested too deeply.
     constexpr size_t kMinSize = 16;
     constexpr uint32_t kMaxDepth = 160;
     constexpr uint32_t kMaxTables = 10'000'000;
@@ -74,7 +73,7 @@ class FlatBufferView {
   const Root* root_ = nullptr;
 };
 
-// Whether a vector's 8-byte elements can be accessed in place; true for null.
+// Whether a vector's 8-byte elements can be accessed in place. True for null.
 // The verifier checks the alignment of a vector's length, but not of its
 // elements.
 template <class Vector>

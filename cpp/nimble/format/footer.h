@@ -1,5 +1,5 @@
 // FileFooter: the footer as plain values. Parsing verifies the FlatBuffer, and
-// all array lengths and ranges against the file.
+// checks all array lengths and ranges against the size of the file.
 #pragma once
 
 #include <optional>

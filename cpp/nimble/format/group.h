@@ -12,7 +12,7 @@
 
 namespace nimble {
 
-// One segment of a stream.
+// One segment of a stream. The offset and the size are those of its body.
 struct SegmentRef {
   uint64_t offset = 0;  // of its body, in the file
   uint64_t size = 0;
@@ -78,8 +78,8 @@ struct ChunkDirectoryRef {
 namespace fb {
 struct ChunkDirectory;  // from group.fbs
 }
-// Validates a directory of chunks that have `rows` keys in all and end at or
-// before `limit`.
+// Validates a directory of chunks. They must have `rows` keys in total and end
+// at or before `limit`.
 // REQUIRES: `directory` is in a verified FlatBuffer that outlives the result.
 Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
                                       uint64_t rows, uint64_t limit);
@@ -87,9 +87,9 @@ Result<ChunkDirectoryRef> open_chunks(const fb::ChunkDirectory& directory,
 // A validated group. Thread-safe.
 class GroupView {
  public:
-  // Opens a group that begins at file row `first_row`. Fails unless it has
-  // `num_rows` rows and its data end at or before `limit`. Unaligned bytes are
-  // copied.
+  // Opens a group that begins at file row `first_row`. Fails unless the group
+  // has `num_rows` rows and its data ends at or before `limit`. Bytes that are
+  // not aligned are copied.
   // REQUIRES: the checksum of `bytes` is verified; `bytes` outlive the view.
   static Result<GroupView> open(ByteSpan bytes, const StreamPlan& plan,
                                 uint64_t first_row, uint64_t num_rows,

@@ -1,4 +1,5 @@
-// Postscript: the fixed-size end of a file. It locates and protects the footer.
+// Postscript: the end of a file, with a fixed size. It has the position and the
+// checksum of the footer.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A schema and its key columns as FlatBuffers, for the footer of files and for
-// serving manifests.
+// Converts a schema and its key columns to and from FlatBuffers, for the footer
+// of files and for serving manifests.
 #pragma once
 
 #include <string>
@@ -26,13 +26,13 @@ flatbuffers::Offset<fb::SchemaNode> put_schema(
 flatbuffers::Offset<FbKeyColumns> put_key_columns(
     flatbuffers::FlatBufferBuilder* b, const std::vector<KeyColumnSpec>& keys);
 
-// Null is empty.
+// Returns an empty string for null.
 std::string get_text(const FbBytes* v);
 FieldMetadata get_metadata(const FbMetadata* v);
-// The caller resolves the field.
+// The caller must resolve the returned field.
 Field get_schema(const fb::SchemaNode& n);
 // Reads the key columns of an index and checks them against the schema. `where`
-// names the buffer in messages.
+// names the buffer in error messages.
 Result<std::vector<KeyColumnSpec>> get_key_columns(const FbKeyColumns* columns,
                                                    const Field& schema,
                                                    const char* where);

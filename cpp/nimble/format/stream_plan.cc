@@ -42,8 +42,8 @@ uint32_t StreamPlan::add(const Field& field, uint32_t parent) {
       break;
   }
   for (size_t c = 0; c < field.children.size(); ++c) {
-    // Run ends are a stream of this node. Only the values are a node of their
-    // own.
+    // Run ends are a stream of this node. Only the run values have a node of
+    // their own.
     if (field.layout == Layout::kRunEnd && c == 0) continue;
     const uint32_t child = add(field.children[c], id);
     nodes_[id].children.push_back(child);

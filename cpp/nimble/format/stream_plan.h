@@ -12,7 +12,8 @@ namespace nimble {
 
 inline constexpr uint32_t kNoStream = UINT32_MAX;
 
-// One node of a schema, with its streams (kNoStream if it has none of a kind).
+// One node of a schema, with its streams. kNoStream stands for a stream that
+// the node does not have.
 struct SchemaNode {
   const Field* field = nullptr;
   uint32_t parent = 0;
@@ -50,7 +51,7 @@ class StreamPlan {
 struct PlannedColumn {
   const Field* field = nullptr;
   uint32_t node = 0;
-  // The structs above it, outermost first.
+  // The structs above the column, outermost first.
   std::vector<uint32_t> parents;
 };
 
