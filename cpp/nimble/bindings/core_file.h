@@ -1,5 +1,5 @@
-// CoreFile: an open file as Python sees it. Python's File class (reader.py)
-// resolves names, keys and filters. This class does the work on rows.
+// CoreFile: an open file for Python. Python's File class (reader.py) resolves
+// names, keys and filters. This class does the work on rows.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -17,23 +17,23 @@
 
 namespace nimble {
 
-// Converts one row of Arrow columns, with values of the first key columns, to
-// scalars. Borrows from `row`.
+// Converts one row of Arrow columns to scalars. The columns are the first key
+// columns. Borrows from `row`.
 std::vector<KeyScalar> scalars_of(const ArrayView& row);
 
-// Paths, directions and null placement of key columns, in the form used by
-// Python.
+// Returns the paths, directions and null placement of key columns, in the form
+// that Python uses.
 pybind11::list sort_keys_of(const std::vector<KeyColumnSpec>& columns);
 
 pybind11::array_t<uint64_t> ranges_to_numpy(const std::vector<RowRange>& r);
 std::vector<RowRange> ranges_from_numpy(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& r);
-// Converts and merges ranges. Raises if one ends past the end of the file.
+// Converts and merges ranges. Raises if a range ends after the end of the file.
 std::vector<RowRange> rows_of_file(
     const pybind11::array_t<uint64_t, pybind11::array::c_style>& ranges,
     const OpenFile& file);
 
-// A number of threads from Python, where 0 is one per processor.
+// Converts a number of threads from Python. 0 means one per processor.
 inline uint32_t threads_or_default(uint32_t threads) {
   return threads == 0 ? default_threads() : threads;
 }

@@ -12,8 +12,9 @@ namespace nimble {
 
 class IndexHandle {
  public:
-  // Opens secondary index `number` of the footer, or the cluster index without
-  // a number. Releases the GIL. Raises if the file does not have that index.
+  // Opens secondary index `number` of the footer, or the cluster index if
+  // `number` is not set. Releases the GIL. Raises if the file does not have
+  // this index.
   static std::shared_ptr<const IndexHandle> open(
       std::shared_ptr<const FileReader> file, std::optional<size_t> number);
 
@@ -26,14 +27,14 @@ class IndexHandle {
 
   // Raises unless the index supports bounds and places.
   void check_ordered() const;
-  // Raises unless `reader` reads the index's file.
+  // Raises unless `reader` reads the same file as the index.
   void check_same_file(const RowReader& reader) const;
 
  private:
   IndexHandle() = default;
 
   std::shared_ptr<const FileReader> file_;
-  // other indexes belong to the file
+  // set for the cluster index; secondary indexes belong to the file
   std::unique_ptr<const IndexLookup> cluster_;
   const IndexLookup* lookup_ = nullptr;
   const std::vector<KeyColumnSpec>* columns_ = nullptr;

@@ -1,4 +1,4 @@
-// KeyBounds: FileKeyBounds in Arrow arrays (_core.KeyBounds).
+// KeyBounds: FileKeyBounds that are stored in Arrow arrays (_core.KeyBounds).
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@ namespace nimble {
 
 class KeyBounds final : public FileKeyBounds {
  public:
-  // `batch` has two columns of byte strings without nulls: encoded keys.
+  // `batch` has two columns of encoded keys: the lower and the upper bounds.
+  // They are byte strings without nulls.
   explicit KeyBounds(const pybind11::object& batch)
       : batch_(ImportedArray::from_python(batch)) {
     const ArrayView& view = batch_->view();

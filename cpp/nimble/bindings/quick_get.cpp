@@ -1,10 +1,10 @@
-// File.get(key) without a Python frame, by two types:
-//   PointBase  base class of File, with a slot for a callable that looks up one
-//              key
-//   quick_get  wraps the Python method `get`. A call with only a key uses the
-//              slot. If the slot returns NotImplemented, the attribute `slow`
-//              of the wrapper is called with the same key. All other calls use
-//              the method.
+// File.get(key) without a Python frame. Two types implement it:
+//
+// * PointBase: a base class of File. It has a slot for a callable that looks up
+//   one key.
+// * quick_get: wraps the Python method `get`. A call with only a key uses the
+//   slot. If the slot returns NotImplemented, the wrapper calls its attribute
+//   `slow` with the same key. All other calls use the method.
 #include "nimble/bindings/core_file.h"
 
 #include <structmember.h>  // after Python.h
@@ -66,8 +66,8 @@ struct QuickGet {
   PyObject* dict;  // the method's name, doc and signature
 };
 
-// Returns a new reference, because a key's __eq__ may close the file, and
-// without a GIL another thread may close it at any time.
+// Returns a new reference: a key's __eq__ may close the file, and without a GIL
+// another thread may close it at any time.
 PyObject* quick_of(PyObject* point_base) {
   PyObject* quick = nullptr;
 #if defined(Py_GIL_DISABLED)
@@ -80,7 +80,8 @@ PyObject* quick_of(PyObject* point_base) {
   return quick;
 }
 
-// Calls `slow` for a key that the slot does not handle; the method without it.
+// Calls `slow` for a key that the slot does not handle, or the method if there
+// is no `slow`.
 PyObject* call_slow(const QuickGet* get, PyObject* const* args, size_t nargsf) {
   PyObject* slow = nullptr;
   if (get->dict != nullptr) {

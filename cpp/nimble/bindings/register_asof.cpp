@@ -1,4 +1,4 @@
-// _core.AsofSearch: as-of searches of many keys in one or many files.
+// _core.AsofSearch: as-of searches of many keys in one or more files.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -20,13 +20,13 @@ template <class T>
 using Array = py::array_t<T, py::array::c_style>;
 using Flags = KeyBatch::Flags;
 
-// A search for the keys of a batch. Keys are numbered by their rows in the
-// batch, and by their positions among the usable ones in AsofSearch.
+// A search for the keys of a batch. Python numbers the keys by their rows in
+// the batch. AsofSearch numbers only the usable keys.
 class BatchSearch {
  public:
-  // `keys` has the first columns of an index. `exclusive` tells for which keys
-  // equal rows are excluded. `limits` has one column, without nulls for usable
-  // keys.
+  // `keys` has the first columns of an index. `exclusive` says for which keys
+  // rows that equal the key are excluded. `limits` has one column. It is not
+  // null for usable keys.
   BatchSearch(const py::object& keys, const KeyOrders& orders, bool backward,
               const std::optional<Flags>& exclusive,
               const std::optional<Flags>& impossible, const py::object& limits)
@@ -40,7 +40,8 @@ class BatchSearch {
     }
   }
 
-  // Whether the index begins with columns of the keys' types and orders.
+  // Whether the first columns of the index have the same types and orders as
+  // the keys.
   bool fits(const IndexHandle& index) const {
     const auto& own = batch_.encoder().columns();
     const auto& other = index->encoder().columns();
@@ -48,7 +49,7 @@ class BatchSearch {
            std::equal(own.begin(), own.end(), other.begin(), have_same_keys);
   }
 
-  // The files that may have a row for one of the keys, ascending.
+  // Returns the files that may have a row for one of the keys, ascending.
   Array<int64_t> files(const KeyBounds& bounds, const KeyBounds* ends) const {
     std::vector<int64_t> out;
     for (size_t i = 0; i < bounds.size(); ++i) {
@@ -60,7 +61,7 @@ class BatchSearch {
     return Array<int64_t>(static_cast<py::ssize_t>(out.size()), out.data());
   }
 
-  // The keys that may have a better row in a file.
+  // Returns the keys that may have a nearer row in a file.
   Array<int64_t> wanted(int64_t file, const KeyBounds* bounds,
                         const KeyBounds* ends) const {
     const std::vector<uint64_t> keys =
@@ -88,7 +89,8 @@ class BatchSearch {
         [&] { return search_.search(file, asof, known, positions, is_only); }));
   }
 
-  // Proposes rows of a file. `on` has one column, the values of the rows.
+  // Offers rows of a file as matches. `on` has one column with the rows'
+  // values.
   void offer(int64_t file, const Array<int64_t>& keys,
              const Array<uint64_t>& rows, const py::object& on) {
     const auto values = ImportedArray::from_python(on);

@@ -1,4 +1,4 @@
-// _core.File: opening files and reading their footer.
+// _core.File: opens files and reads their footers.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -48,7 +48,8 @@ py::list key_columns_of(const FileReader& f) {
                             : py::list();
 }
 
-// (kind, columns, keys, bytes, has a Bloom filter) of each secondary index.
+// Returns (kind, columns, keys, bytes, has a Bloom filter) for each secondary
+// index.
 py::list indexes_of(const FileReader& f) {
   py::list out;
   for (const SecondaryIndexRef& i : f.footer().indexes) {

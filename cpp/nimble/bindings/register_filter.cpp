@@ -7,8 +7,8 @@
 //   ("formula", paths, terms, op, zero, negated)
 //
 // A term is (kind, operand): ("column", number), ("constant", integer), or an
-// operator, ("+", 0). `zero` is an array of an int64, to which `op` compares
-// the result.
+// operator, ("+", 0). `zero` is an array of one int64. `op` compares the result
+// with it.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"

@@ -178,7 +178,8 @@ std::optional<uint64_t> find_first(const IndexHandle& index,
 }
 
 // Finds the rows of all keys and reads them. Returns false if the result needs
-// several pieces: more than `max_rows` rows, or too many bytes for one array.
+// several batches, because it has more than `max_rows` rows or too many bytes
+// for one array.
 Result<bool> read_matches(const IndexHandle& index, const RowReader& reader,
                           const KeyBatch& batch, uint64_t max_rows,
                           std::vector<uint64_t>* numbers, ArrowArray* array) {
@@ -245,7 +246,7 @@ py::tuple places_of(const IndexHandle& index, const KeyRange& range) {
   return py::make_tuple(found.begin, std::max(found.begin, found.end));
 }
 
-// A bound, given as one row of the first key columns. None: no limit.
+// A bound, given as one row of the first key columns. None means no limit.
 struct Bound {
   std::unique_ptr<ImportedArray> batch;
   KeyBound bound;

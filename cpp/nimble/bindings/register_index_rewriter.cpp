@@ -1,4 +1,4 @@
-// _core.IndexRewriter: rewrites a file with other secondary indexes.
+// _core.IndexRewriter: copies a file and changes its secondary indexes.
 // _core.estimate_index: estimates the size of an index.
 #include <pybind11/stl.h>
 

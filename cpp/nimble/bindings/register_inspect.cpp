@@ -11,8 +11,8 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// The result of layout(), read without the GIL and converted to Python
-// afterwards.
+// The result of layout(). It is read without the GIL and then converted to
+// Python objects.
 struct StreamLayout {
   uint32_t node;
   const char* role;
@@ -43,7 +43,7 @@ Result<StreamLayout> stream_layout(const FileReader& f,
   for (uint32_t i = 0; i < segments; ++i) {
     const SegmentRef ref = stripe.segment(stripe.first_segment[stream] + i);
     out.bytes += ref.head.size();
-    // Validity inside the values' body is counted with the values.
+    // Validity that shares the values' body is counted with the values.
     if (stream != n.validity || n.values == kNoStream || ref.size == 0 ||
         stripe.values[n.values] == 0 ||
         stripe.segment(stripe.first_segment[n.values] + i).offset !=
@@ -81,9 +81,9 @@ Result<std::vector<GroupLayout>> read_layout(const FileReader& f) {
   return out;
 }
 
-// A group is (bytes of metadata, stripes, key chunks, bytes of key chunks). A
-// stripe is (first row, rows, streams). A stream is (node, role, values, bytes,
-// encodings).
+// Returns a list of groups. A group is (bytes of metadata, stripes, key chunks,
+// bytes of key chunks). A stripe is (first row, rows, streams). A stream is
+// (node, role, values, bytes, encodings).
 py::list layout_of(const FileReader& f) {
   const auto read = unwrap(without_gil([&] { return read_layout(f); }));
   py::list groups;
@@ -103,7 +103,7 @@ py::list layout_of(const FileReader& f) {
   return groups;
 }
 
-// (kind, name or node, bytes) of each section outside the groups.
+// Returns (kind, name or node, bytes) for each section outside the groups.
 py::list sections_of(const FileReader& f) {
   py::list out;
   for (const NodeSection& d : f.footer().dictionaries) {

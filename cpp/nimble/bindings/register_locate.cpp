@@ -1,6 +1,6 @@
-// Classes for finding rows in many files. _core.KeyProbes: keys that are
-// encoded and sorted once for all files. _core.KeyBounds: which files may have
-// them. _core.RowBitmap: the deleted rows of a file.
+// Classes for finding rows in many files. _core.KeyProbes has keys that are
+// encoded and sorted once for all files. _core.KeyBounds says which files may
+// have these keys. _core.RowBitmap has the deleted rows of a file.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -40,8 +40,8 @@ Array<bool> contains(const RowBitmap& bitmap, const Rows& rows) {
   return out;
 }
 
-// Returns the parts of ranges that are not in the set, and the number of the
-// range of each part.
+// Returns the parts of ranges that are not in the bitmap, and for each part the
+// index of its range.
 py::tuple absent(const RowBitmap& bitmap, const Rows& begin, const Rows& end) {
   if (begin.size() != end.size()) {
     raise(Status::invalid_argument(
@@ -64,7 +64,8 @@ class Probes {
         batch_(specs_, keys, null_equals, impossible),
         probes_(batch_.keys()) {}
 
-  // Whether the index begins with columns of the keys' types and orders.
+  // Whether the first columns of the index have the same types and orders as
+  // the keys.
   bool fits(const IndexHandle& index) const {
     const auto& mine = batch_.encoder().columns();
     const auto& theirs = index->encoder().columns();
@@ -73,7 +74,7 @@ class Probes {
            std::equal(mine.begin(), mine.end(), theirs.begin(), have_same_keys);
   }
 
-  // The files that may have one of the keys, ascending.
+  // Returns the files that may have one of the keys, ascending.
   Numbers files(const KeyBounds& bounds) const {
     std::vector<int64_t> found;
     for (size_t i = 0; i < bounds.size(); ++i) {
@@ -83,8 +84,8 @@ class Probes {
     return Numbers(static_cast<py::ssize_t>(found.size()), found.data());
   }
 
-  // Returns (first rows, ends, keys, files). If each range is one row, `ends`
-  // is None.
+  // Returns (first rows, ends, keys, files). `ends` is None if each range has
+  // only one row.
   py::tuple locate(const Numbers& files,
                    const std::vector<std::shared_ptr<IndexHandle>>& indexes,
                    const std::vector<std::shared_ptr<RowBitmap>>& deleted,

@@ -1,4 +1,4 @@
-// Row ranges from zone maps and Bloom filters, and encoded keys.
+// Returns row ranges from zone maps and Bloom filters, and encodes keys.
 #include <pybind11/stl.h>
 
 #include "nimble/base/hash.h"
@@ -33,7 +33,7 @@ KeyEncoder encoder_of(const ImportedArray& batch, const KeyOrders& orders) {
   return unwrap(KeyEncoder::create(batch.field(), key_specs(orders)));
 }
 
-// Encodes the keys of all rows of a batch: (bytes, n + 1 offsets).
+// Encodes the keys of all rows of a batch. Returns (bytes, n + 1 offsets).
 py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
   const auto imported = ImportedArray::from_python(batch);
   const KeyEncoder encoder = encoder_of(*imported, orders);
@@ -48,7 +48,7 @@ py::tuple encode_keys(const py::object& batch, const KeyOrders& orders) {
   return py::make_tuple(bytes, offsets);
 }
 
-// The hashes of the keys of all rows of a batch.
+// Returns the hashes of the keys of all rows of a batch.
 py::array_t<uint64_t> hash_keys(const py::object& batch,
                                 const KeyOrders& orders) {
   const auto imported = ImportedArray::from_python(batch);
@@ -82,8 +82,8 @@ std::vector<uint64_t> reversed(const KeyBuffer& keys,
   return out;
 }
 
-// Sorts the rows of some batches, taken together, by their keys. Rows with
-// equal keys keep their order, even if `reverse`. `orders`: see encode_keys().
+// Sorts the rows of all batches together by their keys. Rows with equal keys
+// keep their order, even if `reverse`. `orders`: see encode_keys().
 py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
                                const KeyOrders& orders, bool reverse) {
   KeyBuffer keys;
@@ -109,7 +109,7 @@ py::array_t<int64_t> key_order(const std::vector<py::object>& batches,
   return out;
 }
 
-// Encodes one value of one column as a key, ascending, nulls last.
+// Encodes one value of one column as a key, ascending, with nulls last.
 std::optional<std::vector<uint8_t>> encode_bound(const py::object& array,
                                                  bool after) {
   if (array.is_none()) return std::nullopt;
@@ -149,14 +149,14 @@ py::array_t<uint64_t> prune(const FileReader& file, const ColumnPath& path,
       unwrap(without_gil([&] { return prune_rows(file, node, q); })));
 }
 
-// The values of a column in a file; None if the file does not tell.
+// Returns the values of a column in a file, or None if they are not known.
 std::optional<ZoneValues> zone_values(const FileReader& file,
                                       const ColumnPath& path) {
   const uint32_t node = unwrap(find_column(file.plan(), path)).node;
   return unwrap(without_gil([&] { return values_in_file(file, node); }));
 }
 
-// As prune(), for files: ranges of their numbers.
+// Like prune(), but for files instead of rows. Returns ranges of file numbers.
 py::array_t<uint64_t> prune_files(const std::vector<const ZoneValues*>& files,
                                   const std::string& kind,
                                   const py::object& lower, bool lower_inclusive,
@@ -174,7 +174,7 @@ py::array_t<uint64_t> prune_files(const std::vector<const ZoneValues*>& files,
 
 using Ranges = py::array_t<uint64_t, py::array::c_style>;
 
-// Returns the rows of `within` that are in stripes which may have one of the
+// Returns the rows of `within` that are in stripes that may contain one of the
 // values. `values` is a batch with a single column.
 py::array_t<uint64_t> prune_equal(const FileReader& file,
                                   const ColumnPath& path,

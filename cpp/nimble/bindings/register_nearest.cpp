@@ -1,4 +1,5 @@
-// _core.nearest(): the nearest rows of files. _core.VectorIndex: an open index.
+// _core.nearest() finds the nearest rows in files. _core.VectorIndex is an open
+// index.
 #include "nimble/bindings/register_nearest.h"
 
 #include <pybind11/numpy.h>
@@ -14,7 +15,7 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// An open index that keeps its file open.
+// An open index. It keeps its file open.
 struct OpenVectorIndex {
   FilePtr file;
   std::unique_ptr<const VectorIndex> index;
@@ -41,7 +42,7 @@ const char* vector_metric(const FilePtr& file, size_t number) {
       without_gil([&] { return VectorIndex::read_metric(*file, number); })));
 }
 
-// (path, rows in lists, bytes) of each vector index of the footer.
+// Returns (path, rows in lists, bytes) for each vector index of the footer.
 py::list vector_indexes(const FileReader& file) {
   py::list out;
   for (const SecondaryIndexRef& ref : file.footer().vectors) {
@@ -72,7 +73,8 @@ py::dict to_dict(const NearestStats& s) {
   return out;
 }
 
-// Returns rows, their parts, queries and distances, and what was done.
+// Returns rows, their parts, queries and distances, and the statistics of the
+// search.
 py::tuple nearest(const std::vector<Part>& given, const Queries& queries,
                   const std::string& metric, uint64_t k, double recall,
                   bool exact, uint32_t threads) {

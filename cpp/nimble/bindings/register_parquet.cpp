@@ -1,4 +1,4 @@
-// _core.ParquetFile: rows of Parquet files by their numbers.
+// _core.ParquetFile: reads rows of Parquet files by their numbers.
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -30,12 +30,13 @@ ByteSpan span_of(const py::bytes& bytes) {
   return as_bytes(std::string_view(bytes));
 }
 
-// A local path, or an object with read_at().
+// Opens a local path, or an object with read_at().
 std::shared_ptr<const ReadableFile> open_any(const py::object& file,
                                              const std::string& name,
                                              uint64_t coalesce_gap) {
   if (py::isinstance<py::str>(file)) {
-    // A mapped file that is truncated would end the process.
+    // The file is not mapped: if a mapped file were truncated, the process
+    // would crash.
     return unwrap(LocalFile::open(file.cast<std::string>(), false));
   }
   return open_python_file(file, name, coalesce_gap);
@@ -99,7 +100,7 @@ std::shared_ptr<const ParquetFile> open_parquet(
                                   pages.stats, PythonDecompress(decompress)));
 }
 
-// (footer, page table); None if the file is left to another reader.
+// Returns (footer, page table), or None if another reader must read the file.
 py::object describe_parquet(const py::object& file, const std::string& name,
                             uint64_t coalesce_gap) {
   const auto opened = open_any(file, name, coalesce_gap);

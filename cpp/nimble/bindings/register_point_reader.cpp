@@ -1,7 +1,7 @@
 // _core.PointReader: reads one row as a dict. This is the fastest way from a
 // key to Python values. In mapped files, flat columns and lists of flat items
-// are decoded value by value. Other columns, and all columns of other files,
-// are read as a batch of one row.
+// are decoded value by value. Other columns are read as a batch of one row, as
+// are all columns of files that are not mapped.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -26,8 +26,8 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// A Python function get(key) for a Reader, which avoids the cost of a bound
-// method. Returns the row as a dict, None if no row has the key, or
+// Creates a Python function get(key) for a Reader. It avoids the cost of a
+// bound method. It returns the row as a dict, None if no row has the key, or
 // NotImplemented if Python code must convert the key.
 template <class Reader>
 class Getters {
@@ -50,13 +50,13 @@ class Getters {
   }
 };
 
-// How as-of searches choose a row: see AsofFinder.
+// The rule by which an as-of search chooses a row: see AsofFinder.
 struct AsofRule {
   bool backward = true;
   bool exclusive = false;
 };
 
-// Like Reader, but finds the nearest row at or before, or at or after, a key.
+// Like Reader, but finds the nearest row at or before a key, or at or after it.
 template <class Reader>
 class AsofReader : public std::enable_shared_from_this<AsofReader<Reader>> {
  public:
@@ -81,9 +81,9 @@ py::object asof_getter(const Reader& reader, bool backward, bool exclusive) {
 class PointReader final : public KeyedFile,
                           public std::enable_shared_from_this<PointReader> {
  public:
-  // Keys are keys of `index`; `order`: see PointKey. Does not find rows in
-  // `deleted`; null: no rows are deleted. `blank` has all names in the order of
-  // a row, with values for names that are not columns of `rows`.
+  // Keys are keys of `index`. `order`: see PointKey. Rows in `deleted` are not
+  // found; `deleted` may be null. `blank` has all names in the order of a row,
+  // with values for names that are not columns of `rows`.
   PointReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index,
               std::vector<size_t> order,
@@ -122,18 +122,19 @@ class PointReader final : public KeyedFile,
   // How to read one column.
   struct Getter {
     py::object name;
-    // Read value by value: the maker of values or items (for a dictionary, of
-    // its entries), and the node that has the dictionary.
+    // If the column is read value by value: its position, and the converter for
+    // its values or items. For a dictionary, `value` converts its entries, and
+    // `node` is the node that has the dictionary.
     std::optional<FlatColumn> flat;
     std::optional<ListColumn> list;
     ValueMaker value;
     uint32_t node = 0;
-    // Otherwise: the column's number in `batch_`. Without `row`, pyarrow
+    // Otherwise: the column's index in `batch_`. If `row` is not set, pyarrow
     // converts the value.
     size_t batch_column = 0;
     std::optional<RowMaker> row;
-    // Index of the key part that equals this column, if the row was found by
-    // key.
+    // If the row was found by key and a part of the key equals this column: the
+    // index of the part.
     std::optional<size_t> key_part;
 
     bool is_batched() const { return !flat && !list; }
@@ -168,7 +169,8 @@ class PointReader final : public KeyedFile,
     } else if (!is_dictionary) {
       g.value = ValueMaker(field);
     }
-    // Only for types whose equal keys are equal objects.
+    // A part of the key is used only for types whose equal keys are equal
+    // objects.
     const bool is_same =
         field.logical == Logical::kInt || field.logical == Logical::kText;
     for (size_t k = 0; k < key_.num_columns() && g.flat && is_same; ++k) {
@@ -200,7 +202,7 @@ class PointReader final : public KeyedFile,
 
  public:
   const KeyEncoder& encoder() const override { return (*index_)->encoder(); }
-  // Finds the row of a key as of a value of its last column.
+  // Finds the row for a key, as of the value of its last column.
   py::object asof(PyObject* key, AsofRule rule) const {
     PointKey::Memory memory;
     const ByteSpan encoded = key_.encode(key, &memory);
@@ -212,8 +214,8 @@ class PointReader final : public KeyedFile,
         find_asof(encoded, group, rule, nullptr);
     return row ? read_columns(*row, nullptr) : py::none();
   }
-  // The row of an encoded key; nullopt if no row matches. Unless `on` is null,
-  // sets *on to the encoded value of the row.
+  // Returns the row of an encoded key, or nullopt if no row matches. Unless
+  // `on` is null, sets *on to the row's encoded value.
   std::optional<uint64_t> find_asof(ByteSpan key, ByteSpan group, AsofRule rule,
                                     std::string* on) const {
     if (row_keys_ == nullptr) {
@@ -282,7 +284,7 @@ class PointReader final : public KeyedFile,
         py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
     if (!out) throw py::error_already_set();
     if (batch) fill_from(&*batch, out.ptr());
-    // All columns were in the batch.
+    // Returns early if all columns were in the batch.
     if ((batch ? batch->children.size() : 0) == getters_.size()) return out;
     const RowLocation at = unwrap(RowLocation::find(rows_->file(), row));
     for (size_t i = 0; i < getters_.size(); i += kAhead) {
@@ -299,16 +301,16 @@ class PointReader final : public KeyedFile,
     }
   }
   // Converts the only row of a column with pyarrow. Moves the column's buffers
-  // out.
+  // out of the column.
   PyObject* by_pyarrow(Column* column) const {
     const py::tuple capsules = array_capsules(std::move(*column));
     const py::object array = import_array_(capsules[0], capsules[1]);
     return py::object(array[py::int_(0)].attr("as_py")()).release().ptr();
   }
 
-  // Fills the columns among [begin, end) that are read value by value.
-  // Prefetches all decoders and values first, then the items of lists, and
-  // decodes afterwards.
+  // Fills those of columns [begin, end) that are read value by value. First
+  // prefetches all decoders and values, then the items of lists. Decodes
+  // afterwards.
   void fill(const RowLocation& at, size_t begin, size_t end, PyObject* key,
             PyObject* out) const {
     FlatPlace places[kAhead];
@@ -386,7 +388,8 @@ class PointReader final : public KeyedFile,
       return g.value.make(value.data(), value.size());
     }
     const auto dictionary = unwrap(dictionary_of(rows_->file(), g.node));
-    uint64_t code = 0;  // negative codes are out of range, too
+    // as a large number, a negative code is out of range too
+    uint64_t code = 0;
     std::memcpy(&code, value.data(), value.size());
     if (code >= dictionary->values.length()) {
       fail(Status::corrupt("a code is outside the dictionary"), column);
@@ -401,8 +404,8 @@ class PointReader final : public KeyedFile,
     if (failed != 0) throw py::error_already_set();
   }
 
-  // Returns the part of the key that equals the column, if the row was found by
-  // key; else null. Borrowed.
+  // If the row was found by key, returns the part of the key that equals the
+  // column. Otherwise returns null. The result is borrowed.
   PyObject* known_part(const Getter& getter, PyObject* key) const {
     const bool known = getter.key_part && key != nullptr;
     return known ? key_.part(key, *getter.key_part) : nullptr;
@@ -422,9 +425,9 @@ class PointReader final : public KeyedFile,
   PointKey key_;
   std::vector<Getter> getters_;
   std::shared_ptr<const RowReader> batch_;  // null: all columns are flat
-  // For as-of searches. Null: not needed so far.
+  // For as-of searches. Null until the first one needs it.
   mutable std::unique_ptr<const RowKeys> row_keys_;
-  py::dict blank_;  // all names, with values for other names
+  py::dict blank_;  // all names, with the values of names that are not columns
   py::object import_array_;
 };
 
@@ -432,13 +435,13 @@ class PointReader final : public KeyedFile,
 class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
  public:
   using Numbers = py::array_t<int64_t, py::array::c_style>;
-  // A column of the key, with its minimum and maximum in each file, in stored
-  // form.
+  // A column of the key, with its minimum and maximum in each file as stored
+  // integers.
   using ColumnEnds = std::tuple<size_t, Numbers, Numbers>;
 
-  // `keys` is a batch of the key columns; `orders` has (descending, nulls
-  // first) for each. `order`: see PointKey. open_files(files) returns the
-  // PointReader of each file, or None.
+  // `keys` is a batch of the key columns. `orders` has (descending, nulls
+  // first) for each column. `order`: see PointKey. open_files(files) returns
+  // for each file its PointReader, or None.
   // REQUIRES: files are sorted by their lower bounds.
   FilesPointReader(const py::object& keys, const KeyOrders& orders,
                    std::vector<size_t> order,
@@ -495,7 +498,7 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   }
 
  public:
-  // Finds the row of a key as of a value of its last column.
+  // Finds the row for a key, as of the value of its last column.
   py::object asof(PyObject* key, AsofRule rule) const {
     PointKey::Memory memory;
     const ByteSpan encoded = key_.encode(key, &memory);
@@ -532,10 +535,10 @@ class FilesPointReader : public std::enable_shared_from_this<FilesPointReader> {
   }
 
  private:
-  // With more files, Python code finds out which of them to search.
+  // With more files than this, Python code finds out which files to search.
   static constexpr size_t kMostAsofFiles = 32;
 
-  // Whether a file may have a nearer row than the best one.
+  // Whether a file may have a nearer row than the best row so far.
   bool may_improve(size_t file, ByteSpan group, const std::string& best_on,
                    bool is_nearest_last) const {
     const ByteSpan bound = is_nearest_last ? files_.bounds().upper(file)

@@ -1,4 +1,4 @@
-// _core.Projection: a prepared reader of some columns of a file.
+// _core.Projection: a prepared reader of selected columns of a file.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace {
 
 using Rows = py::array_t<uint64_t, py::array::c_style | py::array::forcecast>;
 
-// (path, name in the result) of each column; none: all of the file.
+// For each column: its path, and its name in the result. If not set, all
+// columns of the file.
 using Columns = std::optional<std::vector<std::pair<ColumnPath, std::string>>>;
 
 std::vector<OutputColumn> outputs_of(const Columns::value_type& columns) {
@@ -26,7 +27,8 @@ std::vector<OutputColumn> outputs_of(const Columns::value_type& columns) {
   return out;
 }
 
-// One batch of rows, the quick way for small results: (schema, array).
+// Reads rows as one batch, the fast way for small results. Returns (schema,
+// array).
 py::tuple take_batch(const RowReader& reader, const Rows& rows,
                      uint32_t threads) {
   Column out = reader.make_output();
@@ -41,8 +43,9 @@ py::tuple take_batch(const RowReader& reader, const Rows& rows,
   return array_capsules(std::move(out));
 }
 
-// Rows of many files as one batch: (schema, array). None where their columns
-// cannot be one, or the result is too large for it.
+// Reads rows of many files as one batch. Returns (schema, array), or None if
+// the files' columns cannot be combined or the result is too large for one
+// batch.
 py::object take_files(const std::vector<std::shared_ptr<RowReader>>& readers,
                       const py::array_t<int64_t, py::array::c_style>& files,
                       const Rows& rows, uint32_t threads) {
@@ -85,14 +88,14 @@ py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
   return array_capsules(std::move(out));
 }
 
-// What reading the rows of one stripe would touch.
+// The reads that the rows of one stripe need.
 struct StripeReads {
   size_t group;
   uint64_t first_row;  // of the stripe
   uint64_t rows = 0, reads = 0, bytes = 0;
 };
 
-// What reading `ranges` would touch, stripe by stripe. Reads metadata only.
+// Computes the reads that `ranges` need, stripe by stripe. Reads only metadata.
 Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
                                               std::vector<RowRange> ranges) {
   std::vector<StripeReads> out;
@@ -122,7 +125,7 @@ Result<std::vector<StripeReads>> stripe_reads(const RowReader& reader,
   return out;
 }
 
-// (group, first row of the stripe, rows, reads, bytes) per stripe.
+// Returns (group, first row of the stripe, rows, reads, bytes) for each stripe.
 py::list plan_reads(const RowReader& reader, const Rows& ranges) {
   std::vector<RowRange> merged = merge_ranges(ranges_from_numpy(ranges));
   const auto plan = unwrap(

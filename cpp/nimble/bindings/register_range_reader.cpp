@@ -1,7 +1,7 @@
 // _core.RangeReader: reads the rows between bounds, or with a prefix, to a
 // pyarrow.Table in one call. Uses the cluster index or a sorted index.
-// Positions are places in the order of the index, which are rows for the
-// cluster index.
+// Positions are places in the order of the index. For the cluster index, places
+// are rows.
 #include <algorithm>
 #include <numeric>
 
@@ -18,7 +18,7 @@ namespace {
 // With more rows than this, Python creates a stream of batches.
 constexpr uint64_t kMaxBatchRows = 65536;
 
-// Parses text like "[)", which tells whether the bounds are included. Returns
+// Parses text like "[)", which says whether the bounds are included. Returns
 // false for other text.
 bool parse_inclusive(const py::handle& text, KeyBound* lower, KeyBound* upper) {
   if (!PyUnicode_CheckExact(text.ptr()) ||
@@ -32,7 +32,7 @@ bool parse_inclusive(const py::handle& text, KeyBound* lower, KeyBound* upper) {
   return (open == '[' || open == '(') && (close == ']' || close == ')');
 }
 
-// The part of the matching rows that is requested.
+// The part of the matching rows that the caller wants.
 struct Wanted {
   uint64_t limit = UINT64_MAX;
   bool reverse = false;
@@ -60,8 +60,8 @@ struct Wanted {
 
 class RangeReader {
  public:
-  // Bounds have up to `width` key columns. `starts_with` is the class that
-  // marks a string prefix.
+  // Bounds have up to `width` key columns. `starts_with` is the Python class
+  // that marks a string prefix.
   RangeReader(std::shared_ptr<RowReader> rows,
               std::shared_ptr<const IndexHandle> index, size_t width,
               py::object starts_with)
@@ -84,8 +84,8 @@ class RangeReader {
     make_table_ = arrow.attr("Table").attr("from_batches");
   }
 
-  // Both return NotImplemented if keys.py must convert the arguments, and
-  // (begin, end) if there are too many rows for one batch.
+  // Both functions return NotImplemented if keys.py must convert the arguments.
+  // They return (begin, end) if there are too many rows for one batch.
   py::object range(const py::handle& lower, const py::handle& upper,
                    const py::handle& inclusive, const py::handle& limit,
                    const py::handle& reverse) const {
@@ -123,7 +123,7 @@ class RangeReader {
   }
 
   // Converts values of the leading columns. The last value may be a prefix.
-  // Nulls do not match anything, so Python code handles them.
+  // Returns nullopt for nulls, because Python code handles them.
   std::optional<KeyRange> prefix_keys(const py::handle& value) const {
     std::vector<KeyScalar> values;
     const bool tuple = PyTuple_CheckExact(value.ptr());
@@ -170,7 +170,7 @@ class RangeReader {
     return array.release != nullptr ? table_of(&array) : tuple_of(found);
   }
 
-  // Sets array->release to null if one batch is not enough.
+  // Sets array->release to null if the rows do not fit in one batch.
   Status find_and_read(const KeyRange& keys, const Wanted& wanted,
                        RowRange* found, ArrowArray* array) const {
     NIMBLE_ASSIGN_OR_RETURN(*found, (*index_)->find_range(keys, rows_.get()));

@@ -1,4 +1,5 @@
-// _core.scan() and _core.count(): the rows of files that pass filters.
+// _core.scan() returns the rows of files that pass filters, _core.count() their
+// number.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -96,7 +97,8 @@ ScanPart make_part(std::shared_ptr<RowReader> output,
   return part;
 }
 
-// Waits for the scan's threads, which may need the GIL.
+// Deletes a scan without the GIL. Deleting waits for the scan's threads, and
+// they may need the GIL.
 struct DeleteWithoutGil {
   void operator()(Scan* scan) const {
     if (PyGILState_Check() == 0) {
@@ -150,7 +152,8 @@ class BatchIterator {
   }
 
   Status read(ArrowArray* out) {
-    // Does not wait: in a child of fork(), a locked mutex remains locked.
+    // Does not wait for the lock: in a child of fork(), a mutex that another
+    // thread had locked remains locked.
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) {
       return Status::invalid_argument(

@@ -15,12 +15,13 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// (path in the schema, descending, nulls first) of each column.
+// For each column: (path in the schema, descending, nulls first).
 using KeyPaths = std::vector<std::tuple<std::vector<int>, bool, bool>>;
 // Columns of a key, and the lower and upper bounds of the files' keys.
 using KeyOf = std::optional<
     std::tuple<KeyPaths, std::vector<py::bytes>, std::vector<py::bytes>>>;
-// Column numbers, and a batch of one row with their values; None: no columns.
+// Column numbers, and a batch of one row with their values. The batch is None
+// if there are no columns.
 using ConstantsOf = std::pair<std::vector<uint32_t>, py::object>;
 // (path, size, rows, constants, deleted rows or None).
 using FileOf = std::tuple<std::string, uint64_t, uint64_t, ConstantsOf,
@@ -87,7 +88,8 @@ py::bytes make_manifest(const std::string& name, const std::string& uuid,
     m.files.push_back({path, size, rows, constants_of(constants), deleted});
   }
   const std::vector<uint8_t> bytes = m.serialize();
-  // Fails here rather than in a server.
+  // Checks the bytes here, so that an error is reported here and not in a
+  // server.
   if (const auto parsed = ServingManifest::parse(bytes); !parsed) {
     raise(Status::invalid_argument(std::string(parsed.error().message())));
   }
@@ -121,7 +123,7 @@ std::shared_ptr<const ServedTables> tables_of(const TablesOf& tables) {
 struct ServerHandle {
   std::unique_ptr<Server> server;
 
-  // Joins threads, which must not wait for the GIL.
+  // Joins the server's threads. They may need the GIL, so it is released first.
   ~ServerHandle() {
     const WithoutGil nogil;
     server.reset();

@@ -17,8 +17,8 @@ class PythonSink final : public WritableFile {
   explicit PythonSink(py::object sink) : sink_(std::move(sink)) {}
   ~PythonSink() override {
     const WithGil gil;
-    // In a child of fork(), even freeing the object might end the parent's
-    // upload.
+    // Leaks the object in a child of fork(): even freeing it there might end
+    // the parent's upload.
     if (!owner_.is_this()) {
       sink_.release();
       return;
@@ -73,7 +73,7 @@ class PythonSink final : public WritableFile {
   bool committed_ = false;
 };
 
-// Checks Python's signals periodically.
+// Checks Python's signals, but not more often than needed.
 class SignalWatch {
  public:
   Status poll() { return Clock::now() < next_look_ ? Status::ok() : look(); }

@@ -1,4 +1,4 @@
-// Destinations of Python's writers.
+// Destinations that Python's writers write to.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,18 +10,18 @@
 
 namespace nimble {
 
-// Signals are checked while bytes are written, whenever `poll` is called, and
-// once before the file becomes visible. A KeyboardInterrupt aborts the write
-// and keeps the old file.
+// Signals are checked when bytes are written, when `poll` is called, and once
+// before the file becomes visible. If a check raises KeyboardInterrupt, the
+// write is aborted and the old file is kept.
 struct WriteTarget {
   std::unique_ptr<WritableFile> file;
   // Checks signals, at most every 100 ms. Called without the GIL.
   std::function<Status()> poll;
 };
 
-// `target` is a local path (str), or an object with write(bytes) and optionally
-// commit() and abort(). These methods are called with the GIL. The core does
-// not hold the GIL while it works.
+// Opens a target. `target` is a local path (str), or an object with
+// write(bytes) and optionally commit() and abort(). These methods are called
+// with the GIL. The core does not hold the GIL while it works.
 WriteTarget open_write_target(const pybind11::object& target);
 
 }  // namespace nimble

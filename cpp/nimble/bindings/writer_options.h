@@ -1,4 +1,4 @@
-// Converts Python's descriptions of indexes.
+// Converts Python's descriptions of indexes to IndexSpec.
 #pragma once
 
 #include <pybind11/pybind11.h>

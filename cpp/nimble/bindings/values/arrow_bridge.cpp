@@ -7,8 +7,8 @@ namespace py = pybind11;
 namespace nimble {
 namespace {
 
-// Capsule destructors of the PyCapsule protocol. They release structs that were
-// not consumed.
+// Destructors for capsules of the PyCapsule protocol. They release structs that
+// no consumer has taken.
 template <class T>
 void destroy(PyObject* capsule, const char* name) {
   auto* p = static_cast<T*>(PyCapsule_GetPointer(capsule, name));

@@ -1,5 +1,5 @@
-// Arrow data to and from Python, through the PyCapsule protocol. Nothing is
-// copied: capsules contain the C structs, which own their memory. Functions
+// Passes Arrow data to and from Python, with the PyCapsule protocol. Does not
+// copy data: capsules contain the C structs, which own their memory. Functions
 // with Python objects need the GIL.
 #pragma once
 
@@ -33,9 +33,9 @@ class ImportedArray {
 };
 
 pybind11::object schema_capsule(const Field& field);
-// Returns (schema, array) capsules of a column, which is moved out.
+// Moves a column to capsules. Returns (schema, array).
 pybind11::tuple array_capsules(Column&& column);
-// Like above, for an exported array of `field`, which is moved out.
+// Moves an exported array of type `field` to capsules. Returns (schema, array).
 pybind11::tuple array_capsules(const Field& field, ArrowArray* array);
 
 }  // namespace nimble

@@ -28,8 +28,8 @@ const char* class_of(StatusCode code) {
   }
 }
 
-// Holds an exception while it passes through the core, which does not know the
-// GIL.
+// Holds an exception while it passes through the core. The core may drop it
+// without holding the GIL.
 struct Raised {
   explicit Raised(py::object e) : exception(std::move(e)) {}
   ~Raised() { drop(&exception); }
@@ -58,7 +58,8 @@ void raise(const Status& status) {
   }
   const std::string message(status.message());
   if (status.code() == StatusCode::kIoError) {
-    // OSError(errno, text, path) becomes FileNotFoundError and so on.
+    // Python chooses the subclass of OSError, such as FileNotFoundError, from
+    // errno.
     errno = status.os_error() != 0 ? status.os_error() : EIO;
     PyErr_SetFromErrnoWithFilename(PyExc_OSError, message.c_str());
     throw py::error_already_set();

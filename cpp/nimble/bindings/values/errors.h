@@ -1,5 +1,5 @@
-// Converts between Status and Python exceptions; the only place that does. All
-// functions need the GIL.
+// Converts between Status and Python exceptions. Other code must not do this
+// itself. All functions need the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,9 +10,9 @@
 
 namespace nimble {
 
-// Converts an exception that a caller's Python object raised to a Status. The
-// Status holds the exception, and raise() raises it unchanged. The thread's
-// error indicator is cleared. Any thread may pass the Status on.
+// Converts an exception of a caller's Python object to a Status. The Status
+// holds the exception, and raise() raises it unchanged. Clears the thread's
+// error indicator. Any thread may use the Status.
 Status python_failure(const pybind11::error_already_set& error,
                       const std::string& where);
 
@@ -28,8 +28,8 @@ T unwrap(Result<T>&& result) {
   return std::move(result).value();
 }
 
-// Calls f() -> PyObject* for a function that Python calls directly. Converts a
-// C++ exception to a Python exception and null.
+// Calls f() -> PyObject* in a function that Python calls directly. If f()
+// throws a C++ exception, sets a Python exception and returns null.
 template <class F>
 PyObject* null_on_error(F&& f) {
   try {

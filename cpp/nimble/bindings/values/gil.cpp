@@ -9,7 +9,7 @@
 namespace nimble {
 namespace {
 
-// Threads of the core that are in Python or wait for the GIL.
+// Number of the core's threads that hold the GIL or wait for it.
 std::atomic<int64_t> threads_inside{0};
 std::atomic<bool> is_closed{false};
 
@@ -17,7 +17,7 @@ std::atomic<bool> is_closed{false};
 
 MaybeGil::MaybeGil()
     : is_core_thread_(PyGILState_GetThisThreadState() == nullptr) {
-  // These threads do not exist in a child of fork().
+  // In a child of fork(), the other threads do not exist.
   static const ForkMutex at_fork([](bool) { threads_inside = 0; });
   if (is_core_thread_) {
     ++threads_inside;

@@ -1,10 +1,10 @@
 // WithoutGil, WithGil and MaybeGil: release and acquire the GIL.
 //
 // Before Python 3.14, a daemon thread that acquires the GIL while the process
-// shuts down is ended by pthread_exit(). That unwinds C++ frames whose
+// shuts down is ended by pthread_exit(). This unwinds C++ frames whose
 // destructors need the GIL, and pybind11's guards then terminate the process.
-// Here such a thread waits for the end of the process instead, as Python 3.14
-// does.
+// Here, as in Python 3.14, such a thread waits for the end of the process
+// instead.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -17,9 +17,8 @@
 
 namespace nimble {
 
-// Calls f(), which acquires the GIL. If pthread_exit() unwinds it, waits for
-// the end of the process. Other exceptions (such as std::bad_alloc) are passed
-// on.
+// Calls f(), which acquires the GIL. If pthread_exit() unwinds f(), waits for
+// the end of the process. Passes other exceptions on, such as std::bad_alloc.
 template <class F>
 void enter_python(F&& f) {
 #if defined(__GLIBCXX__)
@@ -56,8 +55,8 @@ auto without_gil(F&& f) {
   return f();
 }
 
-// Holds the GIL during its lifetime, on any thread. The thread may hold it
-// already.
+// Holds the GIL during its lifetime, on any thread, even if the thread holds
+// the GIL already.
 class WithGil {
  public:
   WithGil() {
@@ -70,9 +69,9 @@ class WithGil {
   std::optional<pybind11::gil_scoped_acquire> gil_;
 };
 
-// Holds the GIL during its lifetime, like WithGil, unless the interpreter shuts
-// down and the thread is one of the core's. Such a thread must end, because the
-// main thread may wait for it.
+// Like WithGil, but does not acquire the GIL if the interpreter shuts down and
+// the thread belongs to the core. Such a thread must end, because the main
+// thread may wait for it.
 class MaybeGil {
  public:
   MaybeGil();
@@ -87,8 +86,8 @@ class MaybeGil {
   std::optional<WithGil> gil_;
 };
 
-// To be called when the interpreter begins to shut down. From then on, threads
-// of the core cannot acquire the GIL. Waits for threads that hold it.
+// Call this when the interpreter begins to shut down. From then on, threads of
+// the core cannot acquire the GIL. Waits for core threads that hold it.
 // REQUIRES: the GIL is held.
 void close_interpreter();
 

@@ -72,7 +72,8 @@ std::optional<size_t> KeyBatch::key_column(const RowReader& reader,
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::vector<int>& path = columns_[i].path;
     if (path.size() != 1) continue;
-    // Floats with equal keys may have different bits.
+    // Floats are excluded, because floats with equal keys may have different
+    // bits.
     if (top[static_cast<size_t>(path[0])] == reader.node(column) &&
         (wanted.layout == Layout::kFixed || wanted.layout == Layout::kBytes) &&
         wanted.logical != Logical::kFloat &&

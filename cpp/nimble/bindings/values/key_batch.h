@@ -15,10 +15,10 @@
 
 namespace nimble {
 
-// (descending, nulls first) of each key column.
+// For each key column: (descending, nulls first).
 using KeyOrders = std::vector<std::pair<bool, bool>>;
 
-// Key columns that are the columns of a batch, in order.
+// Returns key columns that are the columns of a batch, in order.
 std::vector<KeyColumnSpec> key_specs(const KeyOrders& orders);
 
 class KeyBatch {
@@ -38,15 +38,16 @@ class KeyBatch {
   const KeyEncoder& encoder() const { return encoder_; }
   // Whether the keys have all columns of the index.
   bool whole() const { return whole_; }
-  // num_rows() is the number of rows of the batch; row_of(i) is the row of key
-  // i.
+  // num_rows() is the number of rows of the batch. row_of(i) is the row that
+  // has key i.
   size_t num_rows() const { return num_rows_; }
   uint64_t row_of(uint64_t i) const {
     return numbers_.empty() ? i : numbers_[i];
   }
 
-  // Tells which columns of `reader` have the same values in every matching row
-  // as in its key, because the batch has them in the file's type and form.
+  // Returns which columns of `reader` need not be read, because the batch has
+  // them with the file's type: every matching row has the same value as its
+  // key.
   std::vector<uint8_t> known_columns(const RowReader& reader) const;
   // Appends the values of a known column, from rows rows[0], rows[1] and so on
   // of the batch.
@@ -54,7 +55,8 @@ class KeyBatch {
                       const std::vector<uint64_t>& rows, Column* out) const;
 
  private:
-  // The batch's column that corresponds to a column of `reader`, if any.
+  // Returns the batch's column that has the values of a column of `reader`, if
+  // there is one.
   std::optional<size_t> key_column(const RowReader& reader,
                                    size_t column) const;
 

@@ -30,7 +30,8 @@ ByteSpan PointKey::encode(PyObject* key, Memory* memory) const {
   if (logical == Logical::kInt && PyLong_CheckExact(key)) {
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(key, &overflow);
-    // Beyond int64. The key may be an error, or not exist; Python code decides.
+    // The number does not fit in an int64. Python code decides whether the key
+    // is an error or just absent.
     if (overflow != 0) return {};
     return {bytes, encoder.encode_int_key(v, bytes)};
   }

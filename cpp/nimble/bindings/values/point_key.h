@@ -1,5 +1,5 @@
-// PointKey: encodes a caller's key of one row, without Python code if possible.
-// Thread-safe; needs the GIL.
+// PointKey: encodes a key of one row that a caller gives, without Python code
+// if possible. Thread-safe. Needs the GIL.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,8 +14,8 @@ namespace nimble {
 
 class PointKey {
  public:
-  // Memory for one encoded key. Python code that runs in between may encode
-  // another key on the same thread, so each caller has its own.
+  // Memory for one encoded key. Each caller has its own, because Python code
+  // that runs in between may encode another key on the same thread.
   class Memory {
    public:
     static constexpr size_t kInlineBytes = 256;
@@ -27,21 +27,22 @@ class PointKey {
     std::optional<ThreadScratch<ByteBuffer, Encoded>> longer_;
   };
 
-  // Keys are tuples of all columns of `encoder`; column i is item order[i]. If
-  // `order` is empty, no key can be encoded. Raises if `order` does not have
-  // all columns. Borrows `encoder`.
+  // Keys are tuples with a value for each column of `encoder`. The value of
+  // column i is item order[i]. If `order` is empty, no key can be encoded.
+  // Raises if `order` does not have all columns. Borrows `encoder`.
   PointKey(const KeyEncoder* encoder, std::vector<size_t> order);
 
   size_t num_columns() const { return num_columns_; }
   // Returns the encoded key, in `memory`. Returns an empty span if
   // nimblepy/rows/keys.py must convert the key.
   ByteSpan encode(PyObject* key, Memory* memory) const;
-  // The stored value of an encoded key for a column of signed integers, dates
-  // or times. Returns nullopt for other columns.
+  // Returns the stored value of a key's column, if the column has signed
+  // integers, dates or times. Returns nullopt for other columns.
   // REQUIRES: encode() accepted the key.
   std::optional<int64_t> integer(PyObject* key, size_t column) const;
-  // The part of an encoded key for a column of integers or text, if it is the
-  // same object that a row would have; else null. Borrowed.
+  // Returns the part of a key for a column of integers or text, if a row would
+  // have an equal object of the same type. Otherwise returns null. The result
+  // is borrowed.
   // REQUIRES: encode() accepted the key.
   PyObject* part(PyObject* key, size_t column) const {
     PyObject* const part = item(key, column);

@@ -107,8 +107,9 @@ class PythonFile final : public ReadableFile {
     if (positioned_) {
       bytes = file_.attr("read_at")(size, offset);
     } else {
-      // Seek and read are two calls. Without this lock, Python code of another
-      // thread could run between them. The lock is acquired without the GIL.
+      // Seek and read are two calls, and Python code of another thread could
+      // run between them. The lock prevents this. It is acquired without the
+      // GIL, because its owner may need the GIL.
       std::unique_lock<ForkMutex> lock(mutex_, std::defer_lock);
       {
         const WithoutGil nogil;

@@ -1,5 +1,5 @@
-// Python file objects as files for the core. Their methods are called with the
-// GIL. The core does not hold the GIL while it works.
+// Makes Python file objects usable as files of the core. Their methods are
+// called with the GIL. The core does not hold the GIL while it works.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -20,15 +20,15 @@ int64_t days_of_date(PyObject* v) {
   return days.time_since_epoch().count();
 }
 
-// Units per second of "ts?:..."; 0 for nanoseconds, which datetimes do not
-// have.
+// Units per second of a format "ts?:...". Returns 0 for nanoseconds, because
+// datetimes do not have them.
 int64_t units_per_second(const KeyColumn& column) {
   const char unit = column.format[2];
   return unit == 's' ? 1 : unit == 'm' ? 1000 : unit == 'u' ? 1000000 : 0;
 }
 
-// The UTC offset of an aware datetime. Returns false if the datetime is in fact
-// naive.
+// Stores the UTC offset of a datetime with a time zone. Returns false if its
+// time zone does not give an offset, so that it is naive.
 bool utc_offset_of(PyObject* v, int64_t* micros) {
   *micros = 0;
   PyObject* const zone = PyDateTime_DATE_GET_TZINFO(v);
@@ -86,7 +86,7 @@ bool bytes_of(const KeyColumn& column, PyObject* v, KeyScalar* out) {
   return true;
 }
 
-// numpy integers: iterating over a numpy array returns them.
+// Recognizes numpy integers. Iterating over a numpy array returns them.
 bool is_numpy_integer(PyObject* v) {
   PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<py::object>
       storage;

@@ -1,7 +1,7 @@
-// Converts Python values to key values, if they have an exact equivalent in the
-// column's type. This includes numpy's integers and doubles. All other values
-// (other kinds of numbers, values outside the column's range, Arrow scalars)
-// are left to nimblepy/rows/keys.py, so that coercion happens in one place.
+// Converts Python values to key values, if the column's type can represent them
+// exactly. This includes numpy's integers and doubles. nimblepy/rows/keys.py
+// converts all other values, so that coercion happens in one place. These are
+// other kinds of numbers, values outside the column's range, and Arrow scalars.
 #pragma once
 
 #include <pybind11/pybind11.h>

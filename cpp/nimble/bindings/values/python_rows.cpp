@@ -90,7 +90,7 @@ PyObject* RowMaker::make_value(const Column& column, uint64_t row) const {
   return value_.make(column.value_data() + row * width_, width_);
 }
 
-// The column's codes are already checked against its dictionary.
+// Need not check the code: the column's codes were checked when it was read.
 PyObject* RowMaker::make_entry(const Column& column, uint64_t row) const {
   uint64_t code = 0;
   std::memcpy(&code, column.value_data() + row * width_, width_);

@@ -33,7 +33,8 @@ int day_of(const std::chrono::year_month_day& d) {
   return static_cast<int>(unsigned{d.day()});
 }
 
-// The date `days` days after 1970-01-01, if it is in Python's range of years.
+// Returns the date `days` days after 1970-01-01, if its year is in Python's
+// range.
 std::optional<std::chrono::year_month_day> python_date(int64_t days) {
   using std::chrono::sys_days;
   constexpr sys_days kFirst{std::chrono::year{1} / 1 / 1};
@@ -55,8 +56,8 @@ PyObject* decimal_class() {
       .ptr();
 }
 
-// The tzinfo that pyarrow uses for a zone, or null if it does not know the
-// zone.
+// Returns the tzinfo that pyarrow uses for a zone, or null if pyarrow does not
+// know the zone.
 py::object zone_of(const std::string& name) {
   try {
     return py::module_::import("pyarrow.lib").attr("string_to_tzinfo")(name);
@@ -65,7 +66,7 @@ py::object zone_of(const std::string& name) {
   }
 }
 
-// "tsu:UTC" -> "UTC"
+// Returns the zone in a format: "UTC" for "tsu:UTC".
 std::string zone_name(const Field& timestamp) {
   return timestamp.format.substr(4);
 }
@@ -204,7 +205,7 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
   const bool negative = v < 0;
   UnsignedWide u = static_cast<UnsignedWide>(v);
   if (negative) u = ~u + 1;
-  // Digits from right to left; 2^127 has 39.
+  // Writes digits from right to left. 2^127 has 39 digits.
   char digits[48];
   char* at = digits + sizeof digits;
   int count = 0;
@@ -225,7 +226,7 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
     if (++count > 40) break;  // such scales use an exponent
   }
   if (scale_ > 38 || scale_ < 0) {
-    // Rare: unscaled digits with an exponent.
+    // Such scales are rare. The text has unscaled digits and an exponent.
     std::string text = negative ? "-" : "";
     UnsignedWide w = static_cast<UnsignedWide>(v);
     if (negative) w = ~w + 1;

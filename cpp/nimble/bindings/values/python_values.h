@@ -7,16 +7,16 @@
 
 namespace nimble {
 
-// Whether the field has an extension type, whose values need objects of their
-// own type.
+// Whether the field has an extension type. Values of such types are objects of
+// their own Python type.
 bool is_extension(const Field& field);
 
-// The tzinfo of the zone "UTC", or null if pyarrow does not know the zone.
-// Borrowed.
+// Returns the tzinfo of the zone "UTC", or null if pyarrow does not know the
+// zone. The result is borrowed.
 PyObject* utc_zone();
 
-// Creates Python objects of one type without using Arrow. Types that it does
-// not support are left to pyarrow. Needs the GIL.
+// Creates Python objects of one type without using Arrow. pyarrow converts
+// values of types that it does not support. Needs the GIL.
 class ValueMaker {
  public:
   // Whether make() supports the type: integers, floats, bool, text, binary,
