@@ -80,7 +80,7 @@ def test_get_of_a_struct_with_one_name_twice_is_pyarrows_error(tmp_path: Path) -
 
 def test_get_as_a_method_has_its_name_signature_and_documentation(tmp_path: Path) -> None:
     assert nb.File.get.__name__ == "get"
-    assert nb.File.get.__doc__.startswith("One row as a dict")
+    assert nb.File.get.__doc__.startswith("Returns one row as a dict")
     assert list(inspect.signature(nb.File.get).parameters)[:3] == ["self", "key", "columns"]
     nb.write(pa.table({"k": [1, 2]}), tmp_path / "a", cluster_by="k")
     file = nb.open(tmp_path / "a")

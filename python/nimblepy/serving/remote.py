@@ -13,6 +13,7 @@ from nimblepy.rows.arguments import inclusive_sides, row_limit
 from nimblepy.rows.keys import KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.request import key_prefix, key_range
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.protocols import Key, ManyKeys
 from nimblepy.schema.types import SortKey
 from nimblepy.serving.key_text import key_text
 from nimblepy.serving.resp_client import Connection
@@ -104,7 +105,7 @@ class RemoteTable:
         return list(self._cluster)
 
     def get(
-        self, key: Any, columns: str | Sequence[str] | None = None, *, default: Any = None
+        self, key: Key, columns: str | Sequence[str] | None = None, *, default: Any = None
     ) -> dict[str, Any] | None:
         """One row as a dict; ``default`` if no row has the key. See :meth:`nimblepy.Table.get`."""
         rows = self._lookup([key], columns, None, is_first=True)
@@ -113,7 +114,7 @@ class RemoteTable:
 
     def lookup(
         self,
-        keys: Any,
+        keys: ManyKeys,
         *,
         columns: str | Sequence[str] | None = None,
         probe_row: str | None = None,
@@ -127,12 +128,12 @@ class RemoteTable:
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
         if missing == "drop":
             return self._lookup(keys, columns, probe_row)
-        keys = read_keys(keys)  # an iterator can be read only once
+        given = read_keys(keys)  # an iterator can be read only once
         name = probe_row or "#"
         while probe_row is None and name in self._schema.names:
             name += "#"
-        rows = self._lookup(keys, columns, name)
-        count = len(self._texts(keys))
+        rows = self._lookup(given, columns, name)
+        count = len(self._texts(given))
         absent = pc.invert(pc.is_in(pa.array(range(count)), value_set=rows[name]))
         positions = pa.array(range(count)).filter(absent)
         probe, *others = rows.schema
@@ -145,11 +146,11 @@ class RemoteTable:
         both = both if order is None else both.take(order)
         return both if probe_row is not None else both.drop_columns([name])
 
-    def contains(self, keys: Any) -> pa.BooleanArray:
+    def contains(self, keys: ManyKeys) -> pa.BooleanArray:
         """Whether any row has the key, for each key."""
         return pc.greater(self.count(keys), 0)
 
-    def count(self, keys: Any) -> pa.Int64Array:
+    def count(self, keys: ManyKeys) -> pa.Int64Array:
         """Number of rows that have the key, for each key."""
         texts = self._texts(keys)
         counts: list[int] = []
@@ -162,20 +163,21 @@ class RemoteTable:
 
     def range(
         self,
-        lower: Any = None,
-        upper: Any = None,
+        lower: Key = None,
+        upper: Key = None,
         *,
         inclusive: str = "[)",
         columns: str | Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
-        after: Any = None,
+        after: Key = None,
     ) -> pa.Table:
         """Rows between two bounds, in key order. See :meth:`nimblepy.Table.range`."""
         sides = inclusive_sides(inclusive)
         if after is not None:
             if isinstance(after, Mapping):
-                after = tuple(after[key.column] for key in self._ordered())
+                row: Mapping[Any, object] = after
+                after = tuple(row[key.column] for key in self._ordered())
             if reverse:
                 if upper is not None:
                     raise InvalidArgumentError("give upper or after, not both")
@@ -197,7 +199,7 @@ class RemoteTable:
 
     def prefix(
         self,
-        prefix: Any,
+        prefix: Key,
         *,
         columns: str | Sequence[str] | None = None,
         limit: int | None = None,
