@@ -56,8 +56,9 @@ class RemoteLake:
 class RemoteTable:
     """A table of a server. Thread-safe.
 
-    Each call is answered from the newest snapshot that the server has, so two calls may see
-    different snapshots. Columns are those that the table had at :meth:`refresh` or at first.
+    Each command is answered from the newest snapshot that the server has. Two calls, and the
+    commands of one call with more than 8,192 keys, may see different snapshots. The handle keeps
+    the columns that the table had when it was opened or last refreshed.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -109,8 +110,8 @@ class RemoteTable:
     ) -> dict[str, Any] | None:
         """One row as a dict; ``default`` if no row has the key. See :meth:`nimblepy.Table.get`."""
         rows = self._lookup([key], columns, None, is_first=True)
-        found: dict[str, Any] | None = rows.slice(0, 1).to_pylist()[0] if rows.num_rows else default
-        return found
+        row: dict[str, Any] | None = rows.slice(0, 1).to_pylist()[0] if rows.num_rows else default
+        return row
 
     def lookup(
         self,
@@ -207,11 +208,11 @@ class RemoteTable:
     ) -> pa.Table:
         """Rows whose leading key columns equal ``prefix``. See :meth:`nimblepy.Table.prefix`."""
         keys = self._ordered()
-        wanted = key_prefix(prefix, key_columns(self._schema, keys), keys)
-        if wanted.nothing or any(not value.is_valid for value in wanted.values):
+        request = key_prefix(prefix, key_columns(self._schema, keys), keys)
+        if request.nothing or any(not value.is_valid for value in request.values):
             return self._projected(columns).empty_table()
-        text = key_text(wanted.values, self._types(keys[: len(wanted.values)]))
-        starts = ["STARTS"] if wanted.starts_with else []
+        text = key_text(request.values, self._types(keys[: len(request.values)]))
+        starts = ["STARTS"] if request.starts_with else []
         return self._read_in_order(["NB.PREFIX", self.name, text, *starts], columns, limit, reverse)
 
     def _lookup(
