@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,8 @@ class Faults:
     def __post_init__(self) -> None:
         self._now = 0
         self._lock = threading.Lock()
+        # moto tests the condition of a put and stores the object in two steps.
+        self._writing = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         with self._lock:
@@ -107,15 +109,19 @@ class Faults:
         if what is not None:
             self.failed += 1
             if what.startswith("lost"):
-                b"".join(self.app(environ, lambda *_: None))
+                self._carry_out(environ, lambda *_: None)
             if what.endswith("drop"):
                 raise ConnectionAbortedError("injected")
             return self._error(start, what.removeprefix("lost "), "Injected")
-        body = b"".join(self.app(environ, start))
+        body = self._carry_out(environ, start)
         if draw < self.fail + self.cut and environ["REQUEST_METHOD"] == "GET":
             self.failed += 1
             return [body[: len(body) // 2]]  # the header names the whole length
         return [body]
+
+    def _carry_out(self, environ: dict[str, Any], start: Callable[..., Any]) -> bytes:
+        with self._writing if environ["REQUEST_METHOD"] != "GET" else nullcontext():
+            return b"".join(self.app(environ, start))
 
     @staticmethod
     def _error(start: Callable[..., Any], status: str, code: str) -> list[bytes]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import pickle
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -279,3 +281,33 @@ def test_messages_name_the_uri(
     with pytest.raises(OSError, match=r"s3://no-such-bucket/x\.nimble") as caught:
         nb.open("s3://no-such-bucket/x.nimble")
     assert "<?xml" not in str(caught.value)
+
+
+def test_the_server_compares_and_writes_in_one_step(server: Server) -> None:
+    """Other tests count on it: commits of several processes meet in one object."""
+    import obstore
+    from obstore.exceptions import PreconditionError
+
+    obstore.put(server.obstore(), "counter", b"0")
+
+    def count_up(writer: int) -> int:
+        store, written = server.obstore(), 0
+        for turn in range(30):
+            now = obstore.get(store, "counter")
+            value = int(bytes(now.bytes()).split()[0]) + 1
+            mode: Any = {"e_tag": now.meta["e_tag"]}
+            data = f"{value} {writer} {turn}".encode()  # each put differs, so each has its own tag
+            with contextlib.suppress(PreconditionError):
+                obstore.put(store, "counter", data, mode=mode, use_multipart=False)
+                written += 1
+        return written
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            written = sum(pool.map(count_up, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    value = bytes(obstore.get(server.obstore(), "counter").bytes()).split()[0]
+    assert int(value) == written
