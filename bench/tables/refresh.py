@@ -101,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--readers", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--age", type=float, default=0.2)
+    parser.add_argument("--age", type=float, default=1.0, help="seconds")
     parser.add_argument("--pause", type=float, default=0.1, help="between two commits")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.file.source import FileSource
+from nimblepy.rows.compiled import RowsOfFile
 from nimblepy.table import iceberg as ice
 from nimblepy.table.watch import _running
 
@@ -76,6 +78,31 @@ def test_one_of_many_threads_reads_the_metadata(
     for thread in threads:
         thread.join()
     assert (len(calls), sorted(answers)) == (1, [False] * 7 + [True])
+
+
+def test_one_of_many_threads_opens_a_file(table: nb.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a move, all threads that share the handle need the same file at once."""
+    reader = table.catalog.table("a.b")
+    reader.get(1)
+    table.append({"k": [0, 2]})
+    table.append({"k": [3]})
+    reader.refresh()
+    made, plain = [], FileSource.compiled
+
+    def compiled(self: FileSource, kind: Any) -> Any:
+        if isinstance(kind, RowsOfFile):
+            made.append(kind)
+            time.sleep(0.05)
+        return plain(self, kind)
+
+    monkeypatch.setattr(FileSource, "compiled", compiled)
+    answers: list[Any] = []
+    threads = [threading.Thread(target=lambda: answers.append(reader.get(3))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(made), answers) == (1, [{"k": 3}] * 8)
 
 
 def test_a_failed_refresh_is_tried_again(table: nb.Table, monkeypatch: pytest.MonkeyPatch) -> None:

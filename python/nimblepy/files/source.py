@@ -26,6 +26,7 @@ from nimblepy.files.asof import FilesSearch
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.locate import AskedKeys
 from nimblepy.files.open_files import most_together
+from nimblepy.io.fork import ForkLock
 from nimblepy.rows.arguments import On, Projected
 from nimblepy.rows.asof import AsofKeys
 from nimblepy.rows.compiled import (
@@ -795,12 +796,21 @@ class FilesSource(RowSource):
             and column_ends[0] == types[column]
         ]
 
+        opening = ForkLock(reentrant=True)
+        last: tuple[list[int], list[_core.PointReader | None]] = [], []
+
         def point_readers(files: list[int]) -> list[_core.PointReader | None]:
-            self.prepare(files)
-            return [
-                self.child(i).compiled(RowsOfFile(columns, key_names, self.deleted(i)))
-                for i in files
-            ]
+            nonlocal last
+            # After a refresh, many threads need the same file at once. One of them opens it.
+            with opening:
+                if last[0] != files:
+                    self.prepare(files)
+                    readers = [
+                        self.child(i).compiled(RowsOfFile(columns, key_names, self.deleted(i)))
+                        for i in files
+                    ]
+                    last = files, readers
+                return last[1]
 
         return _core.FilesPointReader(
             pa.RecordBatch.from_arrays(

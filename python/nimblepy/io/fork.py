@@ -31,14 +31,19 @@ def renew_after_fork(renewable: Renewable) -> None:
 
 
 class ForkLock:
-    """A lock that is free in a child process, even if another thread held it at the fork."""
+    """A lock that is free in a child process, even if another thread held it at the fork.
 
-    def __init__(self) -> None:
+    Args:
+        reentrant: a thread that holds the lock may take it again, for example in a finalizer.
+    """
+
+    def __init__(self, *, reentrant: bool = False) -> None:
+        self._new = threading.RLock if reentrant else threading.Lock
         self.renew_after_fork()
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = self._new()
 
     def __enter__(self) -> None:
         self._lock.acquire()
