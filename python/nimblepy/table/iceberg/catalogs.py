@@ -184,9 +184,10 @@ class SqliteCatalog(MetastoreCatalog):
         location = self._rows.location(namespace, name)
         if not location:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        return self._table_at(location, namespace, name)
+        return self.table_at(location, namespace, name)
 
-    def _table_at(self, location: str, namespace: str, name: str) -> IceTable:
+    def table_at(self, location: str, namespace: str, name: str) -> IceTable:
+        """Returns a table with the metadata in a file, which may not be its newest."""
         metadata = self.metadata_file_at(location)
         return IceTable(
             identifier=(*namespace.split("."), name),
@@ -233,7 +234,7 @@ class SqliteCatalog(MetastoreCatalog):
             properties=properties,
         )
         # Return the metadata at hand, because another process may already have dropped the table.
-        return self._table_at(self._add(namespace, name, metadata), namespace, name)
+        return self.table_at(self._add(namespace, name, metadata), namespace, name)
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table and adds its row. Returns the metadata path."""
@@ -761,9 +762,12 @@ def load_table(catalog: Catalog, name: tuple[str, ...], newest: Metadata | None 
     """
     try:
         if newest is not None and type(catalog) is SqliteCatalog:
-            location = catalog._rows.location(".".join(name[:-1]), name[-1])
+            namespace = ".".join(name[:-1])
+            location = catalog._rows.location(namespace, name[-1])
             if location == newest.metadata_file:
                 return newest
+            if location:
+                return Metadata(catalog.table_at(location, namespace, name[-1]))
         return Metadata(catalog.load_table(name))
     except (NoSuchTableError, NoSuchNamespaceError):
         raise NoSuchTable from None
