@@ -97,6 +97,7 @@ def main() -> int:
                 answers.workers.close()
                 if (is_stale, arm) == (True, "checking"):
                     checks = lake.check()
+                    injected = forms.told_apart(injected, stale, lake)
                     for place, status in forms.found(injected, checks).items():
                         detected[injected[place], status] += 1
                 if (described, is_stale, arm) == (True, False, "checking"):

@@ -94,7 +94,7 @@ def _wrong(claims: Claims, place: Place, random_: random.Random) -> tuple[str, A
             return _wrong_values(meanings, random_)
         case nb.References(table):
             others = [n for n in ("shop.groups", "log.shipments", "ref.stores") if n != table]
-            return "key of another table", nb.References(random_.choice(others))
+            return _OTHER_KEY, nb.References(random_.choice(others))
         case nb.Unit("cent", ends) if ends is not None:
             return "unit", nb.Unit("euro", range=(0, ends[1] // 100))
         case nb.Unit("millisecond", ends) if ends is not None:
@@ -106,7 +106,7 @@ def _wrong(claims: Claims, place: Place, random_: random.Random) -> tuple[str, A
         case nb.Samples():
             return "samples", nb.Samples(["no such value"])
         case nb.NotNull(value):
-            return "nulls", nb.NotNull(not value)
+            return _NULLS, nb.NotNull(not value)
         case nb.SnapshotOf():
             return None
     return None
@@ -128,8 +128,38 @@ def _wrong_values(meanings: Any, random_: random.Random) -> tuple[str, Any]:
     return form, nb.Values(dict(pairs))
 
 
+_OTHER_KEY, _NULLS = "key of another table", "nulls"
 # Forms that no check of the values can find.
-OUT_OF_SCOPE = frozenset({"swapped meanings"})
+OUT_OF_SCOPE = frozenset(
+    {
+        "swapped meanings",
+        f"{_OTHER_KEY}, which has all values",
+        f"{_NULLS} allowed, but there are none",
+    }
+)
+
+
+def told_apart(forms: Mapping[Place, str], claims: Claims, lake: nb.Catalog) -> dict[Place, str]:
+    """Gives wrong claims that agree with all values a form of their own.
+
+    All values are read, so this does not depend on the checks.
+    """
+    apart = {**forms}
+    for place, form in forms.items():
+        if form not in (_OTHER_KEY, _NULLS) or place.column is None:
+            continue
+        items = claims[place.table]["columns"][place.column]
+        items = items if isinstance(items, list) else [items]
+        claim = next(i for i in items if not isinstance(i, str) and i.kind == place.kind)
+        values = set(lake.table(place.table).to_table([place.column]).column(0).to_pylist())
+        if isinstance(claim, nb.References):
+            parent = lake.table(claim.table)
+            keys = parent.to_table(parent.primary_key[:1]).column(0).to_pylist()
+            if values - {None} <= set(keys):
+                apart[place] = f"{_OTHER_KEY}, which has all values"
+        elif isinstance(claim, nb.NotNull) and not claim.value and None not in values:
+            apart[place] = f"{_NULLS} allowed, but there are none"
+    return apart
 
 
 def found(forms: Mapping[Place, str], checks: Mapping[str, nb.Checks]) -> dict[Place, str]:

@@ -412,6 +412,25 @@ def test_cost_decides_and_says_so(views: Any, monkeypatch: pytest.MonkeyPatch) -
         ns.explain_join(many, on="k")
 
 
+def test_a_key_with_most_of_the_rows(
+    views: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The average of a key is small, but all rows of one key would be in one array."""
+    keys = [*range(400), *[400] * 100, *range(401, 800)]
+    nb.write(pa.table({"g": keys, "n": range(len(keys))}), tmp_path / "h.nimble", cluster_by="g")
+    views.read.format("nimble").load(str(tmp_path / "h.nimble")).createOrReplaceTempView("heavy")
+    views.conf.set(SETTING, "always")
+    joined = views.sql("SELECT * FROM facts JOIN heavy ON fk = g")
+    (decision,) = ns.explain_join(joined)
+    assert decision.converted
+    assert decision.estimate.matches < 2
+    assert decision.estimate.most_matches == 100
+    monkeypatch.setattr(join_decision, "MOST_ROWS_OF_KEY", 99)
+    (decision,) = ns.explain_join(joined)
+    assert not decision.converted
+    assert "about 100 rows" in decision.reason
+
+
 def test_failures_leave_the_plan_as_it_was(
     views: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

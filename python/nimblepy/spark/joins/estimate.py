@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from nimblepy.errors import NimbleError
 from nimblepy.files.source import FilesSource
-from nimblepy.rows.rowset import RowSet
+from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.names import ColumnName
 from nimblepy.spark.base.frames import is_connect
 from nimblepy.spark.joins.arguments import JoinArguments
@@ -48,8 +48,8 @@ BROADCAST_BYTES = 10 << 20
 MOST_BROADCAST_ROWS = 2_000_000
 # Files with at most this many rows are broadcast if the size of the other side is unknown.
 FEW_ROWS = 300_000
-# Rows of the first file whose keys are counted.
-SAMPLED_KEYS = 16
+# Rows of the largest file whose keys are counted.
+SAMPLED_KEYS = 128
 # Spark's placeholder for an unknown size is 8 EiB.
 UNKNOWN_BYTES = 1 << 60
 _STATISTICS = re.compile(
@@ -68,6 +68,7 @@ class JoinEstimate:
         build_rows: rows of the files.
         matches: average rows per key, from the table's statistics or from some keys of its index;
             ``None`` if neither tells, and then the estimate assumes one.
+        most_matches: the most rows of a sampled key; 0 if none was sampled.
         index_seconds: the index join; ``None`` if there is no index, or the probe is unknown.
         broadcast_seconds: a scan of the files and a broadcast of the probe; ``None`` if the probe
             is too large for it.
@@ -81,6 +82,7 @@ class JoinEstimate:
     probe_rows: int | None
     build_rows: int
     matches: float | None
+    most_matches: int
     index_seconds: float | None
     broadcast_seconds: float | None
     sort_merge_seconds: float | None
@@ -142,13 +144,14 @@ def estimate_costs(
     """The costs of a join on ``keys`` that needs ``num_columns`` other columns of the files."""
     rows = probe_rows
     build_rows = dataset.num_rows
-    matches = rows_per_key(dataset, keys)
+    matches, most_matches = rows_per_key(dataset, keys)
     if rows is None:
         return JoinEstimate(
             strategy="index",
             probe_rows=None,
             build_rows=build_rows,
             matches=matches,
+            most_matches=most_matches,
             index_seconds=None,
             broadcast_seconds=None,
             sort_merge_seconds=None,
@@ -173,6 +176,7 @@ def estimate_costs(
         probe_rows=rows,
         build_rows=build_rows,
         matches=matches,
+        most_matches=most_matches,
         index_seconds=index / 1e6,
         broadcast_seconds=broadcast / 1e6 if small else None,
         sort_merge_seconds=merge / 1e6,
@@ -181,27 +185,43 @@ def estimate_costs(
     )
 
 
-def rows_per_key(dataset: FilesSource, names: Sequence[ColumnName]) -> float | None:
-    """Average rows per key of these columns; ``None`` if neither statistics nor an index tell.
+def rows_per_key(dataset: FilesSource, names: Sequence[ColumnName]) -> tuple[float | None, int]:
+    """Returns the average rows per key of these columns, and the most rows of a sampled key.
 
-    Without statistics of a table, it counts the rows of some keys by the index of the first file.
+    The average is from the statistics of a table, otherwise from the sample. It is ``None`` if
+    neither is known. The sample counts the rows of some keys by the index of the largest file. If
+    other files may have the same keys, it assumes that they have as many rows of them in
+    proportion.
     """
+    counts = _sampled_counts(dataset, names)
+    most = int(counts.max(initial=0))
     num_keys = dataset.distinct_keys(names)
     if num_keys:
-        return max(1.0, dataset.num_rows / num_keys)
-    if not dataset.num_files or not names:
-        return None
-    file = dataset.child(0)
+        return max(1.0, dataset.num_rows / num_keys), most
+    # A row is sampled in proportion to the rows of its key, so the average is the harmonic one.
+    return (float(len(counts) / (1 / counts).sum()) if len(counts) else None), most
+
+
+def _sampled_counts(dataset: FilesSource, names: Sequence[ColumnName]) -> Positions:
+    """Returns the rows of some keys; nothing if keys are unique, or no index has these columns."""
+    nothing = np.zeros(0, np.int64)
+    # Only the primary key of a table, which is unique, is found in every file.
+    if not dataset.num_files or not names or dataset.always_finds(names):
+        return nothing
+    largest = max(range(dataset.num_files), key=dataset.stored_rows)
+    file = dataset.child(largest)
     if not file.num_rows or (file.unique and {key.column for key in file.cluster_by} <= {*names}):
-        return None
+        return nothing
     rows = np.linspace(0, file.num_rows, SAMPLED_KEYS, endpoint=False).astype(np.uint64)
     try:
         keys = file.read(RowSet(np.unique(rows)), tuple(names))
         counts = file.find(file.keys_request(keys, list(names), null_equals=True)).counts
     except (NimbleError, ValueError):
-        return None
-    # A row is sampled in proportion to the rows of its key, so the average is the harmonic one.
-    return float(len(counts) / (1 / np.maximum(counts, 1)).sum())
+        return nothing
+    first = dataset.cluster_by[0].column if dataset.cluster_by else None
+    if first in names and dataset.bounds is not None and dataset.bounds.disjoint:
+        return np.maximum(counts, 1)
+    return (np.maximum(counts, 1) * (dataset.num_rows / file.num_rows)).astype(np.int64)
 
 
 def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:

@@ -76,12 +76,9 @@ def decide_join(question: Mapping[str, Any]) -> tuple[dict[str, Any], Lookup | N
     except KeepJoinError as keep:
         return {"action": "keep", "reason": str(keep)}, None
     shown = dataclasses.asdict(estimate)
-    if (
-        not lookup.has_match
-        and "asof" not in question
-        and (estimate.matches or 0) > MOST_ROWS_OF_KEY
-    ):
-        reason = f"a key has about {estimate.matches:,.0f} rows, too many for one array"
+    most = max(estimate.matches or 0, estimate.most_matches)
+    if not lookup.has_match and "asof" not in question and most > MOST_ROWS_OF_KEY:
+        reason = f"a key has about {most:,.0f} rows, too many for one array"
         return {"action": "keep", "reason": reason, "estimate": shown}, None
     if question["setting"].lower() != "always":
         if "asof" not in question and _prefers_broadcast(estimate):
