@@ -1,8 +1,8 @@
-"""Parses the small SQL language that the core can answer.
+"""Parses the subset of SQL that the core can evaluate.
 
-It has comparisons, ``IN``, ``BETWEEN``, ``IS NULL``, ``LIKE``, ``AND``, ``OR``, ``NOT`` and rows of
-values, over columns, constants and parameters. Other parts of the text stay text, which
-``extended.py`` reads with sqlglot. The tree contains only syntax; ``bind.py`` resolves its meaning.
+The subset has comparisons, ``IN``, ``BETWEEN``, ``IS NULL``, ``LIKE``, ``AND``, ``OR``, ``NOT`` and
+rows of values, over columns, constants and parameters. The parser keeps any other part as text, and
+``extended.py`` parses it with sqlglot. ``bind.py`` resolves the names and types in the tree.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Syntax:
             * a parameter: its name or number;
             * a typed literal: its text and its type, such as ``date``;
             * a call: the name of the operator, predicate or function;
-            * other: None; the text is beyond this language.
+            * other: None; the text is outside of the subset.
         start, end: the range of characters in the text.
         negated: whether the predicate contains NOT, as in ``NOT IN``.
     """
@@ -50,7 +50,7 @@ class Syntax:
 
 
 class Beyond(Exception):
-    """The text is beyond the small language. Only used inside the parser."""
+    """Raised inside the parser if the text is outside of the subset."""
 
 
 class SyntaxFault(Exception):
@@ -113,13 +113,13 @@ def parse(text: str) -> Syntax:
 
 
 def place_of(text: str, at: int) -> str:
-    """Line and column of a character, counted from 1."""
+    """Returns the line and column of a character, counted from 1."""
     line = text.count("\n", 0, at) + 1
     return f"line {line}, column {at - (text.rfind(chr(10), 0, at) + 1) + 1}"
 
 
 def fault_error(text: str, fault: SyntaxFault) -> InvalidArgumentError:
-    """Returns the error of a fault: the place, what is there, and what was expected."""
+    """Returns an error with the place of a fault, the text there, and what was expected."""
     reason = f": {fault}" if str(fault) else ""
     shown = shortened(text[fault.start : fault.end])
     near = f"near {shown!r} " if shown else "at the end "
@@ -190,7 +190,7 @@ class _Parser:
             self._stop(f"expected {' '.join(words).upper()}")
 
     def _stop(self, reason: str = "") -> None:
-        """Raises an error for the next token: a fault if no SQL continues like this."""
+        """Raises SyntaxFault at the end of the text, and Beyond if another parser may go on."""
         token = self._next
         if token.kind == "end":
             last = self._tokens[max(self._at - 1, 0)]
@@ -223,7 +223,7 @@ class _Parser:
         return either[0] if len(either) == 1 else self._call("or", *either)
 
     def _part(self) -> Syntax:
-        """Parses an argument of AND. DuckDB reads it as a whole if it is beyond this language."""
+        """Parses an operand of AND. Keeps all of it as text if a part is outside of the subset."""
         begin, level = self._at, self._level
         try:
             test = self._test()
@@ -385,7 +385,7 @@ class _Parser:
         raise AssertionError("unreachable")
 
     def _typed(self, literal: Syntax, name: str, start: int) -> Syntax:
-        """Consumes the name of a type after ``::``; the literal must be text."""
+        """Consumes the type name after ``::``. The literal before it must be text."""
         if literal.kind != "text" or name not in _TYPES:
             self._stop()
         self._at += 1

@@ -30,7 +30,8 @@ class Awaited(Generic[_Arguments, _Answer]):
     """Wraps a method of a handle as a coroutine with the same arguments.
 
     Args:
-        is_function: call the function itself, not the method of its name.
+        is_function: whether to call ``method`` itself, instead of the handle's method that has the
+            name of the attribute.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Awaited(Generic[_Arguments, _Answer]):
 
 
 class AioRows(Generic[_Handle]):
-    """Reading methods of a handle as coroutines.
+    """The reading methods of a handle, as coroutines.
 
     Attributes:
         rows: the handle. It remains usable.

@@ -1,4 +1,4 @@
-"""Rows as datasets of PyTorch. Torch is optional and only imported here.
+"""PyTorch datasets of rows. Torch is optional and is imported only in this module.
 
 :class:`RowDataset` returns rows by number. :class:`BlockDataset` returns all rows in shuffled
 blocks. Both open their source again in each worker process.
@@ -37,8 +37,8 @@ Example: TypeAlias = dict[str, Any]
 def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
     """Returns the names of the columns with a null in any row.
 
-    Only checks columns whose tensors cannot represent null, so that all batches of a column have
-    one dtype.
+    Only checks columns whose tensors cannot represent null. The result lets a caller use the same
+    dtype for all batches of a column.
 
     Raises:
         InvalidArgumentError: a column does not exist.
@@ -81,10 +81,10 @@ def passing_numbers(
 
 
 def collate(examples: Sequence[Example]) -> Example:
-    """Joins examples to a batch: the ``collate_fn`` of a ``DataLoader`` for columns of any type.
+    """Combines examples into a batch. A ``collate_fn`` of a ``DataLoader`` for all column types.
 
-    Tensors of one shape are stacked. Everything else becomes a list: texts, nulls, and lists of
-    different lengths, which torch's own function refuses.
+    Stacks tensors of the same shape. Other values become lists: text, nulls, and tensors of
+    different shapes. torch's default function rejects nulls and different shapes.
     """
     batch: Example = {}
     for name in examples[0] if examples else ():
@@ -95,7 +95,7 @@ def collate(examples: Sequence[Example]) -> Example:
 
 
 def tensors(table: pa.Table, nullable: Collection[str] = ()) -> Example:
-    """Returns columns as tensors if torch has their type, otherwise as lists.
+    """Converts columns to tensors, or to lists if torch does not have their type.
 
     Numbers, booleans and times are tensors of one dimension. Integers, booleans and times of
     columns in ``nullable`` are float64 in every batch, with NaN for null. Times are integers in the
@@ -141,7 +141,7 @@ def _numbers(array: pa.Array, nullable: bool) -> np.ndarray[Any, Any]:
             return np.asarray(array.to_numpy(zero_copy_only=False))
         array = array.cast(pa.uint8()) if pt.is_boolean(array.type) else array
         array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False))  # NaN stands for null
+    return np.asarray(array.to_numpy(zero_copy_only=False))  # a null becomes NaN
 
 
 def _tensor(values: np.ndarray[Any, Any]) -> Any:
@@ -149,11 +149,11 @@ def _tensor(values: np.ndarray[Any, Any]) -> Any:
 
 
 def _stacked(array: pa.Array, nullable: bool) -> Any:
-    """Converts lists of one size to a matrix. A null list becomes a row of NaN."""
+    """Converts lists of the same length to a matrix. A null list becomes a row of NaN."""
     there = array.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not there.all():
         raise pa.ArrowInvalid("a null inside a list, or a null added after the dataset was created")
-    values = _values(array.flatten(), False)  # without the values of null lists
+    values = _values(array.flatten(), False)  # flatten() skips the values of null lists
     if not isinstance(values, torch.Tensor):
         return array.to_pylist()
     values = values.reshape(int(there.sum()), array.type.list_size, *values.shape[1:])
@@ -172,12 +172,12 @@ class RowDataset(Dataset[Any]):
         source: a file, a dataset, a table, or the path or URI of a file or dataset.
         columns: columns of an example; ``None`` means all. :func:`tensors` describes the conversion
             of each type. A column has the same dtype in all batches.
-        filter, params: as for :meth:`nimblepy.File.scan`; only rows that pass are examples. They
-            are found when the dataset is made.
+        filter, params: as for :meth:`nimblepy.File.scan`. Only rows that pass the filter are
+            examples. The filter is evaluated once, when the dataset is created.
         transform: applied to each example.
 
-    Cost: a ``DataLoader`` requests a whole batch at once, which is one ``take``. With a filter, its
-    columns are read once, and 8 bytes are held for each row that passes.
+    Cost: a ``DataLoader`` requests a whole batch at once, which is one ``take``. A filter reads its
+    columns once, and uses 8 bytes of memory for each row that passes.
 
     Example:
         >>> loader = DataLoader(RowDataset("train.nimble"), 256, shuffle=True)  # doctest: +SKIP
@@ -215,22 +215,22 @@ class RowDataset(Dataset[Any]):
 
 
 class BlockDataset(IterableDataset[Any]):
-    """All rows once per epoch, block by block, in random order if ``shuffle``.
+    """An iterable dataset: all rows once per epoch, in random order if ``shuffle``.
 
-    Blocks are runs of consecutive rows and are read as a whole, which costs about as much as a
-    scan. Rows of ``mixed_blocks`` blocks are mixed at a time. Worker processes share the blocks,
-    and so do the processes of a job: ``rank`` of ``world_size``.
+    A block is a run of consecutive rows, which is read at once. So an epoch costs about as much as
+    a scan. Rows are shuffled within groups of ``mixed_blocks`` blocks. The blocks are divided among
+    the processes of a distributed job (``rank`` and ``world_size``) and their worker processes.
 
     Args:
         source, columns, filter, params, transform: as for :class:`RowDataset`.
         batch_rows: examples per batch, returned as tensors for a ``DataLoader`` with
             ``batch_size=None``. ``None`` returns single examples.
         block_rows: rows per block.
-        mixed_blocks: number of blocks that are held and mixed at a time.
+        mixed_blocks: number of blocks that are held in memory and shuffled together.
         seed: determines the order, together with the epoch (:meth:`set_epoch`).
 
-    Its length is the number of examples or batches of this ``rank`` with at most one worker; more
-    workers may return more batches that are not full.
+    ``len()`` is the number of examples or batches of this ``rank`` with at most one worker. With
+    more workers there may be more batches, because the last batch of each worker may be smaller.
 
     Cost: memory of ``mixed_blocks * block_rows`` rows per worker.
     """

@@ -57,11 +57,11 @@ from nimblepy.schema.types import IndexInfo, IoStats, SortKey
 
 Version = TypeVar("Version", bound=RowSource)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-# Getters by the columns of the key, then by the columns to read.
+# Getters by key columns, then by the columns to read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
 # What a lookup returns for keys without rows.
 Missing: TypeAlias = Literal["drop", "null"]
-# Maximum number of getters that are prepared for a new source before a handle moves to it.
+# Maximum number of getters to prepare for a new source before a handle switches to it.
 _CARRIED = 8
 
 
@@ -76,13 +76,13 @@ def _quick(method: _Method) -> _Method:
 
 
 def _not_here(key: Any) -> Any:
-    """The getter for sources without a compiled reader: leaves every key to the general path."""
+    """The getter for sources without a compiled reader. Every key takes the general path."""
     return NotImplemented
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position(Generic[Version]):
-    """The version that a handle reads. Immutable: a handle that moves gets a new Position.
+    """The version that a handle reads. Immutable: to switch versions, a handle replaces it.
 
     Attributes:
         rows: the rows of the version.
@@ -108,7 +108,7 @@ class Rows(_core.PointBase, ABC):
 
     @property
     def _current(self) -> RowSource:
-        """The current source. Each call gets it once, so that its answer is from one version."""
+        """The current source. A call reads this once, so that its result is from one version."""
         source: RowSource = self._position.rows
         return source
 
@@ -196,8 +196,8 @@ class Rows(_core.PointBase, ABC):
                 Bounds of ranges may be between two values. Text is accepted for a date, time or
                 UUID, and is parsed as in filters.
 
-        Cost: two binary searches and one block per column, without I/O if they are in memory. With
-            many files, also a binary search in the bounds of the files.
+        Cost: two binary searches and one block per column, without I/O if these blocks are in
+            memory. With many files, also a binary search in the bounds of the files.
         """
         if type(columns) is list:
             columns = tuple(columns)
@@ -273,8 +273,8 @@ class Rows(_core.PointBase, ABC):
 
         Cost: sorts the keys once, and reads each key chunk and block once. Key columns are not
             read, because their values are in the matching keys. Uses one thread and releases the
-            GIL. Of many files, opens only the files whose bounds contain a key. A secondary index
-            is searched in every file.
+            GIL. With many files, opens only the files whose bounds contain a key. With a secondary
+            index, searches every file.
         """
         if missing not in get_args(Missing):
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
@@ -836,7 +836,7 @@ def _getter_of(source: RowSource, columns: Projected, on: On) -> Getter:
 
 
 def getters_for(handle: Rows, source: RowSource) -> Getters:
-    """Prepares getters of a new source like the latest getters that the handle prepared."""
+    """Prepares getters of a new source, for the keys and columns that the handle used last."""
     used = [(on, columns) for on, some in handle._getters.items() for columns in some]
     getters: Getters = {}
     for on, columns in used[-_CARRIED:]:

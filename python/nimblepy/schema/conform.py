@@ -1,7 +1,7 @@
 """Converts batches to the columns and types of a schema.
 
-Conversions that keep every value are automatic: wider numbers, finer time units, other text and
-dictionary types. Others need ``cast=True`` and are checked value by value.
+Lossless conversions are automatic: to wider numbers, finer time units, and other text or dictionary
+types. Other conversions need ``cast=True`` and are checked value by value.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ def _finer(have: str, target: str) -> bool:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, cast: bool = False) -> pa.RecordBatch:
-    """Returns ``batch`` with the columns of ``schema``, matched by name, in their order and types.
+    """Returns ``batch`` with the columns, order and types of ``schema``. Matches columns by name.
 
     Args:
-        cast: also make conversions that may lose values, if no value is lost.
+        cast: also convert to types that cannot represent every value. A value that does not fit
+            raises an error.
 
     Raises:
         InvalidArgumentError: a column is missing or unknown, or its type or a value does not fit.
@@ -123,7 +124,7 @@ def converted(array: pa.Array, target: pa.DataType, place: str = "the column") -
 
     Raises:
         UnfitError: a value would change.
-        InvalidArgumentError: the types have no values in common.
+        InvalidArgumentError: no value of the array's type can be converted to ``target``.
     """
     convert = converter(array.type, target, _RULES, place)
     return array if convert is None else convert(array)
@@ -137,15 +138,15 @@ _RULES = Rules(match_by_name, _missing, stored(checked=True))
 
 
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:
-    """Returns the schema that can hold the columns of all ``schemas``.
+    """Returns a schema that can hold the columns of all ``schemas``.
 
-    Columns that some lack are nullable.
+    A column is nullable if one of the schemas does not have it.
 
     Args:
-        names: names of the schemas' origins, for messages.
+        names: where each schema comes from, for messages.
 
     Raises:
-        InvalidArgumentError: two types of one column have no common type.
+        InvalidArgumentError: no type can represent the types that a column has in two schemas.
     """
     common = schemas[0]
     for schema, name in zip(schemas[1:], names[1:], strict=True):

@@ -1,8 +1,8 @@
 """Conversion of columns to the types of a schema, checked value by value.
 
-A conversion is lossless if the value that is stored, converted back, is the value that was given.
-Such conversions are always made. With ``cast=True`` values may also be rounded or truncated; a
-value that is out of range is an error in any case.
+A conversion is lossless if converting the stored value back gives the original value. Lossless
+conversions are always allowed. With ``cast=True``, values may also be rounded or truncated. A value
+that is out of range always raises an error.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ROUND, _TRUNCATE = "round it", "truncate it"
 
 
 def stored(*, cast: bool = False, literals: bool = False, checked: bool = False) -> Leaf:
-    """Returns the rule for values that are to be stored.
+    """Returns the rule that converts values before they are stored.
 
     Args:
-        cast: round and truncate values that the type does not have.
-        checked: also make the other casts of Arrow, such as text to numbers, which refuse values
-            that do not fit.
-        literals: the values were written in Python or as text, so a float for a ``float32`` column
-            means the nearest one.
+        cast: round or truncate values that the type cannot represent.
+        checked: also allow Arrow's other casts, such as text to numbers. They reject values that
+            do not fit.
+        literals: whether the values come from Python code or text. If so, a float for a
+            ``float32`` column is rounded to the nearest ``float32``.
     """
 
     def leaf(have: pa.DataType, target: pa.DataType, place: str) -> Convert:
@@ -64,7 +64,7 @@ def _conversion(
     if is_uuid(have):
         return _of_uuid(target)
     if getattr(have, "extension_name", "").startswith("pandas."):
-        return None  # periods and intervals are not the integers that they are stored as
+        return None  # pandas stores periods and intervals as integers, but they are not numbers
     kinds = family(plain), family(target)
     if "number" in kinds and kinds[0] == kinds[1]:
         return _number(plain, target, cast, literals)
@@ -95,7 +95,7 @@ def _refuse(array: pa.Array, bad: pa.BooleanArray, why: str, cast: str = "") -> 
 
 def _shown(scalar: pa.Scalar) -> str:
     if pt.is_temporal(scalar.type):
-        return str(scalar)  # finer and further than Python's datetime
+        return str(scalar)  # Python's datetime has no nanoseconds and a smaller range
     value = scalar.as_py()
     text = repr(value) if isinstance(value, (str, bytes)) else str(value)
     return text if len(text) <= 80 else text[:77] + "..."
@@ -160,7 +160,7 @@ def _to_integer(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
     limit = 2.0 ** (target.bit_width - pt.is_signed_integer(target))
 
     def convert(array: pa.Array) -> pa.Array:
-        if pt.is_floating(have):  # some processors turn such values into the largest integer
+        if pt.is_floating(have):  # some processors convert too large values to the largest integer
             too_large = pc.greater_equal(array, pa.scalar(limit, have))
             _refuse(array, too_large, f"does not fit {target}")
         if cast:
@@ -172,7 +172,7 @@ def _to_integer(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert:
 
 def _to_float(have: pa.DataType, target: pa.DataType, rounds: bool) -> Convert:
     def to_wanted(array: pa.Array) -> pa.Array:
-        if pt.is_decimal(have):  # Arrow's own cast is one step off for some values
+        if pt.is_decimal(have):  # for some values, Arrow's cast misses the nearest float by one
             array = array.cast(pa.string()).cast(pa.float64())
         return array.cast(target, safe=False)
 
@@ -216,7 +216,7 @@ def _same_number(array: pa.Array, floats: pa.Array) -> pa.BooleanArray:
 
 
 def _equal(number: Any, made: float) -> bool:
-    """Returns whether a decimal is what the shortest form of a float says, to its own digits."""
+    """Returns whether a decimal equals a float's shortest text, rounded to its number of digits."""
     return bool(round(type(number)(repr(made)), -number.as_tuple().exponent) == number)
 
 
@@ -265,7 +265,7 @@ def same_values(before: pa.Array, after: pa.Array) -> pa.BooleanArray:
 
 
 def _time(have: pa.DataType, target: pa.DataType, cast: bool) -> Convert | None:
-    """Dates, timestamps, times of day and durations."""
+    """Returns the conversion of dates, timestamps, times of day or durations."""
     if has_zone(have) and not has_zone(target) and not cast:
         return _refused(
             f"has the time zone {have.tz!r}, the column has none; convert the values to the wall "
@@ -318,7 +318,7 @@ def _in_ticks(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
 
 
 def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """Times as ``target``, which is coarser; ``None``: it is not."""
+    """Returns times truncated to the unit of ``target``; ``None`` if it is not a coarser unit."""
     have = array.type
     units = ("s", "ms", "us", "ns")
     if pt.is_timestamp(have) and pt.is_date(target):
@@ -337,7 +337,7 @@ def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _parsed(target: pa.DataType) -> Convert:
-    """Returns text of dates and times."""
+    """Returns a conversion that parses text as dates or times."""
 
     def convert(array: pa.Array) -> pa.Array:
         try:
@@ -349,10 +349,10 @@ def _parsed(target: pa.DataType) -> Convert:
 
 
 def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns values one by one as ``target``, which has no fields or elements.
+    """Converts values one by one to ``target``, which is not a nested type.
 
     Raises:
-        UnfitError: a value that the type does not have.
+        UnfitError: the type cannot represent a value.
     """
     from nimblepy.schema.values import is_nan, is_null, place, show
 
@@ -447,7 +447,7 @@ def mixes_times(values: Sequence[Any]) -> bool:
     """Returns whether pyarrow would lose the zone, time of day or nanoseconds of a value."""
     zoned = naive = dates = False
     for value in values:
-        # Subclasses of pandas have nanoseconds.
+        # pandas' subclasses of datetime and timedelta also have nanoseconds.
         if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
             return True
         if isinstance(value, datetime.time) and value.tzinfo is not None:

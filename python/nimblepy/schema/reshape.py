@@ -1,8 +1,7 @@
 """Converts arrays between types: matches, renames, converts, adds and removes fields.
 
-A table's rows are written with the schema of their day and read with the schema of today. The
-caller says which fields belong together: those with one name where rows are written, those with one
-field id where they are read.
+A table's schema can change after a file is written. Readers convert the file's rows to the current
+schema. The caller chooses how to match fields: by name when it writes, by field id when it reads.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from nimblepy.schema.kinds import is_bytes, is_list, is_text
 from nimblepy.schema.plain import plain_array, plain_type
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
-# Returns the position of the data's field that matches a target field; None if it is missing.
+# Returns the position of the data field that matches a target field; None if it is missing.
 Match: TypeAlias = Callable[[pa.Field, Sequence[pa.Field]], int | None]
 # Returns the value of a field that the data does not have. Raises if the field is required.
 Missing: TypeAlias = Callable[[pa.Field, str], pa.Scalar]
-# Returns the conversion of a type without fields or elements: (type, target type, place).
+# Returns the conversion of a type that is not nested: (type, target type, place).
 # Raises InvalidArgumentError if no value of the type can be converted.
 Leaf: TypeAlias = Callable[[pa.DataType, pa.DataType, str], Convert]
-# Called with a field that the target does not have, and its place. Raises if it is not allowed.
+# Called with a data field that the target does not have, and its place. May raise an error.
 Extra: TypeAlias = Callable[[pa.Field, str], None]
 
 
@@ -36,9 +35,9 @@ class UnfitError(ValueError):
     """A value cannot be converted.
 
     Attributes:
-        row: its position in the array; ``None``: it is not known.
-        text: the value, and why.
-        cast: what ``cast=True`` would do with it; empty: it does not help.
+        row: the position of the value in the array; ``None`` if unknown.
+        text: the value, and why it does not fit.
+        cast: what ``cast=True`` would do with the value; empty if it would also fail.
     """
 
     def __init__(self, row: int | None, text: str, cast: str = "") -> None:
@@ -48,7 +47,7 @@ class UnfitError(ValueError):
         self.cast = cast
 
     def message(self, place: str, first_row: int = 0) -> str:
-        """Names the column, the row, the value, and what to do.
+        """Returns a message with the column, the row, the value, and what to do.
 
         Args:
             first_row: the number of the array's first row.
@@ -68,9 +67,10 @@ class Rules:
 
 
 def converter(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert | None:
-    """Turns arrays of type ``have`` into arrays of type ``target``; ``None``: they are that.
+    """Returns a function that converts arrays of type ``have`` to ``target``.
 
-    The function that is returned raises UnfitError for a value that cannot be converted.
+    Returns ``None`` if no conversion is needed. The function raises UnfitError for a value that
+    cannot be converted.
 
     Args:
         place: names the column in messages.
@@ -101,7 +101,7 @@ def _is_nested(data_type: pa.DataType) -> bool:
 
 
 def _encoded(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> Convert:
-    """Returns values as dictionaries or runs."""
+    """Returns a conversion to a dictionary or run-end encoded type."""
     inner = converter(plain_type(have), target.value_type, rules, place)
     if pt.is_run_end_encoded(target):
         import pyarrow.compute as pc
@@ -113,7 +113,7 @@ def _encoded(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -
     def convert(array: pa.Array) -> pa.Array:
         if not pt.is_dictionary(array.type):
             array = plain_array(array).dictionary_encode()
-        values = _then(plain_array(array.dictionary), inner)  # however many rows there are
+        values = _then(plain_array(array.dictionary), inner)  # once per value, not per row
         indices = array.indices.cast(target.index_type)
         return pa.DictionaryArray.from_arrays(indices, values, ordered=target.ordered)
 
@@ -177,14 +177,14 @@ def _struct(have: pa.StructType, target: pa.StructType, rules: Rules, place: str
 
 
 def _filled(array: pa.Array, valid: pa.Array) -> pa.Array:
-    """Returns the members that must have values, with some value below structs that are null."""
-    import pyarrow.compute as pc  # slow to import, and seldom needed
+    """Replaces values in null structs by a non-null value, for a field that is not nullable."""
+    import pyarrow.compute as pc  # slow to import and rarely needed
 
     return pc.if_else(valid, array, pa.scalar(_any_value(array.type), array.type))
 
 
 def _any_value(kind: pa.DataType) -> Any:
-    """Returns a Python value of a type that is no null."""
+    """Returns some Python value of a type that is not null."""
     if pt.is_struct(kind):
         return {field.name: None if field.nullable else _any_value(field.type) for field in kind}
     if is_list(kind) or pt.is_map(kind):
@@ -203,7 +203,7 @@ def _list(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> C
     inner = converter(have.value_type, target.value_type, rules, f"{place}.element")
     if pt.is_fixed_size_list(target):
         return _vectors(have, target, inner)
-    if not pt.is_list(target):  # other forms, which only files have
+    if not pt.is_list(target):  # large lists and list views: only files have them
         plain = pa.list_(target.value_field)
         first = _list(have, plain, rules, place)
         return lambda array: _then(array, first).cast(target)
@@ -221,7 +221,7 @@ def _list(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) -> C
 
 
 def _elements(lists: pa.ListArray, inner: Convert | None) -> tuple[pa.Array, pa.Array]:
-    """Offsets and converted elements of lists; elements of other rows are left out of a slice."""
+    """Returns the offsets and the converted elements. Skips elements outside of a sliced array."""
     offsets, values = lists.offsets, lists.values
     begin, end = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
     try:
@@ -277,7 +277,7 @@ def _map(have: pa.MapType, target: pa.MapType, rules: Rules, place: str) -> Conv
         try:
             made = [_then(array.keys, keys), _then(array.items, items)]
         except UnfitError as error:
-            error.row = None  # of the entries
+            error.row = None  # it counts entries, not maps
             raise
         entries = pa.StructArray.from_arrays(made, fields=[target.key_field, target.item_field])
         return pa.Array.from_buffers(

@@ -80,7 +80,7 @@ def typed(text: str, name: str) -> object:
         return octets(text)
     value = _read(_TYPES[name], text)
     if name == "timestamptz" and not _INSTANT.fullmatch(text)["zone"]:  # type: ignore[index]
-        raise Inexact  # DuckDB takes the zone of the session
+        raise Inexact  # DuckDB uses the session's time zone
     return value
 
 
@@ -96,7 +96,7 @@ def parameter(value: object) -> object:
     scalar.
 
     Raises:
-        InvalidArgumentError: no column has such values.
+        InvalidArgumentError: no column type can hold the value.
     """
     if isinstance(value, pa.Scalar):
         scalar = plain_array(pa.array([value], value.type))[0]
@@ -160,10 +160,10 @@ def fit(column: Column, value: object) -> object:
 
 
 def check_together(column: Column, values: Sequence[object]) -> None:
-    """Checks values that DuckDB converts to one type, as in ``IN`` and ``BETWEEN``.
+    """Checks the values of an ``IN`` or ``BETWEEN``, which DuckDB converts to one common type.
 
     Raises:
-        Inexact: together, they compare otherwise than each by itself.
+        Inexact: with the common type, a comparison gives another answer than with the value alone.
     """
     data_type = column.value_type
     if family(data_type) != "number":
@@ -195,7 +195,7 @@ def _number(data_type: pa.DataType, value: Any) -> object:
 
 
 def _is_outside(data_type: pa.DataType, value: float) -> bool:
-    """Returns whether all values of the type are on one side of a number, also as floats."""
+    """Returns whether a number is outside of the type's range, even after rounding to floats."""
     low, high = (float(end * tick_of(data_type)) for end in raw_range(data_type))
     return not low <= value <= high
 
@@ -224,7 +224,7 @@ def _nearest(data_type: pa.DataType, value: Decimal) -> float:
 
 
 def _read(data_type: pa.DataType, text: str) -> object:
-    """Quoted text as a value of a type; only forms that DuckDB certainly reads so."""
+    """Converts quoted text to a value. Accepts only forms that DuckDB reads as the same value."""
     kind = value_type(data_type)
     if is_text(kind):
         return text
@@ -264,7 +264,7 @@ _NAMES = {
 
 
 def type_name(data_type: pa.DataType) -> str | None:
-    """DuckDB's name of a type; ``None`` if pyarrow must convert to it."""
+    """Returns DuckDB's name of a type; ``None`` if DuckDB cannot cast to it and pyarrow must."""
     if pt.is_decimal(data_type) and data_type.precision <= 38 and data_type.scale >= 0:
         return f"DECIMAL({data_type.precision}, {data_type.scale})"
     if pt.is_timestamp(data_type):

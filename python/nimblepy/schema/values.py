@@ -1,10 +1,10 @@
-"""Exact values: places Python, numpy, pandas, uuid and pyarrow values among those of a column.
+"""Finds where a Python, numpy, pandas, uuid or pyarrow value falls among the values of a column.
 
-Literals of filters, keys, bounds and columns of joins all use this module. A value is first made
-exact, independent of Arrow types: numbers and times become fractions. Then it is placed: it is a
-value of the column's type, or between two neighbours, or outside of the type's range. So ``x >
-1.5`` on an int64 column can become ``x >= 2``, ``x = 300`` on int8 is false, and no conversion
-rounds, overflows or drops nanoseconds.
+Filter literals, keys, bounds and join columns all use this module. It first converts a value to an
+exact form without an Arrow type: numbers and times become fractions. It then compares the fraction
+with the column's type. The type may have the value, or have only its two neighbours, or the value
+is out of range. So ``x > 1.5`` on an int64 column can become ``x >= 2``, and ``x = 300`` on int8 is
+false. No conversion rounds, overflows or drops nanoseconds.
 
 Floats follow IEEE 754: NaN compares false with everything, and -0.0 equals 0.0.
 """
@@ -46,8 +46,8 @@ _TICKS = {
     "as": Fraction(1, 10**9),
 }
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
-# Decimals with more digits than this before or after the point are outside of every type, or
-# between zero and its neighbour. Making them exact would only use memory.
+# Decimals with more digits than this before or after the point are out of every type's range, or
+# between zero and its neighbour. Converting them to fractions would only waste memory.
 _MOST_DIGITS = 5000
 
 
@@ -56,12 +56,12 @@ class Exact:
     """A value without a type.
 
     Attributes:
-        kind: the family of types that it compares with.
+        kind: the family of types that the value can be compared with.
         value: numbers as fractions (infinities and NaN as floats), times as nanoseconds, other
             values unchanged.
         has_zone: whether the offset to UTC of a time is known.
-        is_decimal: whether it is a decimal number. On a column of floats it means the nearest
-            float, as in SQL, because few decimals are floats.
+        is_decimal: whether it is a decimal number. Compared with a column of floats, it is rounded
+            to the nearest float, as in SQL, because floats represent few decimals exactly.
     """
 
     kind: Family
@@ -87,7 +87,7 @@ class LiteralPosition:
 
 
 def is_null(value: object) -> bool:
-    """Returns whether a value is None, an Arrow null, or missing in numpy or pandas. NaN is not."""
+    """Returns whether a value is None, an Arrow null, or NaT or NA. NaN is not null."""
     if value is None:
         return True
     if isinstance(value, pa.Scalar):
@@ -99,7 +99,7 @@ def is_null(value: object) -> bool:
 
 
 def is_nan(value: object) -> bool:
-    """Returns whether a value is a floating-point NaN of Python, numpy or Arrow."""
+    """Returns whether a value is a NaN of a Python, numpy or Arrow float type."""
     if isinstance(value, pa.Scalar) and pt.is_floating(value.type):
         value = value.as_py()
     return isinstance(value, (float, np.floating)) and bool(value != value)
@@ -109,7 +109,7 @@ def exact_of(value: object) -> Exact:
     """Converts a non-null ``value`` to an Exact, which has no column type.
 
     Raises:
-        InvalidArgumentError: no column type has such values.
+        InvalidArgumentError: no column type can hold the value.
     """
     try:
         exact = _exact_of(value)
@@ -219,7 +219,7 @@ def _exact_of_arrow(scalar: pa.Scalar) -> Exact | None:
     if pt.is_temporal(data_type):
         return Exact(kind, scalar.value * tick_of(data_type), has_zone=has_zone(data_type))
     value = scalar.as_py()
-    if isinstance(value, np.generic):  # half floats
+    if isinstance(value, np.generic):  # as_py() of a half float returns a numpy scalar
         value = float(value)
     return _exact_of(value)
 
@@ -229,14 +229,14 @@ def show(value: object) -> str:
     if not isinstance(value, pa.Scalar):
         try:
             text = repr(value)
-        except ValueError:  # an int with more digits than Python prints
+        except ValueError:  # Python refuses to print an int with very many digits
             return f"a value of type {type(value).__name__}"
         return text if len(text) <= 80 else text[:77] + "..."
     if isinstance(value, (pa.StringScalar, pa.BinaryScalar)):
         return repr(value.as_py())
     try:
         return str(value)
-    except (ValueError, OverflowError):  # finer than, or outside of, Python's datetime
+    except (ValueError, OverflowError):  # Python's datetime cannot represent it
         return str(pa.array([value], value.type)).strip("[ \n]")
 
 
@@ -265,7 +265,8 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
         literal: a Python, numpy, pandas or Arrow value that is not null.
 
     Raises:
-        InvalidArgumentError: the two cannot be compared, such as a number with a string.
+        InvalidArgumentError: the literal cannot be compared with the type, such as a number with a
+            string.
     """
     plain_type = value_type(data_type)
     if isinstance(literal, pa.Scalar):
@@ -288,17 +289,18 @@ def place(data_type: pa.DataType, literal: object) -> LiteralPosition:
     if pt.is_floating(plain_type):
         if exact.is_decimal and isinstance(value, Fraction):
             return LiteralPosition(exact=_nearest_float(plain_type, value))
-        # Steps to infinity and to subnormals are intended: suppress warnings.
+        # A neighbour may be infinite or subnormal: suppress numpy's warnings.
         with np.errstate(all="ignore"):
             return _place_float(plain_type, value)
     return place_tick(plain_type, value)
 
 
 def exact_value(data_type: pa.DataType, literal: object) -> Fraction | float:
-    """Returns a number, or a time in nanoseconds, as a value of a column without rounding.
+    """Returns the exact number of a literal for a column: a number, or nanoseconds for a time.
 
     Raises:
-        InvalidArgumentError: ``literal`` is something else, or cannot be compared with the type.
+        InvalidArgumentError: ``literal`` is neither a number nor a time, or cannot be compared with
+            the type.
     """
     value = _value_in(value_type(data_type), exact_of(literal), literal)
     if not isinstance(value, (Fraction, float)):
@@ -307,9 +309,9 @@ def exact_value(data_type: pa.DataType, literal: object) -> Fraction | float:
 
 
 def _value_in(data_type: pa.DataType, exact: Exact, literal: object) -> Any:
-    """Returns an exact value.
+    """Returns the exact value, after a check that the type can be compared with it.
 
-    A naive time for a column with a time zone is a time in that zone.
+    If the column has a time zone, a naive time is read as a time in that zone.
     """
     _check_comparable(data_type, exact, literal)
     if has_zone(data_type) and not exact.has_zone and isinstance(exact.value, Fraction):
@@ -318,13 +320,13 @@ def _value_in(data_type: pa.DataType, exact: Exact, literal: object) -> Any:
 
 
 def _plain_scalar(data_type: pa.DataType, value: object) -> pa.Scalar | None:
-    """Fast path for ints of integer columns and text of text columns, the usual keys."""
+    """Fast path for the most common keys: ints for integer columns and text for text columns."""
     plain = (type(value) is int and pt.is_integer(data_type)) or (
         type(value) is str and is_text(data_type)
     )
     try:
         return pa.scalar(value, data_type) if plain else None
-    except (pa.ArrowInvalid, OverflowError, UnicodeError):  # outside of the column's range
+    except (pa.ArrowInvalid, OverflowError, UnicodeError):  # the column's type cannot hold it
         return None
 
 
@@ -356,14 +358,14 @@ def _check_comparable(data_type: pa.DataType, exact: Exact, literal: object) -> 
 
 
 def _in_zone(naive: Fraction, zone: str) -> Fraction:
-    """Nanoseconds of a wall-clock time of a zone as nanoseconds of the instant."""
+    """Converts a wall-clock time in a zone to an instant. Both are in nanoseconds."""
     second = math.floor(naive / _TICKS["s"])
     instant = localize(pa.scalar(second, pa.timestamp("s")), zone)
     return naive + Fraction(instant.value - second) * _TICKS["s"]
 
 
 def tick_of(data_type: pa.DataType) -> Fraction:
-    """Returns the unit of the type's stored integers: nanoseconds for times, else a number."""
+    """Returns what one unit of the type's stored integers means: for times, in nanoseconds."""
     if pt.is_date32(data_type):
         return _TICKS["D"]
     if pt.is_date64(data_type):
@@ -394,9 +396,9 @@ def _from_raw(data_type: pa.DataType, raw: int) -> pa.Scalar:
 
 
 def place_tick(data_type: pa.DataType, value: Fraction | float) -> LiteralPosition:
-    """Returns where a number, or a time in nanoseconds, falls among the whole units of the type."""
+    """Returns where a number, or a time in nanoseconds, falls in a type that stores integers."""
     low, high = raw_range(data_type)
-    if isinstance(value, float):  # infinity: NaN was handled before
+    if isinstance(value, float):  # infinite: the caller has handled fractions and NaN
         above_all = value > 0
     else:
         quotient = value / tick_of(data_type)
@@ -425,8 +427,8 @@ def _place_float(data_type: pa.DataType, value: Fraction | float) -> LiteralPosi
         return LiteralPosition(below=scalar(most), above=scalar(math.inf))
     if value < -Fraction(float(most)):
         return LiteralPosition(below=scalar(-math.inf), above=scalar(-most))
-    # Rounding twice (to double, then to the type) may be one step off: step to the floor. A value
-    # that rounds past the largest finite number starts from that number.
+    # Rounding to double and then to the type may miss the floor by one: step down or up to it.
+    # Start from the largest finite number if the value rounds past it.
     floor = kind(max(min(float(value), float(most)), -float(most)))
     while Fraction(float(floor)) > value:
         floor = np.nextafter(floor, kind(-math.inf))
@@ -463,10 +465,14 @@ def _place_text(data_type: pa.DataType, value: str | bytes | uuid.UUID) -> Liter
 
 
 def _place_fixed(data_type: pa.DataType, octets: bytes) -> LiteralPosition:
-    """Neighbours of a byte string of another length. Such strings order as big-endian numbers."""
+    """Returns the neighbours of a byte string whose length differs from the type's.
+
+    Byte strings of the type's length are ordered like big-endian numbers.
+    """
     width = data_type.byte_width
     number = int.from_bytes(octets[:width].ljust(width, b"\0"), "big")
-    # A longer string follows its truncation; a shorter one precedes itself padded with zeros.
+    # A longer string sorts after its first `width` bytes. A shorter string sorts before itself
+    # padded with zeros.
     below, above = (number, number + 1) if len(octets) > width else (number - 1, number)
 
     def scalar(position: int) -> pa.Scalar | None:

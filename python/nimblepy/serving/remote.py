@@ -1,4 +1,4 @@
-"""Tables of a server, with the methods of local ones."""
+"""A client for the tables of a server, with methods of local tables."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from nimblepy.schema.types import SortKey
 from nimblepy.serving.key_text import key_text
 from nimblepy.serving.resp_client import Connection
 
-# Keys of one command: servers accept 10,000 by default.
+# Maximum number of keys in a command. By default, a server accepts at most 10,000.
 _KEYS_AT_ONCE = 8192
 
 
 class RemoteLake:
-    """The tables that a server has. Thread-safe. A context manager that closes the connection."""
+    """The tables of a server. Thread-safe. As a context manager, it closes the connection."""
 
     def __init__(self, address: str, token: str | None, timeout: float | None) -> None:
         self._connection = Connection(address, token, timeout)
@@ -33,11 +33,11 @@ class RemoteLake:
         return self._connection.address
 
     def tables(self) -> list[str]:
-        """Names of the tables, as in keys."""
+        """Returns the names of the tables, as they appear in Redis keys."""
         return [name.decode() for name in self._connection.ask("NB.TABLES")]
 
     def table(self, name: str) -> RemoteTable:
-        """A table by its name in keys."""
+        """Returns a handle on a table, by its name in Redis keys."""
         return RemoteTable(self._connection, name)
 
     def close(self) -> None:
@@ -56,9 +56,9 @@ class RemoteLake:
 class RemoteTable:
     """A table of a server. Thread-safe.
 
-    Each command is answered from the newest snapshot that the server has. Two calls, and the
-    commands of one call with more than 8,192 keys, may see different snapshots. The handle keeps
-    the columns that the table had when it was opened or last refreshed.
+    The server answers each command from its newest snapshot. A call with more than 8,192 keys
+    sends several commands, which may see different snapshots. The handle keeps the columns that
+    the table had when the handle was opened or last refreshed.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -67,7 +67,7 @@ class RemoteTable:
         self.refresh()
 
     def refresh(self) -> RemoteTable:
-        """Asks for the columns, the keys and the snapshot again, and returns this handle."""
+        """Reads the columns, the keys and the snapshot from the server. Returns this handle."""
         reply = self._connection.ask("NB.META", self.name)
         meta = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
         self._meta = meta
@@ -102,13 +102,16 @@ class RemoteTable:
 
     @property
     def cluster_by(self) -> list[SortKey]:
-        """The order of the rows; empty if they have none."""
+        """The sort order of the rows; empty if they are not sorted."""
         return list(self._cluster)
 
     def get(
         self, key: Key, columns: str | Sequence[str] | None = None, *, default: Any = None
     ) -> dict[str, Any] | None:
-        """One row as a dict; ``default`` if no row has the key. See :meth:`nimblepy.Table.get`."""
+        """Returns a row as a dict, or ``default`` if no row has the key.
+
+        See :meth:`nimblepy.Table.get`.
+        """
         rows = self._lookup([key], columns, None, is_first=True)
         row: dict[str, Any] | None = rows.slice(0, 1).to_pylist()[0] if rows.num_rows else default
         return row
@@ -121,7 +124,7 @@ class RemoteTable:
         probe_row: str | None = None,
         missing: str = "drop",
     ) -> pa.Table:
-        """All rows of many keys. See :meth:`nimblepy.Table.lookup`.
+        """Returns all rows that match any of ``keys``. See :meth:`nimblepy.Table.lookup`.
 
         Cost: one command for every 8,192 keys.
         """
@@ -148,11 +151,11 @@ class RemoteTable:
         return both if probe_row is not None else both.drop_columns([name])
 
     def contains(self, keys: ManyKeys) -> pa.BooleanArray:
-        """Whether any row has the key, for each key."""
+        """Returns for each key whether any row has the key."""
         return pc.greater(self.count(keys), 0)
 
     def count(self, keys: ManyKeys) -> pa.Int64Array:
-        """Number of rows that have the key, for each key."""
+        """Returns for each key the number of rows that have the key."""
         texts = self._texts(keys)
         counts: list[int] = []
         for begin in range(0, len(texts), _KEYS_AT_ONCE):
@@ -173,7 +176,7 @@ class RemoteTable:
         reverse: bool = False,
         after: Key = None,
     ) -> pa.Table:
-        """Rows between two bounds, in key order. See :meth:`nimblepy.Table.range`."""
+        """Returns the rows between two bounds, in key order. See :meth:`nimblepy.Table.range`."""
         sides = inclusive_sides(inclusive)
         if after is not None:
             if isinstance(after, Mapping):
@@ -206,7 +209,10 @@ class RemoteTable:
         limit: int | None = None,
         reverse: bool = False,
     ) -> pa.Table:
-        """Rows whose leading key columns equal ``prefix``. See :meth:`nimblepy.Table.prefix`."""
+        """Returns the rows whose leading key columns equal ``prefix``, in key order.
+
+        See :meth:`nimblepy.Table.prefix`.
+        """
         keys = self._ordered()
         request = key_prefix(prefix, key_columns(self._schema, keys), keys)
         if request.nothing or any(not value.is_valid for value in request.values):
@@ -247,7 +253,7 @@ class RemoteTable:
         return pa.concat_tables([schema.empty_table(), *(_as(rows, schema) for rows in parts)])
 
     def _texts(self, keys: Any, is_one: bool = False) -> list[bytes | None]:
-        """The text of each key; ``None`` if no row can have it."""
+        """Returns the text of each key; ``None`` if no row can have the key."""
         if not self._key:
             raise IndexUnavailableError(f"{self.name}: it has no key")
         given = read_keys(keys)
@@ -286,7 +292,7 @@ class RemoteTable:
         return pa.schema([self._schema.field(name) for name in names])
 
     def _columns(self, columns: Any) -> list[str]:
-        """The option COLS of a command. The server may have more columns than this handle."""
+        """Returns the COLS option. It lists all columns, because the server may have new ones."""
         names = self._projected(columns).names
         return ["COLS", str(len(names)), *names]
 
@@ -316,5 +322,5 @@ def _read(reply: bytes) -> pa.Table:
 
 
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns of the handle; the server may have newer types."""
+    """Casts rows to the handle's types, because the server may have newer ones."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)

@@ -1,4 +1,4 @@
-"""Task functions that look keys up in files."""
+"""Functions that Spark tasks run to look up keys in files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nimblepy.spark.base.tasks import Batches
 
 # Probe rows per lookup. In large lookups, each block of the file is decoded only once.
 LOOKUP_ROWS = 65_536
-# Target maximum of matches in one array that is sent to the JVM.
+# After this many matches, start a new array for the JVM. One probe row's matches stay together.
 MOST_MATCHES = 262_144
 # Name of the column with the number of the probe row.
 _PROBE_ROW = "__nimble_probe_row"
@@ -30,7 +30,7 @@ Arrays = tuple[pa.Array, ...]
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """A join, as it is sent to the workers.
+    """The description of a join that the driver sends to the workers.
 
     Attributes:
         probe: the probe columns that the join reads, as Spark sends them.
@@ -46,7 +46,7 @@ class JoinSpec:
     asof: AsofPlan | None = None
 
     def plan_for(self, probe: pa.Schema, how: str | None = None) -> JoinPlan:
-        """The plan for batches with these probe columns."""
+        """Returns the plan for batches with these probe columns."""
         how = how or self.plan.how
         output = () if how in ("semi", "anti") else self.plan.output
         added = list(self.plan.schema)[len(self.plan.schema) - len(output) :]
@@ -79,7 +79,7 @@ def exists_arrays(spec: JoinSpec) -> Callable[[Iterable[Arrays]], Iterator[pa.Ar
 def _numbered_join(
     spec: JoinSpec, how: str, batches: Iterable[Arrays]
 ) -> Iterator[tuple[pa.RecordBatch, Iterator[pa.RecordBatch]]]:
-    """Joins the columns that Spark sends; adds the number of the probe row to the result."""
+    """Joins the columns that Spark sends. Adds the number of the probe row to the result."""
     build = open_cached(spec.files)
     numbered = pa.schema([*spec.probe, pa.field(_PROBE_ROW, pa.int64())])
     plan = spec.plan_for(numbered, how)
@@ -111,11 +111,11 @@ def joined_batches(
 
 @dataclass(frozen=True)
 class NearestSpec:
-    """A search for nearest rows, as it is sent to the workers.
+    """The description of a nearest-row search that the driver sends to the workers.
 
     Attributes:
-        query: the position of the column of queries.
-        columns: columns of the files.
+        query: the position of the column with the query vectors.
+        columns: the columns to read from the files.
         arguments: other arguments of :meth:`nimblepy.File.nearest`.
         target: Spark's Arrow types of the result.
     """
@@ -129,7 +129,7 @@ class NearestSpec:
 
 
 def nearest_rows(spec: NearestSpec) -> Batches:
-    """Maps rows to their nearest rows."""
+    """Maps rows with a query vector to their nearest rows."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = SourceHandle(open_cached(spec.files))
@@ -142,7 +142,7 @@ def nearest_rows(spec: NearestSpec) -> Batches:
                 hits = rows.nearest(queries, spec.k, columns=spec.columns, **spec.arguments)
                 probes = part.take(hits["_query"].combine_chunks())
                 found = hits.drop_columns("_query").combine_chunks()
-                for hit in found.to_batches():  # at most one
+                for hit in found.to_batches():  # at most one batch
                     joined = [*probes.columns, *hit.columns]
                     yield conform(
                         pa.RecordBatch.from_arrays(joined, names=spec.target.names),
@@ -255,7 +255,7 @@ def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _first(rows: pa.RecordBatch) -> int:
-    """The number of the first probe row; not 0 if the join has split a batch."""
+    """Returns the number of the first probe row. It is not 0 if the join has split a batch."""
     return int(rows.column(_PROBE_ROW)[0].as_py()) if rows.num_rows else 0
 
 
@@ -286,7 +286,7 @@ def _lists(
 
 
 def _list_array(rows: pa.Table | None, first: int, last: int, target: pa.Schema) -> pa.Array:
-    """The lists of the probe rows from ``first`` up to but not including ``last``."""
+    """Returns the lists of matches of the probe rows from ``first`` to ``last - 1``."""
     data_type = pa.list_(pa.struct(list(target)))
     if rows is None or not rows.num_rows:
         offsets = pa.array(np.zeros(last - first + 1, dtype=np.int32))
@@ -314,6 +314,9 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _in_zones_of(schema: pa.Schema, probe: pa.Schema) -> pa.Schema:
-    """Replaces the probe columns of ``schema``: Spark sends timestamps in the session's zone."""
+    """Returns ``schema`` with the types of the probe columns that Spark sent.
+
+    Spark sends timestamps in the session's time zone.
+    """
     rest = list(schema)[len(probe) :]
     return pa.schema([*probe, *rest])
