@@ -1,4 +1,4 @@
-"""Writes index files: the keys of Parquet files, sorted, with the numbers of their rows."""
+"""Writes index files, which hold the sorted keys of Parquet files with their row numbers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _BATCH_ROWS = 1 << 17
 
 
 def first_rows_of(files: Sequence[FileRecord]) -> Positions:
-    """Rows before each file, and of all files."""
+    """Returns the number of rows before each file, followed by the total."""
     counts = [record.num_rows for record in files]
     return np.cumsum(np.array([0, *counts], dtype=np.int64))
 
 
 def row_numbers(stored: pa.Array, num_rows: int, path: str) -> Positions:
-    """The row numbers of entries.
+    """Returns the row numbers of index entries.
 
     Raises:
         CorruptFileError: a number is not below ``num_rows``.
@@ -53,7 +53,7 @@ def row_numbers(stored: pa.Array, num_rows: int, path: str) -> Positions:
 
 
 def entry_schema(record: IndexRecord) -> pa.Schema:
-    """Columns of the index file itself."""
+    """Returns the columns of the index file itself."""
     if record.kind == "hash":
         return pa.schema([pa.field(HASH, pa.uint64()), pa.field(ROW, pa.uint64())])
     fields = [record.schema.field(name) for name in record.keys]
@@ -72,15 +72,15 @@ def write_index(
     """Writes the index of ``record.files``.
 
     Args:
-        old: an index of the same key. Files that it covers in the same version are not read.
+        old: an index with the same key. Files that it has in the same version are not read.
 
     Raises:
-        StaleFileError: a file changed while it was read.
+        StaleFileError: a file changed during the call.
 
-    Cost: reads the key columns of new files and all of the old index; sorts.
+    Cost: reads the key columns of new files and the whole old index, and sorts the keys.
     """
     schema = entry_schema(record)
-    # With the row, so that rows of equal keys are in order, whichever files were read before.
+    # Sort by the row too, so that equal keys are in row order, whatever the order of reading.
     keys = [HASH] if record.kind == "hash" else record.sort_keys
     with Writer(
         target,
@@ -103,7 +103,7 @@ def write_index(
 
 
 def _unchanged(record: IndexRecord, old: IndexRecord) -> dict[int, int]:
-    """Number of a file in the old index -> its number now, of files that did not change."""
+    """Maps the old number of each unchanged file to its new number."""
     now = {(f.path, f.version, f.footer): i for i, f in enumerate(record.files)}
     pairs = ((i, now.get((f.path, f.version, f.footer))) for i, f in enumerate(old.files))
     return {before: after for before, after in pairs if after is not None}
@@ -116,7 +116,7 @@ def _kept(
     first_rows: Positions,
     path: str,
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of unchanged files, with the numbers that their rows have now."""
+    """Yields the entries of unchanged files, with their new row numbers."""
     before = first_rows_of(old.files)
     moved = np.full(len(old.files), -1, dtype=np.int64)
     for number, after in known.items():
@@ -138,7 +138,7 @@ def _kept(
 def _keys_of(
     file: FileRecord, record: IndexRecord, paths: Paths, first_row: int
 ) -> Iterator[pa.RecordBatch]:
-    """The entries of a file that is read now."""
+    """Yields the entries of a file, which it reads."""
     import pyarrow.parquet as pq
 
     location = paths.location(file.path)

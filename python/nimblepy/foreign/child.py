@@ -23,16 +23,16 @@ from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import Column, resolve_column
 
-# Reads of more than this part of a file's rows are left to pyarrow, which decodes whole row groups.
+# If a read needs more than 1 row in this many, pyarrow decodes whole row groups.
 _DENSE = 8
 
 
 class FileChangedError(StaleFileError):
-    """An indexed file is no longer the one that was indexed."""
+    """A file was changed or replaced after it was indexed."""
 
 
 class IndexedParquet(ParquetRows):
-    """An indexed Parquet file, as it was when it was indexed. Reads pages where it can.
+    """An indexed Parquet file in its indexed version. Reads single pages if the core supports them.
 
     Raises:
         FileChangedError: raised by reads after the file was changed or replaced.
@@ -49,8 +49,8 @@ class IndexedParquet(ParquetRows):
     ) -> None:
         """
         Args:
-            pages: cache of pages, which all files share.
-            readers: open files, which all files share; each has a file descriptor.
+            pages: the cache of pages, shared by all files.
+            readers: the cache of open files, shared by all files. Each open file uses a descriptor.
         """
         from pyarrow import parquet
 
@@ -80,10 +80,10 @@ class IndexedParquet(ParquetRows):
     # ------------------------------------------------------------------ changes
 
     def check(self) -> None:
-        """Raises an error if the file is no longer the one that was indexed.
+        """Raises an error if the file was changed or replaced after it was indexed.
 
-        Cost: one ``stat``. In a store, one request for the first check. An object that is open
-            answers with the version that it was opened with.
+        Cost: one ``stat``. In a store, one request for the first check only, because reads of an
+            open object always return the version that was opened.
         """
         if self._location.is_local or not self._is_checked:
             self._check_now()
@@ -92,9 +92,9 @@ class IndexedParquet(ParquetRows):
     _is_checked = False
 
     def _check_now(self) -> None:
-        """Like :meth:`check`, also of a store's object that was checked before.
+        """Like :meth:`check`, but also repeats the check of an object in a store.
 
-        What was opened before this call was not another object.
+        If it returns, objects that were opened before the call have the indexed version.
         """
         try:
             if self._location.is_local:
@@ -131,7 +131,7 @@ class IndexedParquet(ParquetRows):
         return reader
 
     def _check_footer(self) -> None:
-        """Compares the footer with the indexed one, since times of change can be coarse."""
+        """Compares the footer with the indexed one, because modification times can be coarse."""
         footer = self.record.footer
         if not self._location.is_local:
             remote = self._location.open()
@@ -147,7 +147,7 @@ class IndexedParquet(ParquetRows):
             raise self._changed()
 
     def _resolved(self, columns: Projected) -> tuple[list[Column], list[int]]:
-        """Columns, and the positions of the top-level columns that contain them."""
+        """Returns the columns, and the positions of the top-level columns that contain them."""
         known = self._columns_of.get(columns)
         if known is None:
             names = self._schema.names if columns is None else columns
@@ -166,7 +166,7 @@ class IndexedParquet(ParquetRows):
         try:
             table = self._read(wanted, rows, columns, schema)
         except (CorruptFileError, StaleFileError, OSError):
-            self._check_now()  # bytes of another file are not damage
+            self._check_now()  # report a replaced file as changed, not as damaged
             raise
         self.check()
         return table
@@ -200,7 +200,7 @@ class IndexedParquet(ParquetRows):
         return table
 
     def row(self, row: int, tops: list[int]) -> dict[str, Any] | None:
-        """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
+        """Reads columns of one row as Python values; ``None`` if pyarrow must read them."""
         try:
             reader = self._reader()
             values = None if reader is None else reader.row(tops, row)

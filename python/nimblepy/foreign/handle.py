@@ -39,16 +39,16 @@ from nimblepy.schema.types import format_bytes
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# How often one call starts again because a file changed meanwhile.
+# How many times a call is repeated because a file changed during the call.
 _ATTEMPTS = 4
-# Bits by which hashes are longer than the number of rows needs: one absent key in 2^16 is read.
+# Hashes have this many bits more than the row numbers, so that only 1 absent key in 2^16 is read.
 _SPARE_HASH_BITS = 16
 
 
 def _again_if_changed(
     method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], T]:
-    """Runs a method again after files that changed have been indexed for this handle."""
+    """If a file changed, indexes it for this handle and calls the method again."""
 
     @functools.wraps(method)
     def call(self: ParquetIndex, /, *args: P.args, **keywords: P.kwargs) -> T:
@@ -67,9 +67,9 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
 
     Made by :func:`nimblepy.index_files`, or by :func:`nimblepy.open` of an index file. Rows are
     numbered over all files, in the order of :attr:`paths`. Calls without ``on`` use the key of the
-    index. Lookups read single pages. A handle answers for the files that it knew at open or
-    :meth:`refresh`. A file that changed is noticed when it is read, and is then indexed again for
-    this handle. A file that was removed raises a :class:`~nimblepy.errors.StaleFileError`.
+    index. Lookups read single pages. A handle reads the files that existed when it was opened or
+    last refreshed. If a read finds that a file changed, the handle indexes the file again for
+    itself. If a file was removed, reads raise :class:`~nimblepy.errors.StaleFileError`.
     """
 
     def __init__(
@@ -84,7 +84,8 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         self._paths = self._paths_of(record)
         self._pages = _core.ParquetPages(options["cache_bytes"])
         self._refreshing = ForkLock()
-        # The files at open or refresh; the current source may have indexed changed ones anew.
+        # The files at open or at the last refresh. The current source may have newer records of
+        # them.
         self._known = record.files
         super().__init__(Position(self._source_of(index, record)))
 
@@ -103,10 +104,10 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
 
     @property
     def stale(self) -> list[str]:
-        """Paths of files that changed, came or went since open or the last refresh.
+        """Paths of files that were changed, added or removed since open or the last refresh.
 
-        It is empty if :meth:`refresh` would change nothing. Cost: lists the files; one ``stat`` of
-        each, in a store one request of each.
+        It is empty if :meth:`refresh` would change nothing. Cost: lists the files, and calls
+        ``stat`` for each file, or sends one request per file to a store.
         """
         _ = self._current.schema  # raises if the handle is closed
         known = {file.path: file.version for file in self._known}
@@ -119,12 +120,12 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         for path in self._listed():
             try:
                 versions[path] = file_version(self._paths, path)
-            except FileNotFoundError:  # removed since it was listed
+            except FileNotFoundError:  # removed after it was listed
                 continue
         return versions
 
     def _listed(self) -> list[str]:
-        """Files that exist; paths that were given one by one may be gone."""
+        """Returns the files that exist. Ignores given paths without a file."""
         found: dict[str, None] = {}
         for given in self._paths.given:
             one = replace(self._paths, given=(given,))
@@ -135,21 +136,21 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         return sorted(found)
 
     def refresh(self) -> ParquetIndex:
-        """Indexes files that changed or came, forgets files that are gone; returns this handle.
+        """Indexes changed and new files, and drops removed files. Returns this handle.
 
-        The index file is replaced atomically. Other threads may use the handle meanwhile.
+        Replaces the index file atomically. Other threads may use the handle during the call.
 
         Raises:
-            OSError, CorruptFileError, InvalidArgumentError: as :func:`nimblepy.index_files`; the
-                handle is unchanged.
+            OSError, CorruptFileError, InvalidArgumentError: see :func:`nimblepy.index_files`. The
+                handle does not change.
 
-        Cost: as :attr:`stale`. If something changed, reads the key columns of new files and
-            writes the index anew.
+        Cost: see :attr:`stale`. If a file changed, also reads the key columns of new files and
+            writes the whole index.
         """
         with self._refreshing:
             current = self._current
-            # Opened once: the entries and the record must be of one file, which another process
-            # may replace at any time.
+            # Open it once: another process may replace the file, and the entries and the record
+            # must be from the same file.
             index, record = old = open_index(self._path, self._options)
             self._paths = self._paths_of(record)
             files = self._described(record, self._listed())
@@ -167,7 +168,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         return self
 
     def _described(self, record: IndexRecord, listed: Sequence[str]) -> list[FileRecord]:
-        """Records of files as they are now; known ones are not read."""
+        """Returns records of the files. Reads only files whose version is not in ``record``."""
         known = {file.path: file for file in record.files}
         files = []
         for path in listed:
@@ -182,7 +183,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         return files
 
     def _index_changed(self) -> None:
-        """Indexes known files that changed, in a temporary file, for this handle."""
+        """Indexes changed files again, in a temporary index file that only this handle uses."""
         with self._refreshing:
             current = self._current
             files = []
@@ -191,7 +192,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
                     is_same = file_version(self._paths, file.path) == file.version
                     files.append(file if is_same else record_of(self._paths, file.path))
                 except FileNotFoundError:
-                    files.append(file)  # raises StaleFileError when it is read
+                    files.append(file)  # reading it raises StaleFileError
             if tuple(files) == current.record.files:
                 self._renew(current)
                 return
@@ -214,7 +215,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
             self._replace_position(lambda _: Position(source))
 
     def _renew(self, current: IndexedFiles) -> None:
-        """Opens files again that are as they were indexed, but were changed in between."""
+        """Opens the files again. They were changed, but now have their indexed version again."""
         source = self._source_of(current.index, current.record)
         self._replace_position(lambda _: Position(source))
 
@@ -278,10 +279,10 @@ ParquetIndex.scan = _again_if_changed(functools.wraps(VersionedRows.scan)(_scan)
 
 
 def open_index(path: str, options: dict[str, Any]) -> tuple[FileSource, IndexRecord]:
-    """An index file and what it says of itself.
+    """Opens an index file, and reads its description.
 
     Raises:
-        InvalidArgumentError: a nimble file that is not an index of Parquet files.
+        InvalidArgumentError: the file is a nimble file, but not an index of Parquet files.
     """
     index = open_source(
         path,
@@ -331,24 +332,25 @@ def index_files(
 ) -> ParquetIndex:
     """Indexes Parquet files without changing them, or brings their index up to date.
 
-    The index is one file. It has the key of each row, or a hash of it, with the row's place, and
-    the footers and page positions of all files. So a lookup reads a few pages, and no footer.
+    The index is one file. For each row, it has the key or its hash, and the row's place. It also
+    has the footers and page positions of all files, so a lookup reads a few pages and no footer.
 
     Args:
         paths: a pattern (``"lake/*.parquet"``), a directory, or a list of paths. Directories are
-            searched with all below them.
-        target: path of the index file, for example ``"events.nbx"``. If it has the same key and
-            kind, only files that changed or came are read.
+            searched recursively.
+        target: path of the index file, for example ``"events.nbx"``. If an index with the same key
+            and kind exists there, only changed and new files are read.
         key: top-level columns of the key, in order.
         kind: ``"sorted"`` (equality, prefixes, ranges, as-of) or ``"hash"`` (equality; it does not
             store keys, and reads them from the files).
         filesystem: file system of ``paths`` and ``target``.
         progress: ``True`` for a progress bar, or called as ``progress(rows_done, None)``.
-        timeout: limit of one read call of a store in seconds.
+        timeout: time limit of one read call to a store, in seconds.
 
     Raises:
-        InvalidArgumentError: no such column, or files with other columns than the first.
-        CorruptFileError: a damaged Parquet file; the message names it.
+        InvalidArgumentError: a column does not exist, or a file's columns differ from those of the
+            first file.
+        CorruptFileError: a Parquet file is damaged; the message names it.
         OSError: a path does not exist.
 
     Cost: reads the key columns of all files, their footers, and their offset indexes or page
@@ -402,10 +404,10 @@ def index_files(
 def _old_index(
     path: str, exists: bool, options: dict[str, Any], key: tuple[str, ...], kind: str
 ) -> tuple[FileSource, IndexRecord] | None:
-    """The index at ``path``, if it has the same key and kind.
+    """Returns the index at ``path`` if it exists and has the same key and kind.
 
     Raises:
-        InvalidArgumentError: another file is there.
+        InvalidArgumentError: the file at ``path`` is not an index of Parquet files.
     """
     if not exists:
         return None

@@ -1,4 +1,4 @@
-"""Which Parquet files an index is about: patterns, paths and directories."""
+"""Lists the Parquet files of an index, from patterns, paths and directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WILDCARDS = "*?["
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The given paths, absolute. Listing them again finds files that came later.
+    """The paths that the caller gave, made absolute. Listing them again finds new files.
 
     Attributes:
         given: paths, patterns or directories; URIs, or paths in ``filesystem``.
@@ -53,10 +53,9 @@ class Paths:
         return locate(path, self.filesystem, timeout=self.timeout)
 
     def listed(self) -> list[str]:
-        """The files that are there now, sorted, each once.
+        """Returns the existing files, sorted, without repeats.
 
-        Names that begin with ``.`` or ``_`` are left out of directories and patterns, and so is
-        the index file.
+        In directories and patterns, skips the index file and names that begin with ``.`` or ``_``.
 
         Raises:
             FileNotFoundError: a path without wildcards does not exist.

@@ -1,4 +1,4 @@
-"""What tells index files from nimble files with rows of their own."""
+"""Distinguishes index files from nimble files that store rows."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ INDEX_KEY = "nimblepy.parquet-index"
 
 
 def is_index(metadata: Mapping[str, bytes]) -> bool:
-    """Whether a nimble file with this metadata is an index of Parquet files."""
+    """Returns whether a nimble file with this metadata is an index of Parquet files."""
     return INDEX_KEY in metadata

@@ -27,8 +27,8 @@ def open(
 
     Args:
         source: a path, a URI (``s3://...``), bytes, memoryview, :class:`pyarrow.Buffer`, or a
-            seekable binary file object. The index file of :func:`nimblepy.index_files` gives a
-            :class:`nimblepy.ParquetIndex`.
+            seekable binary file object. For an index file of :func:`nimblepy.index_files`, returns
+            a :class:`nimblepy.ParquetIndex`.
         filesystem: :class:`pyarrow.fs.FileSystem`, fsspec file system or obstore store of
             ``source``.
         mmap: map a local file into memory; otherwise it is read with ``pread``. Do not truncate a
@@ -40,8 +40,8 @@ def open(
         record: a local file to which the shape of every query is appended, for
             :func:`nimblepy.advise_indexes`: columns, operators and number of rows, but no values.
             It grows to at most 1 MiB; threads and processes may share it.
-        timeout: limit of one read call of a store in seconds, retries included. Local files have
-            no limit.
+        timeout: time limit of one read call to a store, in seconds, including retries. Local files
+            have no limit.
 
     Raises:
         CorruptFileError: the file is not a nimble file, or is damaged.
@@ -63,7 +63,7 @@ def open(
     )
     if not isinstance(source, (str, os.PathLike)) or not is_index(file.metadata):
         return file
-    # Imported here, so that opening a nimble file stays quick.
+    # Import here, because opening a nimble file should be fast.
     from nimblepy.foreign.handle import open_parquet_index
     from nimblepy.foreign.source import absolute
 
@@ -75,5 +75,5 @@ def open(
         "timeout": timeout,
     }
     path = absolute(source, locate(source, filesystem).is_local)
-    # Typed as what nearly all callers get: both have the methods of sources of rows.
+    # Nearly all callers get a File, so declare this type. Both types have the same reading methods.
     return cast(File, open_parquet_index(path, options))

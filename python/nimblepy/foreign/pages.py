@@ -1,4 +1,4 @@
-"""Rows of a Parquet file by their numbers, read page by page."""
+"""Reads rows of a Parquet file by their numbers, page by page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from nimblepy import _core
 from nimblepy.io.location import Location
 from nimblepy.io.remote_file import REMOTE_GAP
 
-# Codecs that pyarrow decompresses, by their numbers in Parquet; the core has zstd. It checks
-# beforehand that pages hold as many bytes as they should: pyarrow fills the rest with anything.
+# Codecs that pyarrow decompresses, by their numbers in Parquet. The core itself decompresses zstd,
+# and checks sizes first: if a page is too short, pyarrow leaves the other bytes uninitialized.
 _CODECS = {1: "snappy", 7: "lz4_raw"}
 _GZIP = 2
-# zlib's number for "gzip or zlib, as the header says".
+# zlib's code for detecting gzip or zlib by the header.
 _ANY_HEADER = 32 + 15
 _made: dict[int, pa.Codec] = {}
 
@@ -39,13 +39,13 @@ def decompress(codec: int, data: memoryview, size: int) -> Any:
 
 
 def _gunzip(data: memoryview, size: int) -> bytes | None:
-    """Exactly ``size`` bytes, whose checksum is right; otherwise ``None``."""
-    if size == 0:  # which zlib takes for no limit
+    """Returns exactly ``size`` bytes; ``None`` if the size or the checksum is wrong."""
+    if size == 0:  # zlib interprets 0 as no limit
         return b""
     stream = zlib.decompressobj(_ANY_HEADER)
     try:
         found = stream.decompress(data, size)
-        if not stream.eof:  # the trailer may still be to come, but no byte more
+        if not stream.eof:  # only the trailer may follow, no further data
             rest = stream.decompress(stream.unconsumed_tail, 1)
             if rest or not stream.eof:
                 return None
@@ -59,10 +59,10 @@ def _core_file(location: Location) -> Any:
 
 
 def describe(location: Location) -> Described | None:
-    """Footer and page table of a file; ``None`` if only pyarrow can read it.
+    """Returns the footer and page table of a file; ``None`` if only pyarrow can read it.
 
     Raises:
-        CorruptFileError: not a Parquet file, or damaged.
+        CorruptFileError: the file is not a Parquet file, or is damaged.
 
     Cost: reads the footer and the offset indexes, or the header of each page.
     """
@@ -73,7 +73,7 @@ def describe(location: Location) -> Described | None:
 
 
 def stored_type(type_: pa.DataType) -> pa.DataType:
-    """The type that the core reads for a column: without extensions and dictionaries."""
+    """Returns the type in which the core reads a column: without extensions and dictionaries."""
     if isinstance(type_, pa.BaseExtensionType):
         return stored_type(type_.storage_type)
     if pa.types.is_dictionary(type_):
@@ -124,14 +124,14 @@ class PageReader:
         return self._core.num_rows
 
     def unsupported(self, column: int) -> str:
-        """Why pages of a column cannot be read; empty if they can, as far as metadata tells."""
+        """Returns why the core cannot read a column; empty if the metadata shows no reason."""
         return self._core.unsupported(column)
 
     def read(self, columns: Sequence[int], rows: np.ndarray[Any, Any]) -> pa.Table | None:
-        """Top-level columns of ascending, distinct rows; ``None`` if pyarrow must read them.
+        """Reads columns of ascending, distinct rows; ``None`` if pyarrow must read them.
 
         Raises:
-            CorruptFileError: a damaged page; the message has its offset.
+            CorruptFileError: a page is damaged; the message has its offset.
         """
         batch = self._batch(columns, np.ascontiguousarray(rows, dtype=np.uint64))
         if batch is None:
@@ -147,7 +147,7 @@ class PageReader:
         return None if found is None else pa.RecordBatch._import_from_c_capsule(*found)
 
     def row(self, columns: Sequence[int], row: int) -> dict[str, Any] | None:
-        """Top-level columns of one row as Python values; ``None`` if pyarrow must read them."""
+        """Reads columns of one row as Python values; ``None`` if pyarrow must read them."""
         batch = self._batch(columns, np.array((row,), dtype=np.uint64))
         if batch is None:
             return None

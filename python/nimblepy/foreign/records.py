@@ -1,4 +1,4 @@
-"""What an index knows of each Parquet file, and how it stores that in its own metadata."""
+"""Describes indexed Parquet files, and stores the descriptions in the index file's metadata."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _FORMAT = 1
 _FILES = "nimblepy.parquet-index.files"
 _SCHEMA = "nimblepy.parquet-index.schema"
 
-# The columns of an index file beside the key.
+# The columns of an index file that are not part of the key.
 ROW = "_nimble_row"
 HASH = "_nimble_hash"
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A Parquet file as it was when it was indexed.
+    """An indexed version of a Parquet file.
 
     Attributes:
         path: absolute path or URI.
-        version: differs after the file was changed or replaced.
-        num_rows: its rows.
-        size_bytes: its size.
-        footer: thrift bytes of its footer.
-        page_table: where its pages are; empty if pyarrow must read it.
+        version: text that changes when the file is changed or replaced.
+        num_rows: number of rows.
+        size_bytes: size of the file.
+        footer: the footer, as Thrift bytes.
+        page_table: the positions of the pages; empty if pyarrow must read the file.
     """
 
     path: str
@@ -52,12 +52,12 @@ class FileRecord:
 
     @cached_property
     def metadata(self) -> Any:
-        """The footer as pyarrow's metadata."""
+        """The footer, as an object of pyarrow."""
         return parquet_metadata(self.footer, self.path)
 
 
 def parquet_metadata(footer: bytes, path: str) -> Any:
-    """pyarrow's metadata of the thrift bytes of a footer."""
+    """Converts the Thrift bytes of a footer to pyarrow's object."""
     import pyarrow.parquet as pq
 
     size = len(footer).to_bytes(4, "little")
@@ -68,20 +68,20 @@ def parquet_metadata(footer: bytes, path: str) -> Any:
 
 
 def file_version(paths: Paths, path: str) -> str:
-    """A text that differs after the file was changed or replaced.
+    """Returns a text that changes when the file is changed or replaced.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     return repr(paths.location(path).version())
 
 
 def record_of(paths: Paths, path: str) -> FileRecord:
-    """Describes a file as it is now.
+    """Describes the current version of a file.
 
     Raises:
-        CorruptFileError: not a Parquet file, damaged, or changed meanwhile.
-        InvalidArgumentError: its footer is encrypted.
+        CorruptFileError: the file is not a Parquet file, is damaged, or changed during the call.
+        InvalidArgumentError: the footer is encrypted.
 
     Cost: reads the footer and the offset indexes, or the header of each page.
     """
@@ -103,7 +103,7 @@ def record_of(paths: Paths, path: str) -> FileRecord:
 
 
 def schema_of(record: FileRecord) -> pa.Schema:
-    """Columns of a file with pyarrow's types, which the same file has everywhere."""
+    """Returns the columns of a file with pyarrow's types, without metadata."""
     try:
         schema = record.metadata.schema.to_arrow_schema().remove_metadata()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -115,10 +115,10 @@ def schema_of(record: FileRecord) -> pa.Schema:
 
 
 def check_same_schema(records: Sequence[FileRecord]) -> pa.Schema:
-    """The schema of all files.
+    """Returns the schema that all files have.
 
     Raises:
-        InvalidArgumentError: two files have other columns or types.
+        InvalidArgumentError: the columns or types of two files differ.
     """
     schema = schema_of(records[0])
     for record in records[1:]:
@@ -135,14 +135,14 @@ def check_same_schema(records: Sequence[FileRecord]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """Everything that an index file stores beside its rows.
+    """Everything that an index file stores in addition to its rows.
 
     Attributes:
         keys: key columns in order.
         kind: ``"sorted"`` or ``"hash"``.
-        hash_bits: bits of the hashes of kind ``"hash"``.
-        paths: where files are listed.
-        files: the indexed files in the order of their row numbers.
+        hash_bits: number of bits of the hashes, for kind ``"hash"``.
+        paths: the paths, patterns and directories to list.
+        files: the indexed files, in the order of their row numbers.
         schema: columns of the files.
     """
 
@@ -190,10 +190,10 @@ class IndexRecord:
 
     @classmethod
     def from_metadata(cls, metadata: dict[str, bytes], path: str) -> IndexRecord | None:
-        """The record of an index file; ``None`` if the file is another nimble file.
+        """Returns the record of an index file; ``None`` for a nimble file that is not an index.
 
         Raises:
-            CorruptFileError: a newer version wrote it, or it is damaged.
+            CorruptFileError: a newer version wrote the record, or it is damaged.
         """
         if INDEX_KEY not in metadata:
             return None
@@ -220,6 +220,6 @@ class IndexRecord:
 
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[SortKey], bits: int) -> Any:
-    """The hash of each key: the upper bits of the hash that nimble files use."""
+    """Returns the hash of each key: the upper bits of the hash that nimble files use."""
     orders = [(key.descending, key.nulls_first) for key in keys]
     return _core.hash_keys(batch, orders) >> (64 - bits)

@@ -1,4 +1,4 @@
-"""Reads one row by key: its entry is found in the index, then its pages are read."""
+"""Reads one row by key: finds its entry in the index, then reads its pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROW = (ROW,)
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """Indexed files: what a reader of single rows needs of them."""
+    """The index and the files that a reader of single rows uses."""
 
     record: IndexRecord
     index: FileSource
@@ -31,7 +31,7 @@ class Indexed:
 
 
 def row_reader(source: Indexed, columns: Projected, on: Names) -> RowReader | None:
-    """A reader of single rows; ``None`` if only the general path can read them."""
+    """Returns a reader of single rows; ``None`` if only the general path can read them."""
     record, schema = source.record, source.record.schema
     resolved = [
         resolve_column(schema, name) for name in (schema.names if columns is None else columns)
@@ -56,9 +56,9 @@ def row_reader(source: Indexed, columns: Projected, on: Names) -> RowReader | No
 
 
 class RowReader:
-    """Reads the first row with a key, by a sorted index.
+    """Reads the first row with a key, using a sorted index.
 
-    Keys of other types than the stored ones take the general path.
+    Keys whose types differ from the stored types take the general path.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class RowReader:
         return all(type(value) is kind for value, kind in zip(values, types, strict=True))
 
     def _first(self, values: tuple[Any, ...]) -> Any:
-        """The first row whose entry begins with ``values``."""
+        """Returns the first row whose entry begins with ``values``."""
         found = self._entries.prefix(values, 1, False)
         if found is NotImplemented:
             return found
@@ -106,16 +106,16 @@ class RowReader:
             return None
         number = found.column(0)[0].as_py()
         if number is None or number >= self._starts[-1]:
-            return NotImplemented  # the general path says what is damaged
+            return NotImplemented  # the general path reports the damage
         file = bisect_right(self._starts, number) - 1
         row = self._children[file].row(number - self._starts[file], self._tops)
         return NotImplemented if row is None else row
 
 
 class _HashReader(RowReader):
-    """Reads the first row with a key, by its hash.
+    """Reads the first row with a key, using a hash index.
 
-    Keys that share their hash with another take the general path.
+    Keys whose hash another key also has take the general path.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class _HashReader(RowReader):
 
 
 def _exact_type(kind: pa.DataType) -> type | None:
-    """The Python type whose values equal stored ones exactly if their keys are equal."""
+    """Returns the Python type whose values are equal if and only if their keys are equal."""
     if pa.types.is_integer(kind):
         return int
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -1,4 +1,4 @@
-"""Many Parquet files and their index as one source."""
+"""Presents many Parquet files and their index as one source."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _HASHES = (HASH,)
 
 
 class IndexedFiles(FilesSource):
-    """Parquet files as they were indexed. Does not change.
+    """Parquet files in their indexed versions. Immutable.
 
     Attributes:
-        record: what the index file says of itself and of the files.
+        record: the description of the index and of the files, from the index file.
         index: the open index file.
     """
 
@@ -84,7 +84,7 @@ class IndexedFiles(FilesSource):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the Parquet files and of the index."""
+        """Total bytes of the Parquet files and of the index."""
         return sum(file.size_bytes for file in self.record.files) + self.index.size_bytes
 
     @property
@@ -113,7 +113,7 @@ class IndexedFiles(FilesSource):
 
     @property
     def io_stats(self) -> IoStats:
-        """Reads of the index and of pages. What pyarrow reads is not counted."""
+        """Reads of the index and of pages. Reads by pyarrow are not counted."""
         reads, size, rounds, _ = self.pages.stats
         own = IoStats(reads=reads, bytes_read=size, data_reads=reads, rounds=rounds)
         return self.index.io_stats + own
@@ -133,7 +133,7 @@ class IndexedFiles(FilesSource):
         return self.record.files[file].path
 
     def check(self, files: Sequence[int] | None = None) -> None:
-        """Raises an error for files, or any file, that changed after it was indexed."""
+        """Raises an error if one of ``files`` changed after it was indexed. Default: all files."""
         for file in range(self.num_files) if files is None else files:
             self._children[file].check()
 
@@ -216,7 +216,10 @@ class IndexedFiles(FilesSource):
         return self._located(self.index.find_asof(keys))
 
     def _located(self, found: RowSet) -> RowSet:
-        """Rows of the index as rows of the files, which are checked."""
+        """Converts rows of the index to rows of the files.
+
+        Checks that these files did not change.
+        """
         single = found.expand()
         numbers = self._numbers(self.index.read(single, _ROW))
         return self._place(numbers, single.probe, single.num_probes)
@@ -233,7 +236,7 @@ class IndexedFiles(FilesSource):
         return RowSet(begin, None, probe, num_probes, file)
 
     def _find_hashed(self, keys: Keys) -> RowSet:
-        """Candidates by their hashes, of which rows with other keys are dropped."""
+        """Finds rows by the hashes of their keys, and drops rows with other keys."""
         names = self.record.keys
         usable = self.can_match(keys)
         asked = keys if usable is None else keys.take(usable)
@@ -291,7 +294,7 @@ class IndexedFiles(FilesSource):
 def _equal_keys(
     stored: pa.RecordBatch, asked: pa.RecordBatch, probe: Positions, keys: Sequence[SortKey]
 ) -> Any:
-    """Whether each stored key equals the key of its probe."""
+    """Returns whether each stored key equals the key of its probe."""
     mine = EncodedKeys(stored, keys).to_array()
     theirs = EncodedKeys(asked, keys).to_array().take(pa.array(probe))
 
@@ -299,6 +302,6 @@ def _equal_keys(
 
 
 def absolute(path: str | os.PathLike[str], is_local: bool) -> str:
-    """The path of an index file, for opening it again from another working directory."""
+    """Returns the path of an index file, so that another working directory can open it again."""
     text = os.fspath(path)
     return os.path.abspath(text) if is_local else text
