@@ -1,1 +1,1 @@
-"""DuckDB in this process: conditions and values of SQL over Arrow batches."""
+"""Evaluates SQL over Arrow batches with DuckDB, in this process."""

@@ -1,4 +1,4 @@
-"""SQL aggregates over batches, in a DuckDB session without access to files."""
+"""Computes SQL aggregates over batches, in a DuckDB session without access to files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nimblepy.errors import InvalidArgumentError
 
 
 def aggregate(rows: pa.RecordBatchReader, expression: str) -> float:
-    """The number that an aggregate such as ``sum(price)`` has over some rows.
+    """Returns the number that an aggregate such as ``sum(price)`` has over some rows.
 
     Raises:
         InvalidArgumentError: the expression does not fit the columns, or is not a number.

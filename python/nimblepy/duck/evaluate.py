@@ -1,8 +1,8 @@
 """Evaluates SQL conditions and values with DuckDB, over Arrow batches.
 
 DuckDB runs in this process, without files, network or extensions, and its configuration is locked.
-It reads only the batch that it is given. Columns have names such as ``c3``, so that no name of a
-user is part of a query.
+It reads only the given batch. Columns get names such as ``c3``, so names from users are never part
+of a query.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from nimblepy.schema.plain import plain_array
 from nimblepy.schema.sql_values import type_name
 
 _SETTINGS = {
-    "threads": 1,  # scans call from several threads
+    "threads": 1,  # several threads of a scan may call this
     "enable_external_access": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
     "python_enable_replacements": False,
-    # Filters would be pushed into pyarrow, where NaN is not greater than numbers.
+    # Without this, DuckDB pushes filters into pyarrow, where NaN is not greater than numbers.
     "disabled_optimizers": "filter_pushdown",
 }
 _MOST_STATEMENTS = 64
@@ -44,10 +44,10 @@ class SqlCondition:
     """A condition for DuckDB.
 
     Attributes:
-        sql: the condition, over the names of ``names``.
-        names: path and name of each column.
+        sql: the condition, over the columns in ``names``.
+        names: the path of each column, and its name in ``sql``.
         zone: the time zone of DuckDB's session.
-        text: the part of the filter's text.
+        text: the condition as the user wrote it.
     """
 
     sql: str
@@ -59,10 +59,10 @@ class SqlCondition:
         return self.text
 
     def passing(self, columns: Sequence[pa.Array], rows: int) -> pa.BooleanArray:
-        """A mask of the rows for which the condition is true.
+        """Returns a mask of the rows for which the condition is true.
 
         Args:
-            columns: one for each of ``names``.
+            columns: one column for each of ``names``.
         """
         numbers = pa.array(np.arange(rows, dtype=np.int32))
         batch = _batch([*columns, numbers], [*(name for _, name in self.names), "#"])
@@ -75,7 +75,7 @@ class SqlCondition:
 
 
 def merge(conditions: Sequence[SqlCondition]) -> SqlCondition:
-    """One condition that is true where all of them are. They have one zone."""
+    """Joins conditions with AND. REQUIRES: all have the same zone."""
     if len(conditions) == 1:
         return conditions[0]
     return SqlCondition(
@@ -88,27 +88,27 @@ def merge(conditions: Sequence[SqlCondition]) -> SqlCondition:
 
 @dataclass(frozen=True, eq=False)
 class SqlValue:
-    """An expression for DuckDB; the attributes are those of :class:`SqlCondition`."""
+    """An expression for DuckDB. See :class:`SqlCondition` for the attributes."""
 
     sql: str
     names: tuple[tuple[Path, str], ...]
     zone: str
 
     def check(self, schema: pa.Schema) -> pa.DataType:
-        """The type of the values.
+        """Returns the type of the values.
 
         Args:
             schema: the type of each of ``names``, in this order.
 
         Raises:
-            InvalidArgumentError: DuckDB refuses the expression.
+            InvalidArgumentError: DuckDB rejects the expression.
         """
         return self._values([pa.nulls(0, item.type) for item in schema], 0, self.sql).type
 
     def values(
         self, columns: Sequence[pa.Array], rows: int, target: pa.DataType | None = None
     ) -> pa.Array:
-        """The values of some rows, cast to ``target`` as in SQL."""
+        """Returns the values of some rows, cast to ``target`` as in SQL."""
         name = None if target is None else type_name(target)
         sql = self.sql if name is None else f"CAST(({self.sql}) AS {name})"
         array = self._values(columns, rows, sql)
@@ -133,7 +133,7 @@ def _batch(columns: Sequence[pa.Array], names: list[str]) -> pa.RecordBatch:
 
 
 def _readable(array: pa.Array) -> pa.Array:
-    """``array`` in a type that DuckDB reads."""
+    """Converts ``array`` to a type that DuckDB can read."""
     data_type = array.type
     if isinstance(data_type, pa.UuidType):
         return array
@@ -158,7 +158,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 # ------------------------------------------------------------------ sessions
 
 
-# Connections of DuckDB 2 do not have this method, and warn about a copy if they fetch a table.
+# In DuckDB 2, connections do not have this method, and fetching a table warns about a copy.
 _FETCHES = hasattr(duckdb.DuckDBPyConnection, "fetch_arrow_table")
 _NEWER = hasattr(duckdb.DuckDBPyConnection, "to_arrow_table")
 _TO_ARROW = "to_arrow_table" if _NEWER else "fetch_arrow_table"
@@ -171,7 +171,7 @@ def _fetch(connection: duckdb.DuckDBPyConnection, statement: str) -> pa.Table:
 
 
 class _Source:
-    """The table ``rows`` of a statement."""
+    """Returns the table ``rows`` of a statement."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -224,7 +224,7 @@ _lock = threading.Lock()
 
 
 def _forget_after_fork() -> None:
-    # Closing a connection of the parent could wait for its threads.
+    # Do not close a connection of the parent: this could wait for the parent's threads.
     _abandoned.append(dict(_databases))
     _databases.clear()
 
@@ -247,13 +247,13 @@ def _run(zone: str, query: str, batch: pa.RecordBatch) -> pa.Table:
 
 
 def locked_session(zone: str) -> duckdb.DuckDBPyConnection:
-    """A session in memory that cannot read files or change its settings."""
+    """Opens an in-memory session that cannot read files or change its settings."""
     connection = duckdb.connect(":memory:")
     for name, value in _SETTINGS.items():
         connection.execute(f"SET {name} = '{value}'")
     quoted = _duckdb_zone(zone).replace("'", "''")
     try:
-        # GLOBAL: cursors do not inherit the setting of one connection
+        # GLOBAL, because cursors do not inherit settings of a connection
         connection.execute(f"SET GLOBAL TimeZone = '{quoted}'")
     except duckdb.Error as error:
         connection.close()
@@ -266,15 +266,15 @@ def locked_session(zone: str) -> duckdb.DuckDBPyConnection:
 
 
 def _duckdb_zone(zone: str) -> str:
-    """DuckDB's name of a zone. It has names for offsets of whole hours only.
+    """Returns DuckDB's name of a time zone. It has names only for offsets of whole hours.
 
-    It takes UTC+05:30 for +05:00, so that other offsets must not be passed as such.
+    DuckDB would read UTC+05:30 as +05:00, so other offsets must not be passed by name.
     """
     offset = re.fullmatch(r"([+-])(\d\d):?00", zone)
     if offset is None:
         return zone
     hours = int(offset[2])
-    # POSIX signs: Etc/GMT-5 is five hours east of Greenwich.
+    # The sign is reversed, as in POSIX: Etc/GMT-5 is five hours east of Greenwich.
     return f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}" if hours else "UTC"
 
 

@@ -1,4 +1,4 @@
-"""The answers of the tools: plain values of limited size, with a cursor to what was left out."""
+"""Answers of the tools: plain values of limited size, and a cursor for reading the rest."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from nimblepy.table.table import Table
 
 _TOKENS = 1_500
 _MOST_ROWS, _MOST_SAMPLE, _MOST_KEYS, _MOST_MS = 1_000, 50, 100, 60_000
-# Milliseconds that a worker may read rows for a tool other than query, and for deep checks.
+# Time limits in milliseconds: reading rows for a tool other than query, and deep checks.
 _READ_MS, _DEEP_MS = 15_000, 60_000
-# Contradicted claims that a query names of each table.
+# Maximum number of contradicted claims per table in the answer of a query.
 _MOST_NAMED = 10
 
 
 class Answers:
-    """What the tools answer. Threads may share it."""
+    """Computes the answers of the tools. Thread-safe."""
 
     def __init__(self, lake: SharedLake) -> None:
         self.lake = lake
@@ -92,7 +92,7 @@ class Answers:
         }
         described = [(name, self._column(handle, name, by_column.get(name, ()))) for name in names]
         left = described[place.offset :]
-        # Names of columns without room are listed, so that an agent sees that they exist.
+        # List the names of columns that do not fit, so that an agent knows that they exist.
         names_left = [name for name, _ in left]
         listed = tokens(names_left) <= max_tokens // 2
         costs = [tokens(name) + 1 for name in names_left] if listed else None
@@ -199,7 +199,7 @@ class Answers:
         return answer
 
     def _read(self, tool: str, handle: Table, **arguments: Any) -> dict[str, Any]:
-        """What a worker reads of a table."""
+        """Reads rows of a table in a worker."""
         job = {"tool": tool, "milliseconds": _READ_MS, **_place(handle), **arguments}
         return self.workers.run(job)
 
@@ -307,7 +307,7 @@ class Answers:
     # ------------------------------------------------------------------ parts
 
     def _head(self, handle: Table, checks: Sequence[Check] | None = None) -> dict[str, Any]:
-        """What an agent must know of a table before it uses it."""
+        """Returns the facts that an agent must know before it uses a table."""
         facts = handle.facts()
         head: dict[str, Any] = {
             "table": handle.name,
@@ -323,7 +323,7 @@ class Answers:
         return head
 
     def _note(self, name: str, snapshot: str | None) -> dict[str, Any]:
-        """What the answer of a query says of a table that it read."""
+        """Returns the facts about a table that the answer of a query includes."""
         handle = self.lake.table(name)
         note: dict[str, Any] = {"snapshot": snapshot}
         changed = handle.facts().last_changed
@@ -367,7 +367,7 @@ class Answers:
 
 
 def _place(handle: Table) -> dict[str, Any]:
-    """The table and the snapshot of a job."""
+    """Returns the table and the snapshot of a job."""
     return {"table": handle.name, "snapshot": _text(handle.snapshot)}
 
 
@@ -376,7 +376,7 @@ def _cuts(read: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _text(snapshot: int | None) -> str | None:
-    """The id of a snapshot as text: numbers of JSON have 53 bits in many languages."""
+    """Returns a snapshot id as text, because many languages read JSON numbers as 53 bits."""
     return None if snapshot is None else str(snapshot)
 
 
@@ -385,7 +385,7 @@ def _ids(snapshot: int | None) -> tuple[int, ...]:
 
 
 def _shown(check: Check) -> list[Any]:
-    """What is claimed, its status, and what is observed if it does not hold."""
+    """Returns a claim's value and status. If it does not hold, also what was observed."""
     plain = Cuts().plain
     value = check.claim.value
     if check.claim.kind == "references" and isinstance(value, dict):
@@ -397,7 +397,7 @@ def _shown(check: Check) -> list[Any]:
 
 
 def _shown_claims(checks: Sequence[Check]) -> dict[str, Any]:
-    """Claims by kind, without those that the head of an answer has."""
+    """Returns claims by kind, except the claims that are in the head of the answer."""
     shown: dict[str, Any] = {}
     for check in checks:
         claim = check.claim

@@ -1,6 +1,6 @@
-"""Answers of limited size: JSON, counted as it is sent, with a cursor to what does not fit.
+"""Limits the size of answers, and makes cursors for reading the parts that do not fit.
 
-A token is counted as four bytes of UTF-8.
+A token is counted as four bytes of UTF-8, in the form in which an answer is sent.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from typing import Any
 from nimblepy.errors import InvalidArgumentError
 
 LEAST_TOKENS, MOST_TOKENS = 200, 25_000
-# Limits of a value, in characters and single values, if an answer has no room for it.
+# Ever stricter limits for a value that does not fit: the fields of Cuts.
 _SHORTER = (1_000, 200, 100), (200, 100, 20), (60, 40, 6), (24, 16, 2)
 _CUT = re.compile(r"\.\.\. \([0-9,]+ characters\)\Z")
-# What an answer without its rows may need, and a cursor.
+# Tokens reserved for the other parts of an answer and a cursor.
 _RESERVED = 60
 
 
 def as_json(value: Any) -> str:
-    """JSON without spaces."""
+    """Serializes a value as JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def tokens(value: Any) -> int:
-    """Tokens of a value as part of an answer.
+    """Returns the number of tokens that a value takes in an answer.
 
-    An answer is JSON within a JSON message, so its quotes are counted with the backslash that
-    they get.
+    An answer is JSON text inside a JSON message, so each quote also needs a backslash.
     """
     text = as_json(value)
     return math.ceil(len(json.dumps(text, ensure_ascii=False).encode()) / 4)
@@ -42,11 +41,11 @@ def tokens(value: Any) -> int:
 
 @dataclass
 class Cuts:
-    """Makes values plain and cuts long ones. Counts what it cuts.
+    """Converts values to JSON types, and shortens long ones. Counts the shortened values.
 
     Attributes:
-        longest, kept: texts of more characters than ``longest`` are cut to ``kept``.
-        leaves: single values that are kept of a list, a map or a struct.
+        longest, kept: a text with more than ``longest`` characters is cut to ``kept`` characters.
+        leaves: maximum number of single values to keep from a list, a map or a struct.
     """
 
     longest: int = 1_000
@@ -57,12 +56,12 @@ class Cuts:
     _left: int = field(default=0, init=False, repr=False)
 
     def plain(self, value: Any) -> Any:
-        """A value as JSON has it. Dates, decimals and bytes become text."""
+        """Converts a value to JSON types. Dates, decimals and bytes become text."""
         self._left = self.leaves
         return self._plain(value)
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Each value of a row as JSON has it."""
+        """Converts each value of a row to JSON types."""
         return {name: self.plain(value) for name, value in row.items()}
 
     def _plain(self, value: Any) -> Any:
@@ -109,7 +108,7 @@ class Cuts:
     def _text(self, text: str, length: int | None = None) -> str:
         size = len(text) if length is None else length
         before = _CUT.search(text)
-        if before is not None and size > self.longest:  # a value that was cut before
+        if before is not None and size > self.longest:  # the value was already cut
             return f"{_without_surrogates(text[: self.kept])}{before[0]}"
         text = _without_surrogates(text[: self.longest])
         if size <= self.longest:
@@ -118,26 +117,26 @@ class Cuts:
         return f"{text[: self.kept]}... ({size:,} characters)"
 
     def note(self) -> dict[str, str]:
-        """What an answer says about values that were cut."""
+        """Returns the entries of an answer that report how many values were cut."""
         return cut_note(self.texts, self.lists)
 
 
 def _without_surrogates(text: str) -> str:
-    """A text that UTF-8 can have."""
+    """Replaces characters that UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def cut_note(texts: int, lists: int) -> dict[str, str]:
-    """What an answer says about so many texts and lists that were cut."""
+    """Returns the entries of an answer for this many cut texts and lists."""
     note = {"cut_texts": f"{texts} texts are longer than shown"} if texts else {}
     return note | ({"cut_lists": f"{lists} lists are longer than shown"} if lists else {})
 
 
 def checked_tokens(max_tokens: int) -> int:
-    """The size of an answer that a client asks for.
+    """Checks the size of an answer that a client asks for.
 
     Raises:
-        InvalidArgumentError: it is out of bounds.
+        InvalidArgumentError: the size is out of bounds.
     """
     if not LEAST_TOKENS <= max_tokens <= MOST_TOKENS:
         raise InvalidArgumentError(
@@ -149,13 +148,14 @@ def checked_tokens(max_tokens: int) -> int:
 def fitted(
     items: Sequence[Any], head: Any, max_tokens: int, listed: Sequence[int] | None = None
 ) -> list[Any]:
-    """The first items that fit into an answer beside ``head``; at least one, which may be cut.
+    """Returns as many items as fit into an answer with ``head``. The first one may be shortened.
 
     Args:
-        listed: tokens of what the answer has of an item that does not fit, such as its name.
+        listed: for each item, the tokens that the answer needs if the item does not fit, such as
+            for its name.
 
     Raises:
-        InvalidArgumentError: not even a part of the first one fits.
+        InvalidArgumentError: the first item does not fit, even if it is shortened.
     """
     names = [0] * len(items) if listed is None else listed
     used = tokens(head) + _RESERVED + sum(names)
@@ -178,7 +178,7 @@ def fitted(
 
 
 def shrunk(item: Any, most_tokens: int) -> Any:
-    """A dict or list with its values cut until it fits; ``None`` if it cannot."""
+    """Shortens the values of a dict or list until it fits; ``None`` if it cannot fit."""
     if tokens(item) <= most_tokens:
         return item
     for longest, kept, leaves in _SHORTER:
@@ -191,11 +191,11 @@ def shrunk(item: Any, most_tokens: int) -> Any:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Where the next part of an answer begins.
+    """The position at which the next part of an answer begins.
 
     Attributes:
-        offset: number of items that were answered.
-        snapshots: ids of the snapshots that the answer is about.
+        offset: number of items in the earlier parts.
+        snapshots: ids of the snapshots that the answer describes.
     """
 
     offset: int = 0
@@ -206,10 +206,10 @@ class Cursor:
 
 
 def read_cursor(text: str | None) -> Cursor:
-    """The cursor of an earlier answer; ``None``: the beginning.
+    """Parses the cursor of an earlier answer. ``None`` means the beginning.
 
     Raises:
-        InvalidArgumentError: it is no cursor.
+        InvalidArgumentError: the text is not a cursor.
     """
     if text is None:
         return Cursor()

@@ -1,4 +1,4 @@
-"""How to join two tables: declared references, measured before they are recommended."""
+"""Recommends how to join two tables, from declared references that it measures first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from nimblepy.table.claims.subject import Subject
 from nimblepy.table.describe import CatalogLake
 from nimblepy.table.lake import JoinPath, JoinStep, join_path
 
-# Undeclared joins are shown if at most this share of keys is missing, of at least so many.
+# Undeclared joins are shown if at most this share of keys is missing, out of at least _LEAST_KEYS
+# compared keys. At most _MOST_SHOWN are shown.
 _MOST_ORPHANS, _LEAST_KEYS, _MOST_SHOWN = 0.05, 50, 3
 _MULTIPLIED = 1.001
 
 
 def join_answer(lake: SharedLake, a: str, b: str) -> dict[str, Any]:
-    """The answer of the tool ``join_path``."""
+    """Returns the answer of the tool ``join_path``."""
     path = join_path(lake, a, b)
     answer: dict[str, Any] = {"from": a, "to": b}
     if path is None:
@@ -73,7 +74,7 @@ def _shown_step(lake: SharedLake, step: JoinStep) -> dict[str, Any]:
 
 
 def _candidates(lake: SharedLake, a: str, b: str) -> list[dict[str, Any]]:
-    """Joins that nobody declared but that hold, those of equal names first."""
+    """Returns joins that hold but are not declared. Joins of columns with equal names are first."""
     view = CatalogLake(lake)
     first, second = view.subject(a), view.subject(b)
     if first is None or second is None:

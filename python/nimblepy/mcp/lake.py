@@ -1,4 +1,4 @@
-"""The tables of a catalog that a server shows, and what is said of them now."""
+"""The tables of a catalog that a server shows, with their claims and checks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nimblepy.table.claims.checks import Check
 from nimblepy.table.claims.kinds import age_seconds
 from nimblepy.table.table import Table
 
-# How long a client may keep a resource without a promise of freshness, and at most.
+# How long a client may cache a resource: without a promise of freshness, and at most.
 _TTL_MS, _MOST_TTL_MS = 60_000, 7 * 86_400_000
 
 
 class SharedLake:
-    """The part of a catalog that agents may see. Threads may share it.
+    """The part of a catalog that agents may see. Thread-safe.
 
     Args:
         target: the catalog, as for :func:`nimblepy.connect`.
-        namespaces: those that are shown, with the namespaces below them; empty: all.
+        namespaces: the namespaces to show, with the namespaces below them. Empty means all.
     """
 
     def __init__(self, target: str, namespaces: Sequence[str] = ()) -> None:
@@ -42,7 +42,7 @@ class SharedLake:
             )
 
     def places(self) -> set[str]:
-        """The locations of the catalog and of the tables that were opened."""
+        """Returns the locations of the catalog and of the tables that were opened."""
         places = {self.target}
         if ":" not in self.target:
             path = os.path.abspath(self.target)
@@ -52,24 +52,24 @@ class SharedLake:
         return places | {table.location.removeprefix("file://") for table in opened}
 
     def allows(self, name: str) -> bool:
-        """Whether a table is shown."""
+        """Returns whether a table is shown."""
         return not self._namespaces or any(name.startswith(f"{n}.") for n in self._namespaces)
 
     def tables(self) -> list[str]:
-        """The names of the tables that are shown."""
+        """Returns the names of the tables that are shown."""
         return [name for name in self.catalog.tables() if self.allows(name)]
 
     def hidden(self) -> set[str]:
-        """The names of the tables that are not shown."""
+        """Returns the names of the tables that are not shown."""
         if not self._namespaces:
             return set()
         return {name for name in self.catalog.tables() if not self.allows(name)}
 
     def table(self, name: str) -> Table:
-        """A table at its newest snapshot.
+        """Returns a table at its newest snapshot.
 
         Raises:
-            InvalidArgumentError: it does not exist, or it is not shown.
+            InvalidArgumentError: the table does not exist, or it is not shown.
         """
         with self._lock:
             table = self._open.get(name)
@@ -96,7 +96,7 @@ class SharedLake:
         return f"there is no table {name[:100]!r}; find_tables finds some of the {len(tables)}"
 
     def at(self, name: str, snapshot: int | None) -> Table:
-        """A table at a snapshot; ``None``: the newest."""
+        """Returns a table at a snapshot. ``None`` means the newest snapshot."""
         table = self.table(name)
         if snapshot is None or snapshot == table.snapshot:
             return table
@@ -105,26 +105,26 @@ class SharedLake:
     # ------------------------------------------------------------------ what is said
 
     def checks(self, table: Table) -> list[Check]:
-        """The checks of a table's claims, as far as they are shown."""
+        """Returns the checks of a table's claims, except checks that name a hidden table."""
         return self.shown(table.check())
 
     def shown(self, checks: Iterable[Check]) -> list[Check]:
-        """Checks, except for those of claims that name tables that are hidden."""
+        """Drops the checks that name a hidden table."""
         hidden = self.hidden()
         return [check for check in checks if not hidden or not _named(check, hidden)]
 
     def promise(self, table: Table) -> tuple[float | None, float | None]:
-        """Seconds since rows changed, and the seconds that are promised; ``None`` if unknown."""
+        """Returns the age of the rows and the promised age, in seconds; ``None`` if unknown."""
         changed = table.facts().last_changed
         age = None if changed is None else (dt.datetime.now(dt.UTC) - changed).total_seconds()
         claims = [c for c in table.claims if c.kind == "fresh" and isinstance(c.value, str)]
         try:
             return age, age_seconds(claims[0].value) if claims else None
-        except InvalidArgumentError:  # another tool wrote it
+        except InvalidArgumentError:  # another tool wrote the claim
             return age, None
 
     def ttl_ms(self, table: Table) -> int:
-        """Milliseconds until new rows are promised; 0 if they are overdue."""
+        """Returns the milliseconds until new rows are promised; 0 if they are overdue."""
         age, promised = self.promise(table)
         if promised is None:
             return _TTL_MS
@@ -133,7 +133,7 @@ class SharedLake:
 
 
 def _named(check: Check, hidden: Collection[str]) -> bool:
-    """Whether a claim or what was observed names a hidden table."""
+    """Returns whether a claim, or the observation of its check, names a hidden table."""
     value = check.claim.value
     if isinstance(value, dict) and value.get("table") in hidden:
         return True

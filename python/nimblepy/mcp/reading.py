@@ -1,6 +1,6 @@
-"""What tools read of a table's rows. It runs in a worker, so that its time and memory are limited.
+"""Reads rows for the tools. Runs in a worker process, whose time and memory are limited.
 
-Results are plain values, for JSON.
+Results have only JSON types.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from nimblepy.mcp.budget import Cuts
 from nimblepy.table.table import Table
 
-# Limits of rows and seconds. A result says whether it reached one.
+# Limits of one read, in rows and seconds. A result tells whether it reached a limit.
 MOST_READ, READ_SECONDS = 100_000, 5.0
 _SEED = 7
 
 
 def sample(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Random rows, or the first ones that pass a filter."""
+    """Returns random rows, or the first rows that pass a filter."""
     columns, most, filter = job["columns"], job["n"], job["filter"]
     if filter is None:
         return _plain(table.sample(n=most, seed=_SEED, columns=columns).to_pylist())
@@ -38,13 +38,13 @@ def sample(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def get(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows by primary key."""
+    """Looks up rows by primary key."""
     keys = [tuple(key) if isinstance(key, list) else key for key in job["keys"]]
     return _plain(table.lookup(keys, columns=job["columns"]).to_pylist())
 
 
 def changes(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Some changed rows after ``offset``, and the number of all that were read."""
+    """Returns changed rows from position ``offset`` on, and the number of changed rows read."""
     offset, most = job["offset"], job["rows"]
     until = time.monotonic() + READ_SECONDS
     counts: Counter[str] = Counter()
@@ -65,7 +65,7 @@ def changes(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
-    """The checks of all claims, which may scan the table."""
+    """Checks all claims. May scan the table."""
     plain = Cuts().plain
     checks = [check.to_dict() for check in table.check(deep=job["deep"])]
     return {"checks": [{name: plain(item) for name, item in one.items()} for one in checks]}

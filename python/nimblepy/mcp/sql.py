@@ -1,4 +1,4 @@
-"""Checks a query of an agent, and writes it again for DuckDB.
+"""Checks a query of an agent, and renders it as SQL for DuckDB.
 
 The text is untrusted. sqlglot parses it, and every node of the tree must be of a form that is
 listed here. Functions keep the names that the agent wrote, and these names must be listed too.
@@ -92,7 +92,7 @@ _TYPES = frozenset(
 _SYSTEM_NAMES = ("duckdb_", "pg_", "sqlite_", "pragma_", "information_schema", "system", "temp")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NUMBER = re.compile(r"[0-9.][0-9_.eE+-]*")
-# What DuckDB takes for functions if no table has such a column, even in quotes.
+# DuckDB calls these functions if no table has a column of that name, even if it is quoted.
 _BARE_FUNCTIONS = frozenset(
     {"user", "session_user", "current_user", "current_role", "current_catalog", "current_schema"}
 )
@@ -108,7 +108,7 @@ _HINTS = {
 
 
 class _Parser(DuckDB.Parser):  # type: ignore[misc]
-    """Keeps functions as they are written; sqlglot would rename some of them."""
+    """Keeps the names of functions as they are written, because sqlglot would rename some."""
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -120,10 +120,10 @@ class _Parser(DuckDB.Parser):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Query:
-    """A query that may run.
+    """A query that passed the checks.
 
     Attributes:
-        sql: for DuckDB. Tables are called ``"namespace"."name"``.
+        sql: the text for DuckDB. Tables are called ``"namespace"."name"``.
         tables: the names of the tables that it reads.
     """
 
@@ -132,13 +132,14 @@ class Query:
 
 
 def checked_query(text: str, tables: Collection[str]) -> Query:
-    """The one SELECT of a text.
+    """Checks that a text is a single SELECT, and returns it as a query.
 
     Args:
-        tables: names of the tables that it may read.
+        tables: names of the tables that the query may read.
 
     Raises:
-        InvalidArgumentError: it is not one SELECT, or it has something that is not allowed.
+        InvalidArgumentError: the text is not a single SELECT, or uses something that is not
+            allowed.
     """
     try:
         return _checked(text, tables)
@@ -172,7 +173,7 @@ def _checked(text: str, tables: Collection[str]) -> Query:
     for ordered in tree.find_all(exp.Ordered):
         column = ordered.this
         if isinstance(column, exp.Column) and column.sql().upper() == "ALL":
-            ordered.set("this", exp.var("ALL"))  # in quotes it would be a column
+            ordered.set("this", exp.var("ALL"))  # if quoted, it would be a column
     try:
         sql = tree.sql(
             DuckDB,
@@ -210,7 +211,7 @@ def _parsed(text: str) -> exp.Expression:
 
 
 def _quantile(group: exp.WithinGroup) -> exp.Expression:
-    """``percentile_cont(q) WITHIN GROUP (ORDER BY x)`` as DuckDB's function, without a clause."""
+    """Renders ``percentile_cont(q) WITHIN GROUP (ORDER BY x)`` as DuckDB's quantile function."""
     call, order = group.this, group.expression
     name = str(call.this).lower() if isinstance(call, exp.Anonymous) else ""
     (first, *others) = order.expressions or [None]
@@ -262,7 +263,7 @@ def _check(node: exp.Expression) -> None:
 
 
 def _table_name(node: exp.Table, tables: Collection[str]) -> str | None:
-    """The name of the table of the lake that a node reads; ``None``: a CTE."""
+    """Returns the name of the table that a node reads; ``None`` for a CTE."""
     others = {key for key, value in node.args.items() if value} - _TABLE_PARTS
     if others:
         raise _refused(f"{', '.join(sorted(others))} of a table is not allowed")
@@ -284,7 +285,7 @@ def _table_name(node: exp.Table, tables: Collection[str]) -> str | None:
 
 
 def _visible(node: exp.Expression) -> Iterator[str]:
-    """The CTEs that a node can read: those of queries around it, if they are defined before it."""
+    """Returns the CTEs that a node can read: those that enclosing queries define before it."""
     inside, around = node, node.parent
     while around is not None:
         with_ = around.args.get("with_")

@@ -1,8 +1,8 @@
 """The process that reads rows for agents: ``python -m nimblepy.mcp.worker CATALOG``.
 
 It reads jobs from standard input and writes results to standard output, one line of JSON each. A
-job names the tool. That of a query has SQL that ``nimblepy.mcp.sql`` has checked, and gets a DuckDB
-of its own, in memory. The process cannot write files, and its memory is limited.
+job names a tool. The job of a query has SQL that ``nimblepy.mcp.sql`` has checked; it runs in a new
+DuckDB session, in memory. The process cannot write files, and its memory is limited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nimblepy.mcp.reading import READERS
 from nimblepy.table.catalog import connect
 from nimblepy.table.table import Table
 
-# Memory of DuckDB, and how much more the process may have than when it began.
+# Memory limit of DuckDB, and memory that the process may use in addition to its memory at start.
 _DUCKDB_BYTES = 512 << 20
 _PROCESS_BYTES = 1536 << 20
 _SETTINGS = {
@@ -40,7 +40,7 @@ _SETTINGS = {
 def main() -> None:
     """Answers jobs until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keep output of libraries out of the answers
     tables = _Tables(sys.argv[1])
     duckdb.connect().execute("SELECT 1").fetchall()
     _limit_process()
@@ -72,14 +72,14 @@ def _limit_process() -> None:
 
 
 class _Tables:
-    """The tables of a catalog, each opened once."""
+    """The tables of a catalog. Opens each table once."""
 
     def __init__(self, catalog: str) -> None:
         self._catalog = connect(catalog, create=False)
         self._open: dict[str, Table] = {}
 
     def table(self, name: str, snapshot: str | None) -> Table:
-        """A table at the id of a snapshot; ``None``: the newest."""
+        """Returns a table at a snapshot. ``None`` means the newest snapshot."""
         if name not in self._open:
             self._open[name] = self._catalog.table(name)
         newest = self._open[name]

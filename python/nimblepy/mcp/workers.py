@@ -1,4 +1,4 @@
-"""Runs what reads rows in processes of their own, which are ended if they exceed their time."""
+"""Runs jobs that read rows in worker processes, and ends a process that exceeds its time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any
 
 from nimblepy.errors import InvalidArgumentError, NimbleError
 
-# Processes at most; a further job waits.
+# Maximum number of processes. Further jobs wait.
 _MOST_PROCESSES = 3
-# What a process may take to begin, and to answer after its time is over.
+# Seconds for a process to start, and to answer after its time limit.
 _START_SECONDS, _GRACE_SECONDS = 60.0, 1.0
 _LONGEST_ANSWER = 64 << 20
 
 
 class QueryError(NimbleError):
-    """A worker has no result: the job is wrong, or it exceeded a limit."""
+    """A job has no result: it is not valid, or it exceeded a limit."""
 
 
 class _Gone(Exception):
@@ -31,10 +31,10 @@ class _Gone(Exception):
 
 
 class _Worker:
-    """One process. Not for several threads at once."""
+    """One worker process. Not thread-safe."""
 
     def __init__(self, catalog: str) -> None:
-        # -P: modules of the working directory must not be imported.
+        # -P: do not import modules from the working directory.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "nimblepy.mcp.worker", catalog],
             stdin=subprocess.PIPE,
@@ -50,10 +50,10 @@ class _Worker:
             raise QueryError("the process that reads rows did not start") from None
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a job.
+        """Runs a job and returns its answer.
 
         Raises:
-            _Gone: there is none. The process must be ended.
+            _Gone: the process did not answer. The caller must end it.
         """
         assert self._process.stdin is not None
         try:
@@ -93,7 +93,7 @@ class _Worker:
 
 
 class Workers:
-    """A few processes that run jobs. Threads may share it."""
+    """A pool of worker processes that run jobs. Thread-safe."""
 
     def __init__(self, catalog: str) -> None:
         self._catalog = catalog
@@ -102,7 +102,7 @@ class Workers:
         self._slots = threading.BoundedSemaphore(_MOST_PROCESSES)
 
     def start(self) -> None:
-        """Starts a process in the background, so that the first job need not wait for it."""
+        """Starts a process in the background, so that the first job does not wait for it."""
 
         def begin() -> None:
             with contextlib.suppress(QueryError):
@@ -113,13 +113,13 @@ class Workers:
         threading.Thread(target=begin, daemon=True).start()
 
     def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """The result of a job.
+        """Runs a job and returns its result.
 
         Args:
-            job: has ``tool``, ``milliseconds``, and what the tool needs.
+            job: ``tool``, ``milliseconds``, and the arguments of the tool.
 
         Raises:
-            QueryError: the job is refused, or it exceeds a limit.
+            QueryError: the job is rejected, or exceeds a limit.
         """
         tool, milliseconds = job["tool"], job["milliseconds"]
         if not self._slots.acquire(timeout=_START_SECONDS):
@@ -161,10 +161,10 @@ class Workers:
 
 
 def checked_limit(name: str, value: int, most: int) -> int:
-    """A limit that a client asks for.
+    """Checks a limit that a client asks for.
 
     Raises:
-        InvalidArgumentError: it is out of bounds.
+        InvalidArgumentError: the limit is out of bounds.
     """
     if not 1 <= value <= most:
         raise InvalidArgumentError(f"{name}: expected 1 to {most:,}, got {value}")
