@@ -1,7 +1,7 @@
 """Checks claims against the metadata of a snapshot.
 
-Two rules. *Unknown is not empty*: what the metadata do not say refutes nothing. *Contradicted needs
-a proof*: everything softer is suspect.
+Two rules apply. *Unknown is not empty*: missing metadata does not refute a claim. *Contradicted
+needs a proof*: weaker evidence makes a claim suspect.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from nimblepy.table.claims.sketches import NoSketch
 from nimblepy.table.claims.store import Stored, public_claim
 from nimblepy.table.claims.subject import Lake, Subject
 
-# Up to so many rows and files, a doubt that deleted rows cause is resolved by reading one column.
+# Up to this many rows and files, a column is read if deleted rows leave a claim in doubt.
 CONFIRMED_ROWS, CONFIRMED_FILES = 5_000_000, 200
-# Standard errors of a sketch's estimate that make a proof, and one standard error.
+# A difference of this many standard errors of a sketch's estimate is a proof; one standard error.
 _SIGMAS, _ERROR = 5.0, 1 / math.sqrt(MOST)
 # Relative difference of two sums that is not a contradiction.
 _ROUNDING = 1e-9
-# Days without a commit after which a table that is said to be in use is suspect.
+# After this many days without a commit, a claim that a table is in use is suspect.
 _IDLE_DAYS = 45
-# A number of rows or a maximum that differs by more than these factors is another one.
+# A number of rows, or a maximum above or below, that differs by more than this factor is suspect.
 _ROWS_FACTOR, _ABOVE, _BELOW = 1.5, 3.0, 20.0
-# A maximum that is too small by this factor shows another unit, if there are enough rows.
+# With enough rows, a maximum that is too small by this factor proves that the unit is wrong.
 _FAR_BELOW, _ROWS_OF_A_UNIT = 50.0, 50
 _TICKS = re.compile(r"`([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)`")
 _SQL_WORDS = frozenset({"null", "true", "false", "and", "or", "not", "is", "in", "sum", "count"})
 # Kinds whose status depends on the time.
 _TIMED = frozenset({"fresh", "deprecated"})
 _ORDER: tuple[Status, ...] = ("contradicted", "suspect", "unchecked", "unverifiable")
-# Kinds about values that occur, which an empty table does not refute.
+# Kinds that claim that values occur. An empty table does not refute them.
 _OF_ROWS = frozenset({"values", "samples", "unit", "snapshot_of", "not_null"})
 
 
@@ -86,7 +86,7 @@ def check_all(
 
     Args:
         deep: also scan rows, for claims that metadata cannot prove.
-        now: the time; by default it is taken from the clock.
+        now: the time of the check; the default is the current time.
     """
     own = claims is None
     given = subject.claims if claims is None else claims
@@ -115,13 +115,13 @@ def check_all(
 
 
 def _may_change(claim: Stored) -> bool:
-    """Whether a status depends on the time, or on the names of all tables."""
+    """Returns whether a status depends on the time, or on the names of all tables."""
     names_tables = claim.kind == "description" and bool(_TICKS.search(str(claim.value)))
     return claim.kind in _TIMED or names_tables
 
 
 def names_in(text: str, subject: Subject, lake: Lake) -> list[str]:
-    """The names of columns and tables that a text has in backticks."""
+    """Returns the names of columns and tables that a text has in backticks."""
     checker = _Checker(subject, lake, False, dt.datetime.now(dt.UTC))
     return sorted({word for word in _TICKS.findall(text) if _is_name(checker, word)})
 
@@ -136,19 +136,19 @@ class _Checker:
     _others: dict[str, Subject | None] = field(default_factory=dict)
 
     def other(self, name: str) -> Subject | None:
-        """Another table of the lake."""
+        """Returns a table of the lake by name."""
         if name not in self._others:
             same = name == self.subject.name
             self._others[name] = self.subject if same else self.lake.subject(name)
         return self._others[name]
 
     def others(self, claims: Iterable[Stored]) -> list[Subject | None]:
-        """The tables that claims name."""
+        """Returns the tables that claims name."""
         names = {_table_of(claim) for claim in claims}
         return [self.other(name) for name in sorted(name for name in names if name)]
 
     def prepare(self, claims: Iterable[Stored]) -> None:
-        """Makes all sketches that claims need, in one pass over new rows."""
+        """Prepares all sketches that claims need, in one pass over new rows."""
         needed: set[int] = set()
         for claim in claims:
             if claim.kind in ("values", "samples", "references") and claim.number is not None:
@@ -159,7 +159,7 @@ class _Checker:
         self.subject.sketches.prepare(needed & present)
 
     def is_by_construction(self, numbers: Sequence[int]) -> bool:
-        """Whether some columns contain the primary key, which nimblepy keeps unique."""
+        """Returns whether some columns contain the primary key, which nimblepy keeps unique."""
         names = {self.subject.column_name(number) for number in numbers}
         key = set(self.subject.primary_key)
         return bool(key) and key <= names and self.subject.key_is_proved
@@ -195,13 +195,13 @@ class _Checker:
         return finding
 
     def confirms(self) -> bool:
-        """Whether a doubt may be resolved by reading rows."""
+        """Returns whether a check may read rows if metadata leave a claim in doubt."""
         few = self.subject.facts.rows <= CONFIRMED_ROWS
         return self.deep or (few and self.subject.num_files <= CONFIRMED_FILES)
 
 
 def _table_of(claim: Stored) -> str | None:
-    """The other table that a claim names."""
+    """Returns the other table that a claim names."""
     value = claim.value
     if claim.kind in ("references", "reconcile") and isinstance(value, dict):
         return str(value.get("table"))
@@ -209,10 +209,10 @@ def _table_of(claim: Stored) -> str | None:
 
 
 def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A stored value in the type of a column.
+    """Converts a stored value to the type of a column.
 
     Raises:
-        ValueError: the column cannot have the value.
+        ValueError: the type cannot represent the value.
     """
     if pt.is_fixed_size_binary(kind) and isinstance(value, str):
         return pa.scalar(uuid.UUID(value).bytes, kind)
@@ -241,7 +241,7 @@ def _description(checker: _Checker, claim: Stored, text: str) -> Finding:
 
 
 def _lost_name(checker: _Checker, word: str, claim: Stored) -> Finding:
-    """What a word in backticks shows that is not a name now."""
+    """Returns the finding for a word in backticks that is not a name any more."""
     subject = checker.subject
     former = _former_column(subject, word)
     is_gone = subject.metadata.column_number(word) is None and subject.renamed(word) is None
@@ -251,7 +251,7 @@ def _lost_name(checker: _Checker, word: str, claim: Stored) -> Finding:
 
 
 def _former_column(subject: Subject, word: str) -> Finding | None:
-    """What became of a column that had a name."""
+    """Returns the finding for a former column name: renamed, dropped, or not in this snapshot."""
     now = subject.renamed(word)
     if now is not None:
         return Finding("suspect", (f"column `{word}` is now called `{now}`", now), "a name changed")
@@ -263,7 +263,7 @@ def _former_column(subject: Subject, word: str) -> Finding | None:
 
 
 def _codes(checker: _Checker) -> set[str]:
-    """The values that claims name."""
+    """Returns the values that claims list, as text."""
     return {
         str(item[0])
         for claim in (*checker.claims, *checker.subject.claims)
@@ -307,7 +307,7 @@ def _unique(checker: _Checker, claim: Stored, numbers: list[int]) -> Finding:
     if any(nulls is None for nulls in most_nulls):
         return unchecked("the metadata do not say how many nulls there are")
     valid = rows - sum(nulls for nulls in most_nulls if nulls is not None)
-    # An upper bound of the number of different keys; more rows than that share a key.
+    # An upper bound of the number of distinct keys. If there are more rows, some share a key.
     most = 1.0
     for sketch in sketches:
         if isinstance(sketch, NoSketch):
@@ -546,7 +546,7 @@ def _values(checker: _Checker, claim: Stored, pairs: list[list[Any]]) -> Finding
 
 
 def _hashes(codes: Sequence[Any], kind: pa.DataType) -> tuple[dict[int, Any], list[Any]]:
-    """Values by hash, and the values that a column cannot have."""
+    """Returns values by their hash, and the values that the column's type cannot represent."""
     fitting, scalars, misfits = [], [], []
     for code in codes:
         try:
@@ -559,12 +559,12 @@ def _hashes(codes: Sequence[Any], kind: pa.DataType) -> tuple[dict[int, Any], li
     array = pa.array([scalar.as_py() for scalar in scalars], kind)
     if pt.is_floating(kind):
         array = pa.array(array.to_numpy(zero_copy_only=False) + 0.0, kind)  # -0.0 is 0.0
-    # One at a time: the hashes of several values have any order.
+    # Hash one value at a time, because hashes_of() returns hashes in any order.
     return {int(hashes_of(array.slice(i, 1))[0]): c for i, c in enumerate(fitting)}, misfits
 
 
 def _with_names(checker: _Checker, number: int, codes: Sequence[Any], reason: str) -> Finding:
-    """Contradicted. The values are named when someone asks: that reads the column."""
+    """Returns the finding "contradicted". Reads the column only if the values are requested."""
 
     def observe() -> Observed:
         finding = _values_read(checker, number, codes)

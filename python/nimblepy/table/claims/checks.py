@@ -11,21 +11,20 @@ from nimblepy.table.claims.kinds import Claim
 Status: TypeAlias = Literal[
     "verified", "contradicted", "overdue", "suspect", "unchecked", "unverifiable"
 ]
-# What is observed, as text and as plain values.
+# An observation, as text and as plain values.
 Observed: TypeAlias = tuple[str | None, Any]
 
 
 class Check:
-    """What a snapshot says of a claim.
+    """The result of checking a claim against a snapshot.
 
     Attributes:
         claim: the claim.
-        status: ``"verified"``: it holds. ``"contradicted"``: it does not, and that is proved.
-            ``"overdue"``: rows are older than promised. ``"suspect"``: something has changed, so a
-            person should look. ``"unchecked"``: it could be checked, but not from metadata now.
+        status: ``"verified"``: the claim holds. ``"contradicted"``: it provably does not hold.
+            ``"overdue"``: rows are older than promised. ``"suspect"``: the data has changed, so a
+            person should look. ``"unchecked"``: the available metadata is not enough to check it.
             ``"unverifiable"``: only people can check it.
-        snapshot: id of the snapshot.
-        reason: why it has this status.
+        snapshot: id of the snapshot. reason: why the claim has this status.
     """
 
     __slots__ = ("_observe", "claim", "reason", "snapshot", "status")
@@ -46,12 +45,12 @@ class Check:
 
     @property
     def observed(self) -> str | None:
-        """What was observed, in words. Cost: may read a column to name its values."""
+        """The observation, in words. Cost: may read a column to find values."""
         return self._observed()[0]
 
     @property
     def value(self) -> Any:
-        """What was observed, for programs: a number, a list or a dict."""
+        """The observation, for programs: a number, a list or a dict."""
         return self._observed()[1]
 
     def _observed(self) -> Observed:
@@ -60,7 +59,7 @@ class Check:
         return self._observe
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Returns the check as plain values, for JSON."""
         claim = self.claim
         return {
             "kind": claim.kind,
@@ -106,27 +105,27 @@ class Checks:
         return not self.contradicted
 
     def of(self, status: Status) -> tuple[Check, ...]:
-        """The checks with a status."""
+        """Returns the checks that have a status."""
         return tuple(check for check in self._checks if check.status == status)
 
     @property
     def contradicted(self) -> tuple[Check, ...]:
-        """Claims that do not hold."""
+        """The claims that do not hold."""
         return self.of("contradicted")
 
     @property
     def suspect(self) -> tuple[Check, ...]:
-        """Claims that a person should look at."""
+        """The claims that a person should review."""
         return self.of("suspect")
 
     @property
     def overdue(self) -> tuple[Check, ...]:
-        """Promises of fresh rows that are broken."""
+        """The promises of fresh rows that are broken."""
         return self.of("overdue")
 
     @property
     def unchecked(self) -> tuple[Check, ...]:
-        """Claims that could not be checked from metadata."""
+        """The claims that could not be checked from metadata."""
         return self.of("unchecked")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A table as exports show it: its columns, its facts, its claims and their checks."""
+"""The table data that exports use: columns, facts, claims and checks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nimblepy.table.claims.subject import Lake, Subject
 
 @dataclass(frozen=True)
 class Described:
-    """A table with what is said of it.
+    """A table with its claims and their checks.
 
     Attributes:
-        ids: field ids of the columns, fields of structs included, by name.
+        ids: field ids by name, of columns and of fields of structs.
         keys: the primary keys of referenced tables, if they have one column.
     """
 
@@ -32,19 +32,19 @@ class Described:
     keys: Mapping[str, str]
 
     def claims(self, column: str | None = None) -> Iterator[Claim]:
-        """The claims about a column, or about the table itself."""
+        """Returns the claims about a column, or about the table itself."""
         return (check.claim for check in self.of(column))
 
     def of(self, column: str | None = None) -> Iterator[Check]:
-        """The checks of the claims about a column, or about the table itself."""
+        """Returns the checks of the claims about a column, or about the table itself."""
         return (check for check in self.checks if check.claim.column == column)
 
     def value(self, kind: str, column: str | None = None) -> Any:
-        """What the first claim of a kind says; ``None`` without such a claim."""
+        """Returns the value of the first claim of a kind; ``None`` without such a claim."""
         return next((c.value for c in self.claims(column) if c.kind == kind), None)
 
     def reference(self, column: str) -> tuple[str, str] | None:
-        """The table and the column whose keys a column has."""
+        """Returns the table and the key column that a column references."""
         value = self.value("references", column)
         if value is None:
             return None
@@ -53,12 +53,12 @@ class Described:
 
     @property
     def columns(self) -> list[str]:
-        """Names of columns, and of the fields of structs that have claims."""
+        """Returns the names of columns, and of fields of structs that have claims."""
         named = [check.claim.column for check in self.checks]
         return list(dict.fromkeys([*self.schema.names, *(name for name in named if name)]))
 
     def kind(self, column: str) -> pa.DataType:
-        """The type of a column, or of a field of a struct."""
+        """Returns the type of a column, or of a field of a struct."""
         first, *rest = column.split(".")
         field = self.schema.field(first)
         for name in rest:
@@ -67,7 +67,7 @@ class Described:
 
 
 def described(subject: Subject, checks: Checks, lake: Lake) -> Described:
-    """Gathers what exports need."""
+    """Collects the data of a table for exports."""
     keys = {}
     for check in checks:
         if check.claim.kind == "references":

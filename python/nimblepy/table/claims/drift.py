@@ -1,4 +1,4 @@
-"""What changed since a claim was made, beyond growth: a reason to look at it again."""
+"""Detects changes of a table's data since a claim was made, other than growth."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from nimblepy.table.claims.facts import ColumnFacts
 from nimblepy.table.claims.kinds import json_value
 from nimblepy.table.claims.subject import Subject
 
-# A column with at most this many values is one of codes.
+# A column with at most this many distinct values counts as a column of codes.
 _FEW = 64
-# Changes of the share of nulls, of the share of different values, and of the maximum.
+# Minimum changes that are reported: of the share of nulls, of the share of distinct values, and of
+# the maximum.
 _NULLS, _UNIQUE, _MAXIMUM = 0.2, 0.95, 5.0
-# Characters of a text bound that are stored.
+# Number of characters to store of a text bound.
 _TEXT = 16
 
 
 def fingerprint(subject: Subject, numbers: Iterable[int]) -> dict[str, Any]:
-    """What is seen of some columns now: ``[type, nulls, distinct, lower, upper]`` of each."""
+    """Returns a fingerprint of some columns: ``[type, nulls, distinct, lower, upper]`` of each."""
     facts = subject.facts
     names = {number: name for name, number in facts.ids.items()}
     columns = {str(n): _seen(facts.columns[names[n]]) for n in numbers if n in names}
@@ -44,10 +45,11 @@ def _stored(value: Any) -> Any:
 
 
 def drift(seen: Mapping[str, Any], subject: Subject, *, whole: bool) -> list[str]:
-    """What changed since a fingerprint was taken, in words.
+    """Returns the changes since a fingerprint was taken, in words.
 
     Args:
-        whole: the fingerprint is of all columns, so that new and dropped ones count.
+        whole: whether the fingerprint is of all columns. If so, new and dropped columns count as
+            changes.
     """
     before: Mapping[str, list[Any]] = seen.get("columns", {})
     numbers = set(map(int, before))
@@ -98,7 +100,7 @@ def _changes(before: list[Any], now: list[Any], rows: tuple[int, int]) -> Iterab
 
 
 def _moved_maximum(before: Any, column: ColumnFacts) -> str | None:
-    """How far the greatest value moved, as far as live rows prove it."""
+    """Returns by how much the maximum changed, as far as live rows prove it."""
     seen, most = _stored(column.seen_upper), _stored(column.upper)
     if not _is_number(before) or before <= 0:
         return None

@@ -1,4 +1,4 @@
-"""Claims as pages of OKF, contracts of ODCS and labels of Iceberg's REST catalogs."""
+"""Exports claims as OKF pages, ODCS contracts and labels of Iceberg's REST catalogs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nimblepy.table.claims.ossie import plain_claim
 
 
 def to_okf(table: Described) -> str:
-    """A page of a bundle in the Open Knowledge Format. Its front matter is JSON, which is YAML.
+    """Returns a page in the Open Knowledge Format. Its front matter is JSON, which is also YAML.
 
-    Only claims that a check verified are listed as verified, and none if one is contradicted.
+    Lists claims as verified only if a check verified them. If a claim is contradicted, lists none.
     """
     deprecated_by = table.value("deprecated")
     contradicted = bool(table.checks.contradicted)
@@ -73,7 +73,7 @@ def _text_of(number: int | None) -> str | None:
 
 
 def to_odcs(table: Described) -> dict[str, Any]:
-    """A contract of the Open Data Contract Standard 3.1."""
+    """Returns a contract of the Open Data Contract Standard 3.1."""
     item: dict[str, Any] = {
         "name": table.name,
         "physicalName": table.name,
@@ -160,7 +160,7 @@ def _logical_type(kind: pa.DataType) -> str:
 
 
 def to_labels(table: Described) -> dict[str, Any]:
-    """Labels as Iceberg's REST catalogs send them with a table: texts, by field id."""
+    """Returns labels in the form of Iceberg's REST catalogs: texts, by field id."""
     fields = [
         {"field-id": table.ids[column], "labels": labels}
         for column in table.columns

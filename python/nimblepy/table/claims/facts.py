@@ -1,4 +1,4 @@
-"""Facts about a snapshot: what its metadata says of its rows. No data file is opened."""
+"""Facts about the rows of a snapshot, from its metadata. Does not open data files."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from nimblepy.table.iceberg.manifests import FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, comparable, original, storage
 from nimblepy.table.reading.fileset import FileSet
 
-# Snapshots whose facts a process keeps.
+# Number of snapshots whose facts a process caches.
 _KEPT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFacts:
-    """What the metadata says of one column.
+    """Facts about one column, from the metadata.
 
     Attributes:
         type: Arrow type of the column.
-        nulls: number of nulls; ``None`` if a file does not say. An upper bound unless
+        nulls: number of nulls; ``None`` if it is not known for every file. An upper bound unless
             ``nulls_exact``.
-        lower, upper: no value is outside of these, NaN excepted; ``None`` if unknown or if there
-            are no values. The least and the greatest value if ``bounds_exact``.
-        distinct: number of different values, without nulls; ``None`` if the column was not
-            analyzed.
+        lower, upper: bounds of all values except NaN; ``None`` if they are unknown or there are no
+            values. If ``bounds_exact``, they are the minimum and the maximum.
+        distinct: number of distinct values, without nulls; ``None`` if the column was not analyzed.
         distinct_snapshot: id of the snapshot that was analyzed.
-        distinct_exact: whether ``distinct`` is the exact number for this snapshot. Otherwise it has
-            a standard error of 1.6 %, or is that of an earlier snapshot.
-        distinct_is_current: whether ``distinct`` is of the rows of this snapshot.
+        distinct_exact: whether ``distinct`` is the exact number for this snapshot. Otherwise it is
+            an estimate with a standard error of 1.6 %, or is from an earlier snapshot.
+        distinct_is_current: whether ``distinct`` describes the rows of this snapshot.
         least_nulls: at least this many live rows are null.
-        seen_lower, seen_upper: bounds that live rows reach, from files without deleted rows.
+        seen_lower, seen_upper: minimum and maximum of files without deleted rows, which live rows
+            certainly have.
     """
 
     type: pa.DataType
@@ -61,7 +61,7 @@ class ColumnFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the metadata of one snapshot says of a table.
+    """Facts about a table, from the metadata of one snapshot.
 
     Attributes:
         name: ``"namespace.name"``.
@@ -69,9 +69,10 @@ class Facts:
         rows: number of live rows.
         last_changed: time of the last commit that changed rows; ``None`` if no commit did.
             Compaction and changes of columns do not count.
-        last_changed_exact: ``False`` if that commit has expired. Rows changed last at or before
-            ``last_changed`` then.
-        columns: facts of each column with single values, by name; fields of structs with dots.
+        last_changed_exact: ``False`` if that commit has expired. The last change is then at or
+            before ``last_changed``.
+        columns: facts of each column that is not a list or map, by name. Names of fields of structs
+            have dots.
         ids: field ids of these columns.
     """
 
@@ -113,11 +114,11 @@ _kept: LruCache[Facts] = LruCache(_KEPT)
 def facts_of(
     rows: FileSet, metadata: ice.Metadata, snapshot: Snapshot | None, schema_id: int
 ) -> Facts:
-    """The facts of a snapshot.
+    """Computes the facts of a snapshot.
 
     Args:
         rows: the rows of the snapshot.
-        schema_id: of the columns.
+        schema_id: id of the schema of the columns.
 
     Cost: describes every file, from the plan index or the manifests, and reads the delete files.
     """
@@ -164,7 +165,7 @@ def _facts(
 
 
 def _unchanged_since(metadata: ice.Metadata, snapshot: Snapshot | None) -> set[int]:
-    """The ids of a snapshot and of its ancestors with the same rows."""
+    """Returns the ids of a snapshot and of its ancestors with the same rows."""
     ids = set()
     for one in metadata.ancestors(snapshot):
         ids.add(one.id)
@@ -176,7 +177,7 @@ def _unchanged_since(metadata: ice.Metadata, snapshot: Snapshot | None) -> set[i
 def _last_change(
     metadata: ice.Metadata, snapshot: Snapshot | None
 ) -> tuple[dt.datetime | None, bool]:
-    """The time of the last commit that changed rows, and whether that commit is known."""
+    """Returns the time of the last commit that changed rows, and whether that commit is known."""
     last = None
     for last in metadata.ancestors(snapshot):
         if last.operation != "replace":
@@ -188,7 +189,7 @@ def _last_change(
 
 
 class _Files:
-    """The data files of a snapshot with the number of deleted rows of each.
+    """The data files of a snapshot, and the number of deleted rows in each file.
 
     Attributes:
         parts: the files, with the position of their first one.
@@ -211,7 +212,7 @@ class _Files:
         self._columns = metadata.field_ids()
 
     def pieces(self) -> Iterator[tuple[FileColumns, Numbers]]:
-        """The files, and the number of deleted rows of each."""
+        """Returns the files, and the number of deleted rows in each file."""
         first = 0
         for part in self.parts:
             for piece in part.pieces():
@@ -219,10 +220,11 @@ class _Files:
                 first += piece.num_files
 
     def last_without(self, number: int) -> int:
-        """The sequence number of a commit before a column was added; -1 if unknown.
+        """Returns the sequence number of a commit before a column was added; -1 if unknown.
 
-        Files with greater numbers may have the column. A late commit of a writer that did not know
-        the column proves nothing. If commits have expired, nothing is known.
+        Files with greater sequence numbers may have the column. A writer that did not know the
+        column may have committed later, so such a commit is not used. If commits have expired, the
+        result is -1.
         """
         snapshots = self._metadata.snapshots
         if len(snapshots) < max((s.sequence for s in snapshots), default=0):
@@ -240,7 +242,7 @@ class _Files:
 def _column(
     files: _Files, number: int, kind: pa.DataType, default: pa.Scalar | None
 ) -> dict[str, Any]:
-    """Nulls and bounds of a column."""
+    """Returns the number of nulls and the bounds of a column."""
     most_nulls = least_nulls = 0
     nulls_known = True
     ends = {"lower": _Ends(kind, "lower"), "upper": _Ends(kind, "upper")}
@@ -254,7 +256,7 @@ def _column(
             counts = pc.fill_null(nulls, 0).to_numpy().copy()
         older = np.zeros(len(live), np.bool_)
         if not has_count[live > 0].all():
-            # Files from before the column was added have its default in all rows.
+            # In files written before the column was added, all rows have its default.
             older = ~has_count & (part.sequences <= last_without())
             if default is None or not default.is_valid:
                 counts[older] = part.rows[older]
@@ -278,7 +280,7 @@ def _column(
 
 
 class _Ends:
-    """Collects one end of a column's values over files."""
+    """Collects the minimum or the maximum of a column over files."""
 
     def __init__(self, kind: pa.DataType, end: End) -> None:
         self._kind = kind
@@ -286,7 +288,7 @@ class _Ends:
         self._outer: list[pa.Scalar] = []
         self._seen: list[pa.Scalar] = []
         self._known = True
-        # Bounds of texts may be truncated, so no row needs to have them.
+        # Bounds of texts may be truncated. Then no row may have the bound itself.
         self._truncated = pt.is_binary(storage(kind))
 
     def add(
@@ -302,8 +304,8 @@ class _Ends:
         """Adds files.
 
         Args:
-            all_null: files without values.
-            older: files from before the column was added, which have ``default`` in all rows.
+            all_null: files in which all values are null.
+            older: files written before the column was added. All their rows have ``default``.
         """
         bound = part.bound(self._end, number, self._kind)
         if bound is None:
@@ -328,24 +330,24 @@ class _Ends:
 
     @property
     def outer(self) -> Any:
-        """No value is beyond this one; ``None`` if unknown or there are no values."""
+        """The bound of all values; ``None`` if it is unknown or there are no values."""
         return _best(self._outer, self._end) if self._known else None
 
     @property
     def seen(self) -> Any:
-        """A live row has this value; ``None`` if unknown."""
+        """The most extreme value that a live row certainly has; ``None`` if unknown."""
         return _best(self._seen, self._end)
 
     @property
     def is_exact(self) -> bool:
-        """Whether :attr:`outer` is the least or the greatest value."""
+        """Whether :attr:`outer` is the exact minimum or maximum."""
         return self._known and self.outer == self.seen
 
 
 def _best(scalars: list[pa.Scalar], end: End) -> Any:
     try:
         values = [scalar.as_py() for scalar in scalars]
-    except UnicodeDecodeError:  # a bound of another engine, cut within a character
+    except UnicodeDecodeError:  # another engine truncated the bound within a character
         return None
     if not values:
         return None

@@ -18,7 +18,7 @@ _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 @dataclass(frozen=True)
 class Values:
-    """All values of the column, each with what it means. Nulls do not count.
+    """All values of the column, each with its meaning. Nulls do not count.
 
     Args:
         meanings: ``{value: meaning}``, or a list of values.
@@ -41,13 +41,13 @@ class Values:
 
 @dataclass(frozen=True)
 class References:
-    """Values of the column are keys of another table.
+    """The values of the column are keys of another table.
 
     Args:
         table: ``"namespace.name"``.
-        column: of that table; the default is its primary key.
-        orphans: share of the different values that the other table may lack, from 0 to 1.
-        fan_out: rows for each value, on average.
+        column: the key column of that table; the default is its primary key.
+        orphans: share of the distinct values that the other table may lack, from 0 to 1.
+        fan_out: average number of rows for each value.
     """
 
     table: str
@@ -72,9 +72,9 @@ class Unit:
     """The unit of the numbers in the column.
 
     Args:
-        name: such as ``"cent"`` or ``"m/s"``.
-        range: (lower, upper) that the values roughly have in this unit. A maximum far outside
-            shows that the unit is another one.
+        name: the unit, such as ``"cent"`` or ``"m/s"``.
+        range: (lower, upper), the rough range of the values in this unit. A maximum far outside
+            shows that the unit is wrong.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Range:
-    """All values are from ``lower`` to ``upper``, both included. Nulls and NaN do not count."""
+    """All values are from ``lower`` to ``upper``, inclusive. Nulls and NaN do not count."""
 
     lower: Any
     upper: Any
@@ -103,7 +103,7 @@ class Range:
 
 @dataclass(frozen=True)
 class NotNull:
-    """The column has no nulls; with ``False``, a null has a meaning and occurs."""
+    """The column has no nulls. With ``False``: nulls occur, and have a meaning."""
 
     value: bool = True
     kind: Literal["not_null"] = field(default="not_null", init=False, repr=False)
@@ -125,7 +125,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class SnapshotOf:
-    """The table has all its rows once for each value of the column, such as a day."""
+    """The table repeats all its rows for each value of the column, such as a day."""
 
     kind: Literal["snapshot_of"] = field(default="snapshot_of", init=False, repr=False)
 
@@ -135,13 +135,13 @@ class SnapshotOf:
 
 @dataclass(frozen=True)
 class Reconcile:
-    """An aggregate of this table agrees with one of another table.
+    """An aggregate of this table equals an aggregate of another table.
 
     Args:
-        expression: SQL aggregate over this table, such as ``"sum(net)"``.
+        expression: a SQL aggregate over this table, such as ``"sum(net)"``.
         table: the other table.
-        other_expression: SQL aggregate over the other table.
-        within: relative difference that is accepted.
+        other_expression: a SQL aggregate over the other table.
+        within: the accepted relative difference.
     """
 
     expression: str
@@ -167,14 +167,14 @@ COLUMN_CLAIMS = (Values, References, Unit, Range, NotNull, Samples, SnapshotOf)
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Something that is said of a table or of a column.
+    """A claim about a table or a column.
 
     Attributes:
-        kind: such as ``"values"``. Newer versions of nimblepy may store other kinds.
-        column: name of the column; ``None``: the claim is about the table.
-        value: what is said, as plain values: a text, a list, a dict.
-        at: id of the snapshot for which it was said last; ``None`` if another tool stored it.
-        by: who said it.
+        kind: the kind, such as ``"values"``. Newer versions of nimblepy may store other kinds.
+        column: name of the column; ``None`` if the claim is about the table.
+        value: the content, as plain values: a text, a list, a dict.
+        at: id of the snapshot for which it was last stated; ``None`` if another tool stored it.
+        by: the user who stated it.
     """
 
     kind: str
@@ -188,7 +188,7 @@ class Claim:
 
 
 def json_value(value: Any) -> Any:
-    """A value of a column as JSON has it; dates, decimals and UUIDs become text."""
+    """Converts a value of a column to JSON types. Dates, decimals and UUIDs become text."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (dt.date, dt.datetime, dt.time)):
@@ -226,7 +226,7 @@ def age_text(value: str | dt.timedelta) -> str:
 
 
 def age_seconds(text: str) -> float:
-    """The seconds of a promise of freshness."""
+    """Converts a promise of freshness to seconds."""
     match = _AGE.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(f"fresh: {text!r} is not a duration such as '26h'")

@@ -1,7 +1,8 @@
-"""Claims as a semantic model of Ossie (Open Semantic Interchange, core specification 1.0).
+"""Converts claims to and from semantic models of Ossie (core specification 1.0).
 
-An extension with all claims makes the way there and back lossless. ``vendor_name`` of an extension
-is an enumeration, so the extension is a ``COMMON`` one with the key ``nimblepy``.
+Ossie is short for Open Semantic Interchange. An extension contains all claims, so that converting
+them back is lossless. The ``vendor_name`` of an extension is an enumeration without nimblepy, so
+the extension is ``COMMON`` and has the key ``nimblepy``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _VENDOR, _KEY = "COMMON", "nimblepy"
 
 
 def to_ossie(tables: Sequence[Described], name: str) -> dict[str, Any]:
-    """A document with all tables as datasets of one semantic model."""
+    """Returns a document with all tables as datasets of one semantic model."""
     return {
         "version": "1.0",
         "semantic_model": [
@@ -91,7 +92,10 @@ def _extension(claims: Iterable[Claim]) -> list[dict[str, Any]]:
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:
-    """A claim as JSON. Codes of ``values`` become pairs, because keys of JSON lose their types."""
+    """Converts a claim to JSON.
+
+    Codes of ``values`` become pairs, because JSON keys are always text.
+    """
     value = claim.value
     if claim.kind == "values" and isinstance(value, dict):
         value = [[json_value(code), meaning] for code, meaning in value.items()]
@@ -105,7 +109,7 @@ def plain_claim(claim: Claim) -> dict[str, Any]:
 
 
 def from_ossie(document: Mapping[str, Any]) -> dict[str, list[Claim]]:
-    """The claims of a document by table; all of ours, and what others can say.
+    """Returns the claims of a document by table: those in our extensions, and those of other tools.
 
     Raises:
         InvalidArgumentError: the document is not a semantic model.
@@ -136,7 +140,7 @@ def _claims(dataset: Mapping[str, Any]) -> list[Claim]:
 
 
 def _own(item: Mapping[str, Any]) -> list[Any] | None:
-    """Our extension of an item."""
+    """Returns our extension of an item."""
     for extension in item.get("custom_extensions", ()):
         if extension["vendor_name"] == _VENDOR:
             data = json.loads(extension["data"])
@@ -160,7 +164,7 @@ def _claim(item: Mapping[str, Any], column: str | None) -> Claim:
 
 
 def _texts(item: Mapping[str, Any], column: str | None) -> list[Claim]:
-    """Description and synonyms of a dataset or field of others."""
+    """Returns the description and synonyms of a dataset or field that another tool wrote."""
     claims = []
     if item.get("description"):
         claims.append(Claim(kind="description", column=column, value=item["description"]))

@@ -1,4 +1,4 @@
-"""Checks that the values of a column are keys of another table."""
+"""Checks whether the values of a column are keys of another table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from nimblepy.table.claims.checks import Observed, Status
 from nimblepy.table.claims.sketches import Grown, NoSketch
 from nimblepy.table.claims.subject import Lake, Subject
 
-# Keys that sketches must have compared, and rows whose keys are looked up if they have not.
+# Minimum number of keys for a comparison of sketches, and the number of rows whose keys are looked
+# up if there are fewer.
 _ENOUGH, _LOOKED_UP = 300, 10_000
-# A share of orphans is refuted if chance makes what was seen less likely than this.
+# A claimed share of orphans is refuted if the observation has a lower probability than this.
 _CHANCE = 1e-7
 _ERROR = 5 / math.sqrt(MOST)
 _FAN_OUT = 0.07
@@ -28,14 +29,15 @@ Result: TypeAlias = tuple[Status, Observed | Callable[[], Observed], str | None]
 
 @dataclass(frozen=True)
 class Orphans:
-    """Keys of a column that another table lacks.
+    """The keys of a column that another table lacks.
 
     Attributes:
-        missing, compared: how many of the compared keys are missing.
-        all: all keys were compared.
-        counts_lost: some compared keys may be of deleted rows.
-        misses_lost: some keys may be missing although they were counted as present.
-        by_rows: the keys are those of some rows, so that frequent keys are too many.
+        missing, compared: number of missing keys, and of compared keys.
+        all: whether all keys were compared.
+        counts_lost: whether some compared keys may be of deleted rows.
+        misses_lost: whether some keys that were counted as present may be missing.
+        by_rows: whether the keys are from a sample of rows, which has too many of the frequent
+            keys.
     """
 
     missing: int
@@ -60,7 +62,7 @@ def compare(child: Grown, parent: Grown) -> Orphans:
 
 
 def is_unlikely(missing: int, compared: int, allowed: float) -> bool:
-    """Whether so many missing keys are no chance if the share of all keys is ``allowed``."""
+    """Returns whether this many missing keys are improbable if the true share is ``allowed``."""
     if allowed >= 1 or missing <= allowed * compared:
         return False
     if allowed <= 0:
@@ -69,9 +71,9 @@ def is_unlikely(missing: int, compared: int, allowed: float) -> bool:
 
 
 def shows_few(missing: int, compared: int, allowed: float) -> bool:
-    """Whether so few missing keys are no chance if the share of all keys is more than ``allowed``.
+    """Returns whether this few missing keys are improbable if the true share is above ``allowed``.
 
-    No sample shows that not a single key is missing.
+    A sample cannot show that no key is missing.
     """
     if allowed <= 0 or missing >= allowed * compared:
         return False
@@ -94,7 +96,7 @@ def _probability(counts: range, compared: int, share: float) -> float:
 
 
 def parent_column(parent: Subject, name: str | None) -> int | None:
-    """The field id of the referenced column, by default the primary key."""
+    """Returns the field id of the referenced column, by default the primary key."""
     if name is None:
         key = parent.primary_key
         name = key[0] if len(key) == 1 else None
@@ -104,7 +106,7 @@ def parent_column(parent: Subject, name: str | None) -> int | None:
 def check_references(
     child: Subject, number: int, parent: Subject, value: dict[str, Any], lake: Lake, *, deep: bool
 ) -> Result:
-    """The status of a claim that the column ``number`` has keys of another table."""
+    """Checks a claim that the values of the column ``number`` are keys of another table."""
     key = parent_column(parent, value.get("column"))
     if key is None or parent.column_name(key) is None:
         if value.get("column") is None:
@@ -147,7 +149,7 @@ def check_references(
 
 
 def refutes(orphans: Orphans, allowed: float) -> bool:
-    """Whether more keys than allowed are missing, which is proved."""
+    """Returns whether it is proved that more keys than allowed are missing."""
     if orphans.counts_lost:
         return False
     if orphans.all:
@@ -158,7 +160,7 @@ def refutes(orphans: Orphans, allowed: float) -> bool:
 
 
 def supports(orphans: Orphans, allowed: float) -> bool:
-    """Whether not more keys than allowed are missing, which is proved."""
+    """Returns whether it is proved that at most the allowed keys are missing."""
     if orphans.misses_lost or (orphans.counts_lost and orphans.missing):
         return False
     if orphans.all:
@@ -167,7 +169,7 @@ def supports(orphans: Orphans, allowed: float) -> bool:
 
 
 def is_enough(orphans: Orphans) -> bool:
-    """Whether the keys that were compared show about how many are missing."""
+    """Returns whether the compared keys are enough to estimate how many are missing."""
     lost = orphans.misses_lost or (orphans.counts_lost and orphans.missing)
     return orphans.all or (not lost and orphans.compared >= _ENOUGH)
 
@@ -175,7 +177,7 @@ def is_enough(orphans: Orphans) -> bool:
 def measured(
     child: Subject, number: int, parent: Subject, key: int, allowed: float, *, deep: bool
 ) -> Orphans | str:
-    """Orphans by sketches, or by looking up some keys; or why neither is possible."""
+    """Counts orphans with sketches or by looking up some keys. Returns a reason if it cannot."""
     if child.facts.rows == 0 or child.column(number).least_nulls == child.facts.rows:
         return Orphans(0, 0, all=True)
     child_sketch, parent_sketch = child.sketch(number), parent.sketch(key)
@@ -216,14 +218,14 @@ def _looked_up(
 
 
 def _family(kind: pa.DataType) -> str:
-    """Types whose values can be equal."""
+    """Returns the family of a type. Only values of the same family can be equal."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
     return str(kind)
 
 
 def _is_not_unique(parent: Subject, key: int) -> bool:
-    """Whether two rows of the other table have the same key, which is proved."""
+    """Returns whether it is proved that two rows of the other table have the same key."""
     if parent.primary_key == [parent.column_name(key)]:
         return False
     column, sketch = parent.column(key), parent.sketch(key)
@@ -235,7 +237,7 @@ def _is_not_unique(parent: Subject, key: int) -> bool:
 
 
 def _fan_out(child: Subject, number: int) -> float | None:
-    """Rows for each different value."""
+    """Returns the average number of rows for each distinct value."""
     column, sketch = child.column(number), child.sketch(number)
     if isinstance(sketch, NoSketch) or column.nulls is None or not sketch.sketch.estimate:
         return None
@@ -243,9 +245,9 @@ def _fan_out(child: Subject, number: int) -> float | None:
 
 
 def holding_keys(child: Subject, number: int, lake: Lake, but: str) -> list[str]:
-    """Keys of other tables that have all values of a column, as the sketches say.
+    """Returns keys of other tables that contain all values of a column, according to sketches.
 
-    Many keys contain dense small numbers, so keys with the name of the column win.
+    Many keys contain dense small numbers, so keys with the name of the column are preferred.
     """
     sketch = child.sketch(number)
     if isinstance(sketch, NoSketch) or not len(sketch.sketch.hashes):

@@ -1,4 +1,4 @@
-"""Sketches of a snapshot's columns: those of an analysis, grown by the rows added since."""
+"""Sketches of a snapshot's columns: from the last analysis, updated with rows added since."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from nimblepy.table.base.sketch import Sketch
 from nimblepy.table.reading.members import Reading, SomeRows, member_of
 from nimblepy.table.upkeep.analyze import look
 
-# With more rows than this since the analysis, a sketch is not grown.
+# A sketch is not updated if more rows than this were added since the analysis.
 MOST_ADDED = 2_000_000
-# Sketches that a process keeps, of 32 KiB each.
+# Number of sketches, of 32 KiB each, that a process caches.
 _KEPT = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grown:
-    """A sketch that has all values of a column.
+    """A sketch that includes all values of a column.
 
     Attributes:
-        superset: rows were deleted since the analysis, so it may have values that no row has.
-        live: values that rows have for sure; ``None``: those of ``sketch``.
+        superset: whether rows were deleted since the analysis. If so, it may include values that no
+            row has.
+        live: a sketch of values that live rows certainly have; ``None`` if this is ``sketch``.
     """
 
     sketch: Sketch
@@ -40,7 +41,7 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class NoSketch:
-    """Why a column has no sketch."""
+    """The reason why a column has no sketch."""
 
     reason: str
 
@@ -50,10 +51,10 @@ _stored: LruCache[dict[int, tuple[int, Sketch]]] = LruCache(16)
 
 
 class Sketches:
-    """The sketches of a snapshot, read and grown when they are needed.
+    """The sketches of a snapshot, read and updated on demand.
 
     Attributes:
-        rows_read: rows that were read to grow sketches.
+        rows_read: number of rows that were read to update sketches.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class Sketches:
         self.rows_read = 0
 
     def get(self, number: int) -> Grown | NoSketch:
-        """The sketch of a column, or the reason why it has none."""
+        """Returns the sketch of a column, or the reason why it has none."""
         if number not in self._answers:
             self.prepare([number])
         return self._answers[number]
 
     def prepare(self, numbers: Collection[int]) -> None:
-        """Makes the sketches of several columns together, so that new rows are read once."""
+        """Prepares the sketches of several columns together, so that new rows are read once."""
         waiting = [number for number in numbers if number not in self._answers]
         if not waiting:
             return
@@ -96,7 +97,7 @@ class Sketches:
             self._answers |= self._grown(base_id, sketches)
 
     def _read_stored(self) -> dict[int, tuple[int, Sketch]]:
-        """The analyzed snapshot and the sketch of each column, by field id."""
+        """Returns the analyzed snapshot and the sketch of each column, by field id."""
         assert self._snapshot is not None
         key = self._metadata.metadata_file, self._snapshot.id, self._schema_id
         stored = _stored.get(key)
@@ -108,7 +109,7 @@ class Sketches:
                 try:
                     sketch = Sketch.from_bytes(blob.payload)
                 except ValueError:
-                    continue  # damaged, or of a newer form
+                    continue  # damaged, or in a newer format
                 stored[number] = blob.snapshot, sketch.with_one_zero(kinds.get(number, pa.null()))
             _stored.put(key, stored)
         return stored
@@ -116,7 +117,7 @@ class Sketches:
     def _base(
         self, number: int, stored: Mapping[int, tuple[int, Sketch]]
     ) -> tuple[int, Grown] | NoSketch:
-        """The nearest ancestor with a sketch of a column, and the sketch."""
+        """Returns the nearest ancestor with a sketch of a column, and the sketch."""
         analyzed = stored.get(number)
         if analyzed is None:
             return NoSketch("the column was not analyzed: t.analyze() does it")
@@ -142,7 +143,7 @@ class Sketches:
         if base_id == self._snapshot.id:
             return sketches
         files: list[DataFile] = []
-        newest_files: list[DataFile] = []  # of the last commit: nothing has deleted their rows
+        newest_files: list[DataFile] = []  # of the last commit: none of their rows is deleted
         lost_rows = lost_keys = before_newest = False
         for snapshot in self._metadata.ancestors(self._snapshot):
             if snapshot.id == base_id:
@@ -182,7 +183,7 @@ class Sketches:
         return grown
 
     def _look(self, files: list[DataFile], numbers: list[int]) -> dict[int, Sketch]:
-        """The sketches of the rows in some files, deleted ones included."""
+        """Returns the sketches of the rows in some files, including deleted rows."""
         if not files:
             return {number: Sketch() for number in numbers}
         schema = self._reading.schema
@@ -203,5 +204,5 @@ def _is_ours(snapshot: Snapshot) -> bool:
 
 
 def _keeps_keys(snapshot: Snapshot) -> bool:
-    """Whether a commit of nimblepy only added rows, and replaced rows by rows with their keys."""
+    """Returns whether a nimblepy commit only added rows, or replaced rows of the same keys."""
     return _is_ours(snapshot) and snapshot.summary.get("nimblepy.rows-deleted") == "0"

@@ -1,8 +1,9 @@
-"""Where claims are stored: texts as documentation, all others as one property per column.
+"""Stores claims: texts as documentation, other claims as one property per column.
 
-The property of a column is ``nimblepy.claims.FIELD_ID``, that of the table
-``nimblepy.claims.table``. Both are JSON: ``{"claims": [...], "seen": {...}}``. So a claim belongs
-to a version of the metadata and follows a renamed column. Every Iceberg client can read it.
+The property of a column is ``nimblepy.claims.FIELD_ID``; that of the table is
+``nimblepy.claims.table``. Both are JSON: ``{"claims": [...], "seen": {...}}``. So a claim is part
+of a version of the metadata, remains valid if a column is renamed, and every Iceberg client can
+read it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import CLAIMS_PREFIX, COMMENT
 from nimblepy.table.claims.kinds import Claim
 
-# The largest claim, and all claims of a table, in bytes of UTF-8.
+# Maximum size of a claim, and of all claims of a table, in bytes of UTF-8.
 MOST_CLAIM_BYTES = 4 << 10
 MOST_TABLE_BYTES = 64 << 10
 TABLE = f"{CLAIMS_PREFIX}table"
-# Kinds whose claims may become suspect, so that a fingerprint of the rows is stored with them.
+# Kinds whose claims may become suspect. A fingerprint of the rows is stored with them.
 FINGERPRINTED = frozenset(
     {"description", "values", "references", "unit", "samples", "snapshot_of", "unique"}
 )
@@ -31,11 +32,11 @@ FINGERPRINTED = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A claim as it is stored.
+    """The stored form of a claim.
 
     Attributes:
-        number: field id of the column; ``None``: the claim is about the table.
-        value: JSON; columns are field ids.
+        number: field id of the column; ``None`` if the claim is about the table.
+        value: the content as JSON, with field ids for columns.
         seen: fingerprint of the rows when the claim was made.
         others: entries that newer versions of nimblepy added.
     """
@@ -50,7 +51,7 @@ class Stored:
 
     @property
     def size(self) -> int:
-        """Bytes of the value."""
+        """The size of the value in bytes."""
         return len(_json(self.value).encode())
 
 
@@ -63,12 +64,12 @@ def _text_hash(text: str) -> int:
 
 
 def property_of(number: int | None) -> str:
-    """The name of the property with the claims of a column, or of the table."""
+    """Returns the name of the property with the claims of a column, or of the table."""
     return TABLE if number is None else f"{CLAIMS_PREFIX}{number}"
 
 
 def read_claims(metadata: ice.Metadata) -> list[Stored]:
-    """The claims of a table and of its present columns, in the order of the columns."""
+    """Returns the claims of a table and of its current columns, in the order of the columns."""
     properties, docs = metadata.properties, metadata.docs()
     claims = _claims(properties.get(TABLE), None, properties.get(COMMENT))
     for number in metadata.ice_schema(None).field_ids:
@@ -108,17 +109,17 @@ def _claim(entry: Mapping[str, Any], number: int | None, seen: Mapping[str, Any]
 
 
 def property_text(claims: Iterable[Stored]) -> str | None:
-    """The property with the claims of one column; ``None`` without claims."""
+    """Returns the property with the claims of one column; ``None`` without claims."""
     entries: list[dict[str, Any]] = []
     seen: dict[str, Any] = {}
     for claim in claims:
         if claim.kind == "description" and claim.at is None and claim.by is None:
-            continue  # the documentation says it all
+            continue  # the documentation already contains the claim
         is_text = claim.kind == "description"
         value = _text_hash(claim.value) if is_text else claim.value
         entry = {"kind": claim.kind, "value": value, **claim.others}
         if claim.at is not None:
-            entry["at"] = str(claim.at)  # text: JSON numbers of other languages have 53 bits
+            entry["at"] = str(claim.at)  # text, because many languages read JSON numbers as 53 bits
         if claim.by is not None:
             entry["by"] = claim.by
         if claim.seen:
@@ -130,7 +131,7 @@ def property_text(claims: Iterable[Stored]) -> str | None:
 
 
 def _add_seen(seen: dict[str, Any], at: str, fingerprint: Mapping[str, Any]) -> None:
-    """Claims of one property that were made at one snapshot share a fingerprint."""
+    """Adds a fingerprint to ``seen``. Claims that were made at the same snapshot share it."""
     stored = seen.setdefault(at, dict(fingerprint))
     stored["columns"] = {**stored.get("columns", {}), **fingerprint.get("columns", {})}
     names = {*stored.get("names", ()), *fingerprint.get("names", ())}
@@ -139,10 +140,10 @@ def _add_seen(seen: dict[str, Any], at: str, fingerprint: Mapping[str, Any]) -> 
 
 
 def check_sizes(table: str, claims: Sequence[Stored]) -> None:
-    """Refuses claims that are too long.
+    """Rejects claims that are too long.
 
     Raises:
-        InvalidArgumentError: one claim or all of them exceed the limit.
+        InvalidArgumentError: a claim, or all claims together, exceed the limit.
     """
     for claim in claims:
         if claim.size > MOST_CLAIM_BYTES:
@@ -164,7 +165,7 @@ def check_sizes(table: str, claims: Sequence[Stored]) -> None:
 
 
 def public_claim(stored: Stored, metadata: ice.Metadata, schema_id: int | None = None) -> Claim:
-    """A stored claim, with names instead of field ids."""
+    """Converts a stored claim to a public one, with names instead of field ids."""
     column = None
     if stored.number is not None:
         column = metadata.column_name(stored.number, schema_id) or f"field {stored.number}"

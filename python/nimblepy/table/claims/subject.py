@@ -1,4 +1,4 @@
-"""A table at one snapshot, as checks of claims see it."""
+"""Subject: a table at one snapshot, with the data that checks of claims need."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from nimblepy.table.reading.fileset import FileSet
 
 
 class Lake(Protocol):
-    """What checks ask of a catalog.
+    """The part of a catalog that checks use.
 
     Attributes:
-        key: differs from that of other catalogs.
+        key: identifies the catalog.
     """
 
     @property
     def key(self) -> str: ...
 
     def names(self) -> Collection[str]:
-        """The names of all tables."""
+        """Returns the names of all tables."""
 
     def subject(self, name: str) -> Subject | None:
-        """A table at its newest snapshot; ``None`` if it does not exist."""
+        """Returns a table at its newest snapshot; ``None`` if it does not exist."""
 
 
 class Subject:
@@ -48,7 +48,7 @@ class Subject:
 
     Attributes:
         metadata: the version of the table that has the claims.
-        schema_id: of the columns.
+        schema_id: id of the schema of the columns.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Subject:
         return Sketches(self.metadata, self._snapshot, self.schema_id, self._rows.reading)
 
     def sketch(self, number: int) -> Grown | NoSketch:
-        """The sketch of a column."""
+        """Returns the sketch of a column."""
         return self.sketches.get(number)
 
     # ------------------------------------------------------------------ columns
 
     def column_name(self, number: int) -> str | None:
-        """The name of a column; ``None`` if the table no longer has it."""
+        """Returns the name of a column; ``None`` if the table no longer has it."""
         return self.metadata.column_name(number, self.schema_id)
 
     def column(self, number: int) -> ColumnFacts:
-        """The facts of a column.
+        """Returns the facts of a column.
 
         Raises:
             InvalidArgumentError: the column does not exist or has no facts.
@@ -110,7 +110,7 @@ class Subject:
         return self.metadata.primary_key(self.schema_id)
 
     def renamed(self, name: str) -> str | None:
-        """The present name of a column that was called ``name`` in an earlier schema."""
+        """Returns the current name of a column that was called ``name`` in an earlier schema."""
         for schema_id in sorted(self.metadata.field_ids(), reverse=True):
             number = self.metadata.column_number(name, schema_id)
             if number is not None:
@@ -118,7 +118,7 @@ class Subject:
         return None
 
     def had_column(self, name: str) -> bool:
-        """Whether a known schema has a column."""
+        """Returns whether any known schema has the column."""
         schemas = self.metadata.field_ids()
         return any(self.metadata.column_number(name, number) is not None for number in schemas)
 
@@ -135,11 +135,11 @@ class Subject:
         return SourceHandle(self._rows)
 
     def count(self, filter: Filter) -> int:
-        """The number of rows that pass a filter. Cost: a scan of its columns."""
+        """Returns the number of rows that pass a filter. Cost: a scan of the filter's columns."""
         return self.handle.count_rows(filter)
 
     def has(self, filter: Filter) -> bool:
-        """Whether a row passes a filter. Cost: a scan up to the first one."""
+        """Returns whether any row passes a filter. Cost: a scan up to the first such row."""
         batches = self.handle.scan((), filter=filter).to_reader()
         with contextlib.closing(batches):
             return any(batch.num_rows for batch in batches)
@@ -152,10 +152,12 @@ class Subject:
     def value_counts(
         self, column: ColumnName, most: int = 50, rows: int | None = None
     ) -> tuple[dict[Any, int], bool]:
-        """The most frequent values of a column and their numbers of rows. Cost: reads it.
+        """Returns the most frequent values of a column, with their row counts.
+
+        Cost: reads the column.
 
         Args:
-            rows: read at most about so many.
+            rows: approximate maximum number of rows to read.
 
         Returns:
             The values, and whether all rows were read.
@@ -172,7 +174,7 @@ class Subject:
         return dict(counts.most_common(most)), True
 
     def some_values(self, column: ColumnName, rows: int) -> tuple[pa.Array, bool]:
-        """Different values of a column from about ``rows`` rows, and whether these are all rows."""
+        """Returns distinct values in about ``rows`` rows, and whether these are all rows."""
         total = self.facts.rows
         if total <= rows:
             return _unique(self.handle.to_table([column])), True
@@ -180,7 +182,7 @@ class Subject:
         return _unique(self.handle.take(numbers, [column])), False
 
     def files_proving(self, condition: str) -> tuple[bool, bool]:
-        """Whether statistics prove a condition true of all rows, and false of some row.
+        """Returns whether statistics prove a condition true for all rows, and false for some row.
 
         Raises:
             InvalidArgumentError: the condition does not fit the columns.
@@ -198,7 +200,7 @@ class Subject:
         return bool((holds | (rows == 0)).all()), bool(breaks.any()) or self._breaks_at_end(broken)
 
     def _breaks_at_end(self, broken: ParsedFilter) -> bool:
-        """Whether the least or the greatest value of a filter's only column passes it."""
+        """Returns whether the minimum or maximum of a filter's only column passes the filter."""
         names = [".".join(path) for path in broken.columns]
         if len(names) != 1 or len(broken.columns[0]) != 1 or names[0] not in self.facts.columns:
             return False
@@ -215,7 +217,7 @@ class Subject:
         parse_filter(condition, self._rows.schema)
 
     def numbers_of(self, names: Sequence[str]) -> list[int]:
-        """The field ids of columns."""
+        """Returns the field ids of columns."""
         return [self.facts.ids[name] for name in names]
 
 
