@@ -47,39 +47,41 @@ def connect(
 
     Args:
         target: a directory. The catalog is a SQLite database in it, and the tables are below it.
-            The first write makes both. Or a place in a bucket, such as ``s3://bucket/lake``
+            The first write makes both. Or a location in a bucket, such as ``s3://bucket/lake``
             (``gs://``, ``az://``, ``abfs://``): the catalog is a small object per table, which a
             commit swaps by a conditional put. No database is needed. Or the URI of a catalog that
-            pyiceberg knows: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``. Or the
+            pyiceberg supports: ``sqlite:///path``, ``rest:https://...``, ``thrift://...``. Or the
             address of a server, ``nimble://HOST:PORT`` or ``nimble+unix:///PATH``: the result is a
             :class:`nimblepy.RemoteLake`, whose tables are read-only.
-        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: a directory has the
-            catalog of a bucket instead of a database. A directory that has one is recognized.
-        name: of the catalog. A SQL database may have several, each with tables of its own:
-            ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
-            one that nimblepy made, or the only one in the database.
+        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: the directory gets the
+            kind of catalog that buckets have, instead of a database. An existing catalog of this
+            kind is detected.
+        name: name of the catalog. A SQL database may have several catalogs with different tables:
+            ``SqlCatalog("prod", ...)`` of pyiceberg creates the catalog ``"prod"``. The default is
+            the catalog that nimblepy created, or the only one in the database.
         properties: passed to pyiceberg: ``warehouse``, credentials, ...
-        create: ``False`` refuses a directory, bucket or SQLite database without a catalog.
-        timeout: limit of one read call of a store in seconds, retries included, for all files
-            below the lake or below a table that is opened with it. It holds for the process: the
-            last limit of a place applies. Of a server: the limit of one command.
-        token: of a server that needs one.
+        create: ``False`` raises if the directory, bucket or SQLite database has no catalog.
+        timeout: time limit of one read call to a store, in seconds, including retries. It applies
+            to all files below the lake and below tables that are opened with it, in the whole
+            process. If a location gets several limits, the last one applies. For a server: the time
+            limit of one command.
+        token: the token for a server that requires one.
 
     Raises:
         TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
         InvalidArgumentError: not exactly one of ``target`` and a pyiceberg ``catalog`` is given;
             the target is neither a directory nor a URI; the database has several catalogs and
             ``name`` is missing; there is no catalog and ``create`` is false; the bucket's store has
-            no conditional put, or ignores the condition; options of a catalog with the address of a
-            server, or a token without.
+            no conditional put, or ignores the condition; the target is a server and an option of a
+            catalog is given, or it is not a server and ``token`` is given.
         MissingExtraError: pyiceberg is not installed (``nimblepy[table]``).
 
-    Cost: no table is read. Of a directory or ``sqlite:`` pyiceberg is loaded with the first table.
-        A bucket is tested with three requests, or six if it has no catalog yet. A server is asked
-        by the first table.
+    Cost: reads no table. For a directory or ``sqlite:``, the first table loads pyiceberg. Testing a
+        bucket takes three requests, or six if it has no catalog yet. The first table connects to a
+        server.
     """
     if isinstance(target, str) and target.startswith(_SERVERS):
-        from nimblepy.serving.remote import RemoteLake  # a catalog need not load it
+        from nimblepy.serving.remote import RemoteLake  # a catalog does not need it
 
         if catalog is not None or name is not None or properties or create is not True:
             raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Follows the sources of a server: finds new snapshots and makes their serving manifests."""
+"""Follows the sources of a server: finds new snapshots and creates their serving manifests."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from nimblepy.serving.manifest import Served, serving_manifest
 from nimblepy.table.catalog import Catalog, connect
 from nimblepy.table.table import Table
 
-# Names in the directory of serving manifests.
+# File names in the directory of serving manifests.
 CURRENT = "CURRENT"
 _SUFFIX = ".nsm"
-# Manifests that are kept of each table: readers may still open the one before.
+# Number of manifests to keep for each table, because readers may still open the previous one.
 _KEPT = 2
 
 
 def open_served(
     source: Catalog | Served | str | os.PathLike[str], tables: Mapping[str, str] | str | None
 ) -> dict[str, Served]:
-    """Handles of its own for all that is served, by the names in keys.
+    """Opens separate handles on everything to serve, by the names that keys use.
 
     Args:
         source: a lake, a file, a dataset or a table; or a path.
-        tables: names in keys, with the tables of the lake; for one file, dataset or table its name.
+        tables: for a lake, its tables by the names that keys use. Otherwise the name of the file,
+            dataset or table.
     """
     if isinstance(source, (str, os.PathLike)) and isinstance(tables, Mapping):
         source = connect(source, create=False)
@@ -68,7 +69,7 @@ def _name_of(path: str) -> str:
 
 
 def _checked(name: str) -> str:
-    # A key is NAME:KEY, and CURRENT has names of files separated by spaces.
+    # A key is NAME:KEY, and CURRENT has file names separated by spaces.
     if not name or any(c.isspace() or ord(c) <= 32 or c in ":/\\" for c in name):
         raise InvalidArgumentError(
             f"serve: the name {name!r} is empty, or has a space, a colon, a slash or a backslash"
@@ -84,9 +85,9 @@ class Follower:
         publish: receives the manifests of all names that changed.
 
     Attributes:
-        checked_at: when the newest state was last known, in seconds of the monotonic clock.
-        failures: how often a source or a manifest could not be read.
-        last_error: what the last failure was; ``None`` after a success.
+        checked_at: time of the last complete check, in seconds of the monotonic clock.
+        failures: number of failures to read a source or a manifest.
+        last_error: the message of the last failure; ``None`` after a success.
     """
 
     def __init__(
@@ -100,14 +101,14 @@ class Follower:
         self.last_error: str | None = None
 
     def poll(self) -> None:
-        """Looks for new states once. What cannot be read stays as it is."""
+        """Checks all sources once. If a source cannot be read, its last state remains published."""
         changed: dict[str, bytes] = {}
         problem = None
         for name, handle in self._handles.items():
             try:
                 if self._moved(handle) or name not in self._published:
                     changed[name] = serving_manifest(handle)
-            except Exception as error:  # a source may fail in any way; the server goes on
+            except Exception as error:  # a source may fail in any way; the server continues
                 problem = f"{name}: {error}"
                 self._published.discard(name)
         if changed:
@@ -149,8 +150,9 @@ class Follower:
 def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
     """Writes serving manifests, then makes ``CURRENT`` name them.
 
-    ``CURRENT`` has a line ``NAME FILE`` for each name. Files are renamed into place, so that a
-    reader never sees a part of one. Older manifests of these names are removed, except the last.
+    ``CURRENT`` has a line ``NAME FILE`` for each name. Files are renamed into place, so that
+    readers never see a partial file. Older manifests of these names are removed, except the
+    previous one.
     """
     os.makedirs(directory, exist_ok=True)
     current = read_current(directory)
@@ -171,7 +173,7 @@ def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
 
 
 def read_current(directory: str) -> dict[str, str]:
-    """The current manifest of each name; empty without ``CURRENT``."""
+    """Returns the current manifest of each name; empty without ``CURRENT``."""
     try:
         with open(os.path.join(directory, CURRENT), encoding="utf-8") as file:
             return dict(line.split() for line in file if len(line.split()) == 2)

@@ -11,14 +11,14 @@ from nimblepy.errors import InvalidArgumentError
 
 
 class Observed(Protocol):
-    """What the pages ask of a server."""
+    """The part of a server that the pages use."""
 
     def stats(self) -> dict[str, Any]: ...
     def is_ready(self) -> bool: ...
 
 
 class StatusPages:
-    """A small HTTP server in a thread of its own.
+    """A small HTTP server that runs in its own thread.
 
     Args:
         address: ``"HOST:PORT"``.

@@ -1,4 +1,4 @@
-"""Values of keys as the text that a server reads. docs/reference/serving.md has the forms."""
+"""Converts key values to the text that a server reads. See docs/reference/serving.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
 def key_text(values: Iterable[pa.Scalar], types: Iterable[pa.DataType]) -> bytes:
-    """The values of a key, joined by ``:``. ``types``: the declared types of the columns."""
+    """Returns the values of a key as text, joined by ``:``. ``types`` are the columns' types."""
     return b":".join(
         rb"\N" if not value.is_valid else _escaped(_text(value, type))
         for value, type in zip(values, types, strict=True)

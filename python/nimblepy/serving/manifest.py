@@ -1,4 +1,4 @@
-"""Serving manifests: all that the core needs to read one state of some rows without Python."""
+"""Serving manifests: everything that the core needs to serve one snapshot without Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nimblepy.table.table import Table
 
 Served: TypeAlias = File | Dataset | Table
 
-# Bounds of a file that may have any key: encoded keys begin with 00 or 01.
+# Bounds of a file that may have any key. Every encoded key begins with 00 or 01.
 _BELOW, _ABOVE = b"", b"\xff"
 
 _Bounds: TypeAlias = tuple[list[bytes], list[bytes]]
@@ -35,7 +35,7 @@ _NO_CONSTANTS: _Constants = ([], None)
 
 
 def serving_manifest(rows: Served) -> bytes:
-    """The serving manifest of the rows that a handle shows now.
+    """Returns the serving manifest of the rows that a handle shows now.
 
     Raises:
         InvalidArgumentError: the files are not local nimble files.
@@ -98,7 +98,7 @@ def _of_dataset(dataset: Dataset) -> bytes:
         lower, upper = [_BELOW] * count, [_ABOVE] * count
         if source.bounds is not None:
             lower, upper = _lists(source.bounds.keys)
-            # The files after these have no rows.
+            # The remaining files have no rows.
             lower += [_ABOVE] * (count - len(lower))
             upper += [_BELOW] * (count - len(upper))
         cluster = _key(source.schema, source.cluster_by, (lower, upper))
@@ -172,7 +172,7 @@ def _key(schema: pa.Schema, keys: Sequence[SortKey], bounds: _Bounds) -> _Key:
 
 
 def _constants(schema: pa.Schema, values: dict[int, Any]) -> _Constants:
-    """Values of columns, by field id, as column numbers and a row."""
+    """Converts values of columns, by field id, to column numbers and a batch of one row."""
     numbers, arrays, names = [], [], []
     for number, field in enumerate(schema):
         value = values.get(field_id_of(field) or -1)

@@ -1,4 +1,4 @@
-"""A small client of Redis' protocol: one connection, one command at a time."""
+"""A small client for the Redis protocol: one connection, one command at a time."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from nimblepy.errors import (
 )
 from nimblepy.io.fork import ForkLock
 
-# A reply that announces more is not from a server of ours.
+# A longer reply is not from a server of nimblepy.
 _MOST_BYTES = 1 << 31
 _MOST_DEPTH = 8
 
 
 class Connection:
-    """A connection to a server. Thread-safe: threads take turns.
+    """A connection to a server. Thread-safe: one thread at a time uses it.
 
-    It connects at the first command, and again after a failure. A command that failed on the way
-    is sent once more, because commands only read.
+    It connects for the first command, and again after a failure. If the connection fails during a
+    command, the command is sent once more. This is safe because commands only read.
 
     Args:
         address: ``nimble://HOST:PORT`` or ``nimble+unix:///PATH``.
-        timeout: seconds to wait for the server; ``None`` waits for ever.
+        timeout: seconds to wait for the server; ``None`` means no limit.
 
     Raises:
-        InvalidArgumentError: not an address.
+        InvalidArgumentError: ``address`` is not a valid address.
     """
 
     def __init__(self, address: str, token: str | None, timeout: float | None) -> None:
@@ -46,7 +46,7 @@ class Connection:
         self._place: str | tuple[str, int] = _place(address)
 
     def ask(self, *arguments: str | bytes | int) -> Any:
-        """The reply to a command.
+        """Sends a command and returns the reply.
 
         Raises:
             OSError: the server cannot be reached.
@@ -77,7 +77,7 @@ class Connection:
                     if is_new or attempt:
                         raise ConnectionError(f"{self.address}: {error}") from error
                 except BaseException:
-                    # The reply that was not read would answer the next command.
+                    # Otherwise the unread reply would be taken for the reply to the next command.
                     self._drop()
                     raise
         if isinstance(reply, _Failure):
@@ -90,13 +90,13 @@ class Connection:
             self._drop()
 
     def __del__(self) -> None:
-        # A handle that is dropped needs no close(), as with local tables.
+        # Like a local table, a handle closes its connection when it is garbage collected.
         if self._socket is not None:
             self._drop()
 
     def _connect(self) -> None:
-        """Connects unless there is a connection of this process."""
-        if self._process != os.getpid():  # a fork shares the socket
+        """Connects, unless this process is already connected."""
+        if self._process != os.getpid():  # the socket belongs to the parent process
             self._socket = self._reader = None
         if self._socket is not None:
             return

@@ -17,7 +17,7 @@ from nimblepy.serving.http import StatusPages
 from nimblepy.serving.manifest import Served
 from nimblepy.table.catalog import Catalog
 
-# Files that are opened before a snapshot is served. Others are opened by the first request.
+# Number of files to open before a snapshot is served. Requests open further files.
 _OPENED_AHEAD = 512
 
 
@@ -38,30 +38,30 @@ def serve(
     idle_seconds: int = 0,
     threads: int = 1,
 ) -> Server:
-    """Starts to serve rows to any client of Redis, with threads of its own.
+    """Starts a server in this process that serves rows to Redis clients, with its own threads.
 
     The keys of rows are ``NAME:KEY``: ``HGETALL users:4711``. docs/reference/serving.md has the
     commands. New snapshots are served as soon as they are found.
 
     Args:
         source: a lake, a file, a dataset or a table; or a path.
-        tables: names in keys, with the tables of the lake: ``{"users": "shop.users"}``. For one
-            file, dataset or table its name; the default is the name of the file.
+        tables: for a lake, its tables by the names that keys use: ``{"users": "shop.users"}``.
+            Otherwise the name of the file, dataset or table; the default is the file name.
         unix: path of a Unix socket. Then there is no TCP port, unless ``port`` is given.
         port: TCP port; 0 is any free port. The default is 0 without ``unix``.
-        host: address to bind. Other addresses than those of this machine need a token.
-        token: what clients must send with AUTH.
+        host: address to bind. An address that other machines can reach requires a token.
+        token: the token that clients must send with AUTH.
         http: ``"HOST:PORT"`` for ``/healthz``, ``/readyz`` and ``/metrics``.
-        poll: seconds between two looks for a new snapshot.
-        max_keys, max_rows, max_reply_bytes: limits of one command. Above them it is answered with
+        poll: seconds between two checks for new snapshots.
+        max_keys, max_rows, max_reply_bytes: limits of one command. Above a limit, the reply is
             ``-TOOBIG``.
-        max_clients: connections at once.
-        idle_seconds: how long a silent client stays connected; 0 means for ever.
-        threads: threads for connections.
+        max_clients: maximum number of connections.
+        idle_seconds: disconnect clients that send nothing for this long; 0 means never.
+        threads: number of threads that handle connections.
 
     Raises:
-        InvalidArgumentError: an address that needs a token, files that cannot be served, or a
-            table that does not exist.
+        InvalidArgumentError: the address requires a token, a file cannot be served, or a table does
+            not exist.
         OSError: the address is in use.
 
     Example:
@@ -111,10 +111,10 @@ def _port(port: int | None) -> int:
 
 
 def _address(host: str, token: str | None) -> str:
-    """The address to bind.
+    """Returns the address to bind.
 
     Raises:
-        InvalidArgumentError: others could reach it without a token.
+        InvalidArgumentError: other machines could connect without a token.
     """
     text = "127.0.0.1" if host == "localhost" else host
     try:
@@ -131,7 +131,7 @@ def _address(host: str, token: str | None) -> str:
 
 
 class Server:
-    """A running server, of :func:`serve`. A context manager that stops it.
+    """A running server, started by :func:`serve`. As a context manager, it stops the server.
 
     Attributes:
         host, port: the TCP address; ``None`` without one.
@@ -192,7 +192,7 @@ class Server:
             self._core.swap(self._tables)
 
     def stats(self) -> dict[str, Any]:
-        """Counts since the start: clients, commands, errors, bytes, times, and what is served."""
+        """Returns counts since the start, the state of the follower, and the served tables."""
         assert self._core is not None
         follower = self._follower
         return {
@@ -208,15 +208,15 @@ class Server:
         }
 
     def is_ready(self) -> bool:
-        """Whether the newest state of all sources was known a moment ago."""
+        """Whether all sources were checked successfully a moment ago."""
         behind = time.monotonic() - self._follower.checked_at
         return behind < max(5.0, 20 * self._poll)
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stops: accepts no more clients, and sends the replies of received commands.
+        """Stops the server, after it has replied to the commands that it received.
 
         Args:
-            timeout: seconds to wait for these before connections are closed.
+            timeout: seconds to wait for these replies before connections are closed.
         """
         if self._core is None or os.getpid() != self._process:
             return
