@@ -31,17 +31,17 @@ def aio(
 ) -> AioFile | AioDataset | AioTable:
     """Returns ``source`` for asyncio: ``await nb.aio("s3://bucket/users.nimble").get(7)``.
 
-    For object stores, where calls wait for reads and many can wait at the same time. For a file in
-    memory or on a local disk, a plain call is faster than a thread.
+    Use it for object stores, where many calls can wait for reads at the same time. For a file in
+    memory or on a local disk, a plain call is faster than a call in a thread.
 
     Methods and arguments are those of the handle. Only ``scan`` differs: use ``async for batch in
-    a.scan(...)``. If a task is cancelled, a call that waits for a thread is not made. A running
-    call continues in its thread, and its answer is dropped.
+    a.scan(...)``. If a task is cancelled while its call waits for a thread, the call is not made. A
+    running call continues in its thread, and its result is dropped.
 
     Args:
         source: a :class:`File`, :class:`Dataset` or :class:`Table`; or the path or URI of a file or
-            dataset, which is opened now and closed by ``close()``. A handle stays open. Open remote
-            files in a thread (``asyncio.to_thread(nb.aio, ...)``).
+            dataset, which is opened now and closed by ``close()``. A handle that you pass remains
+            open. Open remote files in a thread (``asyncio.to_thread(nb.aio, ...)``).
         concurrency: maximum number of running calls, each in its own thread. Others wait.
     """
     if at_least("concurrency", concurrency, 1) > 1024:

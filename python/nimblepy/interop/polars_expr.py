@@ -1,9 +1,10 @@
 """Translates polars predicates to filters, as far as both languages agree.
 
 Polars evaluates the whole predicate afterwards. So a translation must keep every passing row, and
-may leave out parts that it does not support or that polars evaluates differently. They differ on
-mixed types, which polars converts first, and on the order of an Enum, which polars orders by its
-categories. In polars, as in SQL, NaN equals itself and is larger than all numbers.
+may leave out parts that it does not support or that polars evaluates differently. The languages
+differ in comparisons of mixed types, which polars converts first, and in the order of an Enum,
+which polars orders by category. In polars, as in SQL, NaN equals itself and is larger than all
+numbers.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def key_name(schema: pa.Schema, column: Column) -> ColumnName:
     """Returns a unique name of a column: its dotted path, or a tuple if the text is ambiguous."""
     try:
         by_name = resolve_column(schema, column.name)
-    except InvalidArgumentError:  # two columns have this name
+    except InvalidArgumentError:  # another column has this name
         return column.path
     return column.name if by_name.steps == column.steps else column.path
 
@@ -156,7 +156,7 @@ def unknown_column_message(schema: pa.Schema, name: str) -> str:
         return f"unknown column {name!r}; did you mean nimblepy.SortKey({column!r}{down})?"
     close = get_close_matches(name, paths, n=3, cutoff=0.5)
     folded = [path for path in paths if path.casefold() == name.casefold()]
-    # fields that match without their struct
+    # fields whose name matches without the struct
     fields = [path for path in paths if path.casefold().endswith("." + name.casefold())]
     hints = list(dict.fromkeys([*folded, *fields[:3], *close]))
     if hints:
@@ -182,7 +182,7 @@ def column_paths(schema: pa.Schema) -> list[Path]:
 
 
 def _child(fields: pa.Schema | pa.StructType, name: str) -> int | None:
-    """Position of the field called ``name``; ``None`` if there is none or more than one."""
+    """Returns the position of the field ``name``; ``None`` unless exactly one field has it."""
     positions = fields.get_all_field_indices(name)
     if len(positions) > 1 and isinstance(fields, pa.Schema):
         raise InvalidArgumentError(f"column {name!r} is ambiguous: the file has {len(positions)}")

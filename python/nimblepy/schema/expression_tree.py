@@ -45,7 +45,7 @@ Tree: TypeAlias = Ref | Lit | Call
 
 
 class NotUnderstood(Exception):
-    """A part of the expression cannot be read or rebuilt. Only used inside the filter modules."""
+    """Raised inside the filter modules if a part of an expression cannot be read or rebuilt."""
 
 
 _ITEM = re.compile(

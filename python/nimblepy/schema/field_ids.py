@@ -1,7 +1,7 @@
 """Field ids: numbers of columns that do not change when a column is renamed or moved.
 
-Members of structs, elements of lists, and keys and values of maps also have ids. They are stored in
-the metadata of Arrow fields, under the same name as in Parquet files.
+Fields of structs, elements of lists, and keys and values of maps also have ids. Ids are stored in
+the metadata of Arrow fields, under the same key as in Parquet files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def list_of(element: pa.Field, like: pa.DataType) -> pa.DataType:
 def with_field_ids(schema: pa.Schema, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
     """Returns the schema with the ids that ``names`` maps paths to.
 
-    The element of a list is called ``element``, and those of a map ``key`` and ``value``.
+    In a path, the element of a list is ``element``, and the parts of a map are ``key`` and
+    ``value``.
     """
 
     def named(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
@@ -83,7 +84,7 @@ def only_doc(field: pa.Field) -> pa.Field:
 
 
 def without_field_ids(schema: pa.Schema, docs: Mapping[int, str]) -> pa.Schema:
-    """Returns the schema without field ids; other metadata of its fields is kept.
+    """Returns the schema without field ids. Keeps the other metadata of its fields.
 
     Args:
         docs: documentation by field id, to be added to the metadata of the fields.
@@ -123,7 +124,7 @@ class IdDifference(NamedTuple):
 def id_difference(
     have: Iterable[pa.Field], target: Iterable[pa.Field], path: tuple[str, ...] = ()
 ) -> IdDifference | None:
-    """Returns the first field, at any depth, whose id differs from that of the same name.
+    """Returns the first field, at any depth, whose id differs in ``target``.
 
     Skips fields that ``target`` does not have.
     """

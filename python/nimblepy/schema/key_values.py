@@ -1,7 +1,7 @@
 """Values of key columns: single keys, arrays of keys, and the columns of joins.
 
-A single key is placed among the values of its column like every literal (``values.py``). Arrays are
-cast as a whole if that keeps the meaning of every value; otherwise value by value.
+A single key is compared with the column's type like any other literal (``values.py``). An array is
+cast as a whole if that keeps the meaning of every value. Otherwise each value is converted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nimblepy.schema.values import (
 from nimblepy.schema.zones import has_zone, localize
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
-# Before version 24 pyarrow omits a buffer in casts to views, and their export crashes.
+# Before version 24, pyarrow's casts to views omit a buffer, and exporting the result crashes.
 _VIEWS_LOSE_A_BUFFER = int(pa.__version__.split(".")[0]) < 24
 
 
@@ -55,8 +55,8 @@ def place_key(
 ) -> LiteralPosition:
     """Returns where a non-null key value falls among the values of column ``name``.
 
-    NaN is one key value, although it equals nothing as a number. Raw integers stand for dates,
-    times and durations, as in pyarrow.
+    As a key, NaN equals NaN, although it does not as a number. For dates, times and durations,
+    integers are accepted as stored values, as in pyarrow.
 
     Raises:
         InvalidArgumentError: a value of the wrong kind.
@@ -118,7 +118,7 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
         array = plain_array(array)
         if pt.is_timestamp(array.type) and has_zone(data_type) and not has_zone(array.type):
             array = localize(array, data_type.tz)
-        # A float may be next to a decimal and still be cast to it.
+        # Arrow also casts a float to a decimal that is only close to it, so convert value by value.
         rounds = pt.is_floating(array.type) and pt.is_decimal(data_type)
         if _related(array.type, data_type) and not rounds:
             cast, bad = key_array(array, data_type)
@@ -127,7 +127,7 @@ def exact_keys(name: str, data_type: pa.DataType, values: Any) -> tuple[pa.Array
             if pt.is_integer(array.type) and pt.is_integer(data_type):  # never between
                 return pc.if_else(pa.array(bad), pa.scalar(None, data_type), cast), bad
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        pass  # Arrow has no common type for these values, or would drop a part of one.
+        pass  # Arrow has no common type for these values, or would drop a part of a value.
     try:
         items = values if isinstance(values, pa.Array) else list(values)
     except TypeError:
@@ -182,7 +182,7 @@ def _related(have: pa.DataType, target: pa.DataType) -> bool:
 
 
 def comparable(probe: pa.DataType, build: pa.DataType) -> bool:
-    """Returns whether equality between the types means equal values, without rounding."""
+    """Returns whether values of the types can be compared for equality without rounding."""
     probe_type, build_type = value_type(probe), value_type(build)
     if probe_type == build_type or pt.is_null(probe_type):
         return True
@@ -218,7 +218,7 @@ def key_array(values: pa.Array, target: pa.DataType) -> tuple[pa.Array, Mask | N
         bad = ~same.to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return _one_by_one(array, target)
-    # The reverse cast undoes a wrap-around, unless the sign differs.
+    # A cast back would undo a wrap-around, so also compare the signs.
     if pt.is_signed_integer(array.type) and pt.is_unsigned_integer(target):
         bad |= _negative(array)
     if pt.is_unsigned_integer(array.type) and pt.is_signed_integer(target):
@@ -241,7 +241,7 @@ def value_range(data_type: pa.DataType, nan_greatest: bool) -> tuple[pa.Scalar, 
     """Returns the minimum and maximum of a type. Text and bytes have no maximum: ``None``.
 
     Args:
-        nan_greatest: treat NaN as the greatest float, and not as outside of all ranges.
+        nan_greatest: whether NaN is the greatest float. Otherwise NaN is in no range.
     """
     if pt.is_boolean(data_type):
         ends: tuple[Any, Any] = (False, True)

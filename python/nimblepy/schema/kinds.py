@@ -20,9 +20,9 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def family(data_type: pa.DataType) -> Family:
-    """Returns the family of literals that a type compares with.
+    """Returns the family of literals that can be compared with a type.
 
-    Timestamps with and without a zone are one.
+    Timestamps with a zone and timestamps without are in the same family.
     """
     if pt.is_integer(data_type) or pt.is_floating(data_type) or pt.is_decimal(data_type):
         return "number"
@@ -70,7 +70,7 @@ def is_list(data_type: pa.DataType) -> bool:
 
 
 def widens(have: pa.DataType, target: pa.DataType) -> bool:
-    """Returns whether every value of ``have`` is a value of ``target``, in the same order."""
+    """Returns whether ``target`` can represent every value of ``have``, in the same order."""
     if have == target or (is_text(have) and is_text(target)):
         return True
     if is_bytes(have) and is_bytes(target):

@@ -49,7 +49,7 @@ def _as_many(values: Any) -> Many | None:
         return _of_pandas(values)
     if package == "polars":
         return _of_polars(values)
-    # Do not iterate if this fails: a stream that failed halfway would look empty.
+    # If one of these fails, do not iterate instead: a stream that failed halfway would look empty.
     if hasattr(values, "__arrow_c_stream__"):
         return as_many(pa.chunked_array(values))
     if hasattr(values, "__arrow_c_array__"):
@@ -97,7 +97,7 @@ def _of_pandas(values: Any) -> Many | None:
             return table
         except pa.ArrowException:
             raise
-        except ValueError as error:  # a name occurs twice
+        except ValueError as error:  # duplicate names
             raise InvalidArgumentError(str(error)) from error
     if not hasattr(values, "__len__"):  # a single timestamp, period or NA
         return None
@@ -152,7 +152,7 @@ def values_of_column(many: Many) -> Sequence[Any]:
         raise InvalidArgumentError(f"expected one dimension, got {many.ndim}")
     if isinstance(many, pa.Array) and not isinstance(many.type, pa.UuidType):
         many = plain_array(many)
-        # Python values are faster, and have all that these types hold.
+        # For these types, Python values are faster and lossless.
         if pt.is_integer(many.type) or pt.is_float64(many.type) or is_text(many.type):
             return many.to_pylist()  # type: ignore[no-any-return]
     return list(many)

@@ -1,4 +1,4 @@
-"""Reads quoted text as a value of a column type, as SQL and the command line do."""
+"""Parses quoted text as a value of a column type, for SQL and the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import family, value_type
 from nimblepy.schema.zones import localize
 
-# Maximum digits of text that is parsed as an integer; the longest decimals have 76.
+# Maximum number of digits to parse as an integer. The longest decimals have 76.
 _MOST_DIGITS = 100
 
 
@@ -36,9 +36,9 @@ def is_uuid_size(data_type: pa.DataType) -> bool:
 
 
 def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
-    """Returns the UUID in 32 digits and five groups that text means for a 16-byte column.
+    """Parses text for a 16-byte column as a UUID, if it has 32 digits in five groups.
 
-    Other text is bytes.
+    Other text stands for its bytes.
     """
     if not is_uuid_size(data_type) or len(text) != 36 or text.count("-") != 4:
         return None
@@ -49,9 +49,9 @@ def spelled_uuid(data_type: pa.DataType, text: str) -> uuid.UUID | None:
 
 
 def is_spelled(data_type: pa.DataType) -> bool:
-    """Returns whether text in a key is parsed as a value of the type, as for times and UUIDs.
+    """Returns whether text in a key is parsed as a value of the type. True for times and UUIDs.
 
-    Text for a number is refused, because it is usually a mistake.
+    Text for a column of numbers is rejected, because it is usually a mistake.
     """
     if is_uuid(data_type) or is_uuid_size(data_type):
         return True

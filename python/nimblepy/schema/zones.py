@@ -1,7 +1,7 @@
-"""The one rule for times with and without a zone.
+"""Defines how times with and without a time zone are compared and converted.
 
-A naive time that is given for a column with a zone is wall-clock time in that zone. A time with a
-zone is never taken for a column without one. Rows, keys, parameters and filters all follow this.
+For a column with a zone, a naive time is wall-clock time in that zone. For a column without a zone,
+a time with a zone is an error. This applies to rows, keys, parameters and filters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nimblepy.errors import InvalidArgumentError
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# The end of 2037, after which Arrow has no transitions of zones.
+# The end of 2037. Arrow ignores later changes of UTC offsets.
 _FAR = 2_145_830_400
 
 
@@ -26,10 +26,10 @@ def has_zone(data_type: pa.DataType) -> bool:
 
 
 def check_zone(zone: str, place: str) -> None:
-    """Raises an error for a time zone that this computer does not know.
+    """Raises an error if this computer does not know a time zone.
 
     Raises:
-        InvalidArgumentError: it is unknown; ``place`` names the column.
+        InvalidArgumentError: the zone is unknown. ``place`` names the column.
     """
     import pyarrow.compute as pc  # slow to import
 
@@ -42,8 +42,8 @@ def check_zone(zone: str, place: str) -> None:
 def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
     """Interprets naive timestamps as wall-clock times in ``zone``.
 
-    A time that occurs twice, when clocks are set back, is the first of both. A time that clocks
-    skip is moved to the end of the gap.
+    If a time occurs twice because clocks are set back, returns the first instant. If clocks skip a
+    time, returns the end of the gap.
 
     Raises:
         InvalidArgumentError: the zone is unknown on this computer.
@@ -58,7 +58,7 @@ def localize(naive: pa.Array | pa.Scalar, zone: str) -> pa.Array | pa.Scalar:
 
 
 def wall_clock(instants: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
-    """Returns the naive wall-clock times of timestamps in their own zone."""
+    """Converts timestamps to naive wall-clock times in their zone."""
     import pyarrow.compute as pc  # slow to import
 
     made = pc.local_timestamp(instants)
@@ -68,7 +68,7 @@ def wall_clock(instants: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
 def _with_far_times(
     given: pa.Array | pa.Scalar, made: pa.Array | pa.Scalar, zone: str, *, to_wall_clock: bool
 ) -> pa.Array | pa.Scalar:
-    """Corrects times after 2037, for which Arrow ignores daylight saving time."""
+    """Corrects times after 2037, because Arrow ignores daylight saving time there."""
     per_second = _PER_SECOND[given.type.unit]
     if isinstance(given, pa.Scalar):
         if not given.is_valid or given.value < _FAR * per_second:
@@ -89,7 +89,7 @@ def _with_far_times(
 
 
 def _moved(number: int, per_second: int, zone: str, to_wall_clock: bool) -> int | None:
-    """Returns a time moved by the offset of its zone; ``None``: Python does not know the offset."""
+    """Returns a time moved by the UTC offset of its zone; ``None`` if Python does not know it."""
     try:
         seconds = datetime.timedelta(seconds=number // per_second)
         if to_wall_clock:
