@@ -1,1 +1,1 @@
-"""What reading, writing and joins share: inputs, options, types, and task functions in Spark."""
+"""Shared code of reading, writing and joins: inputs, options, types and task functions."""

@@ -11,11 +11,14 @@ from typing import Any
 
 
 def unpickled(payload: bytes) -> Any:
-    """A pickled object of nimblepy; or an error that says how to install nimblepy."""
+    """Unpickles an object of nimblepy.
+
+    If nimblepy is missing, raises an error that says how to install it.
+    """
     try:
         from nimblepy.spark.base import tasks  # noqa: F401
     except ImportError as error:
-        # nimblepy.errors.NimbleMissingOnExecutor cannot be imported either; only name it.
+        # nimblepy.errors.NimbleMissingOnExecutor cannot be imported here, so use only its name.
         raise ImportError(
             "NimbleMissingOnExecutor: nimblepy cannot be imported on executor "
             f"{socket.gethostname()} by {sys.executable} (Python {sys.version.split()[0]}): "
@@ -29,14 +32,14 @@ def unpickled(payload: bytes) -> Any:
 
 
 def task_function(payload: bytes) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The function that a pickled task function returns for its pickled arguments."""
+    """Calls a pickled function that makes a task function, with its pickled arguments."""
     make, arguments = unpickled(payload)
     function: Callable[[Iterable[Any]], Iterator[Any]] = make(*arguments)
     return function
 
 
 def instance(payload: bytes) -> Any:
-    """An object from its pickled class and attributes; see ``ShippedByValue`` in shipping.py."""
+    """Makes an object from its pickled class and attributes; see ``ShippedByValue``."""
     cls, attributes = unpickled(payload)
     made = cls.__new__(cls)
     made.__dict__.update(attributes)
@@ -44,7 +47,7 @@ def instance(payload: bytes) -> Any:
 
 
 def over_items(payload: bytes) -> Callable[[Any], Any]:
-    """An iterator function of batches, of rows, or of tuples of arrays."""
+    """Returns a task function of batches, of rows, or of tuples of arrays."""
 
     def run(items: Any) -> Any:
         yield from task_function(payload)(items)
@@ -53,7 +56,7 @@ def over_items(payload: bytes) -> Callable[[Any], Any]:
 
 
 def over_single_arrays(payload: bytes) -> Callable[[Any], Any]:
-    """An iterator function of one array per batch, which Spark does not wrap in a tuple."""
+    """Returns a task function of one array per batch, which Spark does not wrap in a tuple."""
 
     def run(arrays: Any) -> Any:
         yield from task_function(payload)((array,) for array in arrays)

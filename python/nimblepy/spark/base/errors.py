@@ -15,7 +15,7 @@ _OWN_ERROR = re.compile(r"^nimblepy\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """If a task failed with an error of nimblepy, raises that error with its own type."""
+    """If a task failed with an error of nimblepy, raises an error of the same type."""
     try:
         yield
     except Exception as error:

@@ -49,7 +49,7 @@ InputPath: TypeAlias = (
 
 @dataclass(frozen=True, eq=False)
 class InputFiles:
-    """Files as the driver found them. Instances are sent to the workers.
+    """The files that the driver found. Instances are sent to the workers.
 
     Attributes:
         directory: path or URI; the names of the files are relative to it.
@@ -61,12 +61,12 @@ class InputFiles:
 
     @cached_property
     def dataset(self) -> DatasetSource:
-        """The files that the driver found. Opened once per process."""
+        """The dataset of these files. Opened once per process."""
         return source_of_dataset(Dataset(self.directory, self.files, dict(_OPTIONS)))
 
     @cached_property
     def key(self) -> tuple[str, str]:
-        """Identifies these files, and distinguishes them from later files of the same names."""
+        """Identifies these versions of the files."""
         digest = hashlib.sha256()
         for name, identity in zip(self.files.names, self.files.identities, strict=True):
             digest.update(f"{name}\0{identity}\0".encode())
@@ -87,7 +87,7 @@ class InputFiles:
 
 
 class InputTable:
-    """Planned files of one snapshot of a table. Instances are sent to the workers.
+    """The files of one snapshot of a table. Instances are sent to the workers.
 
     Workers get a description of the files; they need neither the catalog nor the metadata.
 

@@ -25,7 +25,7 @@ _UNSIGNED = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark schema of a file's columns.
+    """Returns the Spark schema of a file's columns.
 
     Unsigned integers become the next wider signed type (uint64: decimal(20, 0)). float16 becomes
     float. Time units become Spark's. Dictionaries are decoded.
@@ -42,7 +42,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(struct: StructType) -> pa.Schema:
-    """The Arrow types that Spark uses to exchange rows of this schema."""
+    """Returns the Arrow types that Spark uses to exchange rows of this schema."""
     return to_arrow_schema(struct, **_IN_ZONE)
 
 
@@ -82,7 +82,7 @@ def conform_array(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _plain(data_type: pa.DataType, name: str) -> pa.DataType:
-    """The closest lossless type that Spark supports."""
+    """Returns the closest type that Spark supports and that represents all values."""
     if isinstance(data_type, pa.BaseExtensionType):
         return _plain(data_type.storage_type, name)
     if pt.is_dictionary(data_type) or pt.is_run_end_encoded(data_type):

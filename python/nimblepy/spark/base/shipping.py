@@ -27,14 +27,14 @@ TaskFunction: TypeAlias = Callable[..., Callable[[Iterable[Any]], Iterator[Any]]
 
 
 class ShippedByValue:
-    """An object that reports a missing nimblepy clearly when an executor unpickles it."""
+    """Base class of objects that report clearly if an executor lacks nimblepy to unpickle them."""
 
     def __reduce__(self) -> Any:
         return bootstrap.instance, (cloudpickle.dumps((type(self), self.__dict__)),)
 
 
 def iterator_function(make: TaskFunction, *arguments: Any) -> Callable[[Any], Any]:
-    """The task function ``make`` for ``mapInArrow`` and ``mapPartitions``."""
+    """Returns the task function of ``make``, for ``mapInArrow`` and ``mapPartitions``."""
     return bootstrap.over_items(cloudpickle.dumps((make, arguments)))
 
 
@@ -53,7 +53,7 @@ def map_in_arrow(
 def run_numbered(
     spark: SparkSession, make: TaskFunction, schema: pa.Schema, count: int, *arguments: Any
 ) -> pa.Table:
-    """Runs a task function for each number below ``count`` in its own task; returns all rows.
+    """Runs a task function for each number below ``count``, in separate tasks. Returns all rows.
 
     Raises:
         Errors of nimblepy that a task failed with, and errors of Spark.

@@ -1,4 +1,4 @@
-"""Opens tables that options of the data source name."""
+"""Opens the tables that options of the data source name."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PAST: dict[str, Callable[[str, str], Any]] = {
 
 
 def table_of_options(options: Mapping[str, Any]) -> SparkInput:
-    """The snapshot that the options ``catalog``, ``table`` and ``snapshot`` (or the like) name.
+    """Returns the snapshot that ``catalog``, ``table`` and ``snapshot`` or similar options name.
 
     Raises:
         InvalidArgumentError: an option is missing or invalid.
@@ -61,7 +61,7 @@ def table_of_options(options: Mapping[str, Any]) -> SparkInput:
 
 
 def named_table(options: Mapping[str, Any]) -> Table:
-    """The current state of the table that the options ``catalog`` and ``table`` name."""
+    """Returns the table that the options ``catalog`` and ``table`` name, at its newest snapshot."""
     from nimblepy.table.catalog import connect
 
     missing = [name for name in ("catalog", "table") if name not in options]
@@ -78,6 +78,6 @@ def named_table(options: Mapping[str, Any]) -> Table:
 
 
 def written_table(options: Mapping[str, Any]) -> Table:
-    """The table to write to, at the branch that the option ``branch`` names."""
+    """Returns the table to write to, at the branch that the option ``branch`` names."""
     table = named_table(options)
     return table.at(branch=options["branch"]) if "branch" in options else table

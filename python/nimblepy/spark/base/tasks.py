@@ -1,4 +1,4 @@
-"""What task functions share.
+"""Shared code of task functions.
 
 A task function takes its arguments, which the driver pickles, and returns a generator function over
 the batches of one partition.
@@ -28,13 +28,13 @@ def named_batches(
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The values of the first column."""
+    """Returns the values of the first column."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 def reader_of(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader | None:
-    """Batches as a reader; ``None`` if there are no batches."""
+    """Returns a reader of the batches; ``None`` if there are no batches."""
     batches = iter(batches)
     first = next(batches, None)
     if first is None:

@@ -1,1 +1,1 @@
-"""Joins by the index in Spark's tasks, and the estimate of their costs."""
+"""Index joins in Spark tasks, and the estimate of their costs."""

@@ -33,18 +33,18 @@ class JoinArguments:
 
     @property
     def pairs(self) -> list[tuple[str, ColumnName]]:
-        """Pairs of equal columns: (column of the probe, column of the files)."""
+        """Returns the pairs of columns that must be equal: (probe column, column of the files)."""
         return join_pairs(self.on, self.between)
 
     def shown_as(self, name: str) -> str:
-        """The name that a column of the files has in the result."""
+        """Returns the name that a column of the files has in the result."""
         return (self.prefix or "") + name
 
     def added(self, probe: Sequence[str], files: pa.Schema) -> dict[str, str]:
-        """The columns of the files that are returned, and their names in the result.
+        """Returns the columns of the files to return, and their names in the result.
 
         Raises:
-            InvalidArgumentError: an unknown column, or a duplicate name in the result.
+            InvalidArgumentError: a column is unknown, or a name occurs twice in the result.
         """
         keys = [build for _, build in self.pairs]
         return dict(joined_columns(probe, files, keys, self.columns, self.shown_as, self.how))

@@ -75,7 +75,7 @@ class JoinEstimate:
         sort_merge_seconds: a scan of the files and a sort-merge join.
         files_broadcast_seconds: a scan and a broadcast of the files; ``None`` if they have too
             many rows for it.
-        reason: the reason for the choice.
+        reason: why the strategy was chosen.
     """
 
     strategy: str
@@ -91,7 +91,7 @@ class JoinEstimate:
 
     @property
     def broadcasts_files(self) -> bool:
-        """Whether a broadcast of the files is the best way to scan them."""
+        """Whether broadcasting the files is the cheapest strategy that scans them."""
         others = [self.broadcast_seconds, self.sort_merge_seconds]
         costs = [seconds for seconds in others if seconds is not None]
         if self.files_broadcast_seconds is None:
@@ -120,7 +120,7 @@ class JoinEstimate:
 def estimate_join(
     probe: DataFrame, dataset: FilesSource, join: JoinArguments, probe_rows: int | None = None
 ) -> JoinEstimate:
-    """The costs of joining ``probe`` with a dataset."""
+    """Estimates the costs of joining ``probe`` with a dataset."""
     rows, size = _probe_size(probe)
     return estimate_costs(
         dataset,
@@ -141,7 +141,7 @@ def estimate_costs(
     probe_rows: int | None,
     probe_bytes: int | None,
 ) -> JoinEstimate:
-    """The costs of a join on ``keys`` that needs ``num_columns`` other columns of the files."""
+    """Estimates the costs of a join on ``keys`` that needs ``num_columns`` other columns."""
     rows = probe_rows
     build_rows = dataset.num_rows
     matches, most_matches = rows_per_key(dataset, keys)
@@ -189,23 +189,23 @@ def rows_per_key(dataset: FilesSource, names: Sequence[ColumnName]) -> tuple[flo
     """Returns the average rows per key of these columns, and the most rows of a sampled key.
 
     The average is from the statistics of a table, otherwise from the sample. It is ``None`` if
-    neither is known. The sample counts the rows of some keys by the index of the largest file. If
-    other files may have the same keys, it assumes that they have as many rows of them in
-    proportion.
+    neither is known. The sample counts the rows of some keys in the index of the largest file. If
+    other files may have the same keys, it assumes that they have proportionally many rows of these
+    keys.
     """
     counts = _sampled_counts(dataset, names)
     most = int(counts.max(initial=0))
     num_keys = dataset.distinct_keys(names)
     if num_keys:
         return max(1.0, dataset.num_rows / num_keys), most
-    # A row is sampled in proportion to the rows of its key, so the average is the harmonic one.
+    # A key is sampled with a probability proportional to its rows, so use the harmonic mean.
     return (float(len(counts) / (1 / counts).sum()) if len(counts) else None), most
 
 
 def _sampled_counts(dataset: FilesSource, names: Sequence[ColumnName]) -> Positions:
-    """Returns the rows of some keys; nothing if keys are unique, or no index has these columns."""
+    """Returns the rows of some keys; empty if keys are unique or no index has these columns."""
     nothing = np.zeros(0, np.int64)
-    # Only the primary key of a table, which is unique, is found in every file.
+    # All files can be searched only by the primary key of a table, which is unique.
     if not dataset.num_files or not names or dataset.always_finds(names):
         return nothing
     largest = max(range(dataset.num_files), key=dataset.stored_rows)
@@ -225,7 +225,7 @@ def _sampled_counts(dataset: FilesSource, names: Sequence[ColumnName]) -> Positi
 
 
 def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
-    """(rows, bytes) of the probe, parsed from Spark's plan text, which Connect has as well."""
+    """Parses (rows, bytes) of the probe from Spark's plan text, which Spark Connect also has."""
     connected: Any = probe
     if is_connect(probe):
         text = str(connected._explain_string(mode="cost"))
@@ -246,7 +246,7 @@ def _probe_size(probe: DataFrame) -> tuple[int | None, int | None]:
 
 
 def _row_bytes(schema: StructType) -> int:
-    """Spark's default size estimate for a row of these types."""
+    """Returns Spark's default size estimate for a row of these types."""
     size = 8
     for field in schema:
         kind = field.dataType

@@ -118,7 +118,7 @@ def index_join(
 
 
 def index_join_of_files(probe: DataFrame, files: SparkInput, join: JoinArguments) -> DataFrame:
-    """An index join with files that are known already, by the engine ``arrow``."""
+    """Makes an index join with resolved files, using the engine ``arrow``."""
     return join_by_arrow_udf(probe, prepare(probe.schema, files, join))
 
 
@@ -143,7 +143,7 @@ def index_join_rdd(
         raise InvalidArgumentError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
     files = find_input(path)
     names = column_names(columns)
-    files.dataset.projected(names)  # refuses unknown names before a job runs
+    files.dataset.projected(names)  # rejects unknown names before a job runs
     return probe_rdd.mapPartitions(iterator_function(keyed_rows, files, key, how, names))
 
 
@@ -192,7 +192,7 @@ def prepare(probe: StructType, files: SparkInput, join: JoinArguments) -> Prepar
         between=join.between,
         nan_greatest=True,
     )
-    if dataset.num_files:  # searching for no keys reports a missing index now
+    if dataset.num_files:  # a search without keys reports a missing index now
         empty = [pa.array([], field.type) for field in schema]
         no_rows = pa.RecordBatch.from_arrays(empty, schema=schema)
         dataset.child(0).find(probe_keys(plan, dataset.schema, no_rows))
@@ -218,7 +218,7 @@ def _probe_columns(plan: JoinPlan) -> set[str]:
 
 
 def lookup_column(join: PreparedJoin, make: TaskFunction = lookup_arrays) -> Column:
-    """The lookup as a column: ``array<struct>`` of matches, or a boolean (has a match)."""
+    """Returns the lookup as a column: ``array<struct>`` of matches, or whether there is a match."""
     matches: Column = lookup_udf(join, make)(*(F.col(quoted(name)) for name in join.reads))
     return matches
 
@@ -226,7 +226,7 @@ def lookup_column(join: PreparedJoin, make: TaskFunction = lookup_arrays) -> Col
 def lookup_udf(
     join: PreparedJoin, make: TaskFunction = lookup_arrays, *, name: str | None = None
 ) -> Any:
-    """The function of :func:`lookup_column`; plans show its name."""
+    """Returns the function of :func:`lookup_column`. Plans show its name."""
     reads = pa.schema([join.spec.probe.field(name) for name in join.reads])
     shipped = replace(join.spec, probe=reads)
     result = BooleanType() if make is exists_arrays else ArrayType(join.added, False)
@@ -234,14 +234,14 @@ def lookup_udf(
 
 
 def join_by_arrow_udf(probe: DataFrame, join: PreparedJoin) -> DataFrame:
-    """Joins by a function that gets only the columns that the join reads."""
+    """Joins with a function that gets only the columns that the join reads."""
     how = join.spec.plan.how
     rows = _row_by_row(probe, join)
     if how in ("semi", "anti"):
         has_match = lookup_column(join, exists_arrays)
         return rows.filter(has_match if how == "semi" else ~has_match)
     explode = F.inline if how == "inner" else F.inline_outer
-    # Use a single select: otherwise the optimizer infers a filter that repeats the lookup.
+    # Use one select: with two, the optimizer infers a filter that repeats the lookup.
     return rows.select("*", explode(lookup_column(join)))
 
 

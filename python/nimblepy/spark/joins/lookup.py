@@ -20,7 +20,7 @@ from nimblepy.spark.joins.tasks import exists_arrays
 def lookup_expr(
     path: InputPath, *key_cols: str | Column, columns: Sequence[str] | None = None
 ) -> Column:
-    """All rows of the files with these key values, as a column of ``array<struct>``.
+    """Returns all rows of the files with these key values, as a column of ``array<struct>``.
 
     Use it once, in ``inline`` or ``inline_outer``: ``df.select("*", F.inline(lookup_expr(...)))``.
 
@@ -69,7 +69,7 @@ def register_lookup(
 
 
 def _prepared(path: InputPath, width: int | None, columns: Sequence[str] | None) -> PreparedJoin:
-    """The lookup by the first ``width`` key columns; ``None``: all of them."""
+    """Returns the lookup by the first ``width`` key columns; ``None`` means all."""
     files = find_input(path)
     dataset = files.dataset
     try:  # for a table with a primary key, the primary key

@@ -1,4 +1,4 @@
-"""The nearest rows of files to the vectors of a DataFrame."""
+"""Finds the rows of files that are nearest to the vectors of a DataFrame."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ def nearest(
     exact: bool = False,
     prefix: Key = None,
 ) -> DataFrame:
-    """Each row of ``df`` with its ``k`` nearest rows of files, as :meth:`nimblepy.File.nearest`.
+    """Joins each row of ``df`` with its ``k`` nearest rows of files.
 
-    A result row has the columns of ``df``, those of the files, and ``_distance`` (float). Rows
-    without a query are left out. The hits of a row are next to each other, nearest first.
+    See :meth:`nimblepy.File.nearest`. A result row has the columns of ``df``, the columns of the
+    files, and ``_distance`` (float). Rows without a query vector are dropped. The results of one
+    row are adjacent, nearest first.
 
     Args:
         source: a file, directory or glob that every executor can read; a list of files; or a table.
-        query: the column of ``df`` with the queries: arrays of numbers.
+        query: the column of ``df`` with the query vectors, as arrays of numbers.
 
     The other arguments are those of :meth:`nimblepy.File.nearest`.
 
     Raises:
         InvalidArgumentError: as :meth:`nimblepy.File.nearest`; or ``df`` has a column with the name
-            of a column of the result. Bad queries fail when the job runs.
+            of a column of the result. Invalid query vectors fail when the job runs.
         OSError, CorruptFileError: a file does not exist or is damaged; the message names it.
 
     Cost: reads the files' footers on the driver. Each task searches all files for its rows, and

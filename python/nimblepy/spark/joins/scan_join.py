@@ -17,7 +17,7 @@ from nimblepy.spark.joins.arguments import JoinArguments
 from nimblepy.spark.reading.scan import read_files
 from nimblepy.spark.reading.splits import ScanSpec
 
-# Joins that return unmatched rows of the files, by the names that Spark accepts.
+# The joins that return unmatched rows of the files, by all names that Spark accepts.
 OUTER = {
     **dict.fromkeys(("right", "rightouter", "right_outer"), "right_outer"),
     **dict.fromkeys(("full", "outer", "fullouter", "full_outer"), "full_outer"),
@@ -63,7 +63,7 @@ def scan_join(
         return joined
     result = [probe[quoted(name)] for name in probe.columns]
     if join.how in OUTER:
-        # Return the key once, from the side that has the row.
+        # Return the key only once, from a side that has the row.
         of_build = dict(pairs)
         result = [
             F.coalesce(probe[quoted(name)], files[quoted(build_names[of_build[name]])]).alias(name)
@@ -87,7 +87,7 @@ def _build(
     keys: list[str],
     shown: Mapping[str, str],
 ) -> tuple[DataFrame, dict[str, str]]:
-    """The columns of the files that the join needs, and their names.
+    """Returns the columns of the files that the join needs, and their names.
 
     A column whose name clashes with a probe column gets a hidden name.
     """

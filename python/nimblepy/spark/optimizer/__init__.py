@@ -1,1 +1,1 @@
-"""The rule in Spark's optimizer, its decisions, and the same for Spark Connect."""
+"""The rule in Spark's optimizer, its decisions, and the counterpart for Spark Connect."""

@@ -17,7 +17,7 @@ from nimblepy.spark.joins.arguments import How, JoinArguments
 from nimblepy.spark.joins.index_join import index_join_of_files
 from nimblepy.spark.reading.scan import read_arguments
 
-# By the number of a join type in Connect's protocol.
+# Join types by their number in Connect's protocol.
 _HOWS: dict[int, How] = {1: "inner", 3: "left", 5: "anti", 6: "semi"}
 _WITHOUT_JOINS = ("Aggregate", "Filter", "Limit", "Project", "Sort", "WithColumns")
 _OPTIONS = {"path", "catalog", "table", "snapshot", "tag", "branch", "time"}
@@ -29,10 +29,10 @@ def optimize(df: DataFrame) -> DataFrame:
     A join is replaced if it is inner, left, semi or anti, if ``on`` is a column name or a list of
     names, and if its right side is ``spark.read.format("nimble").load(...)`` without options that
     change rows or columns. It may be below selections, filters, aggregates and limits, and on the
-    left side of other joins. Costs are not estimated. Other joins stay as they are.
+    left side of other joins. Other joins are not changed. Costs are not estimated.
 
-    In a classic session the DataFrame is returned unchanged too: the optimizer rule does this and
-    more (see :func:`register`).
+    In a classic session, returns the DataFrame unchanged, because the optimizer rule replaces such
+    joins and others (see :func:`register`).
 
     Cost: asks the server for the schemas of the DataFrame and of each joined side.
     """
@@ -45,7 +45,7 @@ def optimize(df: DataFrame) -> DataFrame:
     made = _frame(df, replaced)
     try:
         same = made.schema.simpleString() == df.schema.simpleString()
-    except Exception:  # a column of the files was named through the DataFrame of the files
+    except Exception:  # the query names a column through the DataFrame of the files
         return df
     return made if same else df
 
@@ -94,7 +94,7 @@ def _replaced_join(df: DataFrame, join: Any) -> Any:
 
 
 def _files_of(df: DataFrame, plan: Any) -> SparkInput | None:
-    """The files of a read without options that change columns or rows."""
+    """Returns the files of a read that has no options that change columns or rows."""
     if type(plan).__name__ != "DataSource":
         return None
     client = cast(Any, df.sparkSession).client

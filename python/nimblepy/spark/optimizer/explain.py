@@ -1,4 +1,4 @@
-"""Explains joins: the estimate of one, and the decisions of the optimizer about a query."""
+"""Explains joins: estimates the costs of one, and lists the optimizer's decisions for a query."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _WORDS = {"exists": "existence"}
 
 @dataclass(frozen=True, kw_only=True)
 class JoinDecision:
-    """What the optimizer does with one join over nimble files.
+    """The optimizer's decision about one join over nimble files.
 
     Attributes:
-        converted: whether the join looks its keys up in the index.
-        reason: why.
+        converted: whether the join was replaced by a lookup in the index.
+        reason: why the optimizer decided so.
         estimate: the costs; ``None`` if they did not matter.
         how: ``"inner"``, ``"left"``, ``"semi"``, ``"anti"``, ``"exists"``, ``"as-of inner"``,
             ``"as-of left"``, or Spark's name of a join that no index can answer.
@@ -49,7 +49,7 @@ class JoinDecision:
 
 
 class JoinDecisions(list[JoinDecision]):
-    """The decisions about the joins of a query, from the leaves up."""
+    """Returns the decisions about the joins of a query, from the leaves up."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no join with nimble files"
@@ -87,7 +87,7 @@ def explain_join(
     with Spark's own join, and recommends one of them. Runs no job.
 
     Args:
-        probe_rows: number of rows of the probe, if you know it better than Spark's statistics.
+        probe_rows: number of rows of the probe, to use instead of Spark's statistics.
 
     Raises:
         InvalidArgumentError: the optimizer rule is not installed.
@@ -113,7 +113,7 @@ def _decisions(df: DataFrame) -> JoinDecisions:
     if rule is None:
         what = "Spark Connect has no optimizer rule" if is_connect(df) else "it is not installed"
         raise InvalidArgumentError(f"explain_join: {what}; call ns.register(spark)")
-    # The selection has a plan that was not optimized before.
+    # The new DataFrame has a plan that Spark has not optimized yet.
     fresh: Any = df.select("*")
     decisions = json.loads(rule.explain(fresh._jdf.queryExecution()))
     return JoinDecisions(_decision(item) for item in decisions)

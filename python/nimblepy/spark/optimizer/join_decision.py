@@ -1,4 +1,4 @@
-"""Decides for a join that Spark's optimizer plans: through the index, by a broadcast, or as it is.
+"""Decides how Spark runs a join: by lookups in the index, by a broadcast, or unchanged.
 
 The rule, which is Java, describes the join as JSON. Nothing here may run a Spark job, because the
 answer is given while Spark plans the query.
@@ -28,7 +28,7 @@ from nimblepy.spark.joins.index_join import PreparedJoin, prepare
 from nimblepy.spark.reading.scan import asks_for_own_join, read_arguments
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-# Spark and an index agree on which values of these types are equal. Floats have NaN and -0.0.
+# For these types, Spark and an index agree on equality. Floats are excluded: NaN and -0.0.
 _EXACT = (
     *_INTEGERS,
     T.BinaryType,
@@ -41,12 +41,12 @@ _EXACT = (
 )
 
 
-# A key with more rows is left to Spark: all of them would be in one array, in the memory of a task.
+# If a key may have more rows, Spark joins: one array would hold them all, in a task's memory.
 MOST_ROWS_OF_KEY = 1_000_000
 
 
 class KeepJoinError(Exception):
-    """The join stays as it is; the message says why."""
+    """Raised if the join is not replaced. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
 def _planned_asof(
     question: Mapping[str, Any], given: Mapping[str, Any], types: Mapping[str, DataType]
 ) -> tuple[Lookup, JoinEstimate]:
-    """As :func:`_planned`, for an as-of join: all equalities must hold before the search."""
+    """Like :func:`_planned`, for as-of joins. The search needs all equalities."""
     if given.get("filter") is not None:
         raise KeepJoinError("the filter must hold before the nearest row is chosen")
     files: SparkInput = given["files"]
@@ -232,13 +232,13 @@ def _scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
 def _usable(
     equalities: Sequence[Mapping[str, Any]], types: Mapping[str, DataType]
 ) -> dict[str, int]:
-    """By column: the equality that an index can answer exactly. Their null safety is equal."""
+    """Returns, by column, the equality that an index can answer exactly. All treat null equally."""
     usable: dict[str, int] = {}
     for at, equality in enumerate(equalities):
         name = equality["column"]
         if not _same_values(types[name], _parse_datatype_json_string(equality["type"])):
             continue
-        # A value of the probe is better than a constant, which a plain filter could use.
+        # Prefer a value of the probe: for a constant, a plain filter is enough.
         if name not in usable or equalities[usable[name]]["constant"]:
             usable[name] = at
     if len({equalities[at]["null_safe"] for at in usable.values()}) > 1:
@@ -259,7 +259,7 @@ def _same_values(column: DataType, probe: DataType) -> bool:
 def _indexed(
     dataset: FilesSource, usable: Mapping[str, int], equalities: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """The columns of the index that uses the most equalities."""
+    """Returns the columns of the index that uses the most equalities."""
     cluster = [key.column for key in dataset.cluster_by]
     leading: list[str] = []
     for name in cluster:
@@ -291,7 +291,7 @@ def _range(
     index: Sequence[str],
     types: Mapping[str, DataType],
 ) -> tuple[int, tuple[str, bool, bool] | None]:
-    """The range on the column that follows the equalities in the cluster key, and its position."""
+    """Returns the range on the column after the equalities in the cluster key, and its position."""
     cluster = [key.column for key in dataset.cluster_by]
     if set(cluster[: len(index)]) != set(index) or len(cluster) == len(index):
         return -1, None
@@ -300,7 +300,7 @@ def _range(
         if bounds["column"] != following:
             continue
         kind = types[str(following)]
-        # Texts have no greatest value for an open end.
+        # Text has no maximum to use as an upper bound.
         open_text = isinstance(kind, (T.StringType, T.BinaryType)) and not bounds["upper"]
         if isinstance(kind, _EXACT) and not open_text:
             return at, (str(following), bounds["lower"], bounds["upper"])
@@ -310,7 +310,7 @@ def _range(
 def _fetched(
     question: Mapping[str, Any], used: Sequence[int], index: Sequence[str], columns: Sequence[str]
 ) -> tuple[bool, list[str]]:
-    """Whether a boolean is enough; and the columns of a match."""
+    """Returns whether the join only needs to know if there is a match, and a match's columns."""
     equalities = question["equalities"]
     others = {e["column"] for at, e in enumerate(equalities) if at not in used}
     tested = set(question["residual"]) | others
@@ -328,7 +328,10 @@ def _fetched(
 
 
 def _probe_size(size: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """(rows, bytes) of the probe. The largest leaf limits rows: Spark multiplies sizes of joins."""
+    """Returns (rows, bytes) of the probe.
+
+    Limits rows by the largest leaf: Spark overestimates joins.
+    """
     num_bytes = int(size["bytes"])
     known_bytes = num_bytes if num_bytes < UNKNOWN_BYTES else None
     if size["rows"] is not None:
@@ -341,7 +344,7 @@ def _probe_size(size: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _rows_of_scan(options: Mapping[str, str]) -> int:
-    """Rows of the files that a scan of nimble files reads; its filter may let fewer pass."""
+    """Returns the number of rows of the files that a scan reads, before its filter."""
     given = read_arguments({name.lower(): value for name, value in options.items()})
     if given is None:
         return UNKNOWN_BYTES  # changes of a table

@@ -31,15 +31,15 @@ java_gateway: Any = _java_gateway
 
 _LOG = logger(__name__)
 _SOURCES = Path(__file__).parent
-# py4j caches methods by the name of their class, so every process has a package of its own.
+# py4j caches methods by class name, so each process uses a different Java package.
 _PACKAGE = f"nimblepy.optimizer{secrets.token_hex(4)}"
-# By id of a JVM's gateway: the gateway, so that its id is not used again, and the compiled class.
+# By id of a JVM's gateway: the gateway, which keeps the id in use, and the compiled class.
 _compiled: dict[int, tuple[Any, Any]] = {}
 _warned = False
 
 
 def installed_rule(spark: SparkSession) -> Any:
-    """The rule of this session; ``None`` if it is not installed."""
+    """Returns the rule of this session; ``None`` if it is not installed."""
     if is_connect(spark):
         return None
     return next((rule for rule in _rules(spark) if _is_ours(rule)), None)
@@ -72,7 +72,7 @@ def _install(spark: SparkSession) -> None:
 
 
 def _rule_class(spark: SparkSession) -> Any:
-    """The compiled rule; compiled once per JVM."""
+    """Returns the compiled rule. Compiles it once per JVM."""
     gateway = spark.sparkContext._gateway
     key = id(gateway)
     if key not in _compiled:
@@ -86,7 +86,7 @@ def _rule_class(spark: SparkSession) -> Any:
 
 
 def _source_text() -> str:
-    """The Java files as one compilation unit, because janino compiles one text at a time."""
+    """Returns the Java files as one source text, because janino compiles one text at a time."""
     imports: set[str] = set()
     bodies: list[str] = []
     for path in sorted(_SOURCES.glob("*.java")):
@@ -120,7 +120,10 @@ def _is_ours(rule: Any) -> bool:
 
 
 class _Driver:
-    """Answers the rule's questions; a ``java.util.function.Function`` of texts."""
+    """Answers questions of the rule.
+
+    Implements a ``java.util.function.Function`` from text to text.
+    """
 
     def __init__(self, spark: SparkSession, rule: Any) -> None:
         self._spark = spark

@@ -1,4 +1,4 @@
-"""Decides for a scan that Spark's optimizer plans: which columns and rows of the files it reads.
+"""Decides which columns and rows of the files a scan reads, while Spark's optimizer plans it.
 
 Spark still evaluates its own filters above the scan, so the filter here may let more rows pass.
 """
@@ -27,7 +27,7 @@ _DAY_ZERO = dt.date(1970, 1, 1)
 
 
 class PlannedScan(DataSource):
-    """A data source for one scan, which the driver has planned."""
+    """A data source for one scan that the driver has already planned."""
 
     def __init__(self, spec: ScanSpec) -> None:
         super().__init__({})
@@ -43,7 +43,7 @@ class PlannedScan(DataSource):
 
 @dataclass(frozen=True)
 class ScanAnswer:
-    """What replaces a scan: a source, or rows if there are few."""
+    """The replacement of a scan: a source, or the rows themselves if they are few."""
 
     source: PlannedScan | None = None
     rows: pa.Table | None = None
@@ -51,7 +51,7 @@ class ScanAnswer:
 
 
 def decide_scan(question: Mapping[str, Any]) -> ScanAnswer | None:
-    """The answer to the rule; ``None`` keeps the scan."""
+    """Returns the answer to the rule; ``None`` keeps the scan."""
     options = {name.lower(): value for name, value in question["options"].items()}
     given = read_arguments(options)
     if given is None or given.get("keys") is not None or given.get("key_range") is not None:
@@ -66,7 +66,7 @@ def decide_scan(question: Mapping[str, Any]) -> ScanAnswer | None:
     )
     stored = spark_schema(dataset.projected(tuple(columns.names)))
     if [field.dataType for field in stored] != [field.dataType for field in columns]:
-        return None  # the user gave other types
+        return None  # the user declared other types
     own = given.get("filter")
     bound = _pushed(dataset, own, question["filters"])
     if bound is not own:
@@ -87,7 +87,7 @@ def decide_scan(question: Mapping[str, Any]) -> ScanAnswer | None:
 
 
 def _pushed(dataset: FilesSource, own: Any, filters: Sequence[Any]) -> Any:
-    """The filter of the scan together with what our filters can say of Spark's."""
+    """Joins the scan's filter with the parts of Spark's filter that our filters can express."""
     if own is not None and not isinstance(own, str):
         return own
     conditions = [own] if own is not None else []
@@ -98,7 +98,7 @@ def _pushed(dataset: FilesSource, own: Any, filters: Sequence[Any]) -> Any:
             bound = BoundText(text, values)
             parse_filter(bound, dataset.schema)
         except (NimbleError, OverflowError, ValueError):
-            continue  # a value that Python or the column does not have
+            continue  # Python or the column's type cannot represent the value
         conditions.append(text)
         params |= values
     if not params and len(conditions) == (own is not None):
@@ -107,7 +107,7 @@ def _pushed(dataset: FilesSource, own: Any, filters: Sequence[Any]) -> Any:
 
 
 def _condition(node: Sequence[Any], first: int) -> tuple[str, dict[str, Any]]:
-    """SQL text and its parameters, numbered from ``first``."""
+    """Returns SQL text and its parameters, numbered from ``first``."""
     what, left, right = node
     if what in ("and", "or"):
         text, params = _condition(left, first)
