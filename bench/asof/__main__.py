@@ -13,82 +13,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import nimblepy as nb
-
-START_US = 1_767_225_600_000_000  # 1 January 2026
-SPAN_US = 90 * 86_400 * 10**6
-EVENTS_PER_USER = 200
-COLUMNS = ["amount", "kind", "score"]
-STAMP = pa.timestamp("us")
-
-
-def times(rng: np.random.Generator, count: int) -> pa.Array:
-    return pa.array(START_US + rng.integers(0, SPAN_US, count)).cast(STAMP)
-
-
-def make_events(count: int) -> pa.Table:
-    rng = np.random.default_rng(1)
-    return pa.table(
-        {
-            "user": rng.integers(0, count // EVENTS_PER_USER, count),
-            "ts": times(rng, count),
-            "amount": rng.random(count),
-            "kind": rng.integers(0, 50, count).astype(np.int32),
-            "score": rng.random(count).astype(np.float32),
-        }
-    )
-
-
-def make_probe(count: int, users: int, seed: int = 2) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    return pa.table({"user": rng.integers(0, users, count), "ts": times(rng, count)})
-
-
-def write_events(path: Path, count: int) -> None:
-    if not path.exists():
-        nb.write(make_events(count), path, cluster_by=["user", "ts"])
-
-
-def by_polars(events: pa.Table, probe: pa.Table) -> Callable[[], pa.Table]:
-    import polars as pl
-
-    right = pl.from_arrow(events).sort("ts")
-    assert isinstance(right, pl.DataFrame)
-
-    def run() -> pa.Table:
-        left = pl.from_arrow(probe).with_row_index("n").sort("ts")
-        joined = left.join_asof(right, on="ts", by="user", check_sortedness=False)
-        return joined.sort("n").select(COLUMNS).to_arrow()
-
-    return run
-
-
-def by_duckdb(events: pa.Table, probe: pa.Table) -> Callable[[], pa.Table]:
-    import duckdb
-
-    session = duckdb.connect()
-    session.execute("SET threads = 2")
-    session.execute("SET asof_loop_join_threshold = 0")  # a loop takes 30 s here
-    session.register("arrived", events)
-    session.execute("CREATE TABLE events AS FROM arrived ORDER BY user, ts")
-    numbered = probe.append_column("n", pa.array(np.arange(probe.num_rows)))
-    session.register("probe", numbered)
-    query = f"""SELECT {", ".join(COLUMNS)} FROM probe p ASOF LEFT JOIN events e
-        ON p.user = e.user AND p.ts >= e.ts ORDER BY n"""
-    return lambda: session.execute(query).to_arrow_table()
-
-
-def by_nimblepy(path: Path, probe: pa.Table) -> Callable[[], pa.Table]:
-    file = nb.open(path)
-    return lambda: file.asof_join(probe, on="ts", by="user", columns=COLUMNS).select(COLUMNS)
+from bench.asof.data import COLUMNS, EVENTS_PER_USER, make_probe, write_events
+from bench.asof.systems import by_duckdb, by_nimblepy, by_polars
 
 
 def compare(path: Path, events: int, probes: int, rounds: int) -> None:

@@ -15,7 +15,6 @@ import json
 import os
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,37 +22,14 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import nimblepy as nb
+from bench.foreign.files import make_files
+from bench.foreign.systems import collected, datafusion_session, rows_of, table_of
 
 
 def say(what: str, **figures: Any) -> None:
     print(json.dumps({"what": what, **figures}), flush=True)
-
-
-def make_files(folder: Path, files: int, rows: int, page_bytes: int | None) -> None:
-    rng = np.random.default_rng(38)
-    ids = rng.permutation(files * rows)
-    options: dict[str, Any] = {}
-    if page_bytes is not None:
-        options = {"data_page_size": page_bytes, "write_page_index": True}
-    for i in range(files):
-        part = ids[i * rows : (i + 1) * rows]
-        table = pa.table(
-            {
-                "id": part,
-                "key": [str(uuid.UUID(bytes=rng.bytes(16), version=4)) for _ in range(rows)],
-                "time": pa.array(1_700_000_000_000_000 + part * 997, pa.timestamp("us")),
-                "status": pa.array(rng.integers(0, 5, rows)).cast(pa.string()),
-                "amount": rng.random(rows),
-                "quantity": rng.integers(0, 1000, rows).astype(np.int32),
-                "flag": rng.random(rows) < 0.3,
-                "country": rng.choice(["DE", "FR", "US", "GB", "IT"], rows),
-                "note": [f"note {x % 9973} of order {x}" for x in part],
-            }
-        )
-        pq.write_table(table, folder / f"part-{i:04}.parquet", compression="zstd", **options)
 
 
 def timed(run: Callable[..., Any], *arguments: Any, **keywords: Any) -> tuple[float, Any]:
@@ -66,32 +42,8 @@ def median(values: list[float]) -> float:
     return float(np.median(values))
 
 
-def datafusion_session(folder: Path) -> Any:
-    """``None`` if DataFusion is not installed."""
-    try:
-        from datafusion import SessionConfig, SessionContext
-    except ImportError:
-        return None
-    config = SessionConfig().set("datafusion.execution.parquet.pushdown_filters", "true")
-    session = SessionContext(config)
-    session.register_parquet("lake", str(folder))
-    return session
-
-
-def rows_of(duck: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
-    return duck.sql(query).fetchall()
-
-
-def table_of(duck: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    return duck.sql(query).to_arrow_table()
-
-
-def collected(session: Any, query: str) -> Any:
-    return session.sql(query).collect()
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.foreign", description=__doc__)
     parser.add_argument("--files", type=int, default=100)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--pages", type=int, default=None)

@@ -8,163 +8,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import nimblepy as nb
-
-FEATURES = 94
-USER_COLUMNS = ["name", "city", "age"]
-
-
-def users(rows: int) -> pa.Table:
-    rng = np.random.default_rng(1)
-    cities = np.array(["Paris", "Lagos", "Lima", "Osaka", "Pune"])
-    return pa.table(
-        {
-            "id": np.arange(rows, dtype=np.int64),
-            "name": [f"user {i * 7919 % 1_000_003}" for i in range(rows)],
-            "city": cities[rng.integers(0, 5, rows)],
-            "age": rng.integers(18, 90, rows),
-            "score": rng.random(rows).round(6),
-            "visits": rng.integers(0, 1 << 20, rows),
-            "balance": rng.integers(0, 1 << 30, rows) / 100,
-            "active": rng.integers(0, 2, rows) == 1,
-            "seen": pa.array(rng.integers(1 << 50, 1 << 51, rows), pa.timestamp("us")),
-        }
-    )
-
-
-def features(rows: int) -> pa.Table:
-    rng = np.random.default_rng(2)
-    columns: dict[str, Any] = {"id": np.arange(rows, dtype=np.int64)}
-    for i in range(FEATURES):
-        columns[f"feature_{i:02}"] = (
-            rng.random(rows).round(4) if i % 2 else rng.integers(0, 1000, rows)
-        )
-    return pa.table(columns)
-
-
-class Peer:
-    """A server, and one connection to it."""
-
-    def __init__(self, name: str, process: subprocess.Popen[bytes], path: str) -> None:
-        self.name = name
-        self.process = process
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
-
-    def cpu(self) -> int:
-        """Nanoseconds of CPU of all threads that exist."""
-        root = Path(f"/proc/{self.process.pid}/task")
-        return sum(int((t / "schedstat").read_text().split()[0]) for t in root.iterdir())
-
-    def private_bytes(self) -> int:
-        text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
-        return sum(kib) << 10
-
-    def ask(self, request: bytes, size: int) -> None:
-        """Sends a request, and reads a reply of `size` bytes."""
-        self.socket.sendall(request)
-        while size > 0:
-            size -= len(self.socket.recv(min(size, 1 << 20)))
-
-    def ask_all(self, commands: list[bytes]) -> None:
-        """Sends commands with replies of one line."""
-        self.socket.sendall(b"".join(commands))
-        left = len(commands)
-        while left > 0:
-            left -= self.socket.recv(1 << 16).count(b"\r\n")
-
-    def exists(self, key: str) -> bool:
-        self.socket.sendall(command("EXISTS", key))
-        return self.socket.recv(100) == b":1\r\n"
-
-    def reply(self, request: bytes) -> bytes:
-        """A reply of an unknown size: what arrives until nothing does for 50 ms."""
-        self.socket.sendall(request)
-        parts = []
-        self.socket.settimeout(5)
-        try:
-            while True:
-                parts.append(self.socket.recv(1 << 20))
-                self.socket.settimeout(0.05)
-        except TimeoutError:
-            pass
-        self.socket.settimeout(None)
-        return b"".join(parts)
-
-
-def command(*arguments: str | int) -> bytes:
-    parts = [str(a).encode() for a in arguments]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
-
-
-@contextmanager
-def redis_peer(directory: str, tables: dict[str, pa.Table]) -> Iterator[Peer]:
-    binary = shutil.which("redis-server") or shutil.which("valkey-server")
-    if binary is None:
-        raise SystemExit("bench.serve: install redis-server or valkey-server")
-    path = f"{directory}/redis.sock"
-    options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
-    with subprocess.Popen([binary, *options, "--dir", directory], stdout=subprocess.DEVNULL) as p:
-        try:
-            while not os.path.exists(path):
-                time.sleep(0.05)
-            peer = Peer("redis", p, path)
-            for name, rows in tables.items():
-                for batch in rows.to_batches(max_chunksize=1000):
-                    sent = [
-                        command("HSET", f"{name}:{row['id']}", *(t for f in shown(row) for t in f))
-                        for row in batch.to_pylist()
-                    ]
-                    peer.ask_all(sent)
-            yield peer
-        finally:
-            p.terminate()
-
-
-def shown(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The texts that `nimble serve` answers."""
-    for name, value in row.items():
-        if isinstance(value, bool):
-            yield name, "true" if value else "false"
-        elif hasattr(value, "isoformat"):
-            yield name, value.isoformat(timespec="microseconds")
-        else:
-            yield name, str(value)
-
-
-@contextmanager
-def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
-    """A server of the lake, and the seconds from its start to its first answer."""
-    path = f"{directory}/nimble.sock"
-    named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
-    start = time.perf_counter()
-    call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
-    with subprocess.Popen(call, stdout=subprocess.DEVNULL) as p:
-        try:
-            while not os.path.exists(path):
-                time.sleep(0.002)
-            peer = Peer("nimble", p, path)
-            peer.exists(f"{tables[0]}:1")
-            yield peer, time.perf_counter() - start
-        finally:
-            p.terminate()
+from bench.serve.data import FEATURES, USER_COLUMNS, features, users
+from bench.serve.peers import Peer, command, nimble_peer, redis_peer
 
 
 def timed(peer: Peer, requests: list[bytes], repeat: int) -> float:
@@ -278,7 +133,7 @@ def embedded(table: nb.Table, keys: list[int]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.serve", description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--wide-rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)

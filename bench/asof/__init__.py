@@ -1,0 +1,1 @@
+"""As-of joins, beside other systems."""

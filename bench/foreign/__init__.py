@@ -1,0 +1,1 @@
+"""Lookups in Parquet files that other tools wrote, beside other systems."""

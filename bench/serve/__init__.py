@@ -1,0 +1,1 @@
+"""`nimble serve`, beside Redis."""

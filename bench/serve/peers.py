@@ -1,0 +1,125 @@
+"""Starts the servers, and sends them commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+
+class Peer:
+    """A server, and one connection to it."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], path: str) -> None:
+        self.name = name
+        self.process = process
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+
+    def cpu(self) -> int:
+        """Nanoseconds of CPU of all threads that exist."""
+        root = Path(f"/proc/{self.process.pid}/task")
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in root.iterdir())
+
+    def private_bytes(self) -> int:
+        text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
+        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
+        return sum(kib) << 10
+
+    def ask(self, request: bytes, size: int) -> None:
+        """Sends a request, and reads a reply of `size` bytes."""
+        self.socket.sendall(request)
+        while size > 0:
+            size -= len(self.socket.recv(min(size, 1 << 20)))
+
+    def ask_all(self, commands: list[bytes]) -> None:
+        """Sends commands with replies of one line."""
+        self.socket.sendall(b"".join(commands))
+        left = len(commands)
+        while left > 0:
+            left -= self.socket.recv(1 << 16).count(b"\r\n")
+
+    def exists(self, key: str) -> bool:
+        self.socket.sendall(command("EXISTS", key))
+        return self.socket.recv(100) == b":1\r\n"
+
+    def reply(self, request: bytes) -> bytes:
+        """A reply of an unknown size: what arrives until nothing does for 50 ms."""
+        self.socket.sendall(request)
+        parts = []
+        self.socket.settimeout(5)
+        try:
+            while True:
+                parts.append(self.socket.recv(1 << 20))
+                self.socket.settimeout(0.05)
+        except TimeoutError:
+            pass
+        self.socket.settimeout(None)
+        return b"".join(parts)
+
+
+def command(*arguments: str | int) -> bytes:
+    parts = [str(a).encode() for a in arguments]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
+
+
+@contextmanager
+def redis_peer(directory: str, tables: dict[str, pa.Table]) -> Iterator[Peer]:
+    binary = shutil.which("redis-server") or shutil.which("valkey-server")
+    if binary is None:
+        raise SystemExit("bench.serve: install redis-server or valkey-server")
+    path = f"{directory}/redis.sock"
+    options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
+    with subprocess.Popen([binary, *options, "--dir", directory], stdout=subprocess.DEVNULL) as p:
+        try:
+            while not os.path.exists(path):
+                time.sleep(0.05)
+            peer = Peer("redis", p, path)
+            for name, rows in tables.items():
+                for batch in rows.to_batches(max_chunksize=1000):
+                    sent = [
+                        command("HSET", f"{name}:{row['id']}", *(t for f in shown(row) for t in f))
+                        for row in batch.to_pylist()
+                    ]
+                    peer.ask_all(sent)
+            yield peer
+        finally:
+            p.terminate()
+
+
+def shown(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The texts that `nimble serve` answers."""
+    for name, value in row.items():
+        if isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif hasattr(value, "isoformat"):
+            yield name, value.isoformat(timespec="microseconds")
+        else:
+            yield name, str(value)
+
+
+@contextmanager
+def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
+    """A server of the lake, and the seconds from its start to its first answer."""
+    path = f"{directory}/nimble.sock"
+    named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
+    start = time.perf_counter()
+    call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
+    with subprocess.Popen(call, stdout=subprocess.DEVNULL) as p:
+        try:
+            while not os.path.exists(path):
+                time.sleep(0.002)
+            peer = Peer("nimble", p, path)
+            peer.exists(f"{tables[0]}:1")
+            yield peer, time.perf_counter() - start
+        finally:
+            p.terminate()

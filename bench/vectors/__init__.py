@@ -1,0 +1,1 @@
+"""Nearest vectors, beside faiss and Lance."""
