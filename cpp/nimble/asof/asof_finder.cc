@@ -230,7 +230,7 @@ Status AsofFinder::nearest_known(std::vector<Candidates> candidates,
         total += windows.back().size();
       }
       NIMBLE_RETURN_IF_ERROR(known.read(windows));
-      size_t first = 0;  // of the window, among the rows that were read
+      size_t first = 0;  // index of the window among the rows that were read
       for (size_t i = at; i < end; ++i) {
         const Candidates& c = candidates[i];
         const PlaceRange window = windows[i - at];

@@ -48,7 +48,7 @@ NIMBLE_ALWAYS_INLINE void pack_block(uint32_t width,
   }
 }
 
-// Rows [row, end) of a block.
+// Unpacks rows [row, end) of a block.
 template <class T>
 NIMBLE_ALWAYS_INLINE void unpack_rows(uint32_t width,
                                       const uint8_t* __restrict packed,
@@ -87,7 +87,8 @@ NIMBLE_ALWAYS_INLINE void unpack_rows(uint32_t width,
   }
 }
 
-// Values [begin, end) of a block, and less than kUnpackOvershoot bytes more.
+// Unpacks values [begin, end) of a block, and less than kUnpackOvershoot bytes
+// after them.
 template <class T>
 NIMBLE_ALWAYS_INLINE void unpack_range(uint32_t width,
                                        const uint8_t* __restrict packed,

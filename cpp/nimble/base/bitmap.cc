@@ -21,7 +21,8 @@ uint64_t load_bits(const uint8_t* bits, uint64_t from, uint64_t n) {
 void copy_bits(const uint8_t* source, uint64_t from, uint64_t n,
                uint8_t* target, uint64_t to) {
   if (n == 0) return;
-  // Single bits up to a byte boundary of the target, then words, then the rest.
+  // Copies single bits up to a byte boundary of the target, then whole words,
+  // then the remaining bits.
   for (; n > 0 && to % 8 != 0; --n) {
     put_bit(target, to++, get_bit(source, from++));
   }

@@ -94,7 +94,7 @@ Offset<IndexVector> put_indexes(Builder* b,
                                 const std::vector<SecondaryIndexRef>& indexes,
                                 const std::vector<SecondaryIndexRef>& vectors) {
   if (indexes.empty() && vectors.empty()) {
-    return 0;  // left out, as in files of earlier writers
+    return 0;  // omitted if empty, as in files of earlier writers
   }
   std::vector<Offset<fb::SecondaryIndex>> refs;
   const auto put = [&](const SecondaryIndexRef& i) {
@@ -185,7 +185,7 @@ std::vector<uint8_t> FileFooter::serialize() const {
   std::vector<fb::PhrasesRef> phrases_refs;
   for (const NodeSection& p : phrases)
     phrases_refs.emplace_back(p.node, 0, to_fb(p.section));
-  // Left out if there are no phrases, as in files of earlier writers.
+  // Omitted if there are no phrases, as in files of earlier writers.
   Offset<flatbuffers::Vector<const fb::PhrasesRef*>> phrases_v;
   if (!phrases.empty()) phrases_v = b.CreateVectorOfStructs(phrases_refs);
   std::vector<fb::SharedDictionaryRef> shared_refs;

@@ -5,7 +5,7 @@
 namespace nimble {
 namespace {
 
-constexpr size_t kChecked = 48;  // covered by the postscript's own checksum
+constexpr size_t kChecked = 48;  // bytes under the postscript's checksum
 
 Status prerelease(const std::string& name) {
   return Status::unsupported_version(

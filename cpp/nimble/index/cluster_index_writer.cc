@@ -62,7 +62,8 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
   s->clear();
   const size_t shared = shared_prefix(a, b);
   for (size_t i = shared; i < a.size(); ++i) {
-    // Cuts a after byte i and increments that byte, if the result is below b.
+    // Cuts a after byte i, and increments this byte if the result is still
+    // below b.
     const int raised = a[i] + 1;
     if (raised > 0xff) continue;
     if (i == shared) {
@@ -70,7 +71,7 @@ void separator(ByteSpan a, ByteSpan b, ByteBuffer* s) {
                                           (raised == b[i] && i + 1 < b.size()));
       if (!below) continue;
     }
-    if (i + 1 == a.size()) break;  // a itself is not longer, and is lower
+    if (i + 1 == a.size()) break;  // a itself is not longer, and is below s
     s->put_bytes(a.first(i));
     s->put_u8(static_cast<uint8_t>(raised));
     return;

@@ -12,7 +12,7 @@
 namespace nimble {
 namespace {
 
-// Number of keys that are hashed between two checks whether the sorter is full.
+// Number of keys to hash before the next check whether the sorter is full.
 constexpr size_t kKeysPerCheck = 4096;
 
 // Cuts ascending pairs into partitions.

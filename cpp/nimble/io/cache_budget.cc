@@ -32,7 +32,7 @@ uint64_t CacheBudget::used() const {
 
 void CacheBudget::shrink() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return;  // that thread does it
+  if (!lock.owns_lock()) return;  // the other thread evicts
   const uint64_t resident = resident_.load(std::memory_order_relaxed);
   const uint64_t room = capacity_ - std::min(resident, capacity_ / 2);
   while (used_by_parts() > room && evict_one()) ++evictions_;
@@ -45,7 +45,7 @@ bool CacheBudget::evict_one() {
     if (p->used() > largest->used()) largest = p;
   }
   if (largest->evict_one()) return true;
-  // All that it keeps is in use.
+  // All of the part's items are in use.
   for (Part* p = parts_; p != nullptr; p = p->next_) {
     if (p != largest && p->evict_one()) return true;
   }

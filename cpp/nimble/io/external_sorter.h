@@ -142,7 +142,7 @@ class ExternalSorter {
     for (size_t at = 0; at < n;) {
       NIMBLE_RETURN_IF_ERROR(poll());
       size_t count = std::min(std::max<size_t>(usual, 1), n - at);
-      for (;; count /= 2) {  // entries may be larger here than elsewhere
+      for (;; count /= 2) {  // these entries may be larger than average
         block_.clear();
         block_.extend(sizeof(uint64_t));
         sorted.store(at, at + count, &block_);

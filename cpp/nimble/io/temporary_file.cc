@@ -10,7 +10,8 @@
 namespace nimble {
 namespace {
 
-// Writers of one path at the same time, and remains that cannot be removed.
+// Maximum number of temporary files per path: of concurrent writers, and of
+// dead writers whose files cannot be removed.
 constexpr int kMostNames = 1000;
 
 std::string name_of(const std::string& target, int n) {
@@ -58,13 +59,14 @@ Result<TemporaryFile> create_temporary(const std::string& target,
     if (fd == -EEXIST && remove_remains(path)) fd = create(path, mode);
     if (fd == -EEXIST) continue;
     if (fd < 0) return Status::io_error(target, -fd);
-    // Where locks are not to be had, remains are left alone as well.
+    // If the file system does not support locks, files of dead writers are not
+    // removed either.
     int locked = 0;
     do {
       locked = ::flock(fd, LOCK_EX);
     } while (locked != 0 && errno == EINTR);
     if (locked == 0 && !is_named(fd, path)) {
-      ::close(fd);  // taken for remains before it was locked
+      ::close(fd);  // another writer removed it before the lock
       continue;
     }
     const std::string next = name_of(target, n + 1);

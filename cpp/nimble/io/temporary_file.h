@@ -16,8 +16,8 @@ struct TemporaryFile {
   int fd = -1;  // open for writing and locked
 };
 
-// For a file that will be renamed to `target` before `fd` is closed. `mode` is
-// what the process's umask is taken from.
+// Creates a file that will be renamed to `target` before `fd` is closed. Its
+// permissions are `mode` without the bits of the process's umask.
 Result<TemporaryFile> create_temporary(const std::string& target,
                                        unsigned mode);
 

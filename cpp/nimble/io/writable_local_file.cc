@@ -62,15 +62,15 @@ bool take_attributes(const struct stat& old, int fd) {
 
 class WritableLocalFile final : public WritableFile {
  public:
-  // `path` is what links lead to.
+  // `path` has no symbolic links.
   WritableLocalFile(std::string path, TemporaryFile temp)
       : path_(std::move(path)), temp_(std::move(temp.path)), fd_(temp.fd) {
     buffer_.reserve(kPiece);
   }
   ~WritableLocalFile() override {
     if (fd_ < 0) return;
-    // Removed while it is locked: once it is not, the name may already be that
-    // of another writer's file.
+    // Remove the file while it is locked. After the lock is released, another
+    // writer may already use the name.
     if (owner_.is_this()) ::unlink(temp_.c_str());
     ::close(fd_);
   }
@@ -93,7 +93,8 @@ class WritableLocalFile final : public WritableFile {
 
   Status sync() override {
     NIMBLE_RETURN_IF_ERROR(flush());
-    // Once more: the old file may be another one than when this one was begun.
+    // Check again, because the old file may have been replaced since this file
+    // was begun.
     NIMBLE_ASSIGN_OR_RETURN(const auto old, replaced_file(path_));
     if (old && !take_attributes(*old, fd_)) return error();
     if (::fsync(fd_) != 0) return error();
@@ -149,8 +150,8 @@ class WritableLocalFile final : public WritableFile {
     buffer_.clear();
     return status;
   }
-  // The rename itself must survive a crash. File systems that cannot sync a
-  // directory have nothing better to offer, so their refusal is no failure.
+  // The rename itself must survive a crash. If the file system cannot sync
+  // directories, this is not an error, because it has no better way.
   Status sync_and_close(int folder) {
     ::close(fd_);  // synced: nothing is left that could fail
     fd_ = -1;
@@ -170,7 +171,7 @@ class WritableLocalFile final : public WritableFile {
   int fd_;
   bool synced_ = false;
   uint64_t written_ = 0;
-  uint64_t started_ = 0;  // bytes whose writing the system was asked to begin
+  uint64_t started_ = 0;  // number of bytes for which writeback was requested
   ByteBuffer buffer_;
 };
 
@@ -181,7 +182,8 @@ Result<std::unique_ptr<WritableFile>> create_local_file(
   NIMBLE_RETURN_IF_ERROR(check_path(path));
   NIMBLE_ASSIGN_OR_RETURN(std::string target, follow_links(path));
   NIMBLE_ASSIGN_OR_RETURN(const auto old, replaced_file(target));
-  // What replaces a private file is private from the first byte on.
+  // If the replaced file is private, the new file is private from the first
+  // byte on.
   NIMBLE_ASSIGN_OR_RETURN(TemporaryFile temp,
                           create_temporary(target, old ? 0600 : 0666));
   const int fd = temp.fd;

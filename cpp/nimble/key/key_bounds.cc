@@ -5,7 +5,8 @@
 namespace nimble {
 namespace {
 
-// A position in the order of keys: before or after all keys with a prefix.
+// A position in the order of keys. It is before or after all keys that begin
+// with a prefix.
 struct Cut {
   ByteBuffer prefix;
   bool after = false;

@@ -1,6 +1,5 @@
-// KeyEncoder: converts rows to byte-comparable keys. memcmp orders the keys
-// like the columns' sort orders order the rows. Thread-safe.
-// docs/format/keys.md.
+// KeyEncoder: converts rows to keys whose order by memcmp is the order of the
+// rows by the sort orders of the columns. Thread-safe. docs/format/keys.md.
 #pragma once
 
 #include <span>

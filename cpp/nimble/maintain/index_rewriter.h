@@ -19,7 +19,8 @@ namespace nimble {
 
 // Indexes to drop and to add.
 struct IndexChange {
-  // Positions among the footer's indexes, followed by its vector indexes.
+  // Numbers of the indexes to drop. The footer's indexes are numbered first,
+  // then its vector indexes.
   std::vector<size_t> drop;
   std::vector<IndexSpec> add;
   WriterOptions options;  // only options for indexes are used

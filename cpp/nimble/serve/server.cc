@@ -460,7 +460,7 @@ void Loop::read_from(Client* c) {
     char byte = 0;
     const ssize_t n = ::recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-      c->is_gone = true;  // also if a worker still answers it
+      c->is_gone = true;  // even if a worker is still answering it
     }
     return;
   }

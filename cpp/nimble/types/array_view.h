@@ -56,10 +56,11 @@ class ArrayView {
   // kDictionary: the code of a row.
   // REQUIRES: the row is valid.
   int64_t code_at(int64_t row) const;
-  // kUnion: the child that has a row's value, and the row in that child.
+  // kUnion: the child that has the value of a row, and the row in that child.
   int union_child(int64_t row) const;
   int64_t union_row(int64_t row) const;
-  // kRunEnd: the row of children()[1] with a row's value (binary search).
+  // kRunEnd: the row of children()[1] that has the value of a row. Uses a
+  // binary search.
   int64_t run_of(int64_t row) const;
   int64_t run_end(int64_t run) const;
 

@@ -20,8 +20,8 @@ enum class Layout : uint8_t {
   kNull,        // no buffers
   kFixed,       // validity, fixed-width values
   kBool,        // validity, bitmap
-  kBytes,       // validity, byte strings (any offset width or views)
-  kList,        // validity, ends, one child (lists, large, views, maps)
+  kBytes,       // validity, byte strings (with offsets of any width, or views)
+  kList,        // validity, ends, one child (all lists, maps)
   kFixedList,   // validity, one child, list_size rows per row
   kStruct,      // validity, children
   kDictionary,  // validity, integer codes, a dictionary

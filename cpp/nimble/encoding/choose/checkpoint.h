@@ -20,8 +20,8 @@ class Checkpoint {
   double cost(const SegmentBuilder& out) const {
     return static_cast<double>(out.cost() - before_);
   }
-  // Bytes of head and body, without the cost of shared values. body_bytes() is
-  // the body alone.
+  // Size of the head and the body, without the cost of shared values.
+  // body_bytes() is the size of the body alone.
   uint64_t bytes(const SegmentBuilder& out) const {
     return out.head.size() - head_size_ + body_bytes(out);
   }

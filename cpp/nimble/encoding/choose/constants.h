@@ -35,7 +35,8 @@ inline constexpr double kLargeDictionaryBytes = 32768;
 inline constexpr double kLargeDictionaryShare = 0.5;
 // A shared dictionary exists once per file, so it may save less.
 inline constexpr double kLargeSharedShare = 0.7;
-// Booleans: fewer rows per run than this do not pay.
+// Booleans: run length is not considered if runs have fewer rows than this on
+// average.
 inline constexpr uint32_t kMinBoolRunRows = 48;
 // Sparse: the largest share of rows that differ from the common value.
 inline constexpr double kMaxSparseExceptions = 0.1;
@@ -46,7 +47,7 @@ inline constexpr double kMaxSparseExceptions = 0.1;
 inline constexpr double kMaxPresentOthers = 0.7;
 inline constexpr double kPresenceBits = 1.08;
 inline constexpr double kPresentShare = 0.7;
-// Bits of the end of a run, which is a position in a segment.
+// Number of bits of the end of a run, which is a position in a segment.
 inline constexpr double kRunEndBits = 17;
 
 // Compact files compress codes by frequency. This is the expected share of the
@@ -127,7 +128,8 @@ inline constexpr double kFsstShare = 0.95;
 inline constexpr uint64_t kFsstSampleBytes = 24576;
 inline constexpr uint64_t kMinFsstSampleBytes = 8192;
 inline constexpr uint64_t kFsstSampleShare = 128;
-// A head may exceed that of plain bytes by this much before it counts.
+// If a head exceeds the head of plain bytes by more than this, its size is
+// counted.
 inline constexpr uint64_t kMaxHeadBytes = 64;
 // Limits the distinct strings of a segment's own dictionary, which a scan keeps
 // decoded.
@@ -142,7 +144,7 @@ inline constexpr uint32_t kSampleWindows = 16;
 inline constexpr uint32_t kSampleWindowRows = 64;
 inline constexpr uint32_t kKnownSampleRows = 256;  // sampled rows
 inline constexpr uint32_t kMinSharedRepeats = 3;
-inline constexpr uint32_t kMinRepeats = 8;  // among the sampled rows
+inline constexpr uint32_t kMinRepeats = 8;  // counted among the sampled rows
 inline constexpr uint32_t kMinRunRows = 4;  // on average
 inline constexpr uint32_t kMinPresentRows = 256;
 // A dictionary, then a template or FSST, then integers.

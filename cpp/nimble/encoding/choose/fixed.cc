@@ -70,8 +70,8 @@ constinit const Scheme kSparseBits = {
         },
     .encode = encode_by<encode_sparse_bits>};
 
-// Run length needs at least as many runs as sparse bits has positions, so it
-// only pays with long runs.
+// Run length stores at least as many runs as sparse bits stores positions, so
+// it only pays if runs are long.
 constinit const Scheme kRunsOfBools = {
     .id = EncodingId::kRunLength,
     .estimate = [](Analysis* a) { return a->safe_bytes / 2; },

@@ -14,7 +14,7 @@
 namespace nimble {
 namespace {
 
-// The sampled differences, run after run.
+// The sampled differences of all runs, one run after the other.
 std::vector<int64_t> sampled_differences(const Values& values,
                                          const ValueSample& sample) {
   std::vector<int64_t> out;
@@ -28,7 +28,8 @@ std::vector<int64_t> sampled_differences(const Values& values,
   return out;
 }
 
-// Mean bits of a difference, packed as an offset from the smallest of its run.
+// The mean number of bits of a difference that is packed as an offset from the
+// smallest difference of its run.
 double mean_delta_bits(const Analysis& a) {
   if (a.sample.run_values < 3) return 64;
   const uint32_t each = a.sample.run_values - 1;
@@ -78,8 +79,9 @@ PatchedWidth cheapest_width(const uint32_t (&counts)[65], uint32_t value_bits,
   }
 }
 
-// Estimated bits per difference stored as a child: as one common value and
-// exceptions, as runs, or bit-packed with exceptions. Returns the smallest.
+// Estimates the bits per difference if differences are encoded as a child. The
+// candidates are one common value with exceptions, runs, and bit packing with
+// exceptions. Returns the smallest estimate.
 double difference_bits(std::vector<int64_t> differences) {
   const auto n = static_cast<uint32_t>(differences.size());
   if (n < kMinSelectionValues) return 64;
@@ -198,8 +200,8 @@ class DistinctCounter {
   uint8_t round_ = 0;
 };
 
-// Bits per value of the low bits: as offsets, or as codes with their share of a
-// dictionary.
+// Bits per value for the low bits. They are stored as offsets, or as codes;
+// then each code also pays its share of the dictionary.
 double low_width(const std::vector<uint64_t>& low, uint32_t bits, uint32_t rows,
                  DistinctCounter* counter) {
   const auto [least, most] = std::minmax_element(low.begin(), low.end());

@@ -35,7 +35,7 @@ Status encode_nullable(const Values& values, const uint8_t* validity,
   }
   constexpr uint8_t kZeros[Patches::kMaxWidth] = {};
   EncodeContext present = context;
-  --present.depth;  // encoded like a column without nulls
+  --present.depth;  // encode like a column without nulls
   return encode_present_values(values, kZeros, validity, present, out,
                                validity_head);
 }

@@ -45,7 +45,7 @@ double known_share(const Values& values, const ValueSample& sample,
   return 1.0 - double{1} * dictionary.find(sampled).missing / sampled.size;
 }
 
-// Estimated size of a dictionary of the segment's own, or of a shared one if
+// Estimated size of the segment's own dictionary, or of a shared dictionary if
 // that is smaller.
 double dictionary_bytes(Analysis* a) {
   const Values& values = a->values;
@@ -99,7 +99,7 @@ Result<bool> try_dictionary(Analysis* a, SegmentBuilder* out) {
                           uint64_t{count} * values.type.width <= own.max_bytes;
   if (!may_be_own && shared != nullptr && shared->size() == 0 &&
       !a->is_below(shared_share, begun_dictionary_bytes(distinct, stored))) {
-    return false;  // before sorting for nothing
+    return false;  // stop before a useless sort
   }
   distinct.sort(values);
   double own_bytes =
@@ -128,7 +128,7 @@ Result<bool> try_dictionary(Analysis* a, SegmentBuilder* out) {
 // that has most values, or as a code of a dictionary of the runs' own.
 double run_value_bits(const Analysis& a) {
   const double runs = a.sample.runs(a.values.size);
-  if (runs * 2 > a.values.size) return a.value_bits;  // codes are smaller
+  if (runs * 2 > a.values.size) return a.value_bits;  // codes take less space
   const StreamDictionary* shared = dictionary_for(a.values, a.context);
   if (shared != nullptr && known_share(a.values, a.sample, *shared) > 0.5) {
     return std::min(a.value_bits, code_bits(shared->size()));
@@ -234,7 +234,7 @@ constinit const Scheme kDictionary = {.id = EncodingId::kDictionary,
                                       .estimate = dictionary_bytes,
                                       .encode = try_dictionary};
 
-// The estimate compresses one contiguous part of the values.
+// Estimates the size by compressing one contiguous part of the values.
 constinit const Scheme kZstdBlocks = {
     .id = EncodingId::kZstdBlocks,
     .stage = Stage::kLast,

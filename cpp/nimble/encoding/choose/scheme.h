@@ -144,7 +144,7 @@ struct Candidate {
 Result<bool> encode_smallest(std::vector<Candidate> candidates,
                              Analysis* analysis, SegmentBuilder* out);
 
-// Compressed bytes per byte of text with FSST, estimated from a sample.
+// Estimated size with FSST per byte of text, from a sample.
 double fsst_share(const Values& strings);
 
 // Converts an encoder's Status to a result of Scheme::encode: true, or the

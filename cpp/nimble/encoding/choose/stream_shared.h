@@ -24,9 +24,9 @@ struct StreamShared {
 // The shared dictionary that may hold these values, or null.
 const StreamDictionary* dictionary_for(const Values& values,
                                        const EncodeContext& context);
-// The share of a dictionary that the first segment pays for, as later ones are
-// expected to use it too. The segment has `count` distinct values, `early` of
-// them in its first half.
+// The share of a dictionary that is charged to the first segment, because later
+// segments will probably use it too. The segment has `count` distinct values,
+// `early` of them in its first half.
 double part_of_first(double count, double early);
 // Bits of a code for one of `count` values.
 double code_bits(double count);

@@ -108,7 +108,7 @@ bool is_better_without_empty(const Analysis& a) {
          static_cast<double>(text.empty) * row_bits / 8 * kPresentStringsShare;
 }
 
-// Estimated size of nested strings with `bytes` bytes in all.
+// Estimated size of nested strings with `bytes` bytes in total.
 uint64_t nested_size(uint64_t rows, uint64_t bytes) {
   // An empirical figure: FSST takes about 60 % if there is enough text to train
   // on.
@@ -134,7 +134,8 @@ bool has_begun(const StreamDictionary* dictionary) {
   return dictionary != nullptr && dictionary->size() > 0;
 }
 
-// Limits for the distinct strings; 0 values if a dictionary cannot pay.
+// Limits for the distinct strings. The limit is 0 values if a dictionary cannot
+// save space.
 DistinctLimits distinct_limits(const Analysis& a) {
   const TextAnalysis& text = *a.text;
   if (text.is_in_shared_dictionary) {

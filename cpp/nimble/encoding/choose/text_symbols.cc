@@ -25,8 +25,8 @@ namespace {
 // How many bytes strings share with the string before them. Front coding leaves
 // these bytes out.
 struct Fronts {
-  double shared = 0;       // share of their bytes
-  double length_bits = 0;  // bits per row for both lengths
+  double shared = 0;       // shared bytes as a fraction of all bytes
+  double length_bits = 0;  // bits per row for the two lengths
   std::vector<ByteSlice> rests;
 };
 
@@ -114,7 +114,7 @@ Result<bool> write_shared_phrases(Analysis* a, SegmentBuilder* out) {
   return written(encode_shared_phrases(a->values, *stream, out));
 }
 
-// Estimated size of zstd, with a dictionary if training one pays.
+// Estimated size of zstd, with a dictionary if training one saves space.
 double zstd_bytes(Analysis* a) {
   TextAnalysis* text = a->text.get();
   const Effort effort = a->context.effort;

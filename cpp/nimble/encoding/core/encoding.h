@@ -84,8 +84,8 @@ struct EncodeContext {
   // Set for streams that are searched by position very often, such as the ends
   // of runs. Only encodings with O(1) access to a row are then allowed.
   bool random_access_only = false;
-  // Shared by the stream's segments; null if nothing is shared. Borrowed.
-  // Passed on only to children that hold the stream's own values.
+  // What the stream's segments share; null if nothing is shared. Borrowed. A
+  // child gets these pointers only if it holds the stream's own values.
   StreamPhrases* phrases = nullptr;
   StreamDictionary* dictionary = nullptr;
   bool may_change_shared = false;  // no other segment uses them concurrently
@@ -238,7 +238,7 @@ class Decoder {
 
 // The position of a part: its varints in the head, and its bytes in the body.
 struct PartPlace {
-  size_t head_begin, head_end;  // offsets of its varints
+  size_t head_begin, head_end;  // positions of its varints in the head
   uint64_t begin, size;         // in the body
 };
 

@@ -10,8 +10,8 @@
 
 namespace nimble {
 
-// Counts blocks of mapped bodies on their first access, which is when the
-// operating system may read them. Thread-safe.
+// Counts the blocks of mapped bodies that are accessed for the first time,
+// because the operating system may then read them. Thread-safe.
 class TouchCounter {
  public:
   void add(uint64_t bytes) {

@@ -224,7 +224,7 @@ bool to_ints(const Values& values, const AlpExponents& x,
              std::vector<uint8_t>* ints, std::vector<uint32_t>* rows) {
   constexpr uint32_t kWidth = sizeof(Int);
   ints->resize(values.size * kWidth);
-  Int before = 0;  // exceptions repeat it, to keep the width small
+  Int before = 0;  // for exceptions, to keep the width small
   for (uint32_t b = 0; b < num_blocks_of(values.size); ++b) {
     const uint32_t n = block_rows(b, values.size);
     const uint32_t first = b * kBlockValues;

@@ -10,7 +10,7 @@
 
 namespace nimble {
 
-// A split after the low `low_bits` bits.
+// A cut of values above their lowest `low_bits` bits.
 struct FloatSplit {
   uint32_t low_bits = 0;      // R: 48..63 for doubles, 16..31 for floats
   double bits_per_value = 0;  // estimated

@@ -15,7 +15,7 @@ namespace nimble {
 
 // Encodes `values` and appends head and body to `out`.
 Status encode_delta(const Values& values, SegmentBuilder* out);
-// Size of the body that encode_delta() writes. Reads all values.
+// Returns the size of the body that encode_delta() writes. Reads all values.
 uint64_t delta_bytes(const Values& values);
 // REQUIRES: `head` is after the EncodingId byte.
 Result<std::unique_ptr<Decoder>> open_delta(ByteReader* head,

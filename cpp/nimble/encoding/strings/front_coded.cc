@@ -177,8 +177,8 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
 Status FrontCodedDecoder::append_row(const SegmentBody& body, uint32_t row,
                                      Rests* rests, BytesSink* sink) const {
   const uint32_t mask = (1u << shift_) - 1;
-  // The rows that this row depends on. Clearing the lowest set bit of a
-  // position gives the next one.
+  // The rows that this row depends on. Clearing the lowest set bit of a row's
+  // position gives the position of the next one.
   uint32_t rows[kMaxFrontShift + 1];
   uint32_t count = 0;
   for (uint32_t i = row & mask;; i = front_row(i)) {

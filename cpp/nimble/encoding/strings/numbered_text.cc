@@ -45,7 +45,7 @@ constexpr bool is_letter(uint8_t c) {
   return static_cast<uint8_t>((c | 32u) - 'a') < 26;
 }
 
-// The runs of digits of one string that may be numbers.
+// The runs of digits in one string that may be stored as numbers.
 class DigitRuns {
  public:
   struct Run {

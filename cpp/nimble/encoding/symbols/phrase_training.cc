@@ -133,8 +133,8 @@ bool pays(const Phrase& phrase, uint64_t uses, double weight) {
          static_cast<double>(uses) * weight * kCodeBytes > phrase.length + 1;
 }
 
-// Adds the uses of phrases that do not pay to their parts, because the parts
-// are used instead. The parts may then pay.
+// If a phrase is not worth its space, its parts are used instead. So adds the
+// uses of such phrases to their parts, which may then be worth their space.
 void pass_on_uses(const std::vector<Phrase>& phrases,
                   const std::vector<Parts>& parts, double weight,
                   std::vector<uint64_t>* uses) {

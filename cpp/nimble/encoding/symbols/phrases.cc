@@ -290,7 +290,7 @@ std::vector<Phrase> train_phrases(const Values& strings) {
 
 std::vector<Phrase> train_shared_phrases(const Values& strings) {
   std::vector<Phrase> phrases = train_with(std::bitset<256>().set(), strings);
-  // Includes bytes that have not occurred yet, unless they make codes wider.
+  // Adds bytes that have not occurred yet, unless this would make codes wider.
   if (width_of(phrases.size()) > width_of(phrases.size() - 256)) {
     const std::bitset<256> bytes = bytes_of(strings);
     std::vector<Phrase> met = phrases;

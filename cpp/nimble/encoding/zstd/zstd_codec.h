@@ -21,8 +21,8 @@ Status zstd_append_frame(ByteSpan raw, int level, int min_match,
 // frame has another size.
 Status zstd_decompress(ByteSpan frame, uint8_t* out, uint64_t size);
 
-// Trains a dictionary of up to `capacity` bytes: the common parts of the
-// samples, with entropy tables for frames of this level. The samples are one
+// Trains a dictionary of up to `capacity` bytes. It has the common parts of the
+// samples, and entropy tables for frames of this level. The samples are one
 // after the other in `bytes`. Returns an empty vector if there is too little
 // data. Deterministic.
 std::vector<uint8_t> zstd_train(ByteSpan bytes,

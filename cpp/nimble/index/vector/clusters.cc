@@ -15,7 +15,7 @@ constexpr size_t kListsPerTask = 16;
 
 // The rows of each list, in order.
 struct Members {
-  std::vector<uint64_t> begin;  // one more than lists
+  std::vector<uint64_t> begin;  // one element more than there are lists
   std::vector<uint64_t> rows;
 
   Members(const std::vector<uint32_t>& list_of, uint32_t num_lists)

@@ -39,7 +39,8 @@ class VectorIndexWriter {
   Status add(const uint8_t* row) { return store_.add(row); }
   // Writes all parts except the root, which is returned.
   Result<std::vector<uint8_t>> finish(const SectionSink& sink);
-  // Number of rows that are in lists, or would be if the index had lists.
+  // Number of rows that are in lists. If the index does not have lists, the
+  // number of rows that would be in them.
   uint64_t num_rows() const { return store_.size(); }
 
  private:
