@@ -1,4 +1,4 @@
-"""The compiled core; private. Arrow data crosses as PyCapsules or through the stream protocol."""
+"""The compiled core; private. Arrow data is passed as PyCapsules or through the stream protocol."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -67,46 +67,46 @@ class RowFilter:
     def __init__(self, file: File, spec: tuple[Any, ...]) -> None: ...
 
 class Index:
-    """One index of a file. The cluster index and secondary ones answer the same questions.
+    """One index of a file. The cluster index and secondary indexes have the same methods.
 
-    ``Index(file)`` is the cluster index, ``Index(file, i)`` entry ``i`` of ``file.indexes``;
-    IndexUnavailableError where the file has none such. Cheap to make and kept by nobody: keep it
-    where it is asked often. It keeps the file open.
+    ``Index(file)`` is the cluster index. ``Index(file, i)`` is entry ``i`` of ``file.indexes``. If
+    the index does not exist, raises IndexUnavailableError. Creating one is cheap, but it is not
+    cached: keep it if you use it often. It keeps the file open.
 
-    Keys are a record batch with the first columns of the index, in their order and in the types of
-    the file. Fewer columns than the index has match every key that begins with their values; only
-    an ordered index answers that. A key matches nothing where its flag in ``impossible`` is set
-    (a value that the column cannot hold), and, unless ``null_equals``, where it has a null. Keys
-    may be in any order and repeated.
+    Keys are a record batch with the first columns of the index, in the same order and with the
+    types of the file. If the batch has fewer columns than the index, a key matches every stored key
+    that begins with its values; this requires an ordered index. A key does not match any row if
+    ``impossible`` is set for it, because the column's type cannot represent a value of it. A key
+    with a null does not match any row either, unless ``null_equals``. Keys may be in any order, and
+    may repeat.
 
-    Row ranges and places are half-open. Rows are those of the file; places are positions in the
-    order of the index, which for the cluster index are the rows. What reads does so without the
-    GIL.
+    Ranges of rows and places are half-open. Rows are rows of the file. A place is a position in the
+    order of the index; in the cluster index, it is a row. Methods that read release the GIL.
     """
 
     def __init__(self, file: File, number: int | None = None) -> None: ...
     ordered: bool
-    """It has bounds, prefixes and places; a hash index answers whole keys only."""
+    """Whether the index supports bounds, prefixes and places. Hash indexes only find whole keys."""
 
     def find(
         self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
     ) -> tuple[_Ranges, NDArray[np.int64]]:
-        """Row ranges with each key, none empty, and for each the position of its key in ``keys``.
+        """Returns the row ranges of all keys, and the position in ``keys`` of each range's key.
 
-        Ordered by key position, then by row.
+        No range is empty. Ranges are ordered by key position, then by row.
         """
     def rows(
         self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
     ) -> tuple[_Rows, NDArray[np.int64]]:
-        """The same row by row: rows, and for each the position of its key."""
+        """Like :meth:`find`, but returns each row, and the position of its key."""
     def count(
         self, keys: object, null_equals: bool = False, impossible: _Flags | None = None
     ) -> NDArray[np.int64]:
-        """How many rows each key has."""
+        """Returns the number of rows of each key."""
     def find_first(self, key: object, null_equals: bool = False) -> int | None:
-        """The first row of the file with a key, a batch of one row.
+        """Returns the first row of the file with a key, which is a batch of one row.
 
-        Costs the same however many rows have the key, if it is a whole one.
+        For a whole key, the cost does not depend on the number of rows with the key.
         """
     def lookup(
         self,
@@ -116,17 +116,18 @@ class Index:
         impossible: _Flags | None,
         max_rows: int,
     ) -> tuple[object, object, NDArray[np.int64]] | None:
-        """The rows of :meth:`rows`, read: schema and array capsules, and the key positions.
+        """Reads the rows of :meth:`rows`. Returns schema and array capsules, and key positions.
 
-        Columns of the key are not read. ``None`` where the result is too large for one batch: more
-        than ``max_rows``, or more bytes than one array holds.
+        Columns of the key are not read. Returns ``None`` if the result does not fit in one batch:
+        it has more than ``max_rows`` rows, or too many bytes for one array.
         """
     def candidates(self, keys: object) -> _Rows:
-        """Ascending rows among which are all that have one of the keys; cheaper than exact ones."""
+        """Returns ascending rows that include all rows of the keys. Cheaper than exact rows."""
     def places(self, keys: object, null_equals: bool = False) -> _Ranges:
-        """The place range of each key, (n, 2); of an absent one the empty range where it would be.
+        """Returns the range of places of each key, shape (n, 2).
 
-        Ordered indexes only, as everything below. A key that matches nothing has (0, 0).
+        For an absent key, returns the empty range at its place. For a key that cannot match any
+        row, returns (0, 0). This method and those below require an ordered index.
         """
     def range(
         self,
@@ -136,35 +137,36 @@ class Index:
         upper_inclusive: bool,
         by_value: bool = False,
     ) -> tuple[int, int]:
-        """The places between two bounds: batches of one row of the first columns; None: no bound.
+        """Returns the places between two bounds.
 
-        Bounds are in the order of the index; with ``by_value`` in that of the values of the last
-        column given, whatever its direction.
+        A bound is a batch of one row with the first columns; ``None`` means no bound. Bounds are in
+        the order of the index. With ``by_value``, they are in ascending order of the last given
+        column, whatever its direction.
         """
     def prefix(self, values: object, starts_with: bool = False) -> tuple[int, int]:
-        """The places of keys whose first columns equal ``values``, a batch of one row.
+        """Returns the places of keys whose first columns equal ``values``, a batch of one row.
 
-        With ``starts_with`` the last of them is the beginning of a text or binary value.
+        With ``starts_with``, the last value is a prefix of a text or binary value.
         """
     def rows_at(self, places: _Ranges) -> _Rows:
-        """The rows at these place ranges, one after the other, each in the order of the index."""
+        """Returns the rows at these ranges of places, one after the other, in index order."""
 
 class RowBitmap:
-    """A set of rows of one file that does not change, given in any order."""
+    """An immutable set of rows of one file. The rows may be given in any order."""
 
     def __init__(self, rows: _Rows) -> None: ...
     def __len__(self) -> int: ...
     last: int
-    """The greatest row, of a set that is not empty."""
+    """The greatest row. The set must not be empty."""
     nbytes: int
     def rows(self) -> _Rows:
-        """All rows, ascending."""
+        """Returns all rows, ascending."""
     def plus(self, rows: _Rows) -> RowBitmap:
-        """A set with these rows as well, which are given in any order."""
+        """Returns a set with these additional rows, which may be given in any order."""
     def contains(self, rows: _Rows) -> NDArray[np.bool_]:
-        """Which of these rows are in the set."""
+        """Returns which of these rows are in the set."""
     def absent(self, begin: _Rows, end: _Rows) -> tuple[_Ranges, NDArray[np.int64]]:
-        """The parts of half-open ranges that are not in the set, and of which range each is."""
+        """Returns the parts of half-open ranges that are not in the set, and each part's range."""
 
 class KeyBounds:
     """The first and the last key that each of many files may have.
@@ -175,10 +177,10 @@ class KeyBounds:
     def __init__(self, bounds: object) -> None: ...
 
 class KeyProbes:
-    """Keys that many files are asked for: encoded, sorted and hashed once.
+    """Keys to find in many files. They are encoded, sorted and hashed once.
 
-    ``keys`` and the rest as for :class:`Index`; ``orders`` has (descending, nulls first) of each
-    column.
+    ``orders`` has (descending, nulls first) for each column. See :class:`Index` for the other
+    arguments.
     """
 
     def __init__(
@@ -189,9 +191,9 @@ class KeyProbes:
         impossible: _Flags | None = None,
     ) -> None: ...
     def fits(self, index: Index) -> bool:
-        """Whether the columns of the keys are the first of the index, in type and order."""
+        """Returns whether the index begins with the columns of the keys, with equal types."""
     def files(self, bounds: KeyBounds) -> NDArray[np.int64]:
-        """Files, ascending, that may have one of the keys."""
+        """Returns the files, ascending, that may have one of the keys."""
     def locate(
         self,
         files: NDArray[np.int64],
@@ -199,13 +201,13 @@ class KeyProbes:
         deleted: list[RowBitmap | None],
         bounds: KeyBounds | None = None,
     ) -> tuple[_Rows, _Rows | None, NDArray[np.int64], NDArray[np.int64]]:
-        """Rows of the keys in these files, ascending numbers, each asked by its index.
+        """Finds the rows of the keys in files, given by ascending numbers, with an index of each.
 
-        Rows that are ``deleted`` of a file are left out.
+        Rows in ``deleted`` are not found.
 
         Returns:
-            First rows and the ends of ranges (``None``: each is one row), the positions of their
-            keys and the numbers of their files; ordered by key position, then by file.
+            The first rows and the ends of ranges (``None`` if each range is one row), the positions
+            of their keys, and the numbers of their files. Ordered by key position, then by file.
         """
 
 class ParquetPages:
@@ -221,11 +223,11 @@ class ParquetPages:
     def reset_stats(self) -> None: ...
 
 class ParquetFile:
-    """Rows of a Parquet file by their numbers.
+    """Reads rows of a Parquet file by their numbers.
 
     Args:
         file: a local path, or an object with ``read_at``.
-        footer, page_table: what :func:`describe_parquet` returned.
+        footer, page_table: the result of :func:`describe_parquet`.
         schema: Arrow types of all top-level columns.
         decompress: called as ``decompress(codec, bytes, size)``; returns a buffer, or ``None`` for
             damaged bytes.
@@ -245,15 +247,15 @@ class ParquetFile:
     @property
     def num_rows(self) -> int: ...
     def unsupported(self, column: int) -> str:
-        """Why a column cannot be read; empty if it can, as far as metadata tells."""
+        """Returns why a column cannot be read; empty if the metadata shows no reason."""
 
     def read(
         self, columns: Sequence[int], rows: NDArray[np.uint64]
     ) -> tuple[object, object] | None:
-        """Arrow capsules of a batch of ascending rows; ``None`` if it needs another reader."""
+        """Returns Arrow capsules of ascending rows; ``None`` if another reader must read them."""
 
 def describe_parquet(file: object, name: str, coalesce_gap: int) -> tuple[bytes, bytes] | None:
-    """Footer and page table of a file; ``None`` if the footer is encrypted."""
+    """Returns the footer and page table of a file; ``None`` if the footer is encrypted."""
 
 class AsofSearch:
     """A search for the nearest row at or before, or at or after, each of many keys.
@@ -261,8 +263,8 @@ class AsofSearch:
     Args:
         keys: a batch with the first columns of indexes. The last one is compared.
         orders: (descending, nulls first) of each column.
-        exclusive: for which keys rows that equal the key do not match.
-        impossible: keys that match nothing. So do keys with nulls.
+        exclusive: for each key, whether rows that equal the key do not match.
+        impossible: for each key, whether it cannot match any row. Keys with nulls never match.
         limits: a batch with one column: the upper limit of the known column for each key.
     """
 
@@ -276,9 +278,9 @@ class AsofSearch:
         limits: object | None = None,
     ) -> None: ...
     def fits(self, index: Index) -> bool:
-        """Whether an ordered index begins with columns of the same types and orders."""
+        """Returns whether an ordered index begins with columns of the same types and orders."""
     def files(self, bounds: KeyBounds, ends: KeyBounds | None = None) -> NDArray[np.int64]:
-        """The files that may have a row for one of the keys, ascending.
+        """Returns the files that may have a row for one of the keys, ascending.
 
         Args:
             bounds: the first and last key of each file.
@@ -287,7 +289,7 @@ class AsofSearch:
     def wanted(
         self, file: int, bounds: KeyBounds | None = None, ends: KeyBounds | None = None
     ) -> NDArray[np.int64]:
-        """The keys that may have a better row in a file, as positions in ``keys``."""
+        """Returns the keys that may have a nearer row in a file, as positions in ``keys``."""
     def search(
         self,
         file: int,
@@ -300,7 +302,7 @@ class AsofSearch:
         """Searches a file for some keys.
 
         Args:
-            file: the number of the file in the answer.
+            file: the number of the file, for :meth:`matches`.
             known: path of the known column. Rows with a null, or a value above the key's limit, are
                 not found.
             is_only: no other file is searched for these keys.
@@ -308,18 +310,18 @@ class AsofSearch:
     def offer(self, file: int, keys: NDArray[np.int64], rows: _Rows, on: object) -> None:
         """Proposes a row of a file for each of some keys, with its values of the last column."""
     def matches(self) -> tuple[_Rows, NDArray[np.int64], NDArray[np.int64]]:
-        """Rows, the positions of their keys in ascending order, and their files."""
+        """Returns the matching rows, the positions of their keys (ascending), and their files."""
 
 class ScanPart:
-    """What a scan reads of one file.
+    """The part of a scan that is in one file.
 
     Args:
         output: the columns to return.
         ranges: the rows to test.
-        filter: tests encoded values; ``None``: all rows pass.
+        filter: tests encoded values; ``None`` if all rows pass.
         inputs: the columns that ``test`` reads.
-        test: which rows of a batch of ``inputs`` pass as well, as a boolean array. Threads may call
-            it at the same time.
+        test: an additional test. Returns which rows of a batch of ``inputs`` pass, as a boolean
+            array. Several threads may call it at the same time.
     """
 
     def __init__(
@@ -367,19 +369,19 @@ def scan(
     threads: int,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files that pass, file by file, in batches that are not empty.
+    """Yields the rows that pass, file by file, in batches that are not empty.
 
     Args:
         schema: the columns of each part's output.
-        threads: 0 is one per processor.
-        limit: the caller reads at most this many rows.
+        threads: number of threads; 0 means one per processor.
+        limit: maximum number of rows that the caller reads.
 
     Raises:
-        Exception: what a test raises, unchanged.
+        Exception: any exception that a test raises, unchanged.
     """
 
 def count(parts: list[ScanPart], threads: int) -> int:
-    """The number of rows that pass; decodes only what tests read."""
+    """Returns the number of rows that pass. Decodes only the columns that tests read."""
 
 def take_files(
     projections: list[Projection],
@@ -387,10 +389,10 @@ def take_files(
     rows: NDArray[np.uint64],
     threads: int,
 ) -> tuple[object, object] | None:
-    """Rows of many files, of each row the place of its file among ``projections``, in this order.
+    """Reads rows of many files, in the given order. ``files`` are indexes into ``projections``.
 
-    ``None`` where the columns of the files cannot be one (types differ, or each has a dictionary
-    of its own), or the result is too large for one batch.
+    Returns ``None`` if the columns of the files cannot be combined (their types differ, or they
+    have dictionaries), or if the result does not fit in one batch.
     """
 
 class PointBase:
@@ -399,8 +401,10 @@ class PointBase:
 def quick_get(method: _Method) -> _Method: ...
 
 class PointReader:
-    """One row as a dict: the names of ``blank``, then those of the projection that are not in it;
-    values of ``blank`` stay where the projection has no such column.
+    """Reads one row as a dict.
+
+    The dict has the names of ``blank``, then the other names of the projection. A name that the
+    projection does not have keeps its value of ``blank``.
     """
 
     def __init__(
@@ -416,12 +420,12 @@ class PointReader:
     def read(self, row: int) -> dict[str, Any]: ...
 
 class FilesPointReader:
-    """The first row of a key in many files, which are sorted by their first keys.
+    """Finds the first row of a key in many files, which are sorted by their first keys.
 
-    ``keys`` is a batch of the key columns, ``orders`` their (descending, nulls first), ``order``
-    as for :class:`PointReader`. ``ends``: columns of the key, as their numbers in it, with the
-    least and the greatest value that each file may have there. ``open_files`` gives the readers of
-    files, ``None`` for those that have to be asked in another way.
+    ``keys`` is a batch of the key columns, and ``orders`` has (descending, nulls first) for each of
+    them. See :class:`PointReader` for ``order``. ``ends`` has columns of the key, by number, with
+    the minimum and maximum that each file may have. ``open_files`` returns the reader of each file,
+    or ``None`` if the core cannot read the file.
     """
 
     def __init__(
@@ -506,20 +510,20 @@ def serving_manifest(
 ) -> bytes: ...
 
 class ServedFiles:
-    """Files that servers have open, by path."""
+    """The files that servers keep open, by path."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
 
 class ServedTable:
-    """A serving manifest with its files."""
+    """A serving manifest and its files."""
 
     def __init__(self, manifest: bytes, files: ServedFiles, open_ahead: int) -> None: ...
     num_rows: int
     snapshot: int | None
 
 class Server:
-    """Threads that answer clients of Redis."""
+    """Answers Redis clients with its own threads."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Evaluates SQL conditions and values with DuckDB, over Arrow batches.
+"""Evaluates SQL conditions and values over Arrow batches with DuckDB.
 
 DuckDB runs in this process, without files, network or extensions, and its configuration is locked.
 It reads only the given batch. Columns get names such as ``c3``, so names from users are never part

@@ -137,7 +137,7 @@ def drop_index(
 
 
 def _vector_number(file: FileSource, index: Any) -> int | None:
-    """Returns the number of the vector index that ``index`` names; ``None`` if there is none.
+    """Returns the number of the vector index that ``index`` names; ``None`` if it does not exist.
 
     Vector indexes are numbered after all other secondary indexes.
     """

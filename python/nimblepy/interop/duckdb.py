@@ -31,7 +31,7 @@ def duckdb(connection: Connection, **views: Source) -> Connection:
     Returns:
         ``connection``.
 
-    Cost: opens the sources that are paths. They stay open while the connection has the view.
+    Cost: opens sources that are given as paths. They remain open while the connection has the view.
 
     Example:
         >>> con = nb.duckdb(duckdb.connect(), orders="orders.nimble")          # doctest: +SKIP

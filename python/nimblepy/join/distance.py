@@ -130,7 +130,7 @@ def exact_tolerance(tolerance: Any, data_type: pa.DataType) -> Fraction | float 
 
 
 def _common_unit(a: Fraction, b: Fraction) -> Fraction:
-    """Returns the greatest unit of which both units are multiples."""
+    """Returns the greatest common divisor of two units."""
     down = math.lcm(a.denominator, b.denominator)
     return Fraction(math.gcd(int(a * down), int(b * down)), down)
 

@@ -74,7 +74,7 @@ def resolve_column(schema: pa.Schema, name: str | Sequence[str]) -> Column:
 def resolve_sql(
     schema: pa.Schema, parts: Sequence[str], *, quoted: bool, sides: Sequence[str] = ()
 ) -> Column:
-    """Resolves a dotted name in SQL, where a dot leads into a struct.
+    """Resolves a dotted name in SQL. A dot means a field of a struct.
 
     If no struct has such a field, the dots may belong to a name. Case matters only if several
     columns have the same name in different case.

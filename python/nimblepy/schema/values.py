@@ -72,7 +72,7 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class LiteralPosition:
-    """Where a literal falls in a type: on a value, or strictly between two neighbours.
+    """The position of a literal in a type: at a value, or strictly between two neighbours.
 
     ``below`` or ``above`` is ``None`` if the type has no value on that side.
     """

@@ -471,7 +471,7 @@ class Catalog:
         Each step is measured on the newest snapshots. Steps without orphans are preferred.
 
         Returns:
-            The shortest path; ``None`` if there is none.
+            The shortest path; ``None`` if no path exists.
 
         Raises:
             InvalidArgumentError: a table does not exist.

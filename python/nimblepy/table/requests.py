@@ -74,7 +74,7 @@ def plan_sample(
 def analyze_by(
     handle: TableHandle, looking: Looking, columns: Sequence[ColumnName] | None
 ) -> Analysis:
-    """Does what ``Table.analyze`` does, but reads the values with ``looking``."""
+    """Like ``Table.analyze``, but reads the values with ``looking``."""
     state = TableState(handle)
     metadata = state.newest()
     newest, result = analyze(state.rows(metadata), metadata, state.reload, columns, looking)

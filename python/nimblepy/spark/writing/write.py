@@ -106,7 +106,7 @@ class NimbleWriter(ShippedByValue, DataSourceArrowWriter):
         )
 
     def _temporary_path(self, name: str) -> str:
-        """Where a task writes a file of this job."""
+        """Returns the location to which a task writes a file of this job."""
         directory = self._directory
         if directory.is_local:
             folder = temporary_folder(directory, self._job).path

@@ -223,7 +223,7 @@ class PointerCatalog(SqliteCatalog):
     ) -> Any:
         namespace, name = split_name(identifier)
         self.check_namespace(namespace)
-        self.metadata_file_at(metadata_location)  # what is no metadata gets no name
+        self.metadata_file_at(metadata_location)  # raises if the file is not metadata
         if not overwrite and self._rows.location(namespace, name) is not None:
             raise TableAlreadyExistsError(f"{namespace}.{name} already exists")
         # From now on neither name removes metadata files that the other one may need.

@@ -36,7 +36,7 @@ _DEFAULT_AGE = datetime.timedelta(days=5)
 # snapshots.
 KEPT_SNAPSHOTS = 100
 _AT_ONCE = 20
-# Age below which snapshots are kept for running readers, and the maximum number of such snapshots.
+# Snapshots below this age are kept for running readers, up to this number of snapshots.
 YOUNG = datetime.timedelta(hours=1)
 _MOST_SNAPSHOTS = 500
 # Files removed at the same time, attempts per file, and the first delay in seconds.
@@ -338,7 +338,7 @@ def _is_over(name: str, reference: Reference, head: Snapshot, now: int) -> bool:
 
 
 def expire_by_default(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> ice.Metadata:
-    """Expires old snapshots after a commit, if the table has too many, so that commits stay cheap.
+    """Expires old snapshots after a commit if the table has too many, so that commits remain cheap.
 
     Young snapshots are kept for readers. The property ``nimblepy.expire-on-commit`` turns expiry
     off. A failure is logged and not raised, because the commit has succeeded. Files that a failed

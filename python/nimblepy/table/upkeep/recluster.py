@@ -1,4 +1,4 @@
-"""Rewrites files of an OTree, subtree by subtree, where this helps box queries most.
+"""Rewrites files of an OTree, subtree by subtree, if this makes box queries cheaper.
 
 A "typical box" is a box query that selects ``BOX_SHARE`` of all rows, at a random place.
 """

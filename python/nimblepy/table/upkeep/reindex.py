@@ -59,7 +59,7 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
     if not new:
         raise InvalidArgumentError("add_index: expected at least one index")
     schema = metadata.schema()
-    index_specs(schema, new)  # checks their columns
+    index_specs(schema, new)  # raises if their columns do not exist
     existing = _declared(metadata)
     again = [index for index in new if identity_of(schema, index) in existing]
     if again and not _unfinished(table, metadata, again, set()):
