@@ -38,8 +38,9 @@ struct KeyScalar {
   static KeyScalar from_double(double v);
   static KeyScalar from_bytes(ByteSpan v);
   static KeyScalar from_wide(const std::array<uint8_t, 32>& v);
-  // Converts a stored value of a column of `field` (fixed width, bool or
-  // bytes): little-endian; a bool is one byte. Borrows bytes.
+  // Converts a stored value of a column of `field`, which has fixed-width
+  // values, bools or byte strings. Fixed-width values are little-endian, and a
+  // bool is one byte. Borrows byte strings.
   static KeyScalar from_value(const Field& field, ByteSpan value);
 };
 

@@ -76,8 +76,8 @@ def import_claims(
     Claims about tables that are not in ``names`` are ignored.
 
     Raises:
-        InvalidArgumentError: a claim does not fit or is contradicted. Claims of the tables before
-            it are already stored.
+        InvalidArgumentError: a claim does not fit or is contradicted. The claims of earlier tables
+            in ``names`` are already stored.
     """
     done = {}
     for name, given in claims.items():

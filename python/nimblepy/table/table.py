@@ -643,7 +643,7 @@ class Table(TableHandle):
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
     ) -> Commit:
-        """Rewrites the files whose new layout helps filters the most, in one commit.
+        """Rewrites, in one commit, the files whose filters gain most from a new layout.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.

@@ -34,10 +34,11 @@ double code_bits(double count);
 // the stored size of the values.
 // REQUIRES: `distinct` is collected; it may be sorted.
 double begun_dictionary_bytes(const DistinctValues& distinct, double stored);
-// The estimated size of `distinct` as codes of the shared dictionary, with the
-// values it adds. Infinite if the dictionary cannot be used. `stored` is the
-// size of the values in a dictionary of their own. A segment that starts the
-// dictionary pays for a part of it: see part_of_first().
+// The estimated size of the segment as codes of the shared dictionary,
+// including the values that it adds to the dictionary. Infinite if the
+// dictionary cannot be used. `stored` is the size of the values in a dictionary
+// of their own. A segment that starts the dictionary is charged a part of it:
+// see part_of_first().
 double shared_dictionary_bytes(const DistinctValues& distinct, double stored,
                                const EncodeContext& context);
 

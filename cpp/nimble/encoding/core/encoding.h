@@ -46,7 +46,7 @@ inline constexpr int kMaxEncodingDepth = 6;
 // ------------------------------------------------------------- encoded form
 
 enum class Effort : uint8_t {
-  kBalanced,  // small, with cheap random rows
+  kBalanced,  // small files in which a random row is cheap
   kFast,      // cheapest to encode and decode
   kCompact,   // smallest; a random row may cost a block of zstd or delta
 };

@@ -42,7 +42,7 @@ from nimblepy.table.reading.deletes import deleted_rows, positions
 
 # Maximum number of files of a set that keeps references to its open files.
 _FEW_FILES = 512
-# Number of newly opened files after which to check which open files have left the table.
+# After opening this many files, close open files that are no longer in the table.
 _MANY_MORE = 32
 
 
