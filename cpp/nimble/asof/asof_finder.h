@@ -73,7 +73,8 @@ class AsofFinder {
   bool takes_right_row() const {
     return is_nearest_last() == backward_ && rows_ascend();
   }
-  // Like all_places(), for one key. Searches only one end unless steps().
+  // Like all_places(), for one key. Unless steps(), searches only one end of
+  // the places.
   Result<PlaceRange> places_of_one(ByteSpan key, ByteSpan group,
                                    bool exclusive) const;
   // Finds the places that may match each key. If steps(), they are all in the

@@ -50,7 +50,7 @@ class KnownRows {
 
   explicit KnownRows(const AsofFile& file) : file_(file) {}
   PlaceRange block(uint64_t number) const;
-  // Reads a block, unless it was also the last block read.
+  // Reads a block, unless it is the block that was read last.
   Status read_block(uint64_t number);
   // Whether a block may contain a match. Reads the block the first time.
   Result<bool> may_match(uint64_t number, ByteSpan limit);
@@ -65,7 +65,7 @@ class KnownRows {
 };
 
 // Among rows with equal keys, finds the row that is first or last in the file.
-// For an index that orders such rows differently. May block on reads. Not
+// Used for an index that orders such rows differently. May block on reads. Not
 // thread-safe.
 class TiedRows {
  public:

@@ -18,8 +18,9 @@ static_assert(std::endian::native == std::endian::little,
 
 using ByteSpan = std::span<const uint8_t>;
 
-// Always inlined. Uses the builtin because a fortified C library's
-// std::memcpy() made releases call a function for every value of some loops.
+// Always inlined. Uses the builtin, because with a fortified C library,
+// std::memcpy() was a function call for every value in some loops of release
+// builds.
 template <class T>
 NIMBLE_ALWAYS_INLINE T load(const uint8_t* p) {
   T v;

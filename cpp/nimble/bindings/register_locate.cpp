@@ -1,6 +1,6 @@
-// Classes for finding rows in many files. _core.KeyProbes has keys that are
-// encoded and sorted once for all files. _core.KeyBounds says which files may
-// have these keys. _core.RowBitmap has the deleted rows of a file.
+// Classes for finding rows in many files. _core.KeyProbes holds keys, which are
+// encoded and sorted once for all files. _core.KeyBounds returns which files
+// may have these keys. _core.RowBitmap has the deleted rows of a file.
 #include <pybind11/stl.h>
 
 #include <algorithm>

@@ -181,7 +181,7 @@ void ClusterIndexWriter::cut(const KeyBuffer& keys, size_t begin, size_t end) {
   if (group_.chunks.empty()) {
     group_.first_key.put_bytes(keys.key(begin));
   } else {
-    // last_key still is the last key of the previous chunk.
+    // group_.last_key is still the last key of the previous chunk.
     ByteBuffer boundary;
     separator(group_.last_key.span(), keys.key(begin), &boundary);
     group_.boundaries.push_back(boundary.span());

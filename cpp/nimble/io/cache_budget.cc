@@ -5,7 +5,8 @@
 
 namespace nimble {
 
-// Each change of the list is one store: a child of fork() finds it whole.
+// Each change of the list is one store, so a child of fork() always sees a
+// consistent list.
 void CacheBudget::Part::attach() {
   const std::lock_guard lock(budget_.mutex_);
   next_ = budget_.parts_;

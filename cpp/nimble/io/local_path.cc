@@ -8,7 +8,7 @@
 namespace nimble {
 namespace {
 
-// As many as Linux follows itself.
+// Maximum number of symbolic links to follow, as in Linux.
 constexpr int kMostLinks = 40;
 
 }  // namespace

@@ -107,13 +107,13 @@ Status walk_headers(const ReadableFile& file, const ChunkInfo& chunk,
   return Status::ok();
 }
 
-// Returns the pages of a chunk, or no pages if another reader must find them.
+// Returns the pages of a chunk, or no pages if another reader must read it.
 Result<ChunkPages> find_pages(const ReadableFile& file, const ChunkInfo& chunk,
                               uint64_t num_rows, bool is_repeated) {
   if (chunk.offset_index_offset > 0) {
     ChunkPages pages;
     Status status = from_offset_index(file, chunk, &pages);
-    // If a row continues in a second page, the chunk is left to another reader.
+    // If a row continues in a second page, another reader must read the chunk.
     const auto same_row = [](const PageRef& a, const PageRef& b) {
       return a.first_row == b.first_row;
     };

@@ -10,7 +10,7 @@ namespace {
 
 // A page may decode to this many values per stored byte, or to kAlwaysAllowed
 // values. Pages with more values are left to another reader, so that a few
-// bytes cannot demand much memory.
+// bytes cannot make this reader allocate much memory.
 constexpr uint64_t kMaxExpansion = 64;
 constexpr uint64_t kAlwaysAllowed = 1u << 20;
 

@@ -7,8 +7,8 @@
 namespace nimble::parquet {
 namespace {
 
-// Reads a length. After 15, it continues in bytes up to the first that is not
-// 255.
+// Reads a length. If the nibble is 15, bytes follow that are added to it. The
+// first byte other than 255 is the last one.
 uint64_t lz4_length(uint64_t nibble, ByteReader* in) {
   uint64_t length = nibble;
   if (nibble < 15) return length;

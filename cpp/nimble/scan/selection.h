@@ -35,8 +35,8 @@ struct ScanPart {
 struct Selection {
   std::vector<PassingRows> windows;
   uint64_t count = 0;
-  // The columns that the test read, and for each passing row its row in them.
-  // Null if there was no test.
+  // The columns that the test read, and in `places` the position of each
+  // passing row in them. Null if there was no test.
   std::shared_ptr<const Column> inputs;
   std::vector<uint64_t> places;
 };

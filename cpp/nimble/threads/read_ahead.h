@@ -85,7 +85,7 @@ class ReadAhead {
     std::condition_variable ready;  // a task is done, or there are no more
     std::condition_variable room;   // a slot was taken, or all has ended
     std::deque<std::unique_ptr<Slot>> slots;  // in the order of the tasks
-    // no further slots because of this
+    // the error that prevented further slots
     std::exception_ptr failed;
     size_t running = 0;  // number of running tasks
     bool ended = false;

@@ -367,7 +367,7 @@ def candidates_for(question: Question) -> list[NewIndex]:
 def pays(new: Cost, old: Cost) -> bool:
     """Returns whether an index pays off.
 
-    Questions that cost less than reading one row are ignored.
+    If the question already costs less than reading one row, no index pays off.
     """
     return old.cost >= 1 and new.cost <= old.cost * PAYS
 

@@ -161,7 +161,7 @@ def _with_options(
     default: Any,
     value_of: Callable[..., Any],
 ) -> Callable[..., None]:
-    """Replaces a parameter of ``command`` by options. ``value_of`` makes its value of theirs."""
+    """Replaces a parameter of ``command`` by options. ``value_of`` computes it from them."""
 
     @functools.wraps(command)
     def with_options(**arguments: Any) -> None:

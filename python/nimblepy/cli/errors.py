@@ -12,7 +12,7 @@ import typer
 
 from nimblepy.errors import NimbleError
 
-# How errors name arguments and methods of Python, and what replaces that on the command line.
+# Patterns for Python arguments and methods in errors, and their replacements on the command line.
 _OPTIONS = [
     (re.compile(call), option)
     for call, option in (

@@ -1,1 +1,1 @@
-"""Predicates: SQL text and expressions in; bounds, pushdown and evaluation out."""
+"""Parses filters, and derives from them bounds, pushdown, and the rows that pass."""

@@ -47,7 +47,7 @@ from nimblepy.schema.sql_values import Inexact, fit
 COMPARISON_TYPES: dict[type[exp.Expression], Op] = {
     exp.EQ: "==", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
-# A solved CASE repeats its conditions; its size grows with the square of the branches.
+# A solved CASE repeats its conditions; its size grows with the square of the number of branches.
 _MOST_BRANCHES = 8
 
 

@@ -30,7 +30,8 @@ from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions
 from nimblepy.schema.types import IoStats, SortKey, format_bytes
 
-# Keyed by a file's identity and a column's steps. The 1-tuple tells a cached None from a miss.
+# Keyed by the identity of a file and the path steps of a column. Values are 1-tuples, so that a
+# cached None is not taken for a miss.
 _zone_values: LruCache[tuple[_core.ZoneValues | None]] = LruCache(200_000)
 
 

@@ -58,7 +58,8 @@ def search_ordered(
     """Returns the rows of a range or prefix, sorted by ``order``, then by row number.
 
     Args:
-        order: the sort keys of all columns of the key. The request is about the first of them.
+        order: the sort keys of all columns of the key. The request restricts the first of these
+            columns.
     """
     if request.nothing:
         return RowSet.of_range(0, 0)

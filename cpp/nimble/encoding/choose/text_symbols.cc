@@ -285,7 +285,8 @@ constinit const Scheme kZstdStrings = {
               a->values, a->text->zstd_dictionary, a->context.effort, out));
         }};
 
-// Replaces zstd in balanced files, although the phrases may be a little larger.
+// Used in balanced files in place of zstd, even if the phrases are a little
+// larger.
 constinit const Scheme kPhrasesForZstd = {
     .id = EncodingId::kPhrases,
     .applies =

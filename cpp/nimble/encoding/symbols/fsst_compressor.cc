@@ -38,7 +38,7 @@ struct FsstMatcher::Lane {
 FsstMatcher::FsstMatcher()
     : slots_(size_t{1} << kSlotBits),
       short_(65536 + 256, FsstMatch::of(kFsstEscape, 2, 1)) {
-  // A free slot has bytes whose prefix belongs to another slot, so it never
+  // A free slot stores bytes that would belong to another slot, so it never
   // matches.
   const uint32_t slot_of_zero = slot_of(0);
   for (uint32_t i = 0; i < slots_.size(); ++i) {

@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kMeetings = 3;
 // The final table is chosen from this many times as many candidates.
 constexpr uint32_t kTried = 4;
-// How often the worst candidates are removed.
+// Number of times that the worst candidates are removed.
 constexpr uint32_t kCuts = 2;
 constexpr uint32_t kMinUses = 3;
 
@@ -133,8 +133,9 @@ bool pays(const Phrase& phrase, uint64_t uses, double weight) {
          static_cast<double>(uses) * weight * kCodeBytes > phrase.length + 1;
 }
 
-// If a phrase is not worth its space, its parts are used instead. So adds the
-// uses of such phrases to their parts, which may then be worth their space.
+// If a phrase is not worth its space, its parts are used instead. So this
+// function adds the uses of the phrase to its parts. Then these may be worth
+// their space.
 void pass_on_uses(const std::vector<Phrase>& phrases,
                   const std::vector<Parts>& parts, double weight,
                   std::vector<uint64_t>* uses) {

@@ -359,8 +359,8 @@ Status ListSearch::refine(const double* query, NearestRows* out) {
   for (auto& distance : distances_) {
     if (distance) distance->set_query(query);
   }
-  // Candidates have squared distances of vectors of length 1. These are twice 1
-  // - cosine.
+  // For cosine, candidates have squared distances of vectors of length 1. Such
+  // a distance is 2 * (1 - cosine).
   const double by = options_.metric == VectorMetric::kCosine ? 0.5 : 1;
   size_t prepared = 0;
   for (size_t i = 0; i < candidates_.size(); ++i) {

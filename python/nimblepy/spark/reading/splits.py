@@ -57,10 +57,11 @@ class ScanSpec:
 
 @dataclass(frozen=True)
 class RowSlice:
-    """A range of rows of one file, which may include deleted rows; or some rows of the dataset.
+    """A range of rows of one file, deleted rows included; or some rows of the dataset.
 
     Attributes:
-        rows: live rows; ``None`` for the rows from ``begin`` to ``end`` of ``file``.
+        rows: the live rows of the dataset; ``None`` for the rows from ``begin`` to ``end`` of
+            ``file``.
     """
 
     file: int

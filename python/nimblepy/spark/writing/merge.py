@@ -126,9 +126,9 @@ def _saved(df: DataFrame, plan: MergePlan, target: Target, files: int | None) ->
     from nimblepy.table.changing.shared_merge import PARTS, parts_of
     from nimblepy.table.writing.write import partition_sources
 
-    # Partition by key ranges, so that a part searches few files if the table is sorted by the key;
-    # and first by the table's partitions, as far as the key determines them, so that a part writes
-    # to few of them.
+    # Partition first by the table's partitions, as far as the key determines them, so that a part
+    # writes to few partitions. Then partition by key ranges, so that a part searches few files if
+    # the table is sorted by the key.
     columns = {(target,): source for source, target in plan.on.items()}
     keys = [
         partition_column((columns[path],), transform, kind)

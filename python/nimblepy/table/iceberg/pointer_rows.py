@@ -332,7 +332,7 @@ class PointerRows:
     # ---------------------------------------------------------------- namespaces
 
     def namespaces(self) -> list[str]:
-        """Returns all namespaces, including those that only tables name.
+        """Returns all namespaces, including those that have tables but no object of their own.
 
         Cost: one request per 1000 tables.
         """

@@ -119,8 +119,9 @@ def type_property(details: TypeDetails) -> dict[str, str]:
 
 
 def details_of(schema: Schema, arrow: pa.Schema) -> dict[int, str | int]:
-    """Returns the time zones and lengths of vectors of ``arrow``, whose fields ``schema`` has by
-    name.
+    """Returns the time zones and vector lengths of ``arrow``, by field id.
+
+    ``schema`` has fields of the same names, with ids.
     """
     details: dict[int, str | int] = {}
 

@@ -648,8 +648,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     except NoSuchTableError:
         raise NoSuchTable from None
     except (ValueError, ValidationError):
-        # Updates are checked against the newest metadata: a snapshot may have expired since. An
-        # answer of a server that is not JSON is such an error too.
+        # Updates are checked against the newest metadata: a snapshot may have expired since. If the
+        # answer of a server is not JSON, this raises the same errors.
         newest = load_table(ice.catalog, metadata.name)
         if newest.metadata_file == metadata.metadata_file:
             raise
@@ -717,7 +717,7 @@ def set_reference(
 
 
 def _settling(metadata: Metadata, head: Snapshot | None, gone: Sequence[int] = ()) -> list[Any]:
-    """Returns the updates of the records of batches and files; see :func:`settled`."""
+    """Returns the updates that write the records of batches and files; see :func:`settled`."""
     changed, removed = settled(metadata, head, gone)
     updates: list[Any] = [SetPropertiesUpdate(updates=changed)] if changed else []
     return [*updates, RemovePropertiesUpdate(removals=removed)] if removed else updates

@@ -1,7 +1,7 @@
 """Reads and writes position deletes, which list the deleted rows of data files.
 
 A delete file has the columns ``file_path`` and ``pos``, ordered by both. It belongs to one
-partition, and applies to the data files that it names, except those that are newer than the delete
+partition. It applies to the data files that it names, unless a data file is newer than the delete
 file.
 """
 
