@@ -410,7 +410,7 @@ def test_freshness(orders: nb.Table) -> None:
     subject, lake = subject_of(orders), CatalogLake(orders.catalog)
     (check,) = check_all(subject, lake, now=later)
     assert check.status == "overdue"
-    assert check.observed == "rows changed 3 h ago, 3600s promised"
+    assert check.observed == "rows were added 3 h ago, 3600s promised"
     assert bool(check_all(subject, lake, now=later))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from nimblepy.cli.output import print_json
 from nimblepy.cli.sources import existing_catalog, is_table, open_lake
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import InvalidArgumentError, NimbleError
 from nimblepy.table.catalog import Catalog, connect
 from nimblepy.table.claims.checks import Checks
 from nimblepy.table.claims.ossie import from_ossie
@@ -42,11 +42,21 @@ def run_describe(
         else:
             typer.echo("\n\n".join(_shown(item) for item in described))
         return False
-    checks = {name: lake.table(name).check(deep=deep) for name in names}
+    checks, unreadable = {}, []
+    for name in names:
+        try:
+            checks[name] = lake.table(name).check(deep=deep)
+        except (NimbleError, OSError) as error:
+            if len(names) == 1:
+                raise
+            unreadable.append(f"{name}: {error}")
     if as_json:
         print_json({name: _plain(item) for name, item in checks.items()})
     else:
         typer.echo("\n".join(repr(item) for item in checks.values()))
+    if unreadable:
+        shown = "\n".join(unreadable)
+        raise OSError(f"{len(unreadable)} of {len(names)} tables cannot be checked:\n{shown}")
     findings = set().union(*(_FINDINGS[status] for status in fail_on or ["contradicted"]))
     return any(one.status in findings for item in checks.values() for one in item)
 

@@ -71,14 +71,15 @@ def run_append(
     paths: Sequence[str],
     format: str | None,
     *,
+    cast: bool,
     batch: str | None,
     as_json: bool,
     **arguments: Any,
 ) -> None:
     table = _open_branch(text, branch)
-    with _rows(paths, format, table.schema) as rows:
+    with _rows(paths, format, table.schema, cast=cast) as rows:
         done = table.append(
-            rows, batch=_batch(batch), progress=_progress(as_json=as_json), **arguments
+            rows, cast=cast, batch=_batch(batch), progress=_progress(as_json=as_json), **arguments
         )
     _print_commit(text, done, as_json=as_json)
 
@@ -90,14 +91,15 @@ def run_upsert(
     format: str | None,
     update: str | None,
     *,
+    cast: bool,
     batch: str | None,
     as_json: bool,
     **arguments: Any,
 ) -> None:
     table = _open_branch(text, branch)
     names = None if update is None else split_names(update)
-    with _rows(paths, format, table.schema) as rows:
-        done = table.upsert(rows, update=names, batch=_batch(batch), **arguments)
+    with _rows(paths, format, table.schema, cast=cast) as rows:
+        done = table.upsert(rows, update=names, cast=cast, batch=_batch(batch), **arguments)
     _print_commit(text, done, as_json=as_json)
 
 
@@ -239,7 +241,7 @@ def _open_branch(text: str, branch: str | None) -> Table:
 
 @contextmanager
 def _rows(
-    paths: Sequence[str], format: str | None, target: pa.Schema | None
+    paths: Sequence[str], format: str | None, target: pa.Schema | None, *, cast: bool = False
 ) -> Iterator[pa.RecordBatchReader | Table]:
     """The rows of files, or of one table."""
     if len(paths) == 1 and is_table(paths[0]):
@@ -252,7 +254,8 @@ def _rows(
         if is_table(path):
             raise InvalidArgumentError(f"{path} is a table; pass one table, or only files")
     kind: Any = format  # checked where it is used
-    yield open_files([os.fspath(path) for path in paths], format=kind, target=target).reader
+    files = [os.fspath(path) for path in paths]
+    yield open_files(files, format=kind, target=target, cast=cast).reader
 
 
 def _batch(text: str | None) -> tuple[str, int] | None:

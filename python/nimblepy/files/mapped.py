@@ -354,7 +354,7 @@ class MappedRows(RowSource):
         keys = self._names_in_child(key_names)
         if not keys or any(self._output((name,))[0][0].convert for name in key_names):
             return None
-        blank = {o.field.name: None if o.value is None else o.value.as_py() for o in outputs}
+        blank = {output.field.name: _python_value(output) for output in outputs}
         if len(blank) != len(schema):
             return None
         form = RowForm(names, blank)
@@ -694,6 +694,16 @@ def _as_stored(have: pa.DataType, wanted: pa.DataType, place: str) -> Convert:
         return wanted.wrap_array(cast) if isinstance(wanted, pa.BaseExtensionType) else cast
 
     return convert
+
+
+def _python_value(output: _Output) -> Any:
+    """Returns the value of a column that the file does not have."""
+    if output.value is None:
+        return None
+    array = pa.array([output.value.as_py()], output.value.type)
+    if isinstance(output.field.type, pa.BaseExtensionType):
+        array = output.field.type.wrap_array(array)
+    return array[0].as_py()
 
 
 def _is_plain(output: _Output) -> bool:

@@ -94,6 +94,7 @@ def open_files(
     format: Format | None = None,
     columns: Sequence[str] | None = None,
     target: pa.Schema | None = None,
+    cast: bool = False,
 ) -> CountedReader:
     """Returns the rows of files as one stream, and the number of rows if the formats store it.
 
@@ -104,6 +105,7 @@ def open_files(
         format: format of all files; ``None`` detects it from the first bytes or the name.
         columns: columns to read, in this order; ``None`` means all.
         target: schema with the types in which to read columns of CSV and JSON files, if possible.
+        cast: the caller will round values. Decimals are read as floats.
 
     Raises:
         InvalidArgumentError: the format or a column is unknown, there is no file, or a column has
@@ -114,6 +116,8 @@ def open_files(
     parts = [part for path in given for part in _parts_of(os.fspath(path), format)]
     if not parts:
         raise InvalidArgumentError("data: the list of paths is empty")
+    if cast and target is not None:
+        target = pa.schema([item for item in target if not pt.is_decimal(item.type)])
     if len(parts) == 1:
         stack = ExitStack()
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.foreign import CountedReader, is_paths, open_files
@@ -16,7 +16,7 @@ from nimblepy.input.python_values import typed_column
 from nimblepy.schema.conform import conform
 from nimblepy.schema.kinds import is_text
 from nimblepy.schema.protocols import Tabular
-from nimblepy.schema.values import is_nan, is_null
+from nimblepy.schema.values import is_nan, is_null, show
 
 # Rows per batch for the core. Large enough to amortize a call, small enough for steady progress.
 BATCH_ROWS = 131_072
@@ -79,9 +79,7 @@ def _reader_of(
                 f"data: expected a table, got one column: {error}"
             ) from error
     if is_paths(data):
-        if cast and target is not None:  # then decimals are read as floats, and rounded
-            target = pa.schema([item for item in target if not pt.is_decimal(item.type)])
-        return open_files(data, target=target)
+        return open_files(data, target=target, cast=cast)
     if isinstance(data, Mapping):
         return as_reader(_table_of(data, target, cast))
     if package == "polars" and hasattr(data, "collect"):
@@ -108,6 +106,10 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
     named = any(name is not None for name in frame.index.names)
     objects = _object_columns(frame, target)
     try:
+        if target is None:
+            for name, kind in frame.dtypes.items():
+                if kind.kind == "O" and frame.columns.is_unique:
+                    _refuse_mixed_times(str(name), frame[name].tolist())
         if target is None or not objects:
             return pa.Table.from_pandas(frame, preserve_index=named)
         table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
@@ -121,6 +123,31 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
         if isinstance(error, pa.ArrowException):
             raise
         raise InvalidArgumentError(f"data: {error}") from error  # such as a duplicate name
+
+
+def _refuse_mixed_times(name: str, values: Any) -> None:
+    """Raises InvalidArgumentError if no type of times has all values of a column.
+
+    pyarrow takes the type of the first value, and cuts the time of day or the zone of others.
+    """
+    if not isinstance(values, (list, tuple)):
+        return
+    kinds: dict[str, object] = {}
+    for value in values:
+        if is_null(value):
+            continue
+        if isinstance(value, datetime.datetime):
+            kind = "a time without a zone" if value.tzinfo is None else "a time with a zone"
+            kinds.setdefault(kind, value)
+        elif isinstance(value, datetime.date):
+            kinds.setdefault("a date", value)
+        elif not kinds:
+            return  # a column of other values
+    if len(kinds) > 1:
+        found = " and ".join(f"{kind} ({show(value)})" for kind, value in kinds.items())
+        raise InvalidArgumentError(
+            f"column {name!r} has {found}; make them alike, or give the type of the column"
+        )
 
 
 def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
@@ -140,6 +167,7 @@ def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) 
         for name, values in columns.items():
             at = -1 if target is None else target.get_field_index(str(name))
             if target is None or at < 0 or not isinstance(values, (list, tuple)):
+                _refuse_mixed_times(str(name), values)
                 made[str(name)] = _column(values)
             else:
                 made[str(name)] = typed_column(str(name), values, target.field(at).type, cast)
@@ -239,6 +267,8 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
 def _chained(items: Iterator[Any], target: pa.Schema | None, cast: bool) -> pa.RecordBatchReader:
     """Concatenates data, with the schema of the first item."""
     first = next(items, None)
+    if first is None and target is not None:
+        return target.empty_table().to_reader()
     if first is None:
         raise InvalidArgumentError(
             "data: an empty iterable has no columns; pass an empty table, schema.empty_table()"

@@ -7,7 +7,7 @@ blocks. Both open their source again in each worker process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +58,13 @@ def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
         if rows.head(1, (), filter=f"{quoted} IS NULL").num_rows:
             nullable.add(field.name)
     return frozenset(nullable)
+
+
+def pinned(rows: Joinable) -> Joinable:
+    """Returns a handle that stays at a table's snapshot, since examples are found by row number."""
+    shown: Any = rows
+    snapshot = getattr(rows, "snapshot", None)
+    return rows if snapshot is None else cast(Joinable, shown.at(snapshot=snapshot))
 
 
 def passing_numbers(
@@ -192,7 +199,7 @@ class RowDataset(Dataset[Any]):
         params: Parameters = None,
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
-        self._rows = as_rows(source)
+        self._rows = pinned(as_rows(source))
         self._columns = column_names(columns)
         self._nullable = nullable_columns(self._rows, self._columns)
         self._numbers = passing_numbers(self._rows, filter, params)
@@ -251,7 +258,7 @@ class BlockDataset(IterableDataset[Any]):
         params: Parameters = None,
         transform: Callable[[Example], Any] | None = None,
     ) -> None:
-        self._rows = as_rows(source)
+        self._rows = pinned(as_rows(source))
         self._columns = column_names(columns)
         self._nullable = nullable_columns(self._rows, self._columns)
         self._numbers = passing_numbers(self._rows, filter, params)

@@ -134,9 +134,12 @@ class Answers:
             if facts.nulls:
                 item["nulls"] = facts.nulls
             if facts.distinct is not None:
-                item["distinct"] = facts.distinct
-            if facts.lower is not None:
+                about = f"about {facts.distinct}"
+                item["distinct"] = facts.distinct if facts.distinct_exact else about
+            if facts.lower is not None and facts.bounds_exact:
                 item["min"], item["max"] = plain(facts.lower), plain(facts.upper)
+            elif facts.lower is not None:
+                item["within"] = [plain(facts.lower), plain(facts.upper)]
         return item | _shown_claims(checks)
 
     def join_path(self, a: str, b: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Collection, Iterable, Sequence
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.table.catalog import Catalog, connect
 from nimblepy.table.claims.checks import Check
 from nimblepy.table.claims.kinds import age_seconds
@@ -75,8 +75,11 @@ class SharedLake:
             table = self._open.get(name)
         try:
             if table is not None:
-                table.refresh()
-                return table
+                try:
+                    table.refresh()
+                    return table
+                except ConflictError:  # another table has its name now
+                    pass
             if self.allows(name):
                 table = self.catalog.table(name)
                 with self._lock:

@@ -6,6 +6,7 @@ Only this module imports the package ``mcp``.
 from __future__ import annotations
 
 import hmac
+import inspect
 import logging
 import re
 import socket
@@ -17,12 +18,12 @@ from urllib.parse import SplitResult, quote, urlsplit
 import anyio
 import uvicorn
 from mcp.server.context import ServerRequestContext
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError, ToolError
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from mcp_types import Resource as ListedResource
 from mcp_types import Tool as ListedTool
-from mcp_types import ToolAnnotations
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -72,6 +73,7 @@ class _Server(MCPServer[Any]):
         for name in ("mcp", "pyiceberg", "sqlglot"):
             logging.getLogger(name).setLevel(logging.ERROR)
         self.answers = answers
+        self._arguments: dict[str, tuple[str, ...]] = {}
         self._add_tools()
         self._add_resources()
 
@@ -81,6 +83,17 @@ class _Server(MCPServer[Any]):
         return [
             t.model_copy(update={"input_schema": _short_schema(t.input_schema)}) for t in listed
         ]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Calls a tool. Refuses unknown arguments, which the package would ignore."""
+        known = self._arguments.get(name, tuple(arguments))
+        for argument in arguments:
+            if argument not in known:
+                names = ", ".join(known)
+                raise ToolError(f"{name} has no argument {argument[:100]!r}; it has {names}")
+        return await super().call_tool(name, arguments, context)
 
     async def list_resources(self) -> list[ListedResource]:
         """Returns one resource for each table."""
@@ -94,6 +107,7 @@ class _Server(MCPServer[Any]):
         answers = self.answers
 
         def add(function: Callable[..., str]) -> None:
+            self._arguments[function.__name__] = tuple(inspect.signature(function).parameters)
             # With structured output, the package would send every answer twice.
             hints = ToolAnnotations(read_only_hint=True)
             self.add_tool(function, structured_output=False, annotations=hints)

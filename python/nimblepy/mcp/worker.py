@@ -15,7 +15,8 @@ from typing import Any, TextIO
 
 import duckdb
 
-from nimblepy.errors import NimbleError
+from nimblepy.duck.aggregate import check_names
+from nimblepy.errors import ConflictError, InvalidArgumentError, NimbleError
 from nimblepy.interop.arrow_dataset import arrow_dataset
 from nimblepy.mcp.budget import Cuts
 from nimblepy.mcp.reading import READERS
@@ -26,7 +27,7 @@ from nimblepy.table.table import Table
 _DUCKDB_BYTES = 512 << 20
 _PROCESS_BYTES = 1536 << 20
 _SETTINGS = {
-    "threads": 2,
+    "threads": 1,  # each page runs the query again, and its rows must come in the same order
     "memory_limit": f"{_DUCKDB_BYTES >> 20}MiB",
     "temp_directory": "",
     "enable_external_access": False,
@@ -80,10 +81,14 @@ class _Tables:
 
     def table(self, name: str, snapshot: str | None) -> Table:
         """Returns a table at a snapshot. ``None`` means the newest snapshot."""
-        if name not in self._open:
-            self._open[name] = self._catalog.table(name)
-        newest = self._open[name]
-        newest.refresh()
+        newest = self._open.get(name)
+        try:
+            if newest is not None:
+                newest.refresh()
+        except (ConflictError, InvalidArgumentError):  # another table has its name, or none
+            newest = None
+        if newest is None:
+            newest = self._open[name] = self._catalog.table(name)
         return newest if snapshot is None else newest.at(snapshot=int(snapshot))
 
 
@@ -112,6 +117,7 @@ def _run(tables: _Tables, job: dict[str, Any]) -> dict[str, Any]:
         for number, (name, snapshot) in enumerate(job["tables"].items()):
             table = tables.table(name, snapshot)
             snapshots[name] = None if table.snapshot is None else str(table.snapshot)
+            check_names(table.schema.names)
             connection.register(f"_table{number}", arrow_dataset(table))
             namespace, _, short = (part.replace('"', '""') for part in name.rpartition("."))
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{namespace}"')

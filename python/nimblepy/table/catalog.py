@@ -448,7 +448,10 @@ class Catalog:
         return [".".join(space) for space in ice.list_namespaces(self.iceberg)]
 
     def check(self, deep: bool = False) -> dict[str, Checks]:
-        """Checks the claims about all tables, by name; see :meth:`nimblepy.Table.check`."""
+        """Checks the claims about all tables, by name; see :meth:`nimblepy.Table.check`.
+
+        Tables whose metadata cannot be read are left out, and the log has a warning.
+        """
         from nimblepy.table.lake import check_lake
 
         return check_lake(self, deep=deep)
@@ -457,7 +460,7 @@ class Catalog:
         """Finds tables by words in their names, columns and claims.
 
         Columns ``table``, ``score`` and ``why``, best first. Deprecated tables and those with
-        contradicted claims rank lower.
+        contradicted claims rank lower. Tables whose metadata cannot be read are left out.
 
         Cost: reads and checks the claims of all tables.
         """

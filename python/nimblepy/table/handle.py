@@ -301,7 +301,7 @@ class TableState:
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
         """Returns the rows of the newest snapshot, with the newest schema."""
-        plan = SnapshotPlan(metadata, metadata.head(), metadata.schema_id)
+        plan = SnapshotPlan(metadata, metadata.head(), metadata.schema_id, self.reload)
         return FileSet(self.reading(metadata), plan)
 
     def reading(self, metadata: ice.Metadata) -> Reading:

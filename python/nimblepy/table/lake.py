@@ -11,11 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.errors import NimbleError
+from nimblepy.io.log import logger
 from nimblepy.table.claims.check import check_all
 from nimblepy.table.claims.checks import Checks
 from nimblepy.table.claims.references import measured, parent_column
 from nimblepy.table.claims.subject import Subject
 from nimblepy.table.describe import CatalogLake, Tables
+
+_log = logger(__name__)
 
 # Parameters of BM25, and the weight of a word for each place where it occurs.
 _SATURATION, _LENGTH = 1.2, 0.75
@@ -72,8 +76,14 @@ def check_lake(catalog: Tables, *, deep: bool = False) -> dict[str, Checks]:
 
 
 def _subjects(lake: CatalogLake) -> Iterator[Subject]:
+    """Yields the tables of a catalog. Leaves out those that cannot be read, with a warning."""
     for name in lake.names():
-        subject = lake.subject(name)
+        try:
+            subject = lake.subject(name)
+            _ = subject and subject.facts  # reads the manifests, which the checks need
+        except (OSError, NimbleError) as error:
+            _log.warning("%s: left out, because it cannot be read: %s", name, error)
+            continue
         if subject is not None:
             yield subject
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 from pyspark.sql.types import DataType, StructField, StructType, _parse_datatype_json_string
 
@@ -149,7 +150,7 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
     except NimbleError as error:
         raise KeepJoinError(str(error)) from error
     key = _digest(
-        (files.key, given.get("filter")),
+        (files.key, _identity(given.get("filter"))),
         (fetched, has_match, index, between, null_equals),
         StructType(probe).json(),
     )
@@ -196,6 +197,11 @@ def _planned_asof(
     lookup = Lookup(key, join, False, used, -1, tuple(fetched))
     index = [*usable, asof["column"]]
     return lookup, _estimate(question, files.dataset, index, fetched)
+
+
+def _identity(filter: Any) -> Any:
+    """Returns a filter completely; the ``repr`` of an expression leaves out parts of long lists."""
+    return filter.__reduce__()[1][0].to_pybytes() if isinstance(filter, pc.Expression) else filter
 
 
 def _digest(*identity: object) -> str:

@@ -114,10 +114,17 @@ def translation_of(location: str) -> Translation | None:
     """Returns the translation of the paths in a file; ``None`` if the paths are current."""
     if not _translations:
         return None
-    for translation in list(_translations.values()):
-        if is_below(location, translation.root):
-            return translation
-    return None
+    around = [t for t in list(_translations.values()) if is_below(location, t.root)]
+    # A moved lake may be inside another one.
+    return max(around, key=lambda translation: len(translation.root), default=None)
+
+
+def moves_of(locations: Iterable[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Returns (root, old roots) of each moved lake that has some of these files."""
+    if not _translations:
+        return []
+    found = {id(t): t for location in locations if (t := translation_of(location)) is not None}
+    return [(translation.root, translation.old) for translation in found.values()]
 
 
 def forget() -> None:

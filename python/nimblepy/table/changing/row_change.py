@@ -86,6 +86,7 @@ class RowChange(Generic[Found]):
         operation: the operation in the snapshot. ``None`` means ``overwrite`` if rows are deleted,
             and ``append`` otherwise.
         owns_files: the new files belong to this change, and are removed if it fails.
+        keeps_keys: each row that it removes is replaced by a row of the same primary key.
     """
 
     operation: str | None
@@ -93,6 +94,7 @@ class RowChange(Generic[Found]):
     writer: Writer[Found]
     rules: Sequence[Rule] = ()
     owns_files: bool = True
+    keeps_keys: bool = False
 
     def effect(self, rows: FileSet, target: Target) -> Effect:
         """Finds old rows and writes new ones."""

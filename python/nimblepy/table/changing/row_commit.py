@@ -154,6 +154,10 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
     return Call(table, what, metadata, table.reading(metadata), named, is_done, start)
 
 
+# In the summary of a snapshot: no primary key has left the table.
+KEEPS_KEYS = {"nimblepy.keeps-keys": "true"}
+
+
 def summary_of(change: CountedChange) -> dict[str, str]:
     """Returns the counts that the snapshot's summary records about a change."""
     return {
@@ -247,6 +251,8 @@ class RowCommit:
     def describe(self, metadata: ice.Metadata) -> None:
         """Sets what the history says, and the table properties of the commit."""
         self.commit.summary = summary_of(self) | ice.key_record(metadata)
+        if self.change.keeps_keys and not self.deleted:
+            self.commit.summary |= KEEPS_KEYS
         if self.call.batch is not None:
             record = batch_record(metadata, self.call.batch, self.commit.snapshot)
             self.commit.summary |= record

@@ -185,6 +185,7 @@ def _staged_upsert(
         plan=RowsWithKeys(positions),
         writer=SourceRows(keys, positions.columns, files, is_written=True),
         rules=[new_files],
+        keeps_keys=True,
     )
 
 

@@ -123,6 +123,7 @@ def upsert_change(
         operation=None,
         plan=RowsWithKeys(positions, refuses=when_matched == "error"),
         writer=SourceRows(source, positions.columns),
+        keeps_keys=True,
     )
 
 

@@ -20,9 +20,13 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.lru_cache import LruCache
+from nimblepy.schema.kinds import family
+from nimblepy.schema.text import is_uuid_size, parse_text
+from nimblepy.schema.values import place
 from nimblepy.table.base.sketch import LARGEST, MOST, hashes_of
 from nimblepy.table.claims.checks import Check, Checks, Observed, Status
 from nimblepy.table.claims.drift import drift
+from nimblepy.table.claims.facts import last_change
 from nimblepy.table.claims.kinds import age_seconds
 from nimblepy.table.claims.references import check_references
 from nimblepy.table.claims.sketches import NoSketch
@@ -216,6 +220,11 @@ def typed(value: Any, kind: pa.DataType) -> pa.Scalar:
     """
     if pt.is_fixed_size_binary(kind) and isinstance(value, str):
         return pa.scalar(uuid.UUID(value).bytes, kind)
+    if isinstance(value, str) and family(kind) in ("date", "instant", "time"):
+        exact = place(kind, parse_text(kind, value)).exact
+        if exact is None:
+            raise ValueError(f"{value!r} is between two values of {kind}")
+        return exact
     if pt.is_decimal(kind) and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if pt.is_string(kind) and not isinstance(value, str):
@@ -342,17 +351,20 @@ def _unique_deep(checker: _Checker, names: Sequence[str | None]) -> Finding | No
 
 
 def _fresh(checker: _Checker, claim: Stored, text: str) -> Finding:
-    facts = checker.subject.facts
-    if facts.last_changed is None:
+    subject = checker.subject
+    number, metadata = subject.snapshot, subject.metadata
+    shown = None if number is None else metadata.snapshot(number)
+    added, is_known = last_change(metadata, shown, adds=True)
+    if added is None:
         return Finding("overdue", ("it has never had rows", None))
-    age = (checker.now - facts.last_changed).total_seconds()
+    age = (checker.now - added).total_seconds()
     if age > age_seconds(text):
         hours = age / 3600
-        shown = f"{hours:,.0f} h" if hours >= 1 else f"{age:,.0f} s"
-        observed = f"rows changed {shown} ago, {text} promised"
+        passed = f"{hours:,.0f} h" if hours >= 1 else f"{age:,.0f} s"
+        observed = f"rows were added {passed} ago, {text} promised"
         return Finding("overdue", (observed, {"seconds": age}))
-    if not facts.last_changed_exact:
-        return unchecked("the last commit that changed rows has expired")
+    if not is_known:
+        return unchecked("the last commit that added rows has expired")
     return VERIFIED
 
 
@@ -418,8 +430,12 @@ def _reconcile(checker: _Checker, claim: Stored, value: dict[str, Any]) -> Findi
         return contradicted(f"there is no table {value['table']}")
     if not checker.deep:
         return unchecked("check(deep=True) scans both tables")
-    here = _aggregate(checker.subject, value["expression"])
-    there = _aggregate(other, value["other_expression"])
+    try:
+        here = _aggregate(checker.subject, value["expression"])
+        there = _aggregate(other, value["other_expression"])
+    except InvalidArgumentError as error:  # both fitted the columns when this was said
+        reason = str(error).split("\n")[0]
+        return Finding("suspect", (reason, None), "the columns have changed")
     if math.isnan(here) or math.isnan(there):
         return unchecked(f"{here:g} here, {there:g} there")
     # Sums of floats depend on the order of the rows.
@@ -591,9 +607,9 @@ def _values_read(checker: _Checker, number: int, codes: Sequence[Any]) -> Findin
             claimed[typed(code, kind).as_py()] = code
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError, TypeError):
             claimed[code] = code
-    unknown = [value for value in counts if value not in claimed]
+    unknown = [_named(value, kind) for value in counts if value not in claimed]
     absent = [code for value, code in claimed.items() if complete and value not in counts]
-    most_frequent = dict(list(counts.items())[:50])
+    most_frequent = {_named(value, kind): count for value, count in list(counts.items())[:50]}
     values = {"unknown": unknown[:50], "absent": absent, "values": most_frequent}
     parts = []
     if unknown:
@@ -605,6 +621,11 @@ def _values_read(checker: _Checker, number: int, codes: Sequence[Any]) -> Findin
     observed = "; ".join(parts) or "all values are claimed"
     status: Status = "contradicted" if unknown else "suspect" if absent else "verified"
     return Finding(status, (observed, values))
+
+
+def _named(value: Any, kind: pa.DataType) -> Any:
+    """Returns a stored value as claims name it: a UUID as text."""
+    return str(uuid.UUID(bytes=value)) if is_uuid_size(kind) else value
 
 
 def _shown(values: Iterable[Any]) -> str:

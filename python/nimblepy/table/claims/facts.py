@@ -152,7 +152,7 @@ def _facts(
                 "distinct_exact": counted.values <= MOST and counted.snapshot in unchanged,
             }
         columns[names[number]] = ColumnFacts(type=kind, **column)
-    changed, exact = _last_change(metadata, snapshot)
+    changed, exact = last_change(metadata, snapshot)
     return Facts(
         name=".".join(metadata.name),
         snapshot=None if snapshot is None else snapshot.id,
@@ -174,18 +174,23 @@ def _unchanged_since(metadata: ice.Metadata, snapshot: Snapshot | None) -> set[i
     return ids
 
 
-def _last_change(
-    metadata: ice.Metadata, snapshot: Snapshot | None
+def last_change(
+    metadata: ice.Metadata, snapshot: Snapshot | None, *, adds: bool = False
 ) -> tuple[dt.datetime | None, bool]:
-    """Returns the time of the last commit that changed rows, and whether that commit is known."""
+    """Returns the time of the last commit that changed rows, and whether that commit is known.
+
+    Args:
+        adds: whether the commit must have added rows or new versions of rows.
+    """
+    ignored = ("replace", "delete") if adds else ("replace",)
     last = None
     for last in metadata.ancestors(snapshot):
-        if last.operation != "replace":
+        if last.operation not in ignored:
             break
     if last is None:
         return None, True
     time = dt.datetime.fromtimestamp(last.timestamp_ms / 1000, dt.UTC)
-    return time, last.operation != "replace"
+    return time, last.operation not in ignored
 
 
 class _Files:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import NimbleError
+from nimblepy.schema.plain import plain_array
 from nimblepy.table.base.sketch import LARGEST, MOST
 from nimblepy.table.claims.checks import Observed, Status
 from nimblepy.table.claims.sketches import Grown, NoSketch
@@ -212,7 +213,7 @@ def _looked_up(
         if not deep:
             return None
         counts, _ = parent.value_counts(other, 1 << 62)
-        present = pa.array([v in counts for v in keys.to_pylist()])
+        present = pa.array([v in counts for v in plain_array(keys).to_pylist()])
     missing = len(keys) - sum(present.to_pylist())
     return Orphans(missing, len(keys), whole, by_rows=not whole)
 
@@ -221,6 +222,8 @@ def _family(kind: pa.DataType) -> str:
     """Returns the family of a type. Only values of the same family can be equal."""
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number"
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return f"timestamp[{kind.unit}] with a zone"  # instants are equal in all zones
     return str(kind)
 
 

@@ -15,6 +15,7 @@ from nimblepy.schema.names import Path
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, Snapshot
 from nimblepy.table.base.sketch import Sketch
+from nimblepy.table.changing.row_commit import KEEPS_KEYS
 from nimblepy.table.reading.members import Reading, SomeRows, member_of
 from nimblepy.table.upkeep.analyze import look
 
@@ -205,4 +206,4 @@ def _is_ours(snapshot: Snapshot) -> bool:
 
 def _keeps_keys(snapshot: Snapshot) -> bool:
     """Returns whether a nimblepy commit only added rows, or replaced rows of the same keys."""
-    return _is_ours(snapshot) and snapshot.summary.get("nimblepy.rows-deleted") == "0"
+    return _is_ours(snapshot) and KEEPS_KEYS.items() <= snapshot.summary.items()

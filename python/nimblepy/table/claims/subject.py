@@ -18,6 +18,7 @@ from nimblepy.expr.filter import parse_filter
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.source import Filter
 from nimblepy.schema.names import ColumnName
+from nimblepy.schema.plain import plain_array
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Snapshot
 from nimblepy.table.claims.facts import ColumnFacts, Facts, facts_of
@@ -160,7 +161,7 @@ class Subject:
             rows: approximate maximum number of rows to read.
 
         Returns:
-            The values, and whether all rows were read.
+            The values as they are stored, so UUIDs as bytes, and whether all rows were read.
         """
         counts: Counter[Any] = Counter()
         read = 0
@@ -168,7 +169,7 @@ class Subject:
             for batch in batches:
                 if rows is not None and read >= rows:
                     return dict(counts.most_common(most)), False
-                for item in pc.value_counts(batch.column(0).drop_null()).to_pylist():
+                for item in pc.value_counts(plain_array(batch.column(0)).drop_null()).to_pylist():
                     counts[item["values"]] += item["counts"]
                 read += batch.num_rows
         return dict(counts.most_common(most)), True
@@ -222,4 +223,7 @@ class Subject:
 
 
 def _unique(rows: pa.Table) -> pa.Array:
-    return rows.column(0).combine_chunks().drop_null().unique()
+    values = rows.column(0).combine_chunks().drop_null()
+    numbers = np.arange(len(values))
+    first = pa.table({"value": plain_array(values), "row": numbers}).group_by("value")
+    return values.take(first.aggregate([("row", "min")]).column("row_min").combine_chunks())

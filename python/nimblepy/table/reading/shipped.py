@@ -29,6 +29,7 @@ from nimblepy.table.base.model import (
     Metrics,
     PartitionField,
 )
+from nimblepy.table.base.moved import moves_of, register
 from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
 
 _COUNTS = ("values", "nulls", "nans", "column_bytes")
@@ -199,6 +200,7 @@ def rows_as_text(rows: MemberRows) -> str:
             "files": files,
             "deletes": described,
             "bounds": None if ends is None else [[_text(key) for key in keys] for keys in ends],
+            "moved": moves_of([*(member.file.path for member in rows.members), *deletes]),
         }
     )
 
@@ -211,6 +213,8 @@ def rows_of_text(text: str) -> SomeRows:
     """
     try:
         description = json.loads(text)
+        for root, old in description["moved"]:
+            register(str(root), map(str, old))  # delete files name files by old paths
         specs = {
             int(number): [
                 PartitionField(

@@ -71,6 +71,11 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
     """See :meth:`nimblepy.Table.drop_index`."""
     metadata = table.newest()
     _check_format(metadata, "drop_index")
+    if metadata.branch != ice.MAIN:
+        raise InvalidArgumentError(
+            f"drop_index: branch {metadata.branch!r} shares its indexes with all branches of "
+            f"{table.name}; drop the index on {ice.MAIN!r}"
+        )
     schema, existing = metadata.schema(), _declared(metadata)
     if isinstance(index, (HashIndex, SortedIndex, VectorIndex)):
         dropped = {identity_of(schema, index)} & existing.keys()
