@@ -51,8 +51,8 @@ class AsofFinder {
                                            std::string* on) const;
   // Replaces *rows by the row of each key, or kNoRow. Among rows with equal
   // columns, takes the last row of the file if `backward`, else the first.
-  // Unless `on` is null, replaces *on by each row's encoded value of `on`,
-  // empty without a row.
+  // Unless `on` is null, replaces *on by each row's encoded value of the
+  // ordered column. The value is empty if there is no row.
   Status find(const AsofKeys& keys, std::vector<uint64_t>* rows,
               std::vector<std::string>* on) const;
 

@@ -26,7 +26,7 @@ Rows = np.ndarray[Any, np.dtype[np.uint64]]
 Ranges = np.ndarray[Any, np.dtype[np.uint64]]  # of positions, shape (n, 2), half-open
 
 # Maximum number of keys to look up: the values of IN lists, or their combinations over several
-# columns. And the maximum number of key prefixes to combine with a range.
+# columns. Also the maximum number of key prefixes to combine with a range.
 MAX_KEYS = 100_000
 MAX_RANGES = 1_000
 # Maximum number of alternatives of an OR to search.

@@ -189,7 +189,8 @@ def choose_for_asof(
     """Chooses an ordered index that begins with the columns ``by`` in any order, then ``on``.
 
     Raises:
-        IndexUnavailableError: no index begins so; the message lists the existing indexes.
+        IndexUnavailableError: no index begins with these columns; the message lists the existing
+            ones.
         InvalidArgumentError: a column does not exist.
     """
     for name in (*by, on):

@@ -75,7 +75,7 @@ class IndexedFiles(FilesSource):
     def __reduce__(self) -> tuple[Any, ...]:
         return self._pickled
 
-    # ------------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------------ description
 
     @property
     def schema(self) -> pa.Schema:

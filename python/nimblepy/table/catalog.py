@@ -61,11 +61,12 @@ def connect(
         target: a directory, or its ``file://`` URI. The catalog is a SQLite database in it, and
             the tables are below it. The first write makes both. Or a place in a bucket, such as
             ``s3://bucket/lake`` (``gs://``, ``az://``, ``abfs://``): the catalog is a small object
-            per table, which a commit swaps by a conditional put. No database is needed. Or the URI
-            of a catalog that pyiceberg knows: ``sqlite:///path``, ``rest:https://...``,
+            per table, which a commit replaces by a conditional put. No database is needed. Or the
+            URI of a catalog that pyiceberg knows: ``sqlite:///path``, ``rest:https://...``,
             ``thrift://...``.
-        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: a directory has the
-            catalog of a bucket instead of a database. A directory that has one is recognized.
+        catalog: a pyiceberg catalog, instead of ``target``. Or ``"files"``: the catalog in a
+            directory is made of files, as in a bucket, instead of a database. An existing catalog
+            of this kind is recognized without the argument.
         name: of the catalog. A SQL database may have several, each with tables of its own:
             ``SqlCatalog("prod", ...)`` of pyiceberg makes the catalog ``"prod"``. By default the
             one that nimblepy made, or the only one in the database.
@@ -330,8 +331,8 @@ class Catalog:
         kept = settings(data_format, options, properties)
         if comment is not None:
             kept[COMMENT] = text_of(comment, "comment")
-        # Checks the columns of indexes before anything is created. Without field ids, because
-        # vectors have a fixed length here.
+        # Checks the columns of indexes before anything is created. This schema has no field ids
+        # yet, but it has vectors of a fixed length.
         index_specs(schema, indexes)
         index_property(_with_ids(schema, primary), indexes)
         try:

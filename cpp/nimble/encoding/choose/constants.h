@@ -190,8 +190,8 @@ inline constexpr uint32_t kMinNumberedRows = 256;
 // the best other size, in balanced files and in compact files.
 inline constexpr double kZstdStringsShare = 0.8;
 inline constexpr double kCompactZstdStringsShare = 0.95;
-// Training is expensive. Untrained zstd on a few blocks must first come this
-// near the limit.
+// Training is expensive. A dictionary is only trained if untrained zstd on a
+// few blocks comes this near the limit.
 inline constexpr double kZstdProbeShare = 1.2;
 inline constexpr double kTrainedShare = 1.05;
 // A zstd lookup takes some microseconds more than an FSST lookup. Balanced

@@ -19,7 +19,7 @@ _LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-
 
 
 def with_moved(properties: Mapping[str, str], location: str) -> dict[str, str]:
-    """Returns ``properties`` with the old roots of the lake with the file at ``location``."""
+    """Returns ``properties`` with the old roots of the lake that ``location`` is in."""
     translation = translation_of(location)
     if translation is None:
         return dict(properties)

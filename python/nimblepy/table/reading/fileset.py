@@ -84,8 +84,8 @@ class FileSet(MemberRows):
     def close_left_files(self) -> None:
         """Closes files that left the table, if many files were opened since the last check.
 
-        Otherwise they are closed when all files of a snapshot are planned. Scans with a filter do
-        not plan all files.
+        Such files are also closed when a plan has all files of a snapshot, but the plan of a scan
+        with a filter does not.
         """
         many = self._given is None and self.reading.has_many_more
         if many and sum(manifest.files for manifest in self.plan.manifests) <= _FEW_PATHS:
