@@ -24,7 +24,7 @@ PUBLIC = {
         overwrite merge transaction alter changes add_files convert tag branch drop_reference
         rollback compact optimize optimize_layout rewrite_manifests expire remove_orphans
         analyze health census draw_layout estimate files_for_keys facts describe claims check
-        confirm fast_forward watch add_index drop_index files partitions
+        confirm fast_forward convert_deletes watch add_index drop_index files partitions
     """,
 }
 _SOON = "page "
@@ -34,7 +34,7 @@ TO_COME = {
     "Dataset": _SOON,
     "Table": _SOON
     + """
-        convert_deletes publish_delta
+        publish_delta
     """,
 }
 

@@ -108,3 +108,77 @@ def rows_of(jvm: Any, metadata_file: str, columns: list[str]) -> list[tuple[Any,
     finally:
         rows.close()
     return found
+
+
+class JavaTable:
+    """A table that Java writes, with its metadata below a folder."""
+
+    def __init__(self, jvm: Any, folder: Path, schema: Any, spec: Any, version: int = 2) -> None:
+        self.jvm = jvm
+        self.apache = jvm.org.apache.iceberg
+        self.folder = folder
+        tables = self.apache.hadoop.HadoopTables(jvm.org.apache.hadoop.conf.Configuration())
+        properties = jvm.java.util.HashMap()
+        properties.put("format-version", str(version))
+        self.table = tables.create(schema, spec, properties, str(folder))
+        self.files = 0
+
+    @property
+    def metadata_file(self) -> str:
+        return str(self.table.operations().current().metadataFileLocation())
+
+    def _output(self) -> Any:
+        self.files += 1
+        output = self.table.io().newOutputFile(f"{self.folder}/data/{self.files}.parquet")
+        return self.apache.encryption.EncryptedFiles.plainAsEncryptedOutput(output)
+
+    def _records(self, schema: Any, rows: list[dict[str, Any]]) -> list[Any]:
+        """``rows`` have Java's values by the names of the columns."""
+        records = []
+        for row in rows:
+            record = self.apache.data.GenericRecord.create(schema)
+            for name, value in row.items():
+                record.setField(name, value)
+            records.append(record)
+        return records
+
+    def data_file(self, rows: list[dict[str, Any]], partition: Any = None) -> Any:
+        schema, spec = self.table.schema(), self.table.spec()
+        factory = self.apache.data.GenericAppenderFactory(schema, spec)
+        writer = factory.newDataWriter(self._output(), self.apache.FileFormat.PARQUET, partition)
+        for record in self._records(schema, rows):
+            writer.write(record)
+        writer.close()
+        return writer.toDataFile()
+
+    def equality_delete_file(
+        self, names: list[str], rows: list[dict[str, Any]], partition: Any = None
+    ) -> Any:
+        selected = self.jvm.java.util.ArrayList()
+        for name in names:
+            selected.append(name)
+        schema = self.table.schema().select(selected)
+        numbers = [self.table.schema().findField(name).fieldId() for name in names]
+        ids = self.jvm.java.lang.reflect.Array.newInstance(
+            self.jvm.java.lang.Integer.TYPE, len(numbers)
+        )
+        for i, number in enumerate(numbers):
+            ids[i] = number
+        factory = self.apache.data.GenericAppenderFactory(
+            self.table.schema(), self.table.spec(), ids, schema, None
+        )
+        writer = factory.newEqDeleteWriter(
+            self._output(), self.apache.FileFormat.PARQUET, partition
+        )
+        for record in self._records(schema, rows):
+            writer.write(record)
+        writer.close()
+        return writer.toDeleteFile()
+
+    def commit(self, data: list[Any], deletes: list[Any]) -> None:
+        change = self.table.newRowDelta()
+        for file in data:
+            change.addRows(file)
+        for file in deletes:
+            change.addDeletes(file)
+        change.commit()

@@ -60,7 +60,7 @@ def _of_table(table: Table) -> bytes:
                 f"{table.name}: {file.path} is in the format {file.format}; only nimble files are "
                 "served. Rewrite it with convert() or compact()"
             )
-        constants = _constants(schema, reading.constants(file))
+        constants = _constants(schema, reading.constants(file, schema))
         path = _local(readable_path(file.path))
         described.append((path, file.bytes, file.rows, constants, files.deleted(number)))
     cluster: _Key | None = None

@@ -53,7 +53,7 @@ from nimblepy.table.references import (
 )
 from nimblepy.table.requests import analyze_by, requested_changes, requested_keys
 from nimblepy.table.upkeep.analyze import Analysis, look
-from nimblepy.table.upkeep.compact import Compacting
+from nimblepy.table.upkeep.compact import Compacting, convert_deletes
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.maintain import (
     KEPT_SNAPSHOTS,
@@ -591,6 +591,23 @@ class Table(TableHandle):
         Cost: reads and writes all rows.
         """
         return convert(self._state, data_format, progress)
+
+    def convert_deletes(self) -> Commit:
+        """Replaces equality deletes, which other engines write, by position deletes.
+
+        Reads need not look deleted keys up any more, and engines that cannot read equality deletes
+        can read the table. No row changes. :meth:`compact` does this too.
+
+        Returns:
+            The commit; its ``snapshot`` is unchanged if the table has no equality deletes.
+
+        Raises:
+            ConflictError: as :meth:`append`.
+
+        Cost: for each data file to which equality deletes apply, a lookup of their keys, or a read
+        of the key columns if the file has no index on them. No data file is rewritten.
+        """
+        return convert_deletes(self._state)
 
     def compact(
         self,

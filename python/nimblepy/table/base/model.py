@@ -98,7 +98,7 @@ class FileCubes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A data file or a position delete file, as a manifest lists it.
+    """A data file or a delete file, as a manifest lists it.
 
     It can be pickled: a process that writes files sends these to the process that commits.
 
@@ -106,6 +106,7 @@ class DataFile:
         path: absolute path or URI.
         format: as in manifests, ``NIMBLEPY`` or ``PARQUET``.
         partition: values of the partition fields of the spec, as Iceberg stores them.
+        equality_ids: field ids of the columns that an equality delete file compares.
         cubes: the cubes of a new file in an OTree. Manifests do not have them.
     """
 
@@ -118,6 +119,7 @@ class DataFile:
     partition: tuple[Any, ...] = ()
     metrics: Metrics = field(default_factory=Metrics)
     sort_order_id: int | None = None
+    equality_ids: tuple[int, ...] = ()
     cubes: FileCubes | None = None
 
 

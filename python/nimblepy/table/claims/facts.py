@@ -209,7 +209,7 @@ class _Files:
         if rows.plan.has_deletes:
             for i in range(len(members)):
                 if members[i].deletes:
-                    bitmap = members[i].deleted_bitmap()
+                    bitmap = rows.reading.deleted_bitmap(members[i])
                     self.deleted[i] = 0 if bitmap is None else len(bitmap)
         self.parts = selection.parts
         self.live_rows = int(selection.rows.sum() - self.deleted.sum())

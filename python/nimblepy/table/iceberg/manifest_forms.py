@@ -53,7 +53,7 @@ def ice_file(item: DataFile) -> IceDataFile:
         upper_bounds=dict(item.metrics.upper),
         key_metadata=None,
         split_offsets=None,
-        equality_ids=None,
+        equality_ids=list(item.equality_ids) or None,
         sort_order_id=item.sort_order_id,
     )
     made.spec_id = item.spec_id

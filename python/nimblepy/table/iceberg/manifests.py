@@ -35,7 +35,7 @@ MANY = 1 << 16
 # Field ids in the schema of a manifest entry, from Iceberg's specification.
 _STATUS, _SNAPSHOT, _SEQUENCE, _FILE_SEQUENCE, _DATA_FILE = 0, 1, 3, 4, 2
 _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
-_SORT_ORDER = 140
+_SORT_ORDER, _EQUALITY_IDS = 140, 135
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
 # Snapshot id, data sequence number, file sequence number, and data file of an entry.
@@ -136,6 +136,7 @@ class ManifestFiles(FileColumns):
         self._formats = pa.array(columns[_FORMAT], pa.string()).dictionary_encode()
         self._contents = np.array(columns.get(_CONTENT) or [0] * count, dtype=np.int8)
         orders = columns.get(_SORT_ORDER) or [None] * count
+        self._equality_ids = columns.get(_EQUALITY_IDS)
         self._sort_orders = pa.array(orders, pa.int32())
         # few distinct values are common
         numbers: dict[tuple[Any, ...], int] = {}
@@ -212,8 +213,14 @@ class ManifestFiles(FileColumns):
             partition=self._partitions[self._codes[file]],
             metrics=Metrics(**metrics),
             sort_order_id=self._sort_orders[file].as_py(),
+            equality_ids=ascending_ids(self._equality_ids[file]) if self._equality_ids else (),
         )
         return Entry(described, int(self.sequences[file]), self.path)
+
+
+def ascending_ids(ids: Sequence[int] | None) -> tuple[int, ...]:
+    """Returns the distinct field ids of a delete file, in one order."""
+    return tuple(sorted(set(ids or ())))
 
 
 _KINDS: dict[str, pa.DataType] = {
@@ -242,6 +249,7 @@ def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int)
         _ROWS: [file.rows for file in files],
         _BYTES: [file.bytes for file in files],
         _SORT_ORDER: [file.sort_order_id for file in files],
+        _EQUALITY_IDS: [file.equality_ids for file in files],
     }
     sequences = np.full(len(files), sequence, dtype=np.int64)
     metrics = {
@@ -299,7 +307,7 @@ def _decoded(
     readers = [(number, reader_of(kind, source)) for number, kind in fields if number != _DATA_FILE]
     before, after = readers[:place], readers[place:]
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
-    read_fields = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER}
+    read_fields = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, _EQUALITY_IDS}
     columns: dict[int, list[Any]] = {}
     forget = deque[Any](maxlen=0).append
     file_readers: list[tuple[Reader, Callable[[Any], None]]] = []

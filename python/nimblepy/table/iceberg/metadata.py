@@ -6,7 +6,7 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.name_mapping import parse_mapping_from_json
@@ -88,7 +88,7 @@ from nimblepy.table.iceberg.avro import (
 )
 from nimblepy.table.iceberg.local_io import is_here
 from nimblepy.table.iceberg.manifest_forms import CONTENTS, ManifestForm
-from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, manifest_files
+from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, ascending_ids, manifest_files
 from nimblepy.table.iceberg.schemas import (
     COLUMN_TYPES,
     arrow_type,
@@ -227,6 +227,26 @@ class Metadata:
         if arrow_schema is None:
             arrow_schema = detailed[text] = to_arrow(schema, type_details({COLUMN_TYPES: text}))
         return arrow_schema
+
+    def columns_of(self, ids: Collection[int]) -> tuple[pa.Schema, dict[int, pa.Scalar]]:
+        """Returns top-level columns with only the fields ``ids`` in them, and their default values.
+
+        They are as the newest schema that has all of the fields defines them.
+
+        Raises:
+            CorruptFileError: no schema has all of the fields.
+        """
+        schemas = sorted(self.ice.metadata.schemas, key=lambda item: -item.schema_id)
+        current = [item for item in schemas if item.schema_id == self.schema_id]
+        for schema in (*current, *schemas):
+            if all(schema.find_column_name(number) is not None for number in ids):
+                selected = prune_columns(schema, set(ids), select_full_types=False)
+                types = type_details(self.properties)
+                return to_arrow(selected, types), self.defaults(schema.schema_id)
+        raise CorruptFileError(
+            f"{self.metadata_file}: an equality delete file compares the fields "
+            f"{sorted(ids)}, but no schema of the table has them all"
+        )
 
     def docs(self, schema_id: int | None = None) -> Mapping[int, str]:
         """Returns the documentation of fields, at any depth, by field id."""
@@ -1057,6 +1077,7 @@ def plain_file(item: IceDataFile) -> DataFile:
             upper=item.upper_bounds or {},
         ),
         sort_order_id=item.sort_order_id,
+        equality_ids=ascending_ids(item.equality_ids),
     )
 
 

@@ -596,6 +596,7 @@ _TOTALS = {
 def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
     data = [file for file in files if file.content == "data"]
     deletes = [file for file in files if file.content == "position deletes"]
+    equality = [file for file in files if file.content == "equality deletes"]
     taken = "added" if verb == "added" else "deleted"
     return {
         f"{taken}-data-files": len(data),
@@ -603,7 +604,8 @@ def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
         f"{verb}-delete-files": len(files) - len(data),
         f"{verb}-position-delete-files": len(deletes),
         f"{verb}-position-deletes": sum(file.rows for file in deletes),
-        f"{verb}-equality-deletes": 0,
+        f"{verb}-equality-delete-files": len(equality),
+        f"{verb}-equality-deletes": sum(file.rows for file in equality),
         f"{verb}-files-size": sum(file.bytes for file in files),
     }
 

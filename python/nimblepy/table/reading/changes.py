@@ -21,7 +21,7 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFile, Entry, Snapshot
 from nimblepy.table.reading.deletes import check_readable, merged, positions
 from nimblepy.table.reading.members import Member, Reading, SomeRows
-from nimblepy.table.reading.plan import SnapshotPlan
+from nimblepy.table.reading.plan import Deletes, SnapshotPlan
 
 CHANGE = "_change"
 SNAPSHOT = "_snapshot"
@@ -175,6 +175,7 @@ class _Step:
         self._reading = reading
         added, removed = metadata.added_and_removed(snapshot)
         named = _named([entry.file for entry in added], reading.name)
+        keyed = [entry for entry in added if entry.file.content == "equality deletes"]
         self.inserted = [
             _Part(entry.file, _without(entry.file, named.pop(entry.file.path, None)))
             for entry in added
@@ -182,10 +183,12 @@ class _Step:
         ]
         removed_files = [entry for entry in removed if entry.file.content == "data"]
         self.deleted: list[_Part] = []
-        if removed_files or named:
+        if removed_files or named or keyed:
             parent = None if snapshot.parent is None else metadata.snapshot(snapshot.parent)
             before = SnapshotPlan(metadata, parent, None)
-            self.deleted = list(_deleted(before, removed_files, named))
+            for path, rows in _rows_with_keys(before, reading, Deletes(keyed, metadata.spec)):
+                named[path] = merged([named[path], rows]) if path in named else rows
+            self.deleted = list(_deleted(before, reading, removed_files, named))
         self.inserted = [part for part in self.inserted if part.num_rows]
 
     def changes(
@@ -279,6 +282,8 @@ def _named(files: Sequence[DataFile], table: str) -> dict[str, RowNumbers]:
         if file.content == "data":
             continue
         check_readable(file, table)
+        if file.content == "equality deletes":
+            continue
         for path, rows in positions(file).items():
             rows_by_path.setdefault(path, []).append(rows)
     return {path: merged(parts) for path, parts in rows_by_path.items()}
@@ -291,16 +296,33 @@ def _without(file: DataFile, deleted: RowNumbers | None) -> RowNumbers | None:
     return np.setdiff1d(np.arange(file.rows, dtype=np.uint64), deleted, assume_unique=True)
 
 
+def _rows_with_keys(
+    before: SnapshotPlan, reading: Reading, deletes: Deletes
+) -> Iterator[tuple[str, RowNumbers]]:
+    """Yields (path, rows) of the files in which new equality deletes find rows."""
+    if deletes.is_empty:
+        return
+    for member in before.members():
+        applying = deletes.of(member.entry)
+        if applying:
+            rows = reading.rows_with_keys(member.file, applying)
+            if len(rows):
+                yield member.file.path, rows
+
+
 def _deleted(
-    before: SnapshotPlan, removed: Sequence[Entry], named: dict[str, RowNumbers]
+    before: SnapshotPlan,
+    reading: Reading,
+    removed: Sequence[Entry],
+    named: dict[str, RowNumbers],
 ) -> Iterator[_Part]:
-    """Yields the rows that were live in the previous snapshot: all rows of removed files, and rows
-    that delete files list.
+    """Yields the rows that were live in the previous snapshot: all rows of removed files, and the
+    rows ``named`` of other files.
     """
     for entry in removed:
         named.pop(entry.file.path, None)
         member = Member(entry, before.deletes_of(entry))
-        part = _Part(entry.file, _without(entry.file, member.deleted()))
+        part = _Part(entry.file, _without(entry.file, reading.deleted(member)))
         if part.num_rows:
             yield part
     if not named:
@@ -311,7 +333,7 @@ def _deleted(
         if place is None:
             continue  # The file was already removed.
         member = members[place]
-        deleted_before = member.deleted()
+        deleted_before = reading.deleted(member)
         rows = named[path] if deleted_before is None else np.setdiff1d(named[path], deleted_before)
         if len(rows):
             yield _Part(member.file, rows)

@@ -1,4 +1,4 @@
-"""Reads and writes position deletes, which list the deleted rows of data files.
+"""Finds the deleted rows of data files. Reads and writes position deletes, which list them.
 
 A delete file has the columns ``file_path`` and ``pos``, ordered by both. It belongs to one
 partition. It applies to the data files that it names, unless a data file is newer than the delete
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from nimblepy.schema.field_ids import FIELD_ID
 from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import readable_path
+from nimblepy.table.reading.equality import forget_keys
 
 # A dictionary stores each path once, however many rows of the file are listed. In Parquet the
 # column is text.
@@ -43,6 +45,7 @@ SCHEMA = pa.schema(
 _NONE: RowNumbers = np.empty(0, dtype=np.uint64)
 # Number of data files whose deleted rows a process caches.
 _KEPT_FILES = 256
+_KEPT_SEARCHES = 1 << 14
 # Bytes of positions from delete files that a process caches, and the number of these files. Most
 # older delete files are in no recent snapshot, and have few positions.
 _KEPT_BYTES = 256 << 20
@@ -128,15 +131,21 @@ def forget_deletes() -> None:
     """Clears the cache of delete files."""
     _cache.clear()
     _deleted.clear()
+    _deleted_by_key.clear()
+    forget_keys()
 
 
 def check_readable(file: DataFile, table: str) -> None:
     """Raises if nimblepy does not support this kind of delete file."""
-    if file.content != "position deletes" or file.format not in ("NIMBLEPY", "PARQUET"):
+    if file.format not in ("NIMBLEPY", "PARQUET"):
         raise UnsupportedVersionError(
-            f"{table}: {file.content} in {file.format} ({file.path}); nimblepy reads "
-            "position deletes in NIMBLEPY and PARQUET; compact the table with the engine that "
-            "wrote them"
+            f"{table}: {file.content} in {file.format} ({file.path}); nimblepy reads deletes in "
+            "NIMBLEPY and PARQUET; compact the table with the engine that wrote them"
+        )
+    if file.content == "equality deletes" and not file.equality_ids:
+        raise CorruptFileError(
+            f"{table}: the manifest does not say which columns the equality delete file "
+            f"{file.path} compares"
         )
 
 
@@ -219,32 +228,46 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
 
 
 # For each data file: the paths of its delete files, and the rows that they delete.
-_deleted: LruCache[tuple[frozenset[str], _core.RowBitmap | None]] = LruCache(_KEPT_FILES)
+_Deleted: TypeAlias = tuple[frozenset[str], _core.RowBitmap | None]
+_deleted: LruCache[_Deleted] = LruCache(_KEPT_FILES)
+# The same for data files with equality deletes, whose rows are expensive to find again.
+_deleted_by_key: LruCache[_Deleted] = LruCache(_KEPT_SEARCHES)
 
 
 def deleted_rows(
-    path: str, deletes: Sequence[DataFile], names: frozenset[str]
+    path: str,
+    deletes: Sequence[DataFile],
+    names: frozenset[str],
+    find: Callable[[Sequence[DataFile]], RowNumbers],
 ) -> _core.RowBitmap | None:
-    """Returns the rows of a data file that delete files list, or ``None``.
+    """Returns the rows of a data file that delete files delete, or ``None``.
 
     Args:
         names: paths of the delete files.
+        find: returns the rows that equality delete files delete.
 
     Cost: a process reads each delete file once, and merges only delete files that are new since the
     last call.
     """
     if not deletes:
         return None
-    merged_paths, deleted = _deleted.get(path) or (frozenset(), None)
+    has_keys = any(file.content == "equality deletes" for file in deletes)
+    cache = _deleted_by_key if has_keys else _deleted
+    merged_paths, deleted = cache.get(path) or (frozenset(), None)
     if merged_paths == names:
         return deleted
     if not merged_paths <= names:
         merged_paths, deleted = frozenset(), None
-    new = [rows for d in deletes if d.path not in merged_paths and len(rows := _rows_of(d, path))]
+    unread = [file for file in deletes if file.path not in merged_paths]
+    lists = [file for file in unread if file.content == "position deletes"]
+    new = [rows for file in lists if len(rows := _rows_of(file, path))]
+    if len(lists) < len(unread):
+        by_key = find([file for file in unread if file.content == "equality deletes"])
+        new += [by_key] if len(by_key) else []
     if new:
         rows = new[0] if len(new) == 1 else np.concatenate(new)
         deleted = _core.RowBitmap(rows) if deleted is None else deleted.plus(rows)
-    _deleted.put(path, (names, deleted))
+    cache.put(path, (names, deleted))
     return deleted
 
 

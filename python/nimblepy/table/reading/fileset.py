@@ -32,6 +32,7 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import PartitionField
 from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
+from nimblepy.table.reading.equality import KeyColumns
 from nimblepy.table.reading.members import MemberRows, Reading
 from nimblepy.table.reading.plan import Members, SnapshotPlan, explains_missing_files
 from nimblepy.table.reading.shipped import pickled
@@ -249,10 +250,11 @@ def _order_equals(order: Positions, lower: pa.Array, upper: pa.Array, members: M
 
 
 class Specs:
-    """Collects the partition specs of a table by number. Specs never change."""
+    """Collects the partition specs of a table by number, and all columns. Specs never change."""
 
     def __init__(self, metadata: ice.Metadata) -> None:
         self._known: dict[int, list[PartitionField]] = {}
+        self._newest = metadata
         self.learn(metadata)
 
     def learn(self, metadata: ice.Metadata) -> None:
@@ -260,6 +262,13 @@ class Specs:
         for number in metadata.spec_ids:
             if number not in self._known:
                 self._known[number] = metadata.spec(number)
+        if metadata.is_newer_than(self._newest):
+            self._newest = metadata
+
+    def columns_of(self, ids: tuple[int, ...]) -> KeyColumns:
+        """Returns the columns with these field ids, even if they were dropped."""
+        schema, defaults = self._newest.columns_of(ids)
+        return KeyColumns(schema, ids, defaults)
 
     def __call__(self, number: int) -> list[PartitionField]:
         return self._known[number]
@@ -267,13 +276,15 @@ class Specs:
 
 def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = None) -> Reading:
     """Returns the settings to read files with one of the schemas of a table."""
+    specs = Specs(metadata) if specs is None else specs
     return Reading(
         name=".".join(metadata.name),
         schema=metadata.schema(schema_id),
         cluster_by=tuple(metadata.cluster_by(schema_id)),
         primary_key=tuple(metadata.primary_key(schema_id)),
         defaults=metadata.defaults(schema_id),
-        specs=Specs(metadata) if specs is None else specs,
+        specs=specs,
+        columns_of=specs.columns_of,
         names=metadata.mapped_names(),
     )
 

@@ -42,10 +42,10 @@ def list_files(rows: FileSet) -> pa.Table:
             "format": member.file.format,
             "rows": member.file.rows,
             "bytes": member.file.bytes,
-            "deleted": 0 if (deleted := member.deleted_bitmap()) is None else len(deleted),
+            "deleted": 0 if (deleted := rows.deleted(number)) is None else len(deleted),
             "partition": shown(member),
         }
-        for member in rows.members
+        for number, member in enumerate(rows.members)
     ]
     return pa.Table.from_pylist(listed, schema=_FILES)
 

@@ -7,7 +7,7 @@ description that another process sent (:mod:`nimblepy.table.reading.shipped`).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -38,7 +38,8 @@ from nimblepy.table.base.model import DataFile, Entry, PartitionField
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
-from nimblepy.table.reading.deletes import deleted_rows, positions
+from nimblepy.table.reading.deletes import deleted_rows, merged, positions
+from nimblepy.table.reading.equality import FindColumns, keys_of, no_columns, rows_with_keys
 
 # Maximum number of files of a set that keeps references to its open files.
 _FEW_FILES = 512
@@ -74,17 +75,10 @@ class Member:
     def file(self) -> DataFile:
         return self.entry.file
 
-    def deleted_bitmap(self) -> _core.RowBitmap | None:
-        """Returns the deleted rows; ``None`` if no row is deleted.
-
-        Cost: each delete file is read once.
-        """
-        return deleted_rows(self.file.path, self.deletes, self.delete_paths)
-
-    def deleted(self) -> RowNumbers | None:
-        """Returns the deleted rows, ascending."""
-        bitmap = self.deleted_bitmap()
-        return None if bitmap is None else bitmap.rows()
+    @cached_property
+    def equality_deletes(self) -> tuple[DataFile, ...]:
+        """The equality delete files among the delete files."""
+        return tuple(file for file in self.deletes if file.content == "equality deletes")
 
 
 def member_of(file: DataFile, deletes: Sequence[DataFile] = ()) -> Member:
@@ -104,6 +98,7 @@ class Reading:
         specs: partition specs by number.
         names: field ids by path, for files without field ids.
         indexes: the indexes of new files, without keys.
+        columns_of: finds the columns that equality deletes compare.
     """
 
     name: str
@@ -114,6 +109,7 @@ class Reading:
     specs: Callable[[int], list[PartitionField]]
     names: dict[tuple[str, ...], int]
     indexes: Sequence[IndexInfo] = ()
+    columns_of: FindColumns = no_columns
     open_files: OpenFiles[RowSource] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -191,8 +187,19 @@ class Reading:
         if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
+        return self._mapped(opened, file, self.schema, keys, self.defaults)
+
+    def _mapped(
+        self,
+        opened: RowSource,
+        file: DataFile,
+        schema: pa.Schema,
+        keys: Sequence[Sequence[SortKey]],
+        defaults: Mapping[int, pa.Scalar],
+    ) -> MappedRows:
+        """Returns the rows of a file with the columns of ``schema``."""
         # Must not refer to `self`: because it holds the open file, that would be a reference cycle.
-        constants, defaults = self.constants(file), self.defaults
+        constants = self.constants(file, schema)
 
         def missing(column: pa.Field, place: str) -> pa.Scalar:
             number = field_id_of(column)
@@ -204,7 +211,39 @@ class Reading:
         have = opened.schema
         if self.names and not has_field_ids(have):
             have = with_field_ids(have, self.names)
-        return MappedRows(opened, self.schema, keys, missing, have)
+        return MappedRows(opened, schema, keys, missing, have)
+
+    def deleted_bitmap(self, member: Member) -> _core.RowBitmap | None:
+        """Returns the deleted rows of a file; ``None`` if no row is deleted.
+
+        Cost: each delete file is read once. For new equality deletes, looks their keys up in the
+        data file, or reads its key columns if it has no index on them.
+        """
+        find = partial(self.rows_with_keys, member.file)
+        return deleted_rows(member.file.path, member.deletes, member.delete_paths, find)
+
+    def deleted(self, member: Member) -> RowNumbers | None:
+        """Returns the deleted rows of a file, ascending."""
+        bitmap = self.deleted_bitmap(member)
+        return None if bitmap is None else bitmap.rows()
+
+    def rows_with_keys(self, file: DataFile, deletes: Sequence[DataFile]) -> RowNumbers:
+        """Returns the rows of a data file that equality delete files delete, ascending."""
+        found: list[RowNumbers] = []
+        sets: dict[tuple[int, ...], list[DataFile]] = {}
+        for item in deletes:
+            if item.rows:  # Java's library does not create a file without rows.
+                sets.setdefault(item.equality_ids, []).append(item)
+        if not sets:
+            return np.empty(0, dtype=np.uint64)
+        child = self.child(file)
+        opened = child.child if isinstance(child, MappedRows) else child
+        for ids, files in sets.items():
+            columns = self.columns_of(ids)
+            keys = pa.concat_tables([keys_of(item, columns, self.names) for item in files])
+            rows = self._mapped(opened, file, columns.schema, [columns.sort_keys], columns.defaults)
+            found.append(rows_with_keys(rows, columns, keys))
+        return merged(found)
 
     def _finds_key(self, opened: RowSource) -> bool:
         """Returns whether the file has an index that answers lookups by primary key."""
@@ -215,10 +254,10 @@ class Reading:
             for info in opened.indexes
         )
 
-    def constants(self, file: DataFile) -> dict[int, pa.Scalar]:
+    def constants(self, file: DataFile, schema: pa.Schema) -> dict[int, pa.Scalar]:
         """Returns the partition values that hold for all rows of the file, by field id."""
         values = {}
-        by_id = {field_id_of(item): item.type for item in self.schema}
+        by_id = {field_id_of(item): item.type for item in schema}
         for item, value in zip(self.specs(file.spec_id), file.partition, strict=True):
             kind = by_id.get(item.source_id)
             if item.transform == "identity" and kind is not None:
@@ -314,7 +353,7 @@ class MemberRows(FilesSource):
     def deleted(self, file: int) -> _core.RowBitmap | None:
         if file not in self._deleted:
             member = self.members[file]
-            deleted = member.deleted_bitmap()
+            deleted = self.reading.deleted_bitmap(member)
             if deleted is not None and deleted.last >= member.file.rows:
                 raise CorruptFileError(
                     f"{member.file.path}: a delete file lists row {deleted.last}, but the data "
@@ -330,7 +369,11 @@ class MemberRows(FilesSource):
             return
         unknown = [self.members[i] for i in files if i not in self._deleted]
         deletes = {file.path: file for member in unknown for file in member.deletes}
-        tasks: list[Callable[[], object]] = [partial(positions, file) for file in deletes.values()]
+        tasks: list[Callable[[], object]] = [
+            partial(positions, file)
+            for file in deletes.values()
+            if file.content == "position deletes"
+        ]
         for i in files:
             if not self.reading.is_open(self.members[i].file):
                 tasks.append(partial(self.child, i))

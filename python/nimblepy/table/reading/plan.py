@@ -22,6 +22,7 @@ from nimblepy.table.base.model import (
     Distinct,
     Entry,
     Manifest,
+    PartitionField,
     Snapshot,
 )
 from nimblepy.table.base.moved import translation_of
@@ -29,6 +30,7 @@ from nimblepy.table.iceberg.manifests import FileColumns, Numbers, Selection
 from nimblepy.table.iceberg.pruning import Mask, may_match, partition_passes
 from nimblepy.table.reading import plan_index
 from nimblepy.table.reading.deletes import check_readable, forget_deletes
+from nimblepy.table.reading.equality import is_global, partition_key
 from nimblepy.table.reading.members import Member
 
 # Number of file descriptions that a list of files caches.
@@ -256,7 +258,7 @@ class SnapshotPlan:
 
     @cached_property
     def _deletes_of(self) -> Callable[[Entry], tuple[DataFile, ...]]:
-        return _Deletes(self.delete_files()).of
+        return Deletes(self.delete_files(), self._metadata.spec).of
 
     def deletes_of(self, entry: Entry) -> tuple[DataFile, ...]:
         """Returns the delete files of the snapshot that may list rows of a file."""
@@ -303,13 +305,25 @@ def _left(part: FileColumns, pruner: ice.Pruner) -> Numbers:
     return np.flatnonzero(_mask(part, pruner))
 
 
-class _Deletes:
-    """Finds the delete files that may list rows of a data file."""
+class Deletes:
+    """Finds the delete files that may apply to rows of a data file.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    Args:
+        spec_of: returns the partition spec with a number.
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], spec_of: Callable[[int], Sequence[PartitionField]]
+    ) -> None:
         self._one: dict[bytes, list[Entry]] = {}
         self._many: list[tuple[bytes, bytes | None, int, DataFile]] = []
+        # Equality deletes by partition; those of all partitions have the key None.
+        self._by_key: dict[object, list[Entry]] = {}
         for entry in entries:
+            if entry.file.content == "equality deletes":
+                everywhere = is_global(spec_of(entry.file.spec_id))
+                self._by_key.setdefault(None if everywhere else _place(entry), []).append(entry)
+                continue
             lower = entry.file.metrics.lower.get(DELETED_PATH_ID)
             upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
             translation = translation_of(entry.file.path)
@@ -323,10 +337,23 @@ class _Deletes:
             else:
                 self._many.append((lower or b"", upper, entry.sequence, entry.file))
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no delete files."""
+        return not (self._one or self._many or self._by_key)
+
     def of(self, entry: Entry) -> tuple[DataFile, ...]:
         path, sequence = entry.file.path.encode(), entry.sequence
         deletes = [item.file for item in self._one.get(path, ()) if item.sequence >= sequence]
         for lower, upper, deleted_at, file in self._many:
             if deleted_at >= sequence and lower <= path and (upper is None or path <= upper):
                 deletes.append(file)
+        if self._by_key:
+            for place in (None, _place(entry)):
+                # A commit that adds rows and deletes their keys deletes only older rows.
+                deletes += [d.file for d in self._by_key.get(place, ()) if d.sequence > sequence]
         return tuple(deletes)
+
+
+def _place(entry: Entry) -> object:
+    return entry.file.spec_id, partition_key(entry.file.partition)

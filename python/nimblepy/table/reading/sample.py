@@ -122,7 +122,7 @@ class SamplePlan:
             test = self.window.node(reading.schema)
             node = test if parsed is None else all_of(parsed.node, test)
             parsed = make_filter(node, reading.schema)
-        child, deleted = reading.child(member.file), member.deleted()
+        child, deleted = reading.child(member.file), reading.deleted(member)
         rows = child.all_rows() if deleted is None else child.all_rows().minus(RowSet(deleted))
         if taking == "draws":
             rows = rows.pick(self._drawn(member, rows.num_rows))

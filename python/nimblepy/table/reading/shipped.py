@@ -30,6 +30,7 @@ from nimblepy.table.base.model import (
     PartitionField,
 )
 from nimblepy.table.base.moved import moves_of, register
+from nimblepy.table.reading.equality import KeyColumns
 from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
 
 _COUNTS = ("values", "nulls", "nans", "column_bytes")
@@ -79,6 +80,7 @@ def _plain_file(file: DataFile) -> dict[str, Any]:
         "spec": file.spec_id,
         "partition": [_plain_value(value) for value in file.partition],
         "order": file.sort_order_id,
+        "equality_ids": list(file.equality_ids),
     }
 
 
@@ -108,6 +110,7 @@ def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
         partition=tuple(_value(value) for value in item["partition"]),
         metrics=metrics,
         sort_order_id=None if order is None else int(order),
+        equality_ids=tuple(map(int, item["equality_ids"])),
     )
 
 
@@ -199,6 +202,11 @@ def rows_as_text(rows: MemberRows) -> str:
             },
             "files": files,
             "deletes": described,
+            "key_columns": [
+                [list(ids), _text(columns.schema.serialize()), _packed_defaults(columns.defaults)]
+                for ids in sorted({tuple(item["equality_ids"]) for item in described} - {()})
+                for columns in [reading.columns_of(ids)]
+            ],
             "bounds": None if ends is None else [[_text(key) for key in keys] for keys in ends],
             "moved": moves_of([*(member.file.path for member in rows.members), *deletes]),
         }
@@ -224,6 +232,14 @@ def rows_of_text(text: str) -> SomeRows:
             ]
             for number, items in description["specs"].items()
         }
+        key_columns = {
+            tuple(map(int, ids)): KeyColumns(
+                pa.ipc.read_schema(pa.py_buffer(_octets(columns))),
+                tuple(map(int, ids)),
+                _unpacked_defaults(defaults),
+            )
+            for ids, columns, defaults in description["key_columns"]
+        }
         reading = Reading(
             name=str(description["name"]),
             schema=pa.ipc.read_schema(pa.py_buffer(_octets(description["schema"]))),
@@ -236,6 +252,7 @@ def rows_of_text(text: str) -> SomeRows:
                 IndexInfo(kind=str(kind), columns=unpack_sort_keys(keys), size_bytes=0, num_keys=0)
                 for kind, keys in description["indexes"]
             ],
+            columns_of=key_columns.__getitem__,
         )
         deletes = [_file(item, Metrics()) for item in description["deletes"]]
         members = [

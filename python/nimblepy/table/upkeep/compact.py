@@ -26,14 +26,14 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import is_bytes, is_text
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
-from nimblepy.table.changing.delete_files import listed_twice
+from nimblepy.table.changing.delete_files import Groups, listed_twice, write_delete_files
 from nimblepy.table.changing.row_commit import begin, summary_of
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.tree import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.fileset import FileSet, key_ends
-from nimblepy.table.reading.members import Member, MemberRows
+from nimblepy.table.reading.members import Member, MemberRows, Reading
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
@@ -80,8 +80,8 @@ class Group:
     def bytes(self) -> int:
         return sum(member.file.bytes for member in self.members)
 
-    def live_rows(self) -> int:
-        bitmaps = (member.deleted_bitmap() for member in self.members)
+    def live_rows(self, reading: Reading) -> int:
+        bitmaps = (reading.deleted_bitmap(member) for member in self.members)
         deleted = sum(0 if rows is None else len(rows) for rows in bitmaps)
         return sum(member.file.rows for member in self.members) - deleted
 
@@ -144,7 +144,7 @@ def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
     ]
     rest: set[int] = set()
     for i, member in enumerate(files.members):
-        deleted = member.deleted_bitmap()
+        deleted = rows.reading.deleted_bitmap(member)
         if deleted is not None and len(deleted) >= MOST_DELETED * member.file.rows:
             rest.add(i)
     if rows.cluster_by and target.layout is None:
@@ -274,7 +274,7 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
     )
     batch_rows = _batch_rows(group)
     # Limits files by rows, so that no more new files are written than planned.
-    live = group.live_rows()
+    live = group.live_rows(rows.reading)
     size = group.bytes * live / max(1, sum(member.file.rows for member in group.members))
     target = replace(target, file_rows=max(1, math.ceil(live * target.target_bytes / max(1, size))))
 
@@ -342,7 +342,7 @@ def _live(
     """Yields the live rows of a file, in file order, with weights if the target needs them."""
     reading = rows.reading.with_weights() if target.weighted else rows.reading
     child = reading.child(member.file)
-    deleted = member.deleted_bitmap()
+    deleted = rows.reading.deleted_bitmap(member)
     live = child.all_rows() if deleted is None else child.all_rows().minus(deleted)
     where = Where(None, live)
     generator = np.random.default_rng()
@@ -422,6 +422,13 @@ class Compaction:
         kept_deletes = {
             path for item in left if item.file.path in repeated for path in item.delete_paths
         }
+        by_position, kept_keys = _converted(rows, left, repeated)
+        self._carried += write_delete_files(by_position, self.target)
+        useless |= {
+            entry.file.path
+            for entry in rows.plan.delete_files()
+            if entry.file.content == "equality deletes" and entry.file.path not in kept_keys
+        }
         for (spec_id, partition), deletes in rest.items():
             deletes = [file for file in deletes if file.path not in kept_deletes]
             if len(deletes) > _MOST_DELETES:
@@ -448,7 +455,7 @@ class Compaction:
                 return None
             if now.deletes == before.deletes:
                 continue
-            current, old = now.deleted(), before.deleted()
+            current, old = rows.reading.deleted(now), rows.reading.deleted(before)
             if old is not None and (current is None or len(np.setdiff1d(old, current))):
                 return None  # a rollback restored rows
             new = current if old is None or current is None else np.setdiff1d(current, old)
@@ -500,7 +507,7 @@ class Compaction:
 def _sifted_deletes(
     rows: FileSet, members: dict[str, Member], removed: set[str]
 ) -> tuple[set[str], dict[tuple[int, tuple[Any, ...]], list[DataFile]]]:
-    """Returns delete files that apply to no remaining file, and all others by partition.
+    """Returns position deletes that apply to no remaining file, and all others by partition.
 
     Cost: reads delete files that may list rows of removed files, unless they are cached.
     """
@@ -510,7 +517,8 @@ def _sifted_deletes(
         for member in rows.members
         if member.file.path not in removed
         for file in member.deletes
-        if file.path not in near or member.file.path in positions(file)
+        if file.content == "position deletes"
+        and (file.path not in near or member.file.path in positions(file))
     }
     useless: set[str] = set()
     rest: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
@@ -518,9 +526,40 @@ def _sifted_deletes(
         file = entry.file
         if file.path in used:
             rest.setdefault((file.spec_id, file.partition), []).append(file)
-        else:
+        elif file.content == "position deletes":
             useless.add(file.path)
     return useless, rest
+
+
+def _converted(
+    rows: FileSet, left: Sequence[Member], repeated: set[str]
+) -> tuple[Groups, set[str]]:
+    """Returns the rows that equality deletes delete from remaining files, and the paths of the
+    delete files that must be kept.
+
+    Args:
+        repeated: paths that are listed more than once. Position deletes would apply to all of their
+            listings, and equality deletes only to the older ones.
+    """
+    groups: Groups = {}
+    kept: set[str] = set()
+    for member in left:
+        file = member.file
+        if file.path in repeated:
+            kept.update(item.path for item in member.equality_deletes)
+        elif member.equality_deletes:
+            deleted = rows.reading.deleted(member)
+            parts = [
+                listed
+                for item in member.deletes
+                if item.content == "position deletes"
+                and (listed := positions(item).get(file.path)) is not None
+            ]
+            if deleted is not None and parts:
+                deleted = np.setdiff1d(deleted, merged_rows(parts), assume_unique=True)
+            if deleted is not None and len(deleted):
+                groups.setdefault((file.spec_id, file.partition), {})[file.path] = deleted
+    return groups, kept
 
 
 def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
@@ -561,6 +600,12 @@ class Compacting:
     write: Writing = write_each
 
 
+def convert_deletes(table: TableAccess) -> Commit:
+    """See :meth:`nimblepy.Table.convert_deletes`."""
+    call = begin(table, "convert_deletes")
+    return call.run(Compaction([], table, rewriting_target(call.metadata)))
+
+
 # Chooses and writes groups of files for the metadata of a call.
 Prepare = Callable[[TableAccess, ice.Metadata], Compaction]
 
@@ -598,7 +643,8 @@ def write_all(
     stage: str,
 ) -> None:
     """Writes the new files of groups. Removes them after an error."""
-    shown = Progress(settings.progress, sum(map(Group.live_rows, groups)), stage=stage)
+    live = sum(group.live_rows(rows.reading) for group in groups)
+    shown = Progress(settings.progress, live, stage=stage)
     try:
         settings.write(groups, rows, target, shown)
     except BaseException:

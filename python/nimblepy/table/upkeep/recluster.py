@@ -238,7 +238,8 @@ def _worth(
     with_deletes = []
     for i in selected.tolist():
         member = rows.members[i]
-        deleted = member.deleted_bitmap() if i not in taken and member.file.bytes <= left else None
+        is_left = i not in taken and member.file.bytes <= left
+        deleted = rows.reading.deleted_bitmap(member) if is_left else None
         if deleted is not None and len(deleted) >= MOST_DELETED * member.file.rows:
             with_deletes.append(i)
             left -= member.file.bytes

@@ -244,7 +244,7 @@ class _Reindexing(Compaction):
         now = members.get(member.file.path)
         if now is None:
             return None
-        deleted = now.deleted()
+        deleted = rows.reading.deleted(now)
         if deleted is None or not len(deleted):
             return []
         target = replace(self.target, spec_id=copy.spec_id)
