@@ -182,3 +182,32 @@ class JavaTable:
         for file in deletes:
             change.addDeletes(file)
         change.commit()
+
+    def vectors(self, deleted: dict[str, list[int]], before: dict[str, list[int]]) -> list[Any]:
+        """Deletion vectors of data files, all in one Puffin file.
+
+        Args:
+            before: rows of the vectors that they replace.
+        """
+        iceberg = self.apache
+        builder = iceberg.io.OutputFileFactory.builderFor(self.table, 1, 1)
+        factory = builder.format(iceberg.FileFormat.PUFFIN).build()
+        # A function that returns null: no vector is loaded to be extended.
+        nothing = self.jvm.scala.collection.immutable.HashMap().withDefaultValue(None)
+        wrapper = getattr(self.jvm.scala.jdk, "FunctionWrappers$AsJavaFunction")
+        writer = iceberg.deletes.BaseDVFileWriter(factory, wrapper(nothing))
+        for path, rows in deleted.items():
+            for row in (*before.get(path, ()), *rows):
+                writer.delete(path, row, self.table.spec(), None)
+        writer.close()
+        return list(writer.result().deleteFiles())
+
+    def replace(self, new: list[Any], old: list[Any]) -> None:
+        """Commits deletion vectors in place of others."""
+        snapshot = self.table.currentSnapshot().snapshotId()
+        change = self.table.newRowDelta().validateFromSnapshot(snapshot)
+        for file in new:
+            change.addDeletes(file)
+        for file in old:
+            change.removeDeletes(file)
+        change.commit()

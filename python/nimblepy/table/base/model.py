@@ -97,6 +97,20 @@ class FileCubes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """The place of a deletion vector in a Puffin file.
+
+    Attributes:
+        data_file: path of the data file whose rows it deletes.
+        offset, size: of its bytes in the Puffin file.
+    """
+
+    data_file: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
     """A data file or a delete file, as a manifest lists it.
 
@@ -107,6 +121,7 @@ class DataFile:
         format: as in manifests, ``NIMBLEPY`` or ``PARQUET``.
         partition: values of the partition fields of the spec, as Iceberg stores them.
         equality_ids: field ids of the columns that an equality delete file compares.
+        vector: the place of a deletion vector, in a file with the format ``PUFFIN``.
         cubes: the cubes of a new file in an OTree. Manifests do not have them.
     """
 
@@ -120,7 +135,13 @@ class DataFile:
     metrics: Metrics = field(default_factory=Metrics)
     sort_order_id: int | None = None
     equality_ids: tuple[int, ...] = ()
+    vector: Vector | None = None
     cubes: FileCubes | None = None
+
+    @property
+    def identity(self) -> str:
+        """The path, with the offset of a deletion vector, because a file may have several."""
+        return self.path if self.vector is None else f"{self.path}:{self.vector.offset}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

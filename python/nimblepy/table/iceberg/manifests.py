@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from nimblepy.errors import CorruptFileError
 from nimblepy.table.base.damage import BAD_BYTES
-from nimblepy.table.base.model import Content, DataFile, Entry, Metrics
+from nimblepy.table.base.model import Content, DataFile, Entry, Metrics, Vector
 from nimblepy.table.base.moved import Translation
 from nimblepy.table.iceberg.avro import (
     Container,
@@ -36,6 +36,8 @@ MANY = 1 << 16
 _STATUS, _SNAPSHOT, _SEQUENCE, _FILE_SEQUENCE, _DATA_FILE = 0, 1, 3, 4, 2
 _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 104
 _SORT_ORDER, _EQUALITY_IDS = 140, 135
+# The data file of a deletion vector, its offset in a Puffin file, and its size.
+_VECTOR = (143, 144, 145)
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
 # Snapshot id, data sequence number, file sequence number, and data file of an entry.
@@ -137,6 +139,7 @@ class ManifestFiles(FileColumns):
         self._contents = np.array(columns.get(_CONTENT) or [0] * count, dtype=np.int8)
         orders = columns.get(_SORT_ORDER) or [None] * count
         self._equality_ids = columns.get(_EQUALITY_IDS)
+        self._vectors = [columns.get(number) for number in _VECTOR]
         self._sort_orders = pa.array(orders, pa.int32())
         # few distinct values are common
         numbers: dict[tuple[Any, ...], int] = {}
@@ -201,6 +204,12 @@ class ManifestFiles(FileColumns):
                 self._entries[file] = entry
         return entry
 
+    def _vector(self, file: int) -> Vector | None:
+        data_files, offsets, sizes = self._vectors
+        if not (data_files and offsets and sizes):
+            return None
+        return vector_of(data_files[file], offsets[file], sizes[file])
+
     def _entry(self, file: int) -> Entry:
         metrics: dict[str, Any] = {what: maps.of(file) for what, maps in self._metrics.items()}
         described = DataFile(
@@ -214,8 +223,16 @@ class ManifestFiles(FileColumns):
             metrics=Metrics(**metrics),
             sort_order_id=self._sort_orders[file].as_py(),
             equality_ids=ascending_ids(self._equality_ids[file]) if self._equality_ids else (),
+            vector=self._vector(file),
         )
         return Entry(described, int(self.sequences[file]), self.path)
+
+
+def vector_of(data_file: str | None, offset: int | None, size: int | None) -> Vector | None:
+    """Returns the place of a deletion vector, if a file has one."""
+    if data_file is None or offset is None or size is None:
+        return None
+    return Vector(data_file=data_file, offset=offset, size=size)
 
 
 def ascending_ids(ids: Sequence[int] | None) -> tuple[int, ...]:
@@ -308,6 +325,7 @@ def _decoded(
     before, after = readers[:place], readers[place:]
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
     read_fields = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, _EQUALITY_IDS}
+    read_fields.update(_VECTOR)
     columns: dict[int, list[Any]] = {}
     forget = deque[Any](maxlen=0).append
     file_readers: list[tuple[Reader, Callable[[Any], None]]] = []

@@ -88,7 +88,13 @@ from nimblepy.table.iceberg.avro import (
 )
 from nimblepy.table.iceberg.local_io import is_here
 from nimblepy.table.iceberg.manifest_forms import CONTENTS, ManifestForm
-from nimblepy.table.iceberg.manifests import ManifestFiles, RawEntry, ascending_ids, manifest_files
+from nimblepy.table.iceberg.manifests import (
+    ManifestFiles,
+    RawEntry,
+    ascending_ids,
+    manifest_files,
+    vector_of,
+)
 from nimblepy.table.iceberg.schemas import (
     COLUMN_TYPES,
     arrow_type,
@@ -888,6 +894,9 @@ _ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
 
 
 _FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
+# In manifests of format version 3, which nimblepy does not write.
+_FILE_WITH_VECTOR = DATA_FILE_TYPE[3].fields
+_OFFSET = 144
 
 
 # Counts of files and rows, which manifest lists of format version 1 may omit.
@@ -970,7 +979,8 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
     """Yields the files that a manifest lists, with what they inherit from the manifest."""
     schema, records = _records(data, manifest.manifest_path)
     fields = _Fields(_ENTRY, schema)
-    described = _Fields(_FILE, fields.schema(2))
+    has_vectors = any(number == _OFFSET for number, _ in fields_by_id(fields.schema(2)))
+    described = _Fields(_FILE_WITH_VECTOR if has_vectors else _FILE, fields.schema(2))
     partition = _Fields((), described.schema(102))
     for record in records:
         made = ManifestEntry(*fields(record))
@@ -1078,7 +1088,13 @@ def plain_file(item: IceDataFile) -> DataFile:
         ),
         sort_order_id=item.sort_order_id,
         equality_ids=ascending_ids(item.equality_ids),
+        vector=vector_of(*_vector(item)),
     )
+
+
+def _vector(item: IceDataFile) -> Sequence[Any]:
+    """Returns the fields of a deletion vector, which files of format version 3 have last."""
+    return [item[i] for i in range(17, 20)] if len(item) > 17 else (None, None, None)
 
 
 _forms: LruCache[ManifestForm] = LruCache(KEPT_METADATA)

@@ -19,7 +19,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import MAX_AGE, MIN_SNAPSHOTS, DataFile, Entry, Snapshot
-from nimblepy.table.reading.deletes import check_readable, merged, positions
+from nimblepy.table.reading.deletes import check_readable, check_vector, merged, positions
 from nimblepy.table.reading.members import Member, Reading, SomeRows
 from nimblepy.table.reading.plan import Deletes, SnapshotPlan
 
@@ -174,6 +174,9 @@ class _Step:
     def __init__(self, metadata: ice.Metadata, reading: Reading, snapshot: Snapshot) -> None:
         self._reading = reading
         added, removed = metadata.added_and_removed(snapshot)
+        parent = None if snapshot.parent is None else metadata.snapshot(snapshot.parent)
+        before = SnapshotPlan(metadata, parent, None)
+        _check_vectors(added, before)
         named = _named([entry.file for entry in added], reading.name)
         keyed = [entry for entry in added if entry.file.content == "equality deletes"]
         self.inserted = [
@@ -184,8 +187,6 @@ class _Step:
         removed_files = [entry for entry in removed if entry.file.content == "data"]
         self.deleted: list[_Part] = []
         if removed_files or named or keyed:
-            parent = None if snapshot.parent is None else metadata.snapshot(snapshot.parent)
-            before = SnapshotPlan(metadata, parent, None)
             for path, rows in _rows_with_keys(before, reading, Deletes(keyed, metadata.spec)):
                 named[path] = merged([named[path], rows]) if path in named else rows
             self.deleted = list(_deleted(before, reading, removed_files, named))
@@ -273,6 +274,20 @@ class _Places:
     def read(self, places: Positions, columns: Projected) -> pa.Table:
         rows = RowSet(self._row[places], file=self._file[places])
         return self._files.read(rows, columns)
+
+
+def _check_vectors(added: Sequence[Entry], before: SnapshotPlan) -> None:
+    """Raises CorruptFileError if a new deletion vector has more positions than a file has rows."""
+    vectors = [entry.file for entry in added if entry.file.vector is not None]
+    if not vectors:
+        return
+    rows = {entry.file.path: entry.file.rows for entry in added if entry.file.content == "data"}
+    files = before.members().files
+    rows |= dict(zip(files.paths.to_pylist(), files.rows.tolist(), strict=True))
+    most = max(rows.values(), default=0)
+    for file in vectors:
+        assert file.vector is not None
+        check_vector(file, rows.get(file.vector.data_file, most))
 
 
 def _named(files: Sequence[DataFile], table: str) -> dict[str, RowNumbers]:

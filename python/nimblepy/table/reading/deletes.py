@@ -7,10 +7,11 @@ file.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +20,15 @@ from nimblepy import _core
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
 from nimblepy.file.open import open_source
 from nimblepy.files.parquet_rows import ParquetRows
+from nimblepy.io.file_object import RemoteFileObject
 from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.location import locate
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, ascending_once
 from nimblepy.schema.field_ids import FIELD_ID
-from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile
+from nimblepy.table.base.deletion_vector import deleted_positions
+from nimblepy.table.base.model import DELETED_PATH_ID, DELETED_POSITION_ID, DataFile, Vector
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.reading.equality import forget_keys
@@ -80,12 +84,13 @@ class _Cache:
 
     def get(self, file: DataFile) -> Mapping[str, RowNumbers]:
         with self._lock:
-            cached = self._files.get(file.path)
+            cached = self._files.get(key := file.identity)
             if cached is not None:
-                self._files.move_to_end(file.path)
+                self._files.move_to_end(key)
                 return cached
-        positions = _translated(file, _read(file))
-        self.put(file.path, positions)
+        read = _read(file) if file.vector is None else _read_vector(file, file.vector)
+        positions = _translated(file, read)
+        self.put(key, positions)
         return positions
 
     def put(self, path: str, positions: Mapping[str, RowNumbers]) -> None:
@@ -137,6 +142,12 @@ def forget_deletes() -> None:
 
 def check_readable(file: DataFile, table: str) -> None:
     """Raises if nimblepy does not support this kind of delete file."""
+    if file.format == "PUFFIN" and file.content == "position deletes":
+        if file.vector is None:
+            raise CorruptFileError(
+                f"{table}: the manifest does not say where {file.path} has a deletion vector"
+            )
+        return
     if file.format not in ("NIMBLEPY", "PARQUET"):
         raise UnsupportedVersionError(
             f"{table}: {file.content} in {file.format} ({file.path}); nimblepy reads deletes in "
@@ -189,6 +200,47 @@ def _read(file: DataFile) -> dict[str, RowNumbers]:
     return {name: rows_of[cuts[i] : cuts[i + 1]] for i, name in enumerate(paths)}
 
 
+def check_vector(file: DataFile, rows: int) -> None:
+    """Raises CorruptFileError if a deletion vector has more positions than a file has rows.
+
+    So a damaged vector, which is compressed, cannot fill the memory.
+    """
+    if file.vector is not None and file.rows > rows:
+        raise CorruptFileError(
+            f"{file.path}: a deletion vector of {file.rows} positions, but {file.vector.data_file} "
+            f"has only {rows} rows"
+        )
+
+
+def _read_vector(file: DataFile, vector: Vector) -> dict[str, RowNumbers]:
+    """Returns the positions of a deletion vector by the path of its data file."""
+    path = readable_path(file.path)
+    location = locate(path)
+    if location.is_local:
+        with open(location.path, "rb") as local:
+            octets = _range(local, os.fstat(local.fileno()).st_size, vector, path)
+    else:
+        remote = location.open()
+        octets = _range(RemoteFileObject(remote), remote.size(), vector, path)
+    try:
+        return {vector.data_file: deleted_positions(octets, file.rows)}
+    except ValueError as error:
+        raise CorruptFileError(
+            f"{path}: no deletion vector at offset {vector.offset}, or damaged: {error}"
+        ) from error
+
+
+def _range(source: IO[bytes] | RemoteFileObject, size: int, vector: Vector, path: str) -> bytes:
+    if not 0 <= vector.offset <= size or not 0 <= vector.size <= size - vector.offset:
+        raise CorruptFileError(
+            f"{path}: a deletion vector of {vector.size} bytes at offset {vector.offset}, but the "
+            f"file has {size} bytes"
+        )
+    source.seek(vector.offset)
+    octets = source.read(vector.size)
+    return octets or b""
+
+
 def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNumbers]:
     """Returns the deleted rows by the current paths of the data files."""
     translation = translation_of(file.path)
@@ -239,12 +291,14 @@ def deleted_rows(
     deletes: Sequence[DataFile],
     names: frozenset[str],
     find: Callable[[Sequence[DataFile]], RowNumbers],
+    rows_of_file: int,
 ) -> _core.RowBitmap | None:
     """Returns the rows of a data file that delete files delete, or ``None``.
 
     Args:
         names: paths of the delete files.
         find: returns the rows that equality delete files delete.
+        rows_of_file: number of rows of the data file.
 
     Cost: a process reads each delete file once, and merges only delete files that are new since the
     last call.
@@ -260,6 +314,8 @@ def deleted_rows(
         merged_paths, deleted = frozenset(), None
     unread = [file for file in deletes if file.path not in merged_paths]
     lists = [file for file in unread if file.content == "position deletes"]
+    for file in lists:
+        check_vector(file, rows_of_file)
     new = [rows for file in lists if len(rows := _rows_of(file, path))]
     if len(lists) < len(unread):
         by_key = find([file for file in unread if file.content == "equality deletes"])

@@ -220,7 +220,8 @@ class Reading:
         data file, or reads its key columns if it has no index on them.
         """
         find = partial(self.rows_with_keys, member.file)
-        return deleted_rows(member.file.path, member.deletes, member.delete_paths, find)
+        file = member.file
+        return deleted_rows(file.path, member.deletes, member.delete_paths, find, file.rows)
 
     def deleted(self, member: Member) -> RowNumbers | None:
         """Returns the deleted rows of a file, ascending."""
@@ -372,7 +373,7 @@ class MemberRows(FilesSource):
         tasks: list[Callable[[], object]] = [
             partial(positions, file)
             for file in deletes.values()
-            if file.content == "position deletes"
+            if file.content == "position deletes" and file.vector is None
         ]
         for i in files:
             if not self.reading.is_open(self.members[i].file):

@@ -324,6 +324,12 @@ class Deletes:
                 everywhere = is_global(spec_of(entry.file.spec_id))
                 self._by_key.setdefault(None if everywhere else _place(entry), []).append(entry)
                 continue
+            if entry.file.vector is not None:
+                path = entry.file.vector.data_file
+                translation = translation_of(entry.file.path)
+                path = path if translation is None else translation.path(path)
+                self._one.setdefault(path.encode(), []).append(entry)
+                continue
             lower = entry.file.metrics.lower.get(DELETED_PATH_ID)
             upper = entry.file.metrics.upper.get(DELETED_PATH_ID)
             translation = translation_of(entry.file.path)

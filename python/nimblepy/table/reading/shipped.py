@@ -12,7 +12,7 @@ import copyreg
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any, cast, get_args
 
@@ -28,6 +28,7 @@ from nimblepy.table.base.model import (
     FileCubes,
     Metrics,
     PartitionField,
+    Vector,
 )
 from nimblepy.table.base.moved import moves_of, register
 from nimblepy.table.reading.equality import KeyColumns
@@ -81,6 +82,7 @@ def _plain_file(file: DataFile) -> dict[str, Any]:
         "partition": [_plain_value(value) for value in file.partition],
         "order": file.sort_order_id,
         "equality_ids": list(file.equality_ids),
+        "vector": None if file.vector is None else asdict(file.vector),
     }
 
 
@@ -94,7 +96,8 @@ def _plain_metrics(metrics: Metrics) -> dict[str, Any]:
 
 
 def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
-    if item["format"] not in FILE_FORMATS.values() or item["content"] not in get_args(Content):
+    formats = {*FILE_FORMATS.values(), "PUFFIN"}
+    if item["format"] not in formats or item["content"] not in get_args(Content):
         raise ValueError(f"{item['content']} in {item['format']}")
     rows, size = int(item["rows"]), int(item["bytes"])
     if rows < 0 or size < 0:
@@ -111,6 +114,13 @@ def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
         metrics=metrics,
         sort_order_id=None if order is None else int(order),
         equality_ids=tuple(map(int, item["equality_ids"])),
+        vector=None if item["vector"] is None else _vector(item["vector"]),
+    )
+
+
+def _vector(item: Mapping[str, Any]) -> Vector:
+    return Vector(
+        data_file=str(item["data_file"]), offset=int(item["offset"]), size=int(item["size"])
     )
 
 
@@ -175,11 +185,11 @@ def rows_as_text(rows: MemberRows) -> str:
     described: list[dict[str, Any]] = []
     for member in rows.members:
         for file in member.deletes:
-            if file.path not in deletes:
-                deletes[file.path] = len(described)
+            if file.identity not in deletes:
+                deletes[file.identity] = len(described)
                 described.append(_plain_file(file))
     files = [
-        _plain_file(member.file) | {"deletes": [deletes[file.path] for file in member.deletes]}
+        _plain_file(member.file) | {"deletes": [deletes[file.identity] for file in member.deletes]}
         for member in rows.members
     ]
     specs = {member.file.spec_id for member in rows.members}
