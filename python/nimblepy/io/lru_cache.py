@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from nimblepy.io.fork import renew_after_fork
@@ -16,11 +16,15 @@ class LruCache(Generic[T]):
     """Caches values by key and evicts the least recently used ones. Thread-safe.
 
     Args:
-        capacity: maximum number of values.
+        capacity: maximum number of values, or the maximum sum of their sizes. A single value may
+            be larger.
+        size_of: the size of a value; by default each counts as one.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, size_of: Callable[[T], int] = lambda _: 1) -> None:
         self._capacity = capacity
+        self._size_of = size_of
+        self._used = 0
         self._values: OrderedDict[Hashable, T] = OrderedDict()
         renew_after_fork(self)
         self.renew_after_fork()
@@ -38,12 +42,15 @@ class LruCache(Generic[T]):
 
     def put(self, key: Hashable, value: T) -> None:
         with self._lock:
+            before = self._values.pop(key, None)
+            self._used -= 0 if before is None else self._size_of(before)
             self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._capacity:
-                self._values.popitem(last=False)
+            self._used += self._size_of(value)
+            while self._used > self._capacity and (len(self._values) > 1 or self._capacity < 1):
+                self._used -= self._size_of(self._values.popitem(last=False)[1])
 
     def clear(self) -> None:
         """Removes all values."""
         with self._lock:
             self._values.clear()
+            self._used = 0

@@ -49,7 +49,8 @@ SCHEMA = pa.schema(
 _NONE: RowNumbers = np.empty(0, dtype=np.uint64)
 # Number of data files whose deleted rows a process caches.
 _KEPT_FILES = 256
-_KEPT_SEARCHES = 1 << 14
+# Bytes of rows found by equality deletes that a process caches.
+_KEPT_SEARCHES = 64 << 20
 # Bytes of positions from delete files that a process caches, and the number of these files. Most
 # older delete files are in no recent snapshot, and have few positions.
 _KEPT_BYTES = 256 << 20
@@ -283,7 +284,11 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
 _Deleted: TypeAlias = tuple[frozenset[str], _core.RowBitmap | None]
 _deleted: LruCache[_Deleted] = LruCache(_KEPT_FILES)
 # The same for data files with equality deletes, whose rows are expensive to find again.
-_deleted_by_key: LruCache[_Deleted] = LruCache(_KEPT_SEARCHES)
+_deleted_by_key: LruCache[_Deleted] = LruCache(_KEPT_SEARCHES, lambda kept: _bytes(*kept))
+
+
+def _bytes(names: frozenset[str], deleted: _core.RowBitmap | None) -> int:
+    return 300 * (1 + len(names)) + (0 if deleted is None else deleted.nbytes)
 
 
 def deleted_rows(

@@ -31,8 +31,8 @@ from nimblepy.schema.types import SortKey
 from nimblepy.table.base.model import DataFile, PartitionField
 from nimblepy.table.base.places import readable_path
 
-# Number of delete files whose keys a process caches.
-_KEPT_FILES = 64
+# Bytes of keys of delete files that a process caches.
+_KEPT_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def partition_key(values: Sequence[Any]) -> tuple[Any, ...]:
 
 
 # Keys of delete files, by path and columns.
-_keys: LruCache[pa.Table] = LruCache(_KEPT_FILES)
+_keys: LruCache[pa.Table] = LruCache(_KEPT_BYTES, lambda keys: keys.nbytes + 1)
 
 
 def forget_keys() -> None:

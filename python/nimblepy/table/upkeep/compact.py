@@ -422,13 +422,12 @@ class Compaction:
         kept_deletes = {
             path for item in left if item.file.path in repeated for path in item.delete_paths
         }
-        by_position, kept_keys = _converted(rows, left, repeated)
-        self._carried += write_delete_files(by_position, self.target)
-        useless |= {
-            entry.file.path
-            for entry in rows.plan.delete_files()
-            if entry.file.content == "equality deletes" and entry.file.path not in kept_keys
-        }
+        converted = _convertible(rows, left, repeated)
+        if converted:
+            self._carried += write_delete_files(
+                _positions_of_keys(rows, left, repeated), self.target
+            )
+            useless |= converted
         for (spec_id, partition), deletes in rest.items():
             deletes = [file for file in deletes if file.path not in kept_deletes]
             if len(deletes) > _MOST_DELETES:
@@ -531,35 +530,41 @@ def _sifted_deletes(
     return useless, rest
 
 
-def _converted(
-    rows: FileSet, left: Sequence[Member], repeated: set[str]
-) -> tuple[Groups, set[str]]:
-    """Returns the rows that equality deletes delete from remaining files, and the paths of the
-    delete files that must be kept.
+def _convertible(rows: FileSet, left: Sequence[Member], repeated: set[str]) -> set[str]:
+    """Returns the paths of the equality delete files that position deletes can replace.
 
     Args:
+        left: the remaining data files.
         repeated: paths that are listed more than once. Position deletes would apply to all of their
             listings, and equality deletes only to the older ones.
     """
+    kept = {
+        item.path
+        for member in left
+        if member.file.path in repeated
+        for item in member.equality_deletes
+    }
+    deletes = (entry.file for entry in rows.plan.delete_files())
+    return {f.path for f in deletes if f.content == "equality deletes" and f.path not in kept}
+
+
+def _positions_of_keys(rows: FileSet, left: Sequence[Member], repeated: set[str]) -> Groups:
+    """Returns the rows that equality deletes, and no position deletes, delete."""
     groups: Groups = {}
-    kept: set[str] = set()
     for member in left:
         file = member.file
-        if file.path in repeated:
-            kept.update(item.path for item in member.equality_deletes)
-        elif member.equality_deletes:
-            deleted = rows.reading.deleted(member)
-            parts = [
-                listed
-                for item in member.deletes
-                if item.content == "position deletes"
-                and (listed := positions(item).get(file.path)) is not None
-            ]
-            if deleted is not None and parts:
-                deleted = np.setdiff1d(deleted, merged_rows(parts), assume_unique=True)
-            if deleted is not None and len(deleted):
-                groups.setdefault((file.spec_id, file.partition), {})[file.path] = deleted
-    return groups, kept
+        if file.path in repeated or not member.equality_deletes:
+            continue
+        deleted = rows.reading.deleted(member)
+        if deleted is None:
+            continue
+        lists = [item for item in member.deletes if item.content == "position deletes"]
+        listed = [some for item in lists if (some := positions(item).get(file.path)) is not None]
+        if listed:
+            deleted = np.setdiff1d(deleted, merged_rows(listed), assume_unique=True)
+        if len(deleted):
+            groups.setdefault((file.spec_id, file.partition), {})[file.path] = deleted
+    return groups
 
 
 def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str, RowNumbers]:
