@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import numpy as np
+import pyarrow as pa
 import pytest
 from agent_lake import WIDE
 from mcp import Client
@@ -249,3 +251,77 @@ def test_stdio(place: Path) -> None:
 
     answer = ask(stdio_client(parameters), work)
     assert json.loads(answer.content[0].text)["rows"] == [[600]]
+
+
+def test_unknown_arguments_are_refused(server: Any) -> None:
+    async def work(client: Any) -> Any:
+        return await client.call_tool("sample", {"table": "shop.orders", "where": "order_id = 1"})
+
+    answer = ask(server, work)
+    assert answer.is_error
+    assert "sample has no argument 'where'; it has table, columns, n, filter" in (
+        answer.content[0].text
+    )
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[tuple[nb.Catalog, Answers]]:
+    lake = nb.connect(tmp_path / "own")
+    lake.create_table("a.first", pa.table({"k": [1]}))
+    answers = Answers(SharedLake(str(tmp_path / "own")))
+    yield lake, answers
+    answers.workers.close()
+
+
+def test_a_table_is_dropped_and_made_again(own: tuple[nb.Catalog, Answers]) -> None:
+    lake, answers = own
+    for value in (1, 2):
+        lake.create_table("a.b", pa.table({"k": [value]}), primary_key="k")
+        assert answers.describe("a.b")["columns"]["k"]["min"] == value
+        assert answers.query("SELECT k FROM a.b")["rows"] == [[value]]
+        assert answers.get("a.b", [value])["rows"] == [{"k": value}]
+        lake.drop_table("a.b")
+    with pytest.raises(InvalidArgumentError, match=r"there is no table 'a\.b'"):
+        answers.describe("a.b")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT x, count(*) FROM a.b GROUP BY x",
+        "SELECT DISTINCT x FROM a.b",
+        "SELECT x, max(k) FROM a.b GROUP BY x ORDER BY count(*)",
+    ],
+)
+def test_pages_have_each_row_once(own: tuple[nb.Catalog, Answers], sql: str) -> None:
+    lake, answers = own
+    keys = np.arange(200_000)
+    lake.create_table("a.b", pa.table({"k": keys, "x": keys * 7919 % 1500}), cluster_by="k")
+    seen: list[int] = []
+    cursor = None
+    for _ in range(10):
+        answer = answers.query(sql, max_rows=500, max_tokens=25_000, cursor=cursor)
+        seen += [row[0] for row in answer["rows"]]
+        cursor = answer.get("cursor")
+        if cursor is None:
+            break
+    assert sorted(seen) == list(range(1500))
+
+
+def test_columns_that_differ_only_in_case(own: tuple[nb.Catalog, Answers]) -> None:
+    lake, answers = own
+    lake.create_table("a.b", pa.table({"v": [1], "V": [2]}))
+    with pytest.raises(nb.NimbleError, match="'v' and 'V' differ only in case"):
+        answers.query('SELECT "V" FROM a.b')
+
+
+def test_figures_that_are_not_exact_say_so(own: tuple[nb.Catalog, Answers]) -> None:
+    lake, answers = own
+    table = lake.create_table("a.b", pa.table({"k": range(9000)}), primary_key="k")
+    table.analyze()
+    assert answers.describe("a.b")["columns"]["k"]["max"] == 8999
+    table.delete("k > 10")
+    column = answers.describe("a.b")["columns"]["k"]
+    assert column["within"] == [0, 8999]
+    assert "max" not in column
+    assert str(column["distinct"]).startswith("about ")

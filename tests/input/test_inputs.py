@@ -413,7 +413,7 @@ def test_the_index_of_a_frame_is_columns_where_it_has_names(
         (pd.DataFrame({"a": [b"x", "y", 1.5]}), "Conversion failed for column a"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
         (pd.DataFrame({"a": [1, [2]]}), "Conversion failed for column a"),
-        ([{"a": 1}, {"a": "x"}], "rows as dicts"),
+        ([{"a": 1}, {"a": "x"}], "column 'a'"),
         ({"a": [1, "x"]}, "cannot be converted to a table"),
         (iter([pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [1, "x"]})]), "column a"),
         (np.array([(1, 2.0)], dtype=[("a", "i8"), ("b", "f8")]), "structured numpy array"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
@@ -410,6 +411,20 @@ def test_cost_decides_and_says_so(views: Any, monkeypatch: pytest.MonkeyPatch) -
     assert [d.converted for d in ns.explain_join(exists)] == [True]
     with pytest.raises(nb.InvalidArgumentError, match="need a path"):
         ns.explain_join(many, on="k")
+
+
+def test_filters_that_differ_in_the_middle(views: Any, tmp_path: Path) -> None:
+    """The text of a pyarrow expression leaves out the middle of a long list."""
+    rows = pa.table({"k": range(1000), "v": range(1000)})
+    nb.write(rows, tmp_path / "f.nimble", cluster_by="k")
+    views.conf.set(SETTING, "always")
+    probe = views.range(1000).withColumnRenamed("id", "k")
+    lists = [[*range(50), *range(at, at + 30), *range(80, 100)] for at in (50, 500)]
+    for values in lists:
+        wanted = ns.scan(views, tmp_path / "f.nimble", filter=pc.field("v").isin(values))
+        joined = probe.join(wanted, "k")
+        assert [d.converted for d in ns.explain_join(joined)] == [True]
+        assert sorted(row.v for row in joined.collect()) == sorted(values)
 
 
 def test_a_key_with_most_of_the_rows(

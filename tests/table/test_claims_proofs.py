@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
+import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import nimblepy as nb
+from nimblepy.cli.main import app
+from nimblepy.duck.aggregate import aggregate
 from nimblepy.table.base.sketch import LARGEST, Sketch, hashes_of
 from nimblepy.table.claims import check
 from nimblepy.table.claims.references import Orphans, refutes, supports
@@ -229,3 +235,97 @@ def test_names_of_unclaimed_values_are_read_of_limited_rows(
     (found,) = table.check().contradicted
     assert found.observed is not None
     assert "b (in 1,000 rows)" in found.observed
+
+
+def test_a_merge_may_change_keys(lake: nb.Catalog) -> None:
+    rows = pa.table({"k": pa.array(range(4), pa.int64()), "v": pa.array(range(4), pa.int64())})
+    table = lake.create_table("a.b", rows, primary_key="k")
+    table.analyze()
+    changed = table.merge([{"v": 3, "new": 9}], on="v").when_matched(update={"k": "new"})
+    assert changed.execute().rows_updated == 1
+    table.describe(columns={"k": nb.Values([0, 1, 2, 9])})
+    assert status(table, "values", "k") == "verified"
+    with pytest.raises(nb.InvalidArgumentError, match="no row has 3"):
+        table.describe(columns={"k": nb.Samples([3])})
+    table.analyze()
+    table.upsert([{"k": 0, "v": 7}])  # keeps the keys, so the sketch of the keys stays exact
+    assert status(table, "values", "k") == "verified"
+
+
+def test_values_of_uuids_and_times(lake: nb.Catalog) -> None:
+    names = [uuid.UUID(int=i) for i in range(3)]
+    schema = pa.schema([("k", pa.int64()), ("u", pa.uuid()), ("at", pa.time64("us"))])
+    table = lake.create_table("a.b", schema, primary_key="k")
+    table.append([{"k": i, "u": names[i], "at": dt.time(i)} for i in range(3)])
+    table.analyze()
+    hours = [dt.time(0), dt.time(1), dt.time(2)]
+    given: Any = {"u": nb.Values(names), "at": [nb.Values(hours), nb.Range(*hours[::2])]}
+    table.describe(columns=given)
+    assert {c.status for c in table.check()} == {"verified"}
+    table.delete("k = 2")
+    assert {c.status for c in table.check()} <= {"verified", "suspect"}
+    other = uuid.UUID(int=9)
+    table.append([{"k": 9, "u": other, "at": dt.time(9)}])
+    found = {(c.claim.kind, c.claim.column): c for c in table.check()}
+    assert {check.status for check in found.values()} == {"contradicted"}
+    assert str(other) in str(found["values", "u"].observed)
+    with pytest.raises(nb.InvalidArgumentError, match=str(other)):
+        table.describe(columns={"u": nb.Values(names)})
+
+
+def test_times_without_a_zone_are_in_the_zone_of_the_column(lake: nb.Catalog) -> None:
+    kind = pa.timestamp("us", "Europe/Berlin")
+    noon = dt.datetime(2026, 1, 1, 12)
+    table = lake.create_table("a.b", pa.schema([("k", pa.int64()), ("at", kind)]), primary_key="k")
+    table.append([{"k": i, "at": noon + dt.timedelta(hours=i)} for i in range(3)])
+    table.analyze()
+    for hours in (0, 2):
+        table.describe(columns={"at": nb.Samples([noon + dt.timedelta(hours=hours)])})
+        assert status(table, "samples", "at") == "verified"
+    with pytest.raises(nb.InvalidArgumentError, match="no row has"):
+        table.describe(columns={"at": nb.Samples([noon.replace(tzinfo=dt.UTC, hour=5)])})
+    times = pa.schema([("at", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+    parent = lake.create_table("a.parent", times, primary_key="at")
+    parent.append([{"at": row["at"], "v": 1} for row in table.to_table().to_pylist()])
+    parent.analyze()
+    table.describe(columns={"at": nb.References("a.parent")})
+    assert status(table, "references", "at") == "verified"
+
+
+def test_deletes_are_not_fresh_rows(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS, primary_key="k")
+    table.describe(fresh="1s")
+    time.sleep(1.1)
+    table.delete(keys=[1])
+    assert status(table, "fresh") == "overdue"
+    table.append(pa.table({"k": [9001]}))
+    assert status(table, "fresh") == "verified"
+
+
+def test_a_column_of_reconcile_is_renamed(lake: nb.Catalog) -> None:
+    one = lake.create_table("a.b", pa.table({"k": [1], "v": [2]}), primary_key="k")
+    other = lake.create_table("a.c", pa.table({"k": [1], "w": [2]}), primary_key="k")
+    one.describe(reconcile=[nb.Reconcile("sum(v)", "a.c", "sum(w)")])
+    assert status(one, "reconcile", deep=True) == "verified"
+    with other.alter() as a:
+        a.rename_column("w", "x")
+    assert status(one, "reconcile", deep=True) == "suspect"
+    with pytest.raises(nb.InvalidArgumentError, match="differ only in case"):
+        aggregate(pa.table({"v": [1], "V": [2]}).to_reader(), "sum(v)")
+
+
+def test_one_table_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = str(tmp_path / "lake")
+    lake = nb.connect(place)
+    lake.create_table("a.good", pa.table({"k": [1]})).describe("Good rows.")
+    bad = lake.create_table("a.bad", pa.table({"k": [1]}))
+    shutil.rmtree(bad.location.removeprefix("file://"))
+    lake = nb.connect(place)
+    assert list(lake.check()) == ["a.good"]
+    assert lake.describe().column("table").to_pylist() == ["a.good"]
+    assert lake.find("good").column("table").to_pylist() == ["a.good"]
+    assert "a.bad: left out" in caplog.text
+    shown = CliRunner().invoke(app, ["describe", place, "--check"])
+    assert shown.exit_code == 2
+    assert "a.good" in shown.stdout
+    assert "1 of 2 tables cannot be checked" in shown.stderr

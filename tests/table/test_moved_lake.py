@@ -22,9 +22,12 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy.cli.main import app
 from nimblepy.io.location import locate
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.table.base import moved
+from nimblepy.table.handle import files_of
 from nimblepy.table.iceberg.catalogs import SqliteCatalog
 from nimblepy.table.reading.plan import clear_caches
+from nimblepy.table.reading.shipped import rows_as_text, rows_of_text
 from nimblepy.table.upkeep import maintain
 
 NOW = dt.timedelta(0)
@@ -388,3 +391,27 @@ def test_translations() -> None:
     assert store.path("s3a://b/old/k") == "s3a://b/new/k"
     assert store.path("/x/k") == "s3://b/new/k"
     assert "s3a://b/old/k" in store.former("s3://b/new/k")
+
+
+def test_rows_for_other_processes(tmp_path: Path, kind: str) -> None:
+    """Delete files name data files by their old paths, which a worker process must translate."""
+    table = nb.connect(tmp_path / "old", catalog=kind).create_table(
+        "a.b", rows(*range(10)), primary_key="k"
+    )
+    table.delete("k < 5")
+    os.rename(tmp_path / "old", tmp_path / "new")
+    table = nb.connect(tmp_path / "new").table("a.b")
+    text = rows_as_text(files_of(table))
+    moved.forget()
+    clear_caches()
+    handle = SourceHandle(rows_of_text(text))
+    assert handle.to_table(["k"]).column("k").to_pylist() == [5, 6, 7, 8, 9]
+    assert handle.get(3) is None
+
+
+def test_a_moved_lake_inside_a_moved_lake() -> None:
+    moved.register("file:///new", ["file:///old"])
+    moved.register("file:///new/inner", ["file:///elsewhere"])
+    found = moved.translation_of("file:///new/inner/a.nimble")
+    assert found is not None
+    assert found.root == "file:///new/inner"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
+import uuid
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -105,3 +110,84 @@ def test_diff_takes_branches(lake: nb.Catalog) -> None:
     done = CliRunner().invoke(app, ["table", "diff", place, "v1", "audit", "--csv"])
     assert done.exit_code == 0, done.output
     assert "77" in done.output
+
+
+def test_a_default_of_a_uuid_column(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    name = uuid.UUID(int=7)
+    with table.alter() as a:
+        a.add_column("u", pa.uuid(), default=name)
+    table.append([{"id": 2, "u": name}])
+    assert [table.get(1), table.get(2)] == [{"id": 1, "u": name}, {"id": 2, "u": name}]
+    assert table.lookup([1, 2]).to_pylist() == [table.get(1), table.get(2)]
+
+
+def test_a_day_without_rows(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    for change in (table.append, table.upsert):
+        done = change([])
+        assert (done.rows_inserted, done.rows_updated, done.files_added) == (0, 0, 0)
+    assert table.get(1) == {"id": 1}
+    with pytest.raises(nb.InvalidArgumentError, match="has no columns"):
+        lake.create_table("a.c", [])
+
+
+DAY = dt.date(2026, 1, 1)
+NOON = dt.datetime(2026, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([DAY, None, NOON], "a date .* and a time without a zone"),
+        ([NOON, DAY], "a time without a zone .* and a date"),
+        (
+            [None, NOON, NOON.replace(tzinfo=dt.UTC)],
+            "a time without a zone .* and a time with a zone",
+        ),
+    ],
+)
+def test_a_new_column_of_mixed_times(lake: nb.Catalog, values: list[Any], why: str) -> None:
+    data = [{"id": i, "at": value} for i, value in enumerate(values)]
+    with pytest.raises(nb.InvalidArgumentError, match=f"column 'at' has {why}"):
+        lake.create_table("a.b", data)
+    frame = pd.DataFrame({"at": pd.Series(values, dtype=object)})
+    with pytest.raises(nb.InvalidArgumentError, match="column 'at' has"):
+        lake.create_table("a.b", frame)
+    typed = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    table = lake.create_table("a.b", typed, primary_key="id")
+    table.append(data)
+    assert table.count_rows() == len(values)
+
+
+def test_the_snapshot_of_a_transaction_expires(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": range(9), "v": range(9)}), primary_key="id")
+    with table.transaction() as changes:
+        other = lake.table("a.b")
+        other.upsert([{"id": 1, "v": 5}])
+        other.compact(where_needed=False)
+        other.expire(keep=1, older_than=dt.timedelta(0))
+        with pytest.raises(nb.StaleFileError, match="has expired"):
+            changes.get(5)
+
+
+def test_an_index_is_not_dropped_on_a_branch(lake: nb.Catalog) -> None:
+    rows = pa.table({"id": [1], "v": [5]})
+    table = lake.create_table("a.b", rows, primary_key="id", indexes=[nb.HashIndex("v")])
+    table.branch("audit")
+    with pytest.raises(nb.InvalidArgumentError, match="drop the index on 'main'"):
+        table.at(branch="audit").drop_index("v")
+    table.append([{"id": 2, "v": 5}])
+    assert table.lookup([5], on="v").num_rows == 2
+
+
+@pytest.mark.parametrize("command", ["append", "upsert"])
+def test_decimals_of_csv_are_rounded_on_request(tmp_path: Path, command: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
+    table = nb.connect(tmp_path / "lake").create_table("a.b", schema, primary_key="id")
+    (tmp_path / "new.csv").write_text("id,price\n1,1.999\n")
+    arguments = ["table", command, f"{tmp_path / 'lake'}#a.b", str(tmp_path / "new.csv")]
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+    done = CliRunner().invoke(app, [*arguments, "--cast"])
+    assert done.exit_code == 0, done.output
+    assert table.refresh().get(1) == {"id": 1, "price": decimal.Decimal("2.00")}

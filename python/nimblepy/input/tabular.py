@@ -162,8 +162,9 @@ def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
 
 
 def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) -> pa.Table:
+    made: dict[str, Any] = {}
+    name: Any = None
     try:
-        made = {}
         for name, values in columns.items():
             at = -1 if target is None else target.get_field_index(str(name))
             if target is None or at < 0 or not isinstance(values, (list, tuple)):
@@ -171,10 +172,12 @@ def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) 
                 made[str(name)] = _column(values)
             else:
                 made[str(name)] = typed_column(str(name), values, target.field(at).type, cast)
+        name = None
         return pa.table(made)
     except InvalidArgumentError:
         raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        place = "" if name is None else f"column {name!r}: "
         single = next((n for n, v in columns.items() if _is_single(v)), None)
         hint = (
             ""
@@ -185,7 +188,7 @@ def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) 
             )
         )
         raise InvalidArgumentError(
-            f"data: cannot be converted to a table: {error}{hint}"
+            f"data: cannot be converted to a table: {place}{error}{hint}"
         ) from error
 
 
@@ -314,9 +317,8 @@ def _rows_as_tables(
                     f"{BATCH_ROWS} rows has; pass a table, or all names in the first row"
                 )
         try:
-            if target is None:
-                first = dict.fromkeys(names) | dict(some[0])
-                table = pa.Table.from_pylist([first, *some[1:]], schema)
+            if target is None and schema is not None:
+                table = pa.Table.from_pylist(some, schema)
             else:
                 known = names if schema is None else schema.names
                 table = _table_of({n: [row.get(n) for row in some] for n in known}, target, cast)
