@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +108,7 @@ class MappedRows(RowSource):
             the cluster key.
         missing: returns the value of a column that the source does not have.
         have: the source's schema with field ids, if the source does not store field ids.
+        equal: further keys that can be searched for equality even if the source has no index.
     """
 
     def __init__(
@@ -117,11 +118,13 @@ class MappedRows(RowSource):
         keys: Sequence[Sequence[SortKey]] = (),
         missing: MissingValue = no_value,
         have: pa.Schema | None = None,
+        equal: Sequence[Sequence[SortKey]] = (),
     ) -> None:
         super().__init__()
         self.child = child
         self._schema = schema
         self._keys = [tuple(key) for key in keys if key]
+        self._equal = [tuple(key) for key in equal]
         self._missing = missing
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
@@ -274,6 +277,9 @@ class MappedRows(RowSource):
         for key in self._keys:
             if agrees(keys, key) if ordered else leads(names, key):
                 return key
+        for key in () if ordered else self._equal:
+            if {*names} == {item.column for item in key}:
+                return key
         if not names:
             raise IndexUnavailableError("these rows have no cluster key; pass on= or scan")
         shown = show_names(names)
@@ -370,7 +376,7 @@ class MappedRows(RowSource):
         if isinstance(request, Where):
             pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
             return self.child.find(pruning)
-        child_request = self._asked(request)
+        child_request = self.in_child(request)
         if child_request is not None:
             return self.child.find(child_request, limit=limit, reverse=reverse)
         if isinstance(request, Keys):
@@ -382,7 +388,11 @@ class MappedRows(RowSource):
     def _read_all(self, names: tuple[ColumnName, ...]) -> pa.Table:
         return self.read(self.all_rows(), names)
 
-    def _asked(self, request: Keys | Ordered) -> Keys | Ordered | None:
+    @overload
+    def in_child(self, request: Keys) -> Keys | None: ...
+    @overload
+    def in_child(self, request: Keys | Ordered) -> Keys | Ordered | None: ...
+    def in_child(self, request: Keys | Ordered) -> Keys | Ordered | None:
         """Translates a request to the source's names and types; ``None`` if no index can answer."""
         names = self._names_in_child(request.columns)
         if names is None:
@@ -656,7 +666,7 @@ class MappedRows(RowSource):
         if isinstance(request, Where):
             pruning = self._where(request) or Where(self._pruning(request.filter), request.rows)
             return self.child.explain_request(pruning, child_columns)
-        child_request = self._asked(request)
+        child_request = self.in_child(request)
         if child_request is not None:
             return self.child.explain_request(child_request, child_columns)
         keys = tuple(o.path for o in self._output(request.columns)[0] if o.path is not None)

@@ -103,16 +103,18 @@ class IndexedParquet(ParquetRows):
             else:
                 version = file_version(self._paths, self._path)
         except FileNotFoundError:
-            raise self._missing() from None
+            raise self.missing() from None
         if version != self.record.version:
-            raise self._changed()
+            raise self.changed()
 
-    def _missing(self) -> StaleFileError:
+    def missing(self) -> OSError:
+        """The error of a read after the file was removed."""
         return StaleFileError(
             f"{self._path}: the file was removed after it was indexed; refresh() forgets it"
         )
 
-    def _changed(self) -> FileChangedError:
+    def changed(self) -> StaleFileError:
+        """The error of a read after the file was changed or replaced."""
         return FileChangedError(
             f"{self._path}: the file changed after it was indexed; refresh() indexes it again"
         )
@@ -124,13 +126,13 @@ class IndexedParquet(ParquetRows):
         reader = self._readers.get(self._path)
         described = self.record.described
         if reader is None and described is not None:
-            self._check_footer()
+            self.check_footer()
             reader = PageReader(self._location, described, self._schema, self._pages)
             self._check_now()
             self._readers.put(self._path, reader)
         return reader
 
-    def _check_footer(self) -> None:
+    def check_footer(self) -> None:
         """Compares the footer with the indexed one, because modification times can be coarse."""
         footer = self.record.footer
         if not self._location.is_local:
@@ -144,7 +146,7 @@ class IndexedParquet(ParquetRows):
                 file.seek(max(0, size - len(footer) - 8))
                 found = file.read(len(footer) + 8)
         if found != footer + len(footer).to_bytes(4, "little") + b"PAR1":
-            raise self._changed()
+            raise self.changed()
 
     def _resolved(self, columns: Projected) -> tuple[list[Column], list[int]]:
         """Returns the columns, and the positions of the top-level columns that contain them."""
@@ -194,7 +196,7 @@ class IndexedParquet(ParquetRows):
 
     def _read_groups(self, rows: RowSet, columns: Projected) -> pa.Table:
         """Reads whole row groups with pyarrow, which opens the file again."""
-        self._check_footer()
+        self.check_footer()
         table = super().read(rows, columns)
         self._check_now()
         return table

@@ -24,6 +24,7 @@ from nimblepy.foreign.records import (
     IndexRecord,
     check_same_schema,
     file_version,
+    hash_bits_for,
     record_of,
     schema_of,
 )
@@ -41,8 +42,6 @@ T = TypeVar("T")
 
 # How many times a call is repeated because a file changed during the call.
 _ATTEMPTS = 4
-# Hashes have this many bits more than the row numbers, so that only 1 absent key in 2^16 is read.
-_SPARE_HASH_BITS = 16
 
 
 def _again_if_changed(
@@ -388,7 +387,7 @@ def index_files(
                 f"key: no column {name!r}; the files have {', '.join(schema.names)}"
             )
     num_rows = sum(file.num_rows for file in files)
-    hash_bits = max(24, min(64, num_rows.bit_length() + _SPARE_HASH_BITS))
+    hash_bits = hash_bits_for(num_rows)
     if old is not None:
         hash_bits = old[1].hash_bits
         if old[1].schema != schema:

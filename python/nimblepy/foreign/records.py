@@ -21,6 +21,9 @@ _FORMAT = 1
 _FILES = "nimblepy.parquet-index.files"
 _SCHEMA = "nimblepy.parquet-index.schema"
 
+# Hashes have this many bits more than the row numbers, so that only 1 absent key in 2^16 is read.
+_SPARE_HASH_BITS = 16
+
 # The columns of an index file that are not part of the key.
 ROW = "_nimble_row"
 HASH = "_nimble_hash"
@@ -217,6 +220,11 @@ class IndexRecord:
             )
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid, OSError) as error:
             raise CorruptFileError(f"{path}: damaged index of Parquet files: {error}") from error
+
+
+def hash_bits_for(num_rows: int) -> int:
+    """Returns the number of bits that a hash index of ``num_rows`` rows stores of each hash."""
+    return max(24, min(64, num_rows.bit_length() + _SPARE_HASH_BITS))
 
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[SortKey], bits: int) -> Any:

@@ -34,6 +34,9 @@ from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of, format_bytes
 
+# For each file, whether it is meant.
+FileMask = np.ndarray[Any, np.dtype[np.bool_]]
+
 _ROW = (ROW,)
 _HASHES = (HASH,)
 
@@ -56,6 +59,7 @@ class IndexedFiles(FilesSource):
         paths: Paths,
         pages: _core.ParquetPages,
         pickled: tuple[Any, ...],
+        child: type[IndexedParquet] = IndexedParquet,
     ) -> None:
         super().__init__()
         self.path = path
@@ -68,7 +72,7 @@ class IndexedFiles(FilesSource):
         readers: LruCache[PageReader] = LruCache(most_together())
         self._readers = readers
         self._children = [
-            IndexedParquet(file, record.schema, paths, pages, readers) for file in record.files
+            child(file, record.schema, paths, pages, readers) for file in record.files
         ]
         self._pickled = pickled
 
@@ -183,6 +187,17 @@ class IndexedFiles(FilesSource):
                 return self._find_hashed(request).slice(0, limit)
         return self._located(self.index.find(request, limit=limit, reverse=reverse))
 
+    def find_among(self, keys: Keys, wanted: FileMask) -> RowSet:
+        """Returns the rows of some files, one entry per row. The other files need not exist.
+
+        Args:
+            wanted: for each file, whether its rows are wanted.
+        """
+        self.index_keys(keys.columns, ordered=False)
+        if self.record.kind == "hash":
+            return self._find_hashed(keys, wanted)
+        return self._located(self.index.find(keys), wanted)
+
     def count_matches(self, keys: Keys) -> Positions:
         if self.record.kind == "hash":
             return self.find(keys).counts
@@ -215,27 +230,37 @@ class IndexedFiles(FilesSource):
             )
         return self._located(self.index.find_asof(keys))
 
-    def _located(self, found: RowSet) -> RowSet:
+    def _located(self, found: RowSet, wanted: FileMask | None = None) -> RowSet:
         """Converts rows of the index to rows of the files.
 
         Checks that these files did not change.
         """
         single = found.expand()
         numbers = self._numbers(self.index.read(single, _ROW))
-        return self._place(numbers, single.probe, single.num_probes)
+        return self._place(numbers, single.probe, single.num_probes, wanted)
 
     def _numbers(self, table: pa.Table) -> Positions:
         column = table.column(ROW)
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         return row_numbers(array, self.num_rows, self.path)
 
-    def _place(self, numbers: Positions, probe: Positions | None, num_probes: int) -> RowSet:
+    def _place(
+        self,
+        numbers: Positions,
+        probe: Positions | None,
+        num_probes: int,
+        wanted: FileMask | None = None,
+    ) -> RowSet:
         file = np.searchsorted(self._first_rows, numbers, side="right") - 1
         begin = (numbers - self._first_rows[file]).astype(np.uint64)
-        self.check(np.unique(file).tolist() if len(file) > 1 else file.tolist())
-        return RowSet(begin, None, probe, num_probes, file)
+        rows = RowSet(begin, None, probe, num_probes, file)
+        if wanted is not None:
+            rows = rows.entries(wanted[file])
+        assert rows.file is not None
+        self.check(np.unique(rows.file).tolist() if len(rows.file) > 1 else rows.file.tolist())
+        return rows
 
-    def _find_hashed(self, keys: Keys) -> RowSet:
+    def _find_hashed(self, keys: Keys, wanted: FileMask | None = None) -> RowSet:
         """Finds rows by the hashes of their keys, and drops rows with other keys."""
         names = self.record.keys
         usable = self.can_match(keys)
@@ -244,11 +269,12 @@ class IndexedFiles(FilesSource):
         batch = asked.batch(names)
         hashes = pa.array(key_hashes(batch, self.record.sort_keys, self.record.hash_bits))
         found = self.index.find_and_read(Keys(_HASHES, (hashes,)), _ROW)
-        rows = self._place(self._numbers(found[0]), found[1], len(asked))
+        rows = self._place(self._numbers(found[0]), found[1], len(asked), wanted)
         if not len(rows.begin):
             return RowSet(rows.begin, None, rows.probe, len(keys), rows.file)
+        assert rows.probe is not None
         stored = self.read(rows, names).combine_chunks().to_batches()[0]
-        is_same = _equal_keys(stored, batch, found[1], self.record.sort_keys)
+        is_same = _equal_keys(stored, batch, rows.probe, self.record.sort_keys)
         kept = rows.entries(np.flatnonzero(is_same))
         return kept.for_probes(probes, len(keys))
 
