@@ -95,7 +95,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "files": {"file"},
     "foreign": {"files"},
     "advise": {"files"},
-    "table/base": {"files"},
+    "table/base": {"foreign"},
     "table/otree": {"table/base"},
     "table/iceberg": {"table/otree"},
     "table/reading": {"table/iceberg"},

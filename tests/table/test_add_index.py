@@ -126,7 +126,7 @@ def test_changes_beside_it_are_kept(table: nb.Table, between: Any) -> None:
     assert table.health().index_coverage == {"hash (email)": 1.0}
 
 
-def test_what_is_refused(lake: nb.Catalog, table: nb.Table) -> None:
+def test_what_is_refused(table: nb.Table) -> None:
     for index, message in (
         (nb.HashIndex(["nope"]), "nope"),
         ([], "at least one"),
@@ -134,11 +134,6 @@ def test_what_is_refused(lake: nb.Catalog, table: nb.Table) -> None:
     ):
         with pytest.raises(nb.InvalidArgumentError, match=message):
             table.add_index(index)  # type: ignore[arg-type]
-    parquet = lake.create_table("a.p", rows(0, 10), data_format="parquet")
-    with pytest.raises(nb.InvalidArgumentError, match=r"Parquet files.*convert\("):
-        parquet.add_index(nb.HashIndex(["email"]))
-    with pytest.raises(nb.InvalidArgumentError, match="Parquet files"):
-        parquet.drop_index(["email"])
 
 
 def test_samples_of_an_otree_survive(lake: nb.Catalog) -> None:

@@ -175,6 +175,12 @@ def test_we_read_their_tables(tmp_path: Path) -> None:
     assert len(made.scan(row_filter="k = 7").to_arrow()) == 0
 
 
+def test_duckdb_reads_a_parquet_table_with_indexes(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", ROWS, data_format="parquet")
+    table.add_index([nb.SortedIndex(["k"]), nb.HashIndex(["k"])])
+    assert ordered(by_duckdb(table)) == ordered(ROWS)
+
+
 def test_register(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("a.b", ROWS, cluster_by="k", partition_by=["g"])
     other = nb.connect(tmp_path / "other")

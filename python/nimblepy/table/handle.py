@@ -23,6 +23,7 @@ from nimblepy.table.base.model import MAIN, Snapshot
 from nimblepy.table.base.places import exist
 from nimblepy.table.reading.fileset import FileSet, Specs, reading_of
 from nimblepy.table.reading.members import Reading
+from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
 from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.upkeep.maintain import expire_by_default
 from nimblepy.table.writing.commit import check_branch, dropped
@@ -70,7 +71,8 @@ def id_of(snapshot: Snapshot | None) -> int | None:
 
 def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
     """Returns the settings that, besides the schema, decide how files are read and written."""
-    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping
+    indexes = metadata.properties.get(PARQUET_INDEXES)
+    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping, indexes
 
 
 class TableHandle(VersionedRows[FileSet]):
@@ -154,7 +156,8 @@ class TableHandle(VersionedRows[FileSet]):
         return self._at.snapshot
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
-        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping)
+        indexes = metadata.properties.get(PARQUET_INDEXES)
+        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping, indexes)
         self._specs.learn(metadata)
         reading = self._readings.get(key)
         schema = metadata.schema(schema_id)

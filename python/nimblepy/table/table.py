@@ -41,6 +41,7 @@ from nimblepy.table.otree.layouts import Layout, OTree, layout_of
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.holding import data_manifests, files_for_keys
 from nimblepy.table.reading.listing import list_files, list_partitions
+from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
 from nimblepy.table.reading.sample import sample as draw_sample
 from nimblepy.table.references import (
     drop_reference,
@@ -55,6 +56,7 @@ from nimblepy.table.requests import analyze_by, requested_changes, requested_key
 from nimblepy.table.upkeep.analyze import Analysis, look
 from nimblepy.table.upkeep.compact import Compacting, convert_deletes
 from nimblepy.table.upkeep.health import Health, health
+from nimblepy.table.upkeep.index_parquet import extend_parquet_indexes
 from nimblepy.table.upkeep.maintain import (
     KEPT_SNAPSHOTS,
     YOUNG,
@@ -1034,6 +1036,8 @@ class Table(TableHandle):
     def optimize(self, *, budget_bytes: int | None = None) -> dict[str, Any]:
         """Performs the actions that :meth:`health` advises, and returns their results by name.
 
+        Indexes of a Parquet table then cover all data files.
+
         Args:
             budget_bytes: as for :meth:`optimize_layout`.
 
@@ -1048,8 +1052,14 @@ class Table(TableHandle):
             "rewrite_manifests": self.rewrite_manifests,
             "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),
             "analyze": self.analyze,
+            "add_index": lambda: extend_parquet_indexes(self._state),
         }
-        return {item.action: actions[item.action]() for item in self.health().advice}
+        done: dict[str, Any] = {
+            item.action: actions[item.action]() for item in self.health().advice
+        }
+        if {"compact", "optimize_layout"} & done.keys() and self.properties.get(PARQUET_INDEXES):
+            done["add_index"] = extend_parquet_indexes(self._state)  # covers the rewritten files
+        return done
 
     def add_index(
         self,
@@ -1058,28 +1068,34 @@ class Table(TableHandle):
         | VectorIndex
         | Sequence[HashIndex | SortedIndex | VectorIndex],
     ) -> Commit:
-        """Adds secondary indexes to all existing and new files of a nimble table, in one commit.
+        """Adds indexes to all existing files of a table, in one commit.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
 
-        Files are replaced by copies with the index; rows are not encoded again. Concurrent changes
-        of rows succeed. :meth:`health` says which share of the rows has each index.
+        In a nimble table, files are replaced by copies with the index; rows are not encoded again,
+        and new files have the index. In a Parquet table, the data files stay as they are, and
+        index files below ``metadata/`` cover them. Lookups, upserts and deletes by key search new
+        files without the index, until a second call or :meth:`optimize` covers them too.
+        Concurrent changes of rows succeed. :meth:`health` says which share of the rows has each
+        index.
 
         Raises:
-            InvalidArgumentError: all files have such an index, or the table lacks a column; or its
-                files are Parquet files.
+            InvalidArgumentError: all files have such an index, or the table lacks a column; or the
+                index is of a kind that a Parquet table cannot have: a vector index, one on a part
+                of a struct, or one in descending order.
             ConflictError: as :meth:`append`; or other commits kept adding files without the index.
                 New files of nimblepy have it, and a second call completes it.
 
-        Cost: copies every file that lacks the index, and decodes its columns.
+        Cost: copies every file that lacks the index, and decodes its columns. In a Parquet table,
+            reads the key columns of files that are not covered, and writes the index again.
         """
         return add_index(self._state, index)
 
     def drop_index(
         self, index: str | Sequence[ColumnName] | HashIndex | SortedIndex | VectorIndex
     ) -> Commit:
-        """Drops secondary indexes from all files of a nimble table, and from its new files.
+        """Drops secondary indexes from all files of a table, and from its new files.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
@@ -1090,10 +1106,10 @@ class Table(TableHandle):
 
         Raises:
             IndexUnavailableError: there is no such index.
-            InvalidArgumentError: writes need the index to find primary keys; or the table's files
-                are Parquet files.
+            InvalidArgumentError: writes need the index to find primary keys.
 
-        Cost: copies every file that has the index.
+        Cost: copies every file that has the index. In a Parquet table, one commit of metadata;
+            :meth:`remove_orphans` removes the index files.
         """
         return drop_index(self._state, index)
 

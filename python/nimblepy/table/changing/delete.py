@@ -34,6 +34,7 @@ from nimblepy.table.changing.row_change import (
 from nimblepy.table.changing.row_commit import RowCommit, begin
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import MemberRows
+from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
@@ -175,6 +176,8 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     """See :meth:`nimblepy.Table.convert`."""
     call = begin(table, "convert")
     properties = format_property(data_format)
+    if data_format == "nimble" and call.metadata.properties.get(PARQUET_INDEXES):
+        properties[PARQUET_INDEXES] = ""
     target = replace(target_of(call.metadata), data_format=data_format, rows_before=0)
     rows = SourceHandle(table.rows(call.metadata)).scan().to_reader()
     files = write_rows(rows, target, progress=progress)

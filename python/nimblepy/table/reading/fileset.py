@@ -34,6 +34,7 @@ from nimblepy.table.iceberg.manifests import MANY, FileColumns, Numbers
 from nimblepy.table.iceberg.pruning import End, Mask, comparable, original, storage
 from nimblepy.table.reading.equality import KeyColumns
 from nimblepy.table.reading.members import MemberRows, Reading
+from nimblepy.table.reading.parquet_index import parquet_indexes
 from nimblepy.table.reading.plan import Members, SnapshotPlan, explains_missing_files
 from nimblepy.table.reading.shipped import pickled
 
@@ -286,6 +287,7 @@ def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = Non
         specs=specs,
         columns_of=specs.columns_of,
         names=metadata.mapped_names(),
+        parquet=parquet_indexes(metadata, metadata.schema(schema_id), metadata.mapped_names()),
     )
 
 

@@ -27,9 +27,11 @@ from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
 from nimblepy.io.location import is_uri
 from nimblepy.io.remote_file import at_once, openers
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.compiled import Compiled, SingleRows
-from nimblepy.rows.plan import DetailValue
-from nimblepy.rows.rowset import Positions, RowNumbers
+from nimblepy.rows.plan import DetailValue, Plan
+from nimblepy.rows.request import Keys, Request
+from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, OnKeys, Reader, RowSource
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
@@ -40,6 +42,7 @@ from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
 from nimblepy.table.reading.deletes import deleted_rows, merged, positions
 from nimblepy.table.reading.equality import FindColumns, keys_of, no_columns, rows_with_keys
+from nimblepy.table.reading.parquet_index import ParquetIndexes, Search, search
 
 # Maximum number of files of a set that keeps references to its open files.
 _FEW_FILES = 512
@@ -99,6 +102,7 @@ class Reading:
         names: field ids by path, for files without field ids.
         indexes: the indexes of new files, without keys.
         columns_of: finds the columns that equality deletes compare.
+        parquet: the indexes of Parquet files, if there are any.
     """
 
     name: str
@@ -110,6 +114,7 @@ class Reading:
     names: dict[tuple[str, ...], int]
     indexes: Sequence[IndexInfo] = ()
     columns_of: FindColumns = no_columns
+    parquet: ParquetIndexes | None = None
     open_files: OpenFiles[RowSource] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,10 +132,14 @@ class Reading:
     def io_stats(self) -> IoStats:
         """Counts of all reads of files."""
         stats = self.open_files.io_stats
+        if self.parquet is not None:
+            stats = stats + self.parquet.io_stats
         return stats if self._weighted is None else stats + self._weighted.io_stats
 
     def reset_io_stats(self) -> None:
         self.open_files.reset_io_stats()
+        if self.parquet is not None:
+            self.parquet.reset_io_stats()
         if self._weighted is not None:
             self._weighted.reset_io_stats()
 
@@ -169,10 +178,15 @@ class Reading:
     def _open(self, file: DataFile) -> RowSource:
         path = file.path
         opened: RowSource
+        indexes = [] if self.parquet is None else self.parquet.indexes
         if file.format == "NIMBLEPY":
             opened = open_source(readable_path(path))
         elif file.format == "PARQUET":
-            opened = ParquetRows(readable_path(path))
+            child = None if self.parquet is None else self.parquet.child(path, file.bytes)
+            if child is None:
+                opened = ParquetRows(readable_path(path))
+            else:
+                opened = child
         else:
             raise UnsupportedVersionError(
                 f"{self.name}: {path} is in the format {file.format}; nimblepy reads NIMBLEPY and "
@@ -184,10 +198,14 @@ class Reading:
                 "file was replaced or damaged"
             )
         as_it_is = isinstance(opened, FileSource) and fits_as_it_is(opened.schema, self.schema)
-        if as_it_is and tuple(opened.cluster_by) == self.cluster_by and self._finds_key(opened):
+        searched = [self.primary_key, *(index.names for index in indexes)]
+        finds_keys = as_it_is and all(_finds_key(opened, key) for key in searched)
+        if finds_keys and tuple(opened.cluster_by) == self.cluster_by:
             return opened
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
-        return self._mapped(opened, file, self.schema, keys, self.defaults)
+        keys += [index.keys for index in indexes if index.kind == "sorted"]
+        equal = [index.keys for index in indexes if index.kind == "hash"]
+        return self._mapped(opened, file, self.schema, keys, self.defaults, equal)
 
     def _mapped(
         self,
@@ -196,6 +214,7 @@ class Reading:
         schema: pa.Schema,
         keys: Sequence[Sequence[SortKey]],
         defaults: Mapping[int, pa.Scalar],
+        equal: Sequence[Sequence[SortKey]] = (),
     ) -> MappedRows:
         """Returns the rows of a file with the columns of ``schema``."""
         # Must not refer to `self`: because it holds the open file, that would be a reference cycle.
@@ -211,7 +230,7 @@ class Reading:
         have = opened.schema
         if self.names and not has_field_ids(have):
             have = with_field_ids(have, self.names)
-        return MappedRows(opened, schema, keys, missing, have)
+        return MappedRows(opened, schema, keys, missing, have, equal)
 
     def deleted_bitmap(self, member: Member) -> _core.RowBitmap | None:
         """Returns the deleted rows of a file; ``None`` if no row is deleted.
@@ -246,15 +265,6 @@ class Reading:
             found.append(rows_with_keys(rows, columns, keys))
         return merged(found)
 
-    def _finds_key(self, opened: RowSource) -> bool:
-        """Returns whether the file has an index that answers lookups by primary key."""
-        key = list(self.primary_key)
-        return not key or any(
-            set(key) == {k.column for k in info.columns[: len(key)]}
-            and (info.kind != "hash" or len(info.columns) == len(key))
-            for info in opened.indexes
-        )
-
     def constants(self, file: DataFile, schema: pa.Schema) -> dict[int, pa.Scalar]:
         """Returns the partition values that hold for all rows of the file, by field id."""
         values = {}
@@ -264,6 +274,15 @@ class Reading:
             if item.transform == "identity" and kind is not None:
                 values[item.source_id] = constant(kind, value)
         return values
+
+
+def _finds_key(opened: RowSource, key: Sequence[str]) -> bool:
+    """Returns whether a file has an index that answers lookups by a key."""
+    return not key or any(
+        set(key) == {k.column for k in info.columns[: len(key)]}
+        and (info.kind != "hash" or len(info.columns) == len(key))
+        for info in opened.indexes
+    )
 
 
 class MemberRows(FilesSource):
@@ -276,6 +295,7 @@ class MemberRows(FilesSource):
         self.reading = reading
         self._deleted: dict[int, _core.RowBitmap | None] = {}
         self._children: dict[int, RowSource] = {}
+        self._searches: dict[tuple[ColumnName, ...], Search | None] = {}
 
     @property
     @abstractmethod
@@ -424,7 +444,89 @@ class MemberRows(FilesSource):
         names = None if on is None else tuple(map(column_of, on))
         if not ordered and primary and (names is None or self.always_finds(names)):
             return tuple(SortKey(name) for name in primary)
+        if not ordered and names and self.reading.parquet is not None:
+            index = self.reading.parquet.choose(names)
+            if index is not None:
+                return index.keys
         return super().index_keys(on, ordered=ordered)
+
+    def _search(self, keys: Keys) -> Search | None:
+        """Returns a search by an index of Parquet files; ``None`` if no such index helps."""
+        parquet, names = self.reading.parquet, keys.names
+        if parquet is None or keys.between is not None:
+            return None
+        if names not in self._searches:
+            files = {
+                readable_path(member.file.path): (number, member.file.bytes)
+                for number, member in enumerate(self.members)
+                if member.file.format == "PARQUET"
+            }
+            self._searches[names] = search(parquet, names, files, self.num_files)
+        return self._searches[names]
+
+    def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
+        by_index = self._search(request) if isinstance(request, Keys) else None
+        if by_index is None or not isinstance(request, Keys):
+            return super().find(request, limit=limit, reverse=reverse)
+        parts = by_index.find(request, self.deleted)
+        if by_index.others:
+            rows = self.part(by_index.others).find(request)
+            if len(rows.begin):
+                assert rows.file is not None
+                numbers = np.array(by_index.others, dtype=np.int64)
+                parts.append(replace(rows, file=numbers[rows.file]))
+        rows = RowSet.joined(parts)
+        assert rows.probe is not None
+        assert rows.file is not None
+        return rows.entries(np.lexsort((rows.file, rows.probe))).slice(0, limit)
+
+    def find_and_read(
+        self, keys: Keys, columns: Projected, *, first: bool = False
+    ) -> tuple[pa.Table, Positions]:
+        if self._search(keys) is None:
+            return super().find_and_read(keys, columns, first=first)
+        return RowSource.find_and_read(self, keys, columns, first=first)
+
+    def count_matches(self, keys: Keys) -> Positions:
+        if self._search(keys) is None:
+            return super().count_matches(keys)
+        return self.find(keys).counts
+
+    def explain_request(self, request: Request, columns: Projected) -> Plan:
+        by_index = self._search(request) if isinstance(request, Keys) else None
+        if by_index is None:
+            return super().explain_request(request, columns)
+        index = str(by_index.index)
+        children = [
+            Plan(
+                text=f"read {opened.source.path}",
+                details=(("entries", opened.source.index.num_rows),),
+                index=index,
+            )
+            for opened, _ in by_index.covering
+        ]
+        if by_index.others:
+            children.append(self.part(by_index.others).explain_request(request, columns))
+        return Plan(
+            text="lookup in an index of Parquet files",
+            details=(
+                ("files", self.num_files),
+                ("files covered", by_index.num_covered),
+                ("files searched without the index", len(by_index.others)),
+            ),
+            children=tuple(children),
+            reads=sum(plan.reads for plan in children),
+            bytes=sum(plan.bytes for plan in children),
+            index=index,
+        )
+
+    @property
+    def indexes(self) -> list[IndexInfo]:
+        """As of any files, and the indexes of Parquet files, which need not cover every file."""
+        parquet = self.reading.parquet
+        if parquet is None:
+            return super().indexes
+        return [*super().indexes, *(index.info for index in parquet.indexes)]
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
         if isinstance(reader, SingleRows) and reader.on is None and self.reading.primary_key:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Manifest
 from nimblepy.table.otree.blocks import named_blobs
+from nimblepy.table.reading.parquet_index import index_paths
 from nimblepy.table.reading.plan_index import indexed_files, named_parts
 
 
@@ -25,7 +26,7 @@ def reachable_files(metadata: ice.Metadata, besides: Container[int] = ()) -> Ite
     Cost: reads the manifest list of every snapshot that is not skipped, and each manifest once.
     """
     yield pa.array([*metadata.metadata_files(), *(p for p, _ in metadata.statistics_files())])
-    yield pa.array(ice.files_beside(metadata), pa.string())
+    yield pa.array([*ice.files_beside(metadata), *index_paths(metadata)], pa.string())
     seen: set[str] = set()
     for snapshot in metadata.snapshots:
         if snapshot.id in besides:
@@ -80,6 +81,7 @@ def reachable_by_kind(metadata: ice.Metadata) -> dict[str, dict[str, list[int]]]
         "manifest": manifests,
         "plan index": indexes,
         "cubes": blobs,
+        "key index": {path: [] for path in index_paths(metadata)},
         "statistics": statistics,
         **files,
     }

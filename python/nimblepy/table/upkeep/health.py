@@ -26,7 +26,9 @@ from nimblepy.table.upkeep.rewrite import can_be_better
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target
 
-Action = Literal["compact", "optimize_layout", "rewrite_manifests", "expire", "analyze"]
+Action = Literal[
+    "compact", "optimize_layout", "rewrite_manifests", "expire", "analyze", "add_index"
+]
 
 # Merging manifests is advised if a partition is in more than this many.
 _MANY_SMALL = 0.25
@@ -107,6 +109,7 @@ class Health:
         distinct: estimated distinct counts by column, from the newest statistics; empty if the
             table was not analyzed.
         index_coverage: share of the rows whose files have an index, by secondary index.
+        index_files: number of files that have it, or that an index of Parquet files covers.
         plans: costs of typical plans.
         advice: advised actions, the most useful first.
     """
@@ -136,6 +139,7 @@ class Health:
     boxes_ideal: float | None = None
     distinct: Mapping[str, int] = field(default_factory=dict)
     index_coverage: Mapping[str, float] = field(default_factory=dict)
+    index_files: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         lines = [
@@ -166,7 +170,10 @@ class Health:
             rest = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             lines.append(f"  different values     {', '.join(shown[:_SHOWN])}{rest}")
         for name, covered in self.index_coverage.items():
-            lines.append(f"  index                {name}: {covered:.0%} of the rows")
+            lines.append(
+                f"  index                {name}: {covered:.0%} of the rows, "
+                f"{self.index_files[name]:,} files"
+            )
         for plan in self.plans:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
         lines += [f"  -> {item.action}(): {item.why}" for item in self.advice]
@@ -224,6 +231,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         advised = {"compact": _compaction(chosen, len(files), target, share, depth)}
     counts_of = ice.distinct_values(metadata, head)
     names = {number: metadata.column_name(number) for number in counts_of}
+    covered = coverage(rows, metadata)
     reasons = advised | {
         "rewrite_manifests": _rewriting(per_partition, beside)
         if can_be_better(manifests, beside, metadata)
@@ -232,6 +240,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         if not expired_by_advice(metadata)
         else f"{kept:,} snapshots make the metadata larger and keep old files",
         "analyze": _analysis(metadata, counts_of.values(), total_rows),
+        "add_index": _extension(covered, len(files)) if target.data_format == "parquet" else None,
     }
     return Health(
         name=".".join(metadata.name),
@@ -264,8 +273,17 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         distinct={
             name: counts_of[number].values for number, name in names.items() if name is not None
         },
-        index_coverage=coverage(rows, metadata),
+        index_coverage={name: share for name, (_, share) in covered.items()},
+        index_files={name: count for name, (count, _) in covered.items()},
     )
+
+
+def _extension(covered: Mapping[str, tuple[int, float]], files: int) -> str | None:
+    """Returns why indexes of Parquet files should cover more files."""
+    short = {name: files - count for name, (count, _) in covered.items() if count < files}
+    if not short:
+        return None
+    return "; ".join(f"{name} does not cover {count:,} files" for name, count in short.items())
 
 
 def _spread(numbers: Sequence[int]) -> Spread:

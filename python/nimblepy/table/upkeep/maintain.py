@@ -23,6 +23,7 @@ from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.model import EXPIRE_ON_COMMIT, MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import exist, readable_path, remove_file
+from nimblepy.table.reading.parquet_index import KEYS
 from nimblepy.table.reading.reachable import reachable_by_kind, reachable_files, unreachable
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import number_property
@@ -632,6 +633,8 @@ def _kind_of(path: str) -> str:
         return "version hint"
     if name.startswith("plan-"):
         return "plan index"
+    if name.startswith(KEYS):
+        return "key index"
     if name.endswith(".avro"):
         return "manifest list" if name.startswith("snap-") else "manifest"
     if name.endswith(".stats"):

@@ -32,6 +32,11 @@ from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Member
 from nimblepy.table.upkeep.compact import Compaction, Group, summed
+from nimblepy.table.upkeep.index_parquet import (
+    add_parquet_index,
+    drop_parquet_index,
+    parquet_coverage,
+)
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
@@ -53,13 +58,14 @@ _MOST_PASSES = 5
 def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) -> Commit:
     """See :meth:`nimblepy.Table.add_index`."""
     metadata = table.newest()
-    _check_format(metadata, "add_index")
     one = isinstance(indexes, (HashIndex, SortedIndex, VectorIndex))
     new = [cast(TableIndex, indexes)] if one else list(cast(Sequence[TableIndex], indexes))
     if not new:
         raise InvalidArgumentError("add_index: expected at least one index")
     schema = metadata.schema()
     index_specs(schema, new)  # raises if their columns do not exist
+    if data_format_of(metadata) == "parquet":
+        return add_parquet_index(table, new)
     existing = _declared(metadata)
     again = [index for index in new if identity_of(schema, index) in existing]
     if again and not _unfinished(table, metadata, again, set()):
@@ -70,12 +76,13 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
 def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | TableIndex) -> Commit:
     """See :meth:`nimblepy.Table.drop_index`."""
     metadata = table.newest()
-    _check_format(metadata, "drop_index")
     if metadata.branch != ice.MAIN:
         raise InvalidArgumentError(
             f"drop_index: branch {metadata.branch!r} shares its indexes with all branches of "
             f"{table.name}; drop the index on {ice.MAIN!r}"
         )
+    if data_format_of(metadata) == "parquet":
+        return drop_parquet_index(table, index)
     schema, existing = metadata.schema(), _declared(metadata)
     if isinstance(index, (HashIndex, SortedIndex, VectorIndex)):
         dropped = {identity_of(schema, index)} & existing.keys()
@@ -99,15 +106,6 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
     return _run(table, "drop_index", [], dropped)
 
 
-def _check_format(metadata: ice.Metadata, what: str) -> None:
-    if data_format_of(metadata) != "nimble":
-        raise InvalidArgumentError(
-            f"{what}: {'.'.join(metadata.name)} has Parquet files, which have no indexes yet. "
-            'convert("nimble") makes it a table of nimble files; nb.convert() writes an indexed '
-            "copy of one file"
-        )
-
-
 def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
     """Returns the secondary indexes of new files."""
     schema = metadata.schema()
@@ -118,13 +116,17 @@ def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
     }
 
 
-def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, float]:
-    """Returns the share of the rows whose files have each secondary index.
+def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, tuple[int, float]]:
+    """Returns the number of files that have each secondary index, and their share of the rows.
 
-    Cost: opens every file of a table with secondary indexes.
+    Cost: opens every file of a table with secondary indexes. For a Parquet table, opens the index
+    files.
     """
+    if data_format_of(metadata) == "parquet":
+        return parquet_coverage(rows)
     declared = _declared(metadata)
     counts = dict.fromkeys(declared, 0)
+    files = dict.fromkeys(declared, 0)
     total = 0
     for member in rows.members if declared else ():
         total += member.file.rows
@@ -132,8 +134,12 @@ def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, float]:
         there = {identity_of(rows.schema, info) for info in child.indexes if info.kind != "cluster"}
         for item in there & counts.keys():
             counts[item] += member.file.rows
+            files[item] += 1
     return {
-        f"{info.kind} ({', '.join(map(str, info.columns))})": counts[item] / total if total else 1.0
+        f"{info.kind} ({', '.join(map(str, info.columns))})": (
+            files[item],
+            counts[item] / total if total else 1.0,
+        )
         for item, info in declared.items()
     }
 

@@ -26,6 +26,7 @@ from nimblepy.table.base.model import (
     DataFormat,
 )
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
+from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
 from nimblepy.table.writing.write import Target
 
 _FORMAT = "nimblepy.data-format"
@@ -101,7 +102,7 @@ def check_name(name: str) -> None:
     """Raises for names of properties that nimblepy itself sets."""
     own = (
         *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
-        *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version"),
+        *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version", PARQUET_INDEXES),
     )
     if name in own or name.startswith((BATCH_PREFIX, CLAIMS_PREFIX)):
         raise InvalidArgumentError(

@@ -1,0 +1,535 @@
+"""Indexes of the Parquet files of a table.
+
+A table property names a list of the indexes, a JSON file below ``metadata/``. An index consists of
+index files like those of :func:`nimblepy.index_files`, one for each form that the data files have.
+An index file covers the data files that the list names. Rows of other data files are searched in
+these files themselves.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nimblepy import _core
+from nimblepy.cached import cached_property
+from nimblepy.errors import CorruptFileError, IndexUnavailableError, StaleFileError
+from nimblepy.file.open import open_source
+from nimblepy.file.source import FileSource
+from nimblepy.files.mapped import MappedRows
+from nimblepy.foreign.child import IndexedParquet
+from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.records import IndexRecord, file_version
+from nimblepy.foreign.source import IndexedFiles
+from nimblepy.io.fork import ForkLock
+from nimblepy.io.location import is_uri
+from nimblepy.io.log import logger
+from nimblepy.rows.request import Keys
+from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.moved import as_root, below, translation_of
+from nimblepy.table.base.places import readable_path
+
+# Names the list of the indexes, below the metadata directory. Empty if there are no indexes.
+PARQUET_INDEXES = "nimblepy.parquet-indexes"
+# Beginning of the names of lists and index files.
+KEYS = "keys-"
+
+_FORMAT = 1
+_CACHE_BYTES = 256 << 20
+_log = logger(__name__)
+
+# Nothing in the paths of a record is listed again.
+PATHS = Paths(())
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringFile:
+    """An index file.
+
+    Attributes:
+        name: its name below the metadata directory.
+        covers: readable paths and sizes in bytes of the data files that it covers, in its order.
+    """
+
+    name: str
+    covers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """An index as the list describes it.
+
+    Attributes:
+        kind: ``"hash"`` or ``"sorted"``.
+        columns: field ids of the key columns.
+        lacking: paths and sizes in bytes of data files that lack a key column.
+    """
+
+    kind: str
+    columns: tuple[int, ...]
+    files: tuple[CoveringFile, ...] = ()
+    lacking: tuple[tuple[str, int], ...] = ()
+
+
+def list_of_indexes(indexes: Sequence[StoredIndex], location: str) -> bytes:
+    """Serializes indexes. Paths below the location of the table are stored relative to it."""
+    root = as_root(location)
+
+    def stored(files: Sequence[tuple[str, int]]) -> list[list[Any]]:
+        return [[below(path, root) or path, size] for path, size in files]
+
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "indexes": [
+                {
+                    "kind": index.kind,
+                    "columns": index.columns,
+                    "files": [
+                        {"name": file.name, "covers": stored(file.covers)} for file in index.files
+                    ],
+                    "lacking": stored(index.lacking),
+                }
+                for index in indexes
+            ],
+        }
+    ).encode()
+
+
+def stored_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
+    """Reads the list of the indexes.
+
+    Raises:
+        CorruptFileError: the list is damaged, or a newer version wrote it.
+        FileNotFoundError: the list was removed.
+
+    Cost: one read if the table has indexes.
+    """
+    name = metadata.properties.get(PARQUET_INDEXES)
+    if not name:
+        return []
+    path = metadata.blob_path(name)
+    translation = translation_of(path)
+
+    def current(stored: str) -> str:
+        if not is_uri(stored) and not stored.startswith(("/", "file:")):
+            return readable_path(f"{metadata.location}/{stored}")
+        return readable_path(stored if translation is None else translation.path(stored))
+
+    def files_of(stored: Any) -> tuple[tuple[str, int], ...]:
+        return tuple((current(str(path)), int(size)) for path, size in stored)
+
+    try:
+        content = json.loads(metadata.read(path))
+        if content["format"] != _FORMAT:
+            raise CorruptFileError(
+                f"{path}: list of indexes in format {content['format']}; this version reads "
+                f"{_FORMAT}"
+            )
+        return [
+            StoredIndex(
+                _kind(item["kind"]),
+                tuple(map(int, item["columns"])),
+                tuple(
+                    CoveringFile(_plain_name(file["name"]), files_of(file["covers"]))
+                    for file in item["files"]
+                ),
+                files_of(item["lacking"]),
+            )
+            for item in content["indexes"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFileError(f"{path}: damaged list of indexes: {error!r}") from error
+
+
+def _kind(kind: object) -> str:
+    if kind not in ("hash", "sorted"):
+        raise ValueError(f"kind {kind!r}")
+    return str(kind)
+
+
+def _plain_name(name: object) -> str:
+    if not isinstance(name, str) or not name.startswith(KEYS) or "/" in name or "\\" in name:
+        raise ValueError(f"name {name!r}")
+    return name
+
+
+def readable_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
+    """Like :func:`stored_indexes`; no indexes if the list cannot be read, which is logged."""
+    try:
+        return stored_indexes(metadata)
+    except (CorruptFileError, FileNotFoundError) as error:
+        _log.warning("%s: its indexes are not used: %s", ".".join(metadata.name), error)
+        return []
+
+
+def index_paths(metadata: ice.Metadata) -> list[str]:
+    """Returns the paths of the list and of all index files."""
+    name = metadata.properties.get(PARQUET_INDEXES)
+    names = [name] if name else []
+    for index in readable_indexes(metadata):
+        names += [file.name for file in index.files]
+    return [metadata.blob_path(name) for name in names]
+
+
+class _DataFile(IndexedParquet):
+    """A data file of a table that an index covers."""
+
+    def missing(self) -> OSError:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.record.path)
+
+    def check_footer(self) -> None:
+        """Does nothing: data files never change, so the version of the file is enough."""
+
+    def changed(self) -> StaleFileError:
+        return StaleFileError(
+            f"{self.record.path}: the data file changed while the table was open; data files of a "
+            "table must not change. Open the table again"
+        )
+
+
+def open_index_file(path: str, covers: Sequence[tuple[str, int]]) -> tuple[FileSource, IndexRecord]:
+    """Opens an index file. Its record has the current paths of the data files.
+
+    Raises:
+        CorruptFileError: it is damaged, or covers other files.
+        FileNotFoundError: it was removed.
+    """
+    index = open_source(readable_path(path))
+    record = IndexRecord.from_metadata(index.metadata, path)
+    if record is None or len(record.files) != len(covers):
+        raise CorruptFileError(f"{path}: not an index of the {len(covers)} listed data files")
+    files = []
+    for file, (current, _) in zip(record.files, covers, strict=True):
+        if os.path.basename(file.path) != os.path.basename(current):
+            raise CorruptFileError(f"{path}: covers {file.path}, but {current} is listed")
+        files.append(replace(file, path=current))
+    return index, record.with_files(files)
+
+
+def ids_of_files(record: IndexRecord, names: Mapping[tuple[str, ...], int]) -> pa.Schema:
+    """Returns the columns of the covered files, with their field ids."""
+    schema = record.files[0].metadata.schema.to_arrow_schema().remove_metadata()
+    return schema if has_field_ids(schema) or not names else with_field_ids(schema, names)
+
+
+class _Opened:
+    """An open index file.
+
+    Attributes:
+        source: finds keys of the covered files, under the names in these files.
+        rows: the same under the names of the table.
+        valid: for each covered file, whether it has not changed.
+    """
+
+    def __init__(self, path: str, covers: Sequence[tuple[str, int]], schemas: Schemas) -> None:
+        index, record = open_index_file(path, covers)
+        record = replace(record, schema=ids_of_files(record, schemas.names))
+        pickled = open_index_file, (path, covers)
+        self.source = IndexedFiles(
+            path, index, record, PATHS, schemas.pages, pickled, _DataFile, schemas.readers
+        )
+        self.rows = MappedRows(self.source, schemas.schema)
+        self.valid = np.array([_is_unchanged(file) for file in record.files], dtype=np.bool_)
+
+
+def _is_unchanged(file: Any) -> bool:
+    """Returns whether a local file has the version that was indexed.
+
+    Objects of stores are checked when they are read.
+    """
+    if is_uri(file.path):
+        return True
+    try:
+        return bool(file_version(PATHS, file.path) == file.version)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What index files need to know of the table.
+
+    Attributes:
+        schema: the columns of the table, with field ids.
+        names: field ids by path, for files without field ids.
+        pages: a cache of pages.
+    """
+
+    schema: pa.Schema
+    names: Mapping[tuple[str, ...], int]
+    pages: _core.ParquetPages
+
+
+class _IndexFile:
+    """An index file that is opened when it is first needed. Thread-safe."""
+
+    def __init__(self, path: str, covers: Sequence[tuple[str, int]], schemas: Schemas) -> None:
+        self.path = path
+        self.covers = covers
+        self._schemas = schemas
+        self._lock = ForkLock()
+        self._opened: _Opened | None = None
+        self._is_damaged = False
+
+    def open(self) -> _Opened | None:
+        """Returns the open file; ``None`` if it is missing or damaged, which is logged."""
+        with self._lock:
+            if self._opened is None and not self._is_damaged:
+                try:
+                    self._opened = _Opened(self.path, self.covers, self._schemas)
+                except (CorruptFileError, FileNotFoundError) as error:
+                    self._is_damaged = True
+                    _log.warning("%s: the index file is not used: %s", self.path, error)
+            return self._opened
+
+    @property
+    def io_stats(self) -> IoStats:
+        return IoStats() if self._opened is None else self._opened.source.index.io_stats
+
+    def reset_io_stats(self) -> None:
+        if self._opened is not None:
+            self._opened.source.index.reset_io_stats()
+
+
+@dataclass(frozen=True, eq=False)
+class KeyIndex:
+    """An index of the table under the current names of its columns.
+
+    Attributes:
+        lacking: paths and sizes in bytes of data files that lack a key column.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    files: tuple[_IndexFile, ...]
+    lacking: frozenset[tuple[str, int]]
+
+    @property
+    def keys(self) -> tuple[SortKey, ...]:
+        return tuple(SortKey(name) for name in self.names)
+
+    def finds(self, names: Sequence[ColumnName]) -> bool:
+        """Returns whether it finds keys of these columns."""
+        leading = self.names if self.kind == "hash" else self.names[: len(names)]
+        return bool(names) and {*names} == {*leading} and len(names) == len(leading)
+
+    def covered(self) -> set[tuple[str, int]]:
+        """Returns paths and sizes of the data files that add_index() need not read.
+
+        It covers them, and they have not changed; or they lack a key column.
+        """
+        there = set(self.lacking)
+        for file in self.files:
+            opened = file.open()
+            if opened is not None:
+                there.update(c for c, valid in zip(file.covers, opened.valid, strict=True) if valid)
+        return there
+
+    @property
+    def info(self) -> IndexInfo:
+        opened = [file for item in self.files if (file := item.open()) is not None]
+        return IndexInfo(
+            kind=self.kind,
+            columns=self.keys,
+            size_bytes=sum(file.source.index.size_bytes for file in opened),
+            num_keys=sum(file.source.index.num_rows for file in opened),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({', '.join(self.names)})"
+
+
+class ParquetIndexes:
+    """The indexes of a table, read with one schema."""
+
+    def __init__(
+        self,
+        load: Callable[[], Sequence[tuple[StoredIndex, Sequence[str]]]],
+        schema: pa.Schema,
+        names: Mapping[tuple[str, ...], int],
+    ) -> None:
+        """
+        Args:
+            load: reads the stored indexes, each with the paths of its index files.
+        """
+        self._load = load
+        self._schemas = Schemas(schema, names, _core.ParquetPages(_CACHE_BYTES))
+
+    @cached_property
+    def indexes(self) -> list[KeyIndex]:
+        """The indexes whose columns all exist. Cost: one read at the first use."""
+        names = {field_id_of(field): field.name for field in self._schemas.schema}
+        made = []
+        for index, paths in self._load():
+            columns = [names.get(number) for number in index.columns]
+            if None in columns:
+                continue
+            files = [
+                _IndexFile(path, file.covers, self._schemas)
+                for file, path in zip(index.files, paths, strict=True)
+            ]
+            made.append(
+                KeyIndex(
+                    index.kind, tuple(map(str, columns)), tuple(files), frozenset(index.lacking)
+                )
+            )
+        return made
+
+    def choose(self, names: Sequence[ColumnName]) -> KeyIndex | None:
+        """Returns the index that finds keys of these columns best.
+
+        A sorted index need not read keys from data files.
+        """
+        fitting = [index for index in self.indexes if index.finds(names)]
+        fitting.sort(key=lambda index: (len(index.names), index.kind != "sorted"))
+        return fitting[0] if fitting else None
+
+    @cached_property
+    def _covered(self) -> dict[str, tuple[_IndexFile, int, int]]:
+        """Index file, number in it, and size in bytes of each covered data file, by path."""
+        return {
+            path: (file, number, size)
+            for index in self.indexes
+            for file in index.files
+            for number, (path, size) in enumerate(file.covers)
+        }
+
+    def child(self, path: str, size: int) -> IndexedParquet | None:
+        """Returns a covered data file, whose columns have field ids; ``None`` for other files.
+
+        Reading its rows needs no footer.
+        """
+        file, number, bytes_ = self._covered.get(readable_path(path), (None, 0, 0))
+        opened = None if file is None or bytes_ != size else file.open()
+        if opened is None or not opened.valid[number]:
+            return None
+        return opened.source.child(number)
+
+    @property
+    def io_stats(self) -> IoStats:
+        reads, size, rounds, _ = self._schemas.pages.stats
+        stats = IoStats(reads=reads, bytes_read=size, data_reads=reads, rounds=rounds)
+        return sum((file.io_stats for file in self._files()), stats)
+
+    def reset_io_stats(self) -> None:
+        self._schemas.pages.reset_stats()
+        for file in self._files():
+            file.reset_io_stats()
+
+    def _files(self) -> Iterator[_IndexFile]:
+        if "indexes" in self.__dict__:
+            for index in self.indexes:
+                yield from index.files
+
+
+def parquet_indexes(
+    metadata: ice.Metadata, schema: pa.Schema, names: Mapping[tuple[str, ...], int]
+) -> ParquetIndexes | None:
+    """Returns the indexes of the Parquet files of a table; ``None`` if there are none."""
+    if not metadata.properties.get(PARQUET_INDEXES):
+        return None
+
+    def load() -> list[tuple[StoredIndex, list[str]]]:
+        return [
+            (index, [metadata.blob_path(file.name) for file in index.files])
+            for index in readable_indexes(metadata)
+        ]
+
+    return ParquetIndexes(load, schema, names)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search for keys in some data files by an index.
+
+    Attributes:
+        index: the index.
+        covering: each index file with the number of each of its data files in the searched files,
+            -1 for a file that is not searched.
+        others: numbers of the searched files that the index does not cover.
+    """
+
+    index: KeyIndex
+    covering: Sequence[tuple[_Opened, Positions]]
+    others: Sequence[int]
+
+    @property
+    def num_covered(self) -> int:
+        return sum(int((numbers >= 0).sum()) for _, numbers in self.covering)
+
+    def find(self, keys: Keys, deleted: Callable[[int], _core.RowBitmap | None]) -> list[RowSet]:
+        """Returns the live rows of the covered files, one entry per row."""
+        parts = []
+        for opened, numbers in self.covering:
+            asked = opened.rows.in_child(keys)
+            assert asked is not None
+            rows = opened.source.find_among(asked, numbers >= 0)
+            assert rows.file is not None
+            rows = replace(rows, file=numbers[rows.file], num_probes=len(keys))
+            parts.append(_live(rows, deleted))
+        return parts
+
+
+def _live(rows: RowSet, deleted: Callable[[int], _core.RowBitmap | None]) -> RowSet:
+    assert rows.file is not None
+    keep = np.ones(len(rows.begin), dtype=np.bool_)
+    for file in np.unique(rows.file).tolist():
+        deleted_rows = deleted(file)
+        if deleted_rows is not None:
+            at = np.flatnonzero(rows.file == file)
+            keep[at] = ~deleted_rows.contains(rows.begin[at])
+    return rows if keep.all() else rows.entries(keep)
+
+
+def search(
+    indexes: ParquetIndexes,
+    names: Sequence[ColumnName],
+    files: Mapping[str, tuple[int, int]],
+    num_files: int,
+) -> Search | None:
+    """Returns a search for keys of some columns; ``None`` if no index covers any of the files.
+
+    Args:
+        files: number and size in bytes of each Parquet file, by readable path.
+        num_files: the number of all files.
+    """
+    index = indexes.choose(names)
+    if index is None:
+        return None
+    covering: list[tuple[_Opened, Positions]] = []
+    left = set(range(num_files))
+    for file in index.files:
+        numbers = np.full(len(file.covers), -1, dtype=np.int64)
+        for at, (path, size) in enumerate(file.covers):
+            number, bytes_ = files.get(path, (-1, 0))
+            if number in left and bytes_ == size:
+                numbers[at] = number
+        opened = file.open() if (numbers >= 0).any() else None
+        if opened is None or not _is_usable(opened, names):
+            continue
+        numbers[~opened.valid] = -1
+        if (numbers >= 0).any():
+            left -= set(numbers.tolist())
+            covering.append((opened, numbers))
+    return Search(index, covering, sorted(left)) if covering else None
+
+
+def _is_usable(opened: _Opened, names: Sequence[ColumnName]) -> bool:
+    """Returns whether keys of the table can be converted to keys of the files."""
+    try:
+        opened.rows.index_keys(tuple(names), ordered=False)
+    except IndexUnavailableError:
+        return False
+    return True

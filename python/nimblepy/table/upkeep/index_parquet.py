@@ -1,0 +1,372 @@
+"""Adds indexes to tables of Parquet files, extends them, and drops them.
+
+The data files stay as they are. A commit sets a table property, and makes no snapshot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from nimblepy.errors import (
+    ConflictError,
+    CorruptFileError,
+    IndexUnavailableError,
+    InvalidArgumentError,
+)
+from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.file.source import FileSource
+from nimblepy.foreign.build import write_index
+from nimblepy.foreign.records import (
+    HASH,
+    ROW,
+    FileRecord,
+    IndexRecord,
+    file_version,
+    hash_bits_for,
+    record_of,
+    schema_of,
+)
+from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.field_ids import field_id_of
+from nimblepy.schema.names import ColumnName
+from nimblepy.schema.types import as_sort_keys, column_of
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.places import readable_path, remove_file
+from nimblepy.table.changing.row_commit import begin
+from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.parquet_index import (
+    KEYS,
+    PARQUET_INDEXES,
+    PATHS,
+    CoveringFile,
+    KeyIndex,
+    StoredIndex,
+    ids_of_files,
+    list_of_indexes,
+    open_index_file,
+    readable_indexes,
+)
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.commit import Commit
+from nimblepy.table.writing.properties import set_properties
+from nimblepy.table.writing.settings import TableIndex
+
+# Returns the new indexes: (metadata, rows, old indexes).
+Changed = Callable[[ice.Metadata, FileSet, list[StoredIndex]], list[StoredIndex]]
+
+# How often a call starts again because another call changed the indexes.
+_MOST_PASSES = 5
+
+
+def add_parquet_index(table: TableAccess, indexes: Sequence[TableIndex]) -> Commit:
+    """See :meth:`nimblepy.Table.add_index`."""
+
+    def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
+        new = [_stored(rows, index) for index in indexes]
+        known = {(index.kind, index.columns) for index in old}
+        added = [index for index in new if (index.kind, index.columns) not in known]
+        current = _covering_now(metadata, rows, [*old, *added])
+        if not added and current == [*old, *added]:
+            raise InvalidArgumentError(
+                f"add_index: {table.name} has the index {indexes[0]} already, and it covers all "
+                "data files"
+            )
+        return current
+
+    return _change(table, "add_index", changed)
+
+
+def extend_parquet_indexes(table: TableAccess) -> Commit:
+    """Makes the indexes cover all data files."""
+    return _change(table, "add_index", _covering_now)
+
+
+def drop_parquet_index(
+    table: TableAccess, index: ColumnName | Sequence[ColumnName] | TableIndex
+) -> Commit:
+    """See :meth:`nimblepy.Table.drop_index`."""
+
+    def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
+        given = isinstance(index, (HashIndex, SortedIndex))
+        asked = _stored(rows, index if given else HashIndex(index))  # type: ignore[arg-type]
+        kept = [
+            item
+            for item in old
+            if item.columns != asked.columns or (given and item.kind != asked.kind)
+        ]
+        if len(kept) == len(old):
+            shown = ", ".join(map(str, _resolved(rows))) or "no index"
+            raise IndexUnavailableError(
+                f"drop_index: {table.name} has no such index; it has {shown}"
+            )
+        return kept
+
+    return _change(table, "drop_index", changed)
+
+
+def parquet_coverage(rows: FileSet) -> dict[str, tuple[int, float]]:
+    """Returns the number of files and the share of the rows that each index covers.
+
+    Cost: opens the index files, and asks for the status of each covered file.
+    """
+    parquet = rows.reading.parquet
+    shares = {}
+    for index in [] if parquet is None else parquet.indexes:
+        there = index.covered()
+        rows_of = [
+            (member.file.rows, (readable_path(member.file.path), member.file.bytes) in there)
+            for member in rows.members
+        ]
+        total = sum(count for count, _ in rows_of)
+        covered = sum(count for count, is_covered in rows_of if is_covered)
+        files = sum(is_covered for _, is_covered in rows_of)
+        shares[str(index)] = files, covered / total if total else 1.0
+    return shares
+
+
+def _resolved(rows: FileSet) -> list[KeyIndex]:
+    parquet = rows.reading.parquet
+    return [] if parquet is None else parquet.indexes
+
+
+def _stored(rows: FileSet, index: TableIndex) -> StoredIndex:
+    """Returns the description of an index without files."""
+    if not isinstance(index, (HashIndex, SortedIndex)):
+        raise InvalidArgumentError(
+            f"add_index: Parquet tables have hash and sorted indexes, got {index!r}; "
+            'convert("nimble") makes a table whose files have vector indexes'
+        )
+    columns: list[int] = []
+    for key in as_sort_keys(index.columns):
+        column = resolve_column(rows.schema, key.column)
+        if len(column.path) > 1:
+            raise InvalidArgumentError(
+                f"add_index: column {column_of(key)!r} is a part of a struct; an index of Parquet "
+                "files needs top-level columns"
+            )
+        if key.descending or key.nulls_first:
+            raise InvalidArgumentError(
+                f"add_index: {key}: indexes of Parquet files are ascending, nulls last"
+            )
+        number = field_id_of(rows.schema.field(column.path[0]))
+        assert number is not None
+        columns.append(number)
+    return StoredIndex("hash" if isinstance(index, HashIndex) else "sorted", tuple(columns))
+
+
+def _change(
+    table: TableAccess,
+    what: str,
+    changed: Changed,
+) -> Commit:
+    """Writes index files and commits them. Starts again if another call was faster."""
+    for attempt in range(_MOST_PASSES):
+        call = begin(table, what)
+        metadata = call.metadata
+        old = readable_indexes(metadata)
+        before = metadata.properties.get(PARQUET_INDEXES, "")
+        new: list[StoredIndex] = []
+        name = ""
+        try:
+            new = changed(metadata, table.rows(metadata), old)
+            if new == old:
+                return call.nothing()
+            if new:
+                name = f"{KEYS}{uuid.uuid4()}.json"
+                with metadata.ice.io.new_output(metadata.blob_path(name)).create() as sink:
+                    sink.write(list_of_indexes(new, metadata.location))
+            set_properties(table, _replacing(before, name))
+        except BaseException as error:
+            landed = getattr(error, "kind", "") == "unknown" or not isinstance(error, Exception)
+            if not landed and table.reload().properties.get(PARQUET_INDEXES, "") != name:
+                _discard(metadata, new, old, name)
+            if isinstance(error, _IndexesChanged) and attempt + 1 < _MOST_PASSES:
+                continue
+            raise
+        return call.nothing(table.newest())
+    raise AssertionError("the last pass returns or raises")
+
+
+class _IndexesChanged(ConflictError):
+    """Another call changed the indexes of the table."""
+
+
+def _replacing(before: str, name: str) -> Callable[[ice.Metadata], dict[str, str]]:
+    """Returns the property that names the list of the indexes, if it still names ``before``."""
+
+    def properties(metadata: ice.Metadata) -> dict[str, str]:
+        if metadata.properties.get(PARQUET_INDEXES, "") not in (before, name):
+            raise _IndexesChanged(
+                f"{'.'.join(metadata.name)}: another call changed the indexes of the table; call "
+                "add_index() or drop_index() again",
+                kind="files",
+            )
+        return {PARQUET_INDEXES: name}
+
+    return properties
+
+
+def _discard(
+    metadata: ice.Metadata, new: Sequence[StoredIndex], old: Sequence[StoredIndex], name: str
+) -> None:
+    """Removes files that no commit names."""
+    known = {file.name for index in old for file in index.files}
+    names = [file.name for index in new for file in index.files if file.name not in known]
+    for unused in [*names, *([name] if name else [])]:
+        with contextlib.suppress(OSError):
+            remove_file(metadata.blob_path(unused))
+
+
+@dataclass(frozen=True, slots=True)
+class _Covered:
+    """A data file as an index file describes it, and the name of the index file."""
+
+    record: FileRecord
+    within: str
+
+
+def _covering_now(
+    metadata: ice.Metadata, rows: FileSet, indexes: Sequence[StoredIndex]
+) -> list[StoredIndex]:
+    """Returns the indexes with files that cover all data files which have the key columns.
+
+    Cost: reads the footers, and the keys, of files that an index does not cover.
+    """
+    sizes = {
+        readable_path(member.file.path): member.file.bytes
+        for member in rows.members
+        if member.file.format == "PARQUET"
+    }
+    read: dict[str, FileRecord] = {}
+    made: list[StoredIndex] = []
+    try:
+        for index in indexes:
+            made.append(_extended(rows, metadata, index, sizes, read))
+    except BaseException:
+        _discard(metadata, made, indexes, "")
+        raise
+    return made
+
+
+def _extended(
+    rows: FileSet,
+    metadata: ice.Metadata,
+    index: StoredIndex,
+    sizes: dict[str, int],
+    read: dict[str, FileRecord],
+) -> StoredIndex:
+    """Returns an index whose files cover the given data files.
+
+    Args:
+        sizes: bytes of each data file, by path.
+        read: records that were read before, by path; extended.
+    """
+    opened: dict[str, tuple[FileSource, IndexRecord]] = {}
+    known: dict[str, _Covered] = {}
+    for file in index.files:
+        try:
+            opened[file.name] = open_index_file(metadata.blob_path(file.name), file.covers)
+        except (CorruptFileError, FileNotFoundError):
+            continue  # is written again
+        records = opened[file.name][1].files
+        for (path, size), record in zip(file.covers, records, strict=True):
+            is_same = sizes.get(path) == size and record.version == _version(record.path)
+            if is_same:
+                known[path] = _Covered(record, file.name)
+    # Data files of one form share an index file: these have the same columns and field ids.
+    forms: dict[bytes, list[str]] = {}
+    records_by_path: dict[str, FileRecord] = {}
+    lacking: list[tuple[str, int]] = []
+    before = set(index.lacking)
+    for path in sizes:
+        if (path, sizes[path]) in before:  # files never get columns
+            lacking.append((path, sizes[path]))
+            continue
+        if path in known:
+            record = known[path].record
+        else:
+            record = read.get(path) or record_of(PATHS, path)
+            read[path] = record
+        if _names_in_file(rows, record, index.columns) is None:
+            lacking.append((path, sizes[path]))
+        else:
+            records_by_path[path] = record
+            forms.setdefault(_form(rows, record), []).append(path)
+    files: list[CoveringFile] = []
+    try:
+        for paths in forms.values():
+            files.append(
+                _written(rows, metadata, index, paths, records_by_path, known, opened, sizes)
+            )
+    except BaseException:
+        _discard(metadata, [replace(index, files=tuple(files))], [index], "")
+        raise
+    return replace(index, files=tuple(files), lacking=tuple(sorted(lacking)))
+
+
+def _written(
+    rows: FileSet,
+    metadata: ice.Metadata,
+    index: StoredIndex,
+    paths: Sequence[str],
+    records: dict[str, FileRecord],
+    known: dict[str, _Covered],
+    opened: dict[str, tuple[FileSource, IndexRecord]],
+    sizes: dict[str, int],
+) -> CoveringFile:
+    """Returns an index file of some data files: the old one if it covers exactly these."""
+    covers = tuple((path, sizes[path]) for path in sorted(paths))
+    old_names = {known[path].within for path in paths if path in known}
+    old_file = next((file for file in index.files if file.name in old_names), None)
+    old = None if old_file is None else opened[old_file.name]
+    is_same = old_file is not None and old_file.covers == covers
+    if old_file is not None and is_same and all(path in known for path in paths):
+        return old_file
+    files = [records[path] for path, _ in covers]
+    names = _names_in_file(rows, files[0], index.columns)
+    assert names is not None
+    bits = hash_bits_for(sum(file.num_rows for file in files))
+    if old is not None:
+        bits = old[1].hash_bits
+    record = IndexRecord(names, index.kind, bits, (), tuple(files), schema_of(files[0]))
+    name = f"{KEYS}{uuid.uuid4()}.nbx"
+    target = readable_path(metadata.blob_path(name))
+    try:
+        write_index(target, record, PATHS, old)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_file(target)
+        raise
+    return CoveringFile(name, covers)
+
+
+def _version(path: str) -> str | None:
+    try:
+        return file_version(PATHS, path)
+    except OSError:
+        return None
+
+
+def _form(rows: FileSet, record: FileRecord) -> bytes:
+    form: bytes = ids_of_files(_of_one(record), rows.reading.names).serialize().to_pybytes()
+    return form
+
+
+def _of_one(record: FileRecord) -> IndexRecord:
+    return IndexRecord((), "sorted", 0, (), (record,), schema_of(record))
+
+
+def _names_in_file(
+    rows: FileSet, record: FileRecord, columns: Sequence[int]
+) -> tuple[str, ...] | None:
+    """Returns the names of columns in a file; ``None`` if the file cannot be indexed by them."""
+    schema = ids_of_files(_of_one(record), rows.reading.names)
+    by_id = {field_id_of(field): field.name for field in schema}
+    names = [by_id.get(number) for number in columns]
+    has_clash = len(set(schema.names)) < len(schema.names) or {ROW, HASH} & set(schema.names)
+    if None in names or has_clash:
+        return None
+    return tuple(map(str, names))
