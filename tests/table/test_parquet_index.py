@@ -368,6 +368,19 @@ def test_past_snapshots_use_the_index_of_their_files(table: nb.Table) -> None:
     assert emails(table) == [i for i in SEVENS if i != 57]
 
 
+def test_branches_share_the_indexes(table: nb.Table, lake: nb.Catalog) -> None:
+    table.branch("b")
+    branch = table.at(branch="b")
+    branch.append(rows(400, 420))
+    table.compact()
+    branch.add_index(nb.HashIndex(["v"]))
+    table.refresh()
+    for handle, more in ((branch, [407]), (table, [])):
+        assert emails(handle) == [*SEVENS, *more]
+        assert set(handle.health().index_coverage.values()) == {1.0}
+        assert handle.count([203.5], on="v").to_pylist() == [len(more)]
+
+
 # ---------------------------------------------------------------------- damage
 
 

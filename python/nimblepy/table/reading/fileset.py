@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -148,6 +148,10 @@ class FileSet(MemberRows):
         if not conjuncts:
             return self
         return FileSet(self.reading, self.plan, self.plan.members(conjuncts))
+
+    def paths_and_sizes(self) -> Iterable[tuple[str, int]]:
+        files = self.members.files
+        return zip(files.paths.to_pylist(), files.sizes.tolist(), strict=True)
 
     @property
     def size_bytes(self) -> int:

@@ -450,18 +450,17 @@ class MemberRows(FilesSource):
                 return index.keys
         return super().index_keys(on, ordered=ordered)
 
+    def paths_and_sizes(self) -> Iterable[tuple[str, int]]:
+        """Returns the path of each file, and its size in bytes."""
+        return ((member.file.path, member.file.bytes) for member in self.members)
+
     def _search(self, keys: Keys) -> Search | None:
         """Returns a search by an index of Parquet files; ``None`` if no such index helps."""
         parquet, names = self.reading.parquet, keys.names
         if parquet is None or keys.between is not None:
             return None
         if names not in self._searches:
-            files = {
-                readable_path(member.file.path): (number, member.file.bytes)
-                for number, member in enumerate(self.members)
-                if member.file.format == "PARQUET"
-            }
-            self._searches[names] = search(parquet, names, files, self.num_files)
+            self._searches[names] = search(parquet, names, self.paths_and_sizes())
         return self._searches[names]
 
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -496,24 +496,25 @@ def _live(rows: RowSet, deleted: Callable[[int], _core.RowBitmap | None]) -> Row
 def search(
     indexes: ParquetIndexes,
     names: Sequence[ColumnName],
-    files: Mapping[str, tuple[int, int]],
-    num_files: int,
+    files: Iterable[tuple[str, int]],
 ) -> Search | None:
     """Returns a search for keys of some columns; ``None`` if no index covers any of the files.
 
     Args:
-        files: number and size in bytes of each Parquet file, by readable path.
-        num_files: the number of all files.
+        files: path and size in bytes of each file.
     """
     index = indexes.choose(names)
     if index is None:
         return None
+    listed = list(files)
+    # Of two entries with one path, the second one is found here; the first is searched by itself.
+    by_path = {readable_path(path): (i, size) for i, (path, size) in enumerate(listed)}
+    left = set(range(len(listed)))
     covering: list[tuple[_Opened, Positions]] = []
-    left = set(range(num_files))
     for file in index.files:
         numbers = np.full(len(file.covers), -1, dtype=np.int64)
         for at, (path, size) in enumerate(file.covers):
-            number, bytes_ = files.get(path, (-1, 0))
+            number, bytes_ = by_path.get(path, (-1, 0))
             if number in left and bytes_ == size:
                 numbers[at] = number
         opened = file.open() if (numbers >= 0).any() else None

@@ -49,6 +49,7 @@ from nimblepy.table.reading.parquet_index import (
     open_index_file,
     readable_indexes,
 )
+from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
@@ -237,7 +238,8 @@ def _covering_now(
     """
     sizes = {
         readable_path(member.file.path): member.file.bytes
-        for member in rows.members
+        for of_branch in _branches(metadata, rows)
+        for member in of_branch.members
         if member.file.format == "PARQUET"
     }
     read: dict[str, FileRecord] = {}
@@ -249,6 +251,19 @@ def _covering_now(
         _discard(metadata, made, indexes, "")
         raise
     return made
+
+
+def _branches(metadata: ice.Metadata, rows: FileSet) -> list[FileSet]:
+    """Returns ``rows``, and the rows of all other branches, which share the indexes."""
+    head = metadata.head()
+    heads = {
+        reference.snapshot
+        for reference in metadata.references.values()
+        if reference.kind == "branch" and (head is None or reference.snapshot != head.id)
+    }
+    snapshots = [item for item in metadata.snapshots if item.id in heads]
+    plans = [SnapshotPlan(metadata, item, metadata.schema_id) for item in snapshots]
+    return [rows, *(FileSet(rows.reading, plan) for plan in plans)]
 
 
 def _extended(
