@@ -7,7 +7,9 @@ import math
 import os
 import random
 import shutil
+import uuid
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +238,12 @@ KINDS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "float": (pa.float64(), [0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, None]),
     "binary": (pa.binary(), [b"", b"\0", b"\xff", b"ab", None]),
     "date": (pa.date32(), [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+    "decimal": (
+        pa.decimal128(9, 2),
+        [Decimal("0.00"), Decimal("-1.25"), Decimal("9999999.99"), None],
+    ),
+    "uuid": (pa.uuid(), [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1), uuid.UUID(int=7), None]),
+    "bool": (pa.bool_(), [True, False, None]),
     "time": (pa.timestamp("us"), [dt.datetime(1970, 1, 1), dt.datetime(2262, 1, 1), None]),
 }
 
@@ -272,7 +280,7 @@ def check(table: nb.Table, model: dict[int, Any], kind: str, column: str, indexe
             assert row is None or row["id"] in part
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_histories_answer_as_without_an_index(lake: nb.Catalog, seed: int) -> None:
     rng = random.Random(seed)
     kind = list(KINDS)[seed % len(KINDS)]
@@ -332,6 +340,28 @@ def test_random_histories_answer_as_without_an_index(lake: nb.Catalog, seed: int
         check(table, model, kind, column, True)
     content = {r["id"]: r[column] for r in table.to_table().to_pylist()}
     assert repr(sorted(content.items())) == repr(sorted(model.items()))
+
+
+@pytest.mark.parametrize("index", [nb.SortedIndex(["a", "b"]), nb.HashIndex(["a", "b"])])
+def test_keys_of_two_columns(lake: nb.Catalog, index: Any) -> None:
+    pairs = [(a, b) for a in range(30) for b in ("x", "y", "")]
+    random.Random(3).shuffle(pairs)
+    columns = {"a": [a for a, _ in pairs], "b": [b for _, b in pairs], "v": range(len(pairs))}
+    table = lake.create_table(
+        "a.c", pa.table(columns), primary_key=["b", "a"], cluster_by="v", data_format="parquet"
+    )
+    table.add_index(index)
+    for names, keys in ((["b", "a"], [("x", 3), ("", 29), ("z", 3)]), (["a", "b"], [(3, "x")])):
+        found = table.lookup(keys, on=names)
+        assert list(zip(*(found[name].to_pylist() for name in names), strict=True)) == keys[:2]
+    assert table.upsert(pa.table({"a": [3, 99], "b": ["x", "x"], "v": [-1, -2]})).rows_updated == 1
+    assert table.get(("x", 3))["v"] == -1  # type: ignore[index]
+    assert table.delete(keys=[("x", 3), ("y", 4), ("q", 4)]).rows_deleted == 2
+    if isinstance(index, nb.SortedIndex):
+        assert table.count([3, 4, 99], on="a").to_pylist() == [2, 2, 1]
+    else:
+        with pytest.raises(nb.IndexUnavailableError):
+            table.count([3], on="a")
 
 
 def test_a_widened_key_column_is_found(lake: nb.Catalog) -> None:

@@ -60,6 +60,7 @@ class IndexedFiles(FilesSource):
         pages: _core.ParquetPages,
         pickled: tuple[Any, ...],
         child: type[IndexedParquet] = IndexedParquet,
+        readers: LruCache[PageReader] | None = None,
     ) -> None:
         super().__init__()
         self.path = path
@@ -69,7 +70,7 @@ class IndexedFiles(FilesSource):
         self.bounds = None
         self.pages = pages
         self._first_rows = first_rows_of(record.files)
-        readers: LruCache[PageReader] = LruCache(most_together())
+        readers = LruCache(most_together()) if readers is None else readers
         self._readers = readers
         self._children = [
             child(file, record.schema, paths, pages, readers) for file in record.files

@@ -24,13 +24,16 @@ from nimblepy.errors import CorruptFileError, IndexUnavailableError, StaleFileEr
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
 from nimblepy.files.mapped import MappedRows
+from nimblepy.files.open_files import most_together
 from nimblepy.foreign.child import IndexedParquet
 from nimblepy.foreign.listing import Paths
+from nimblepy.foreign.pages import PageReader
 from nimblepy.foreign.records import IndexRecord, file_version
 from nimblepy.foreign.source import IndexedFiles
 from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import is_uri
 from nimblepy.io.log import logger
+from nimblepy.io.lru_cache import LruCache
 from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
@@ -265,11 +268,13 @@ class Schemas:
         schema: the columns of the table, with field ids.
         names: field ids by path, for files without field ids.
         pages: a cache of pages.
+        readers: open data files; each has a file descriptor.
     """
 
     schema: pa.Schema
     names: Mapping[tuple[str, ...], int]
     pages: _core.ParquetPages
+    readers: LruCache[PageReader]
 
 
 class _IndexFile:
@@ -365,7 +370,9 @@ class ParquetIndexes:
             load: reads the stored indexes, each with the paths of its index files.
         """
         self._load = load
-        self._schemas = Schemas(schema, names, _core.ParquetPages(_CACHE_BYTES))
+        self._schemas = Schemas(
+            schema, names, _core.ParquetPages(_CACHE_BYTES), LruCache(most_together())
+        )
 
     @cached_property
     def indexes(self) -> list[KeyIndex]:
