@@ -183,10 +183,7 @@ class Reading:
             opened = open_source(readable_path(path))
         elif file.format == "PARQUET":
             child = None if self.parquet is None else self.parquet.child(path, file.bytes)
-            if child is None:
-                opened = ParquetRows(readable_path(path))
-            else:
-                opened = child
+            opened = ParquetRows(readable_path(path)) if child is None else child
         else:
             raise UnsupportedVersionError(
                 f"{self.name}: {path} is in the format {file.format}; nimblepy reads NIMBLEPY and "
