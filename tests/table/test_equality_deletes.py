@@ -308,6 +308,10 @@ def test_keys_are_looked_up_in_an_index(lake: nb.Catalog, tmp_path: Path) -> Non
     table.reset_io_stats()
     assert table.num_rows == 199_998
     assert table.io_stats.bytes_read < 200_000
+    assert [item.action for item in table.health().advice] == ["convert_deletes"]
+    assert table.optimize()["convert_deletes"].files_added == 1
+    assert not table.health().advice
+    assert table.num_rows == 199_998
 
 
 DAMAGE: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

@@ -1042,12 +1042,13 @@ class Table(TableHandle):
             budget_bytes: as for :meth:`optimize_layout`.
 
         Raises:
-            As :meth:`compact`, :meth:`optimize_layout`, :meth:`rewrite_manifests`,
-            :meth:`expire` and :meth:`analyze`.
+            As :meth:`compact`, :meth:`convert_deletes`, :meth:`optimize_layout`,
+            :meth:`rewrite_manifests`, :meth:`expire` and :meth:`analyze`.
         """
         target = target_of(self._state.newest()).target_bytes
         actions: dict[str, Callable[[], Any]] = {
             "compact": lambda: self.compact(target_bytes=target),
+            "convert_deletes": self.convert_deletes,
             "optimize_layout": lambda: self.optimize_layout(budget_bytes=budget_bytes),
             "rewrite_manifests": self.rewrite_manifests,
             "expire": lambda: self.expire(keep=KEPT_SNAPSHOTS, older_than=YOUNG),

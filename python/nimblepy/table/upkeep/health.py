@@ -13,7 +13,7 @@ import numpy as np
 from nimblepy.rows.html import html_text
 from nimblepy.schema.types import format_bytes
 from nimblepy.table import iceberg as ice
-from nimblepy.table.base.model import Distinct, Manifest
+from nimblepy.table.base.model import Distinct, Entry, Manifest
 from nimblepy.table.iceberg.manifests import FileColumns, Numbers
 from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.reading import plan_index
@@ -27,7 +27,13 @@ from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target
 
 Action = Literal[
-    "compact", "optimize_layout", "rewrite_manifests", "expire", "analyze", "add_index"
+    "compact",
+    "convert_deletes",
+    "optimize_layout",
+    "rewrite_manifests",
+    "expire",
+    "analyze",
+    "add_index",
 ]
 
 # Merging manifests is advised if a partition is in more than this many.
@@ -233,6 +239,8 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     names = {number: metadata.column_name(number) for number in counts_of}
     covered = coverage(rows, metadata)
     reasons = advised | {
+        # A compaction converts them too.
+        "convert_deletes": None if advised.get("compact") else _conversion(deletes),
         "rewrite_manifests": _rewriting(per_partition, beside)
         if can_be_better(manifests, beside, metadata)
         else None,
@@ -381,6 +389,13 @@ def _compaction(
     if depth > MOST_DEEP:
         why.append(f"a key may be in {depth:,} files of one partition")
     return "; ".join(why) or None
+
+
+def _conversion(deletes: Sequence[Entry]) -> str | None:
+    by_key = sum(entry.file.content == "equality deletes" for entry in deletes)
+    if not by_key:
+        return None
+    return f"every process looks the keys of {by_key:,} equality delete files up in older files"
 
 
 def _layout(drifted: Drift | None) -> str | None:
