@@ -415,10 +415,11 @@ def test_cost_decides_and_says_so(views: Any, monkeypatch: pytest.MonkeyPatch) -
 
 def test_filters_that_differ_in_the_middle(views: Any, tmp_path: Path) -> None:
     """The text of a pyarrow expression leaves out the middle of a long list."""
-    rows = pa.table({"k": range(1000), "v": range(1000)})
+    keys = range(100_000)
+    rows = pa.table({"k": keys, "v": [key * 7919 % 100_000 for key in keys]})
     nb.write(rows, tmp_path / "f.nimble", cluster_by="k")
     views.conf.set(SETTING, "always")
-    probe = views.range(1000).withColumnRenamed("id", "k")
+    probe = views.range(100_000).withColumnRenamed("id", "k")
     lists = [[*range(50), *range(at, at + 30), *range(80, 100)] for at in (50, 500)]
     for values in lists:
         wanted = ns.scan(views, tmp_path / "f.nimble", filter=pc.field("v").isin(values))
