@@ -191,3 +191,16 @@ def test_decimals_of_csv_are_rounded_on_request(tmp_path: Path, command: str) ->
     done = CliRunner().invoke(app, [*arguments, "--cast"])
     assert done.exit_code == 0, done.output
     assert table.refresh().get(1) == {"id": 1, "price": decimal.Decimal("2.00")}
+
+
+def test_rows_are_deleted_by_a_command(tmp_path: Path) -> None:
+    table = nb.connect(tmp_path / "lake").create_table("a.b", pa.table({"id": range(9)}))
+    table.branch("audit")
+    command = ["table", "delete", f"{tmp_path / 'lake'}#a.b", "--filter", "id < 4"]
+    done = CliRunner().invoke(app, [*command, "--branch", "audit"])
+    assert done.exit_code == 0, done.output
+    assert "4 deleted" in done.output
+    assert table.refresh().count_rows() == 9
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert table.refresh().to_table()["id"].to_pylist() == [4, 5, 6, 7, 8]
+    assert CliRunner().invoke(app, command[:3]).exit_code == 2

@@ -347,6 +347,19 @@ def table_upsert(
     )
 
 
+@app.command("delete")
+def table_delete(
+    table: TableArgument,
+    filter: Annotated[str, typer.Option("--filter", "-f", help='Rows to delete: "id < 9".')],
+    branch: BranchOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Delete the rows that pass a filter, in one commit."""
+    from nimblepy.cli.table_writes import run_delete
+
+    run_delete(table, branch, filter, as_json=json)
+
+
 @app.command("alter")
 def table_alter(
     table: TableArgument,

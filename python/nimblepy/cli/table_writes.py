@@ -103,6 +103,10 @@ def run_upsert(
     _print_commit(text, done, as_json=as_json)
 
 
+def run_delete(text: str, branch: str | None, filter: str, *, as_json: bool) -> None:
+    _print_commit(text, _open_branch(text, branch).delete(filter), as_json=as_json)
+
+
 def run_alter(
     text: str,
     *,
@@ -275,7 +279,8 @@ def _print_commit(text: str, done: Commit, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
         return
+    deleted = f"{done.rows_deleted:,} deleted, " if done.rows_deleted else ""
     typer.echo(
-        f"{text}: {done.rows_inserted:,} rows inserted, {done.rows_updated:,} updated, "
+        f"{text}: {done.rows_inserted:,} rows inserted, {done.rows_updated:,} updated, {deleted}"
         f"{done.files_added:,} files added, snapshot {done.snapshot}"
     )
