@@ -66,6 +66,20 @@ def rounds_of(server: Server, ask: Callable[[], object]) -> list[int]:
     return found.sizes
 
 
+def test_an_index_of_parquet_files_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
+    table = written(connected(), 10, primary_key="id", data_format="parquet")
+    table.add_index(nb.SortedIndex(["s", "id"]))
+    table.append(rows(100, 10))
+    other = connected().table("a.b")
+    assert other.lookup(["name 7", "name 104"], on="s")["id"].to_pylist() == [7, 104]
+    assert other.health().index_files == {"sorted (s, id)": MANIFESTS}
+    other.optimize()
+    assert other.get("name 104", ["id"], on="s") == {"id": 104}
+    assert other.upsert(rows(95, 10)).rows_updated == 10
+    assert other.remove_orphans(older_than=timedelta(0)).files
+    assert connected().table("a.b").count(["name 7", "name 104"], on="s").to_pylist() == [1, 1]
+
+
 def test_a_table_in_a_store(connected: Callable[[], nb.Catalog]) -> None:
     lake = connected()
     table = written(lake, 10, primary_key="id")

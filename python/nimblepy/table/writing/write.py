@@ -523,7 +523,7 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
     parquet.write_table(table, buffer, compression="zstd", row_group_size=group_rows)
     octets = buffer.getvalue()
     sink = place.sink()
-    sink.write(octets)
+    sink.write(memoryview(octets).cast("B"))  # obstore does not accept signed bytes
     sink.commit()
     return int(octets.size)
 
