@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from equality_deletes import commit, delete_file
 from processes import CHILDREN
 
 import nimblepy as nb
@@ -396,6 +397,28 @@ def test_past_snapshots_use_the_index_of_their_files(table: nb.Table) -> None:
     past = table.at(snapshot=before)
     assert emails(past) == SEVENS
     assert emails(table) == [i for i in SEVENS if i != 57]
+
+
+def test_equality_deletes_apply_to_covered_files(table: nb.Table, tmp_path: Path) -> None:
+    with table.alter() as a:
+        a.rename_column("email", "mail")
+        a.rename_column("v", "email")
+    keys = pa.table({"mail": ["u7@x", "none"]})
+    commit(table, [delete_file(table, keys, tmp_path)])
+    assert table.lookup([7, 8, 57], on="id")["id"].to_pylist() == [8]
+    assert emails(table, on="mail") == []
+    assert emails(table, "u8@x", on="mail") == [8, 58, 108, 158, 208, 258]
+    commit(table, [delete_file(table, pa.table({"id": [8]}), tmp_path)], rename_to(table, 7))
+    assert emails(table, "u8@x", on="mail") == [58, 108, 158, 208, 258]
+    assert emails(table, on="mail") == [7]
+    table.optimize()
+    assert emails(table, on="mail") == [7]
+    assert table.count_rows() == 270 - 6 - 1 + 1
+
+
+def rename_to(table: nb.Table, key: int) -> pa.Table:
+    """One row, with the present names of the columns."""
+    return rows(key, key + 1).rename_columns(table.schema.names)
 
 
 def test_branches_share_the_indexes(table: nb.Table, lake: nb.Catalog) -> None:
