@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +326,23 @@ def test_figures_that_are_not_exact_say_so(own: tuple[nb.Catalog, Answers]) -> N
     assert column["within"] == [0, 8999]
     assert "max" not in column
     assert str(column["distinct"]).startswith("about ")
+
+
+def test_decimal_keys_are_texts(own: tuple[nb.Catalog, Answers]) -> None:
+    lake, answers = own
+    schema = pa.schema([("price", pa.decimal128(9, 2)), ("n", pa.int64())])
+    table = lake.create_table("a.b", schema, primary_key=["price", "n"])
+    table.append([{"price": Decimal("1.50"), "n": 1}])
+    for keys in ([["1.50", 1]], [{"price": "1.5", "n": 1}]):
+        assert answers.get("a.b", keys)["rows"] == [{"price": "1.50", "n": 1}]
+    with pytest.raises(nb.NimbleError, match="'x' is not a decimal number"):
+        answers.get("a.b", [["x", 1]])
+
+
+def test_an_idle_process_was_killed(own: tuple[nb.Catalog, Answers]) -> None:
+    _, answers = own
+    assert answers.query("SELECT k FROM a.first")["rows"] == [[1]]
+    for worker in answers.workers._idle:
+        worker._process.kill()
+        worker._process.wait()
+    assert answers.query("SELECT k FROM a.first")["rows"] == [[1]]

@@ -9,8 +9,13 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
 from nimblepy.mcp.budget import Cuts
 from nimblepy.table.table import Table
 
@@ -39,8 +44,27 @@ def sample(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
 
 def get(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
     """Looks up rows by primary key."""
-    keys = [tuple(key) if isinstance(key, list) else key for key in job["keys"]]
+    types = {name: table.schema.field(name).type for name in table.primary_key}
+    keys = [_key(key, types) for key in job["keys"]]
     return _plain(table.lookup(keys, columns=job["columns"]).to_pylist())
+
+
+def _key(key: Any, types: Mapping[str, pa.DataType]) -> Any:
+    """Returns a key of JSON as a key of the table. Answers have decimals as text."""
+    if isinstance(key, dict):
+        return {name: _key_part(part, types.get(name)) for name, part in key.items()}
+    if isinstance(key, list):
+        return tuple(map(_key_part, key, [*types.values(), *[None] * len(key)]))
+    return _key_part(key, next(iter(types.values()), None))
+
+
+def _key_part(part: Any, data_type: pa.DataType | None) -> Any:
+    if not isinstance(part, str) or data_type is None or not pt.is_decimal(data_type):
+        return part
+    try:
+        return Decimal(part)
+    except ArithmeticError:
+        raise InvalidArgumentError(f"keys: {part!r} is not a decimal number") from None
 
 
 def changes(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,10 @@ class _Worker:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def end(self) -> None:
         """Ends the process."""
         self._process.kill()
@@ -125,10 +129,7 @@ class Workers:
         if not self._slots.acquire(timeout=_START_SECONDS):
             raise QueryError(f"{tool}: other calls are running; ask again later")
         try:
-            with self._lock:
-                worker = self._idle.pop() if self._idle else None
-            if worker is None:
-                worker = _Worker(self._catalog)
+            worker = self._idle_worker() or _Worker(self._catalog)
             try:
                 answer = worker.run(job)
             except BaseException as error:
@@ -151,6 +152,15 @@ class Workers:
             message = answer["error"].removeprefix(f"{tool}: ")
             raise QueryError(f"{tool}: {message}{hint}")
         return answer
+
+    def _idle_worker(self) -> _Worker | None:
+        """Takes an idle process that still runs; ``None`` if there is none."""
+        while True:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None or worker.is_running:
+                return worker
+            worker.end()
 
     def close(self) -> None:
         """Ends all idle processes."""
