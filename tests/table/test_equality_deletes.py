@@ -16,6 +16,7 @@ from typing import Any
 
 import java_iceberg
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from equality_deletes import commit, delete_file, same_as
 
@@ -253,6 +254,18 @@ def test_members_of_structs(lake: nb.Catalog, tmp_path: Path, data_format: str) 
     assert keys_of(table) == [0]
 
 
+def test_files_without_field_ids(lake: nb.Catalog, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": [1, 2, 3], "g": ["a", None, "b"]}), tmp_path / "plain.parquet")
+    schema = pa.schema([("k", pa.int64()), ("g", pa.string())])
+    table = lake.create_table("n.t", schema, data_format="parquet")
+    table.add_files(str(tmp_path / "plain.parquet"))
+    keys = pa.table({"g": pa.array(["b", None], pa.string())})
+    commit(table, [delete_file(table, keys, tmp_path)])
+    with table.alter() as a:
+        a.rename_column("g", "h")
+    assert keys_of(table) == [1]
+
+
 def test_newer_files_keep_their_rows(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("n.t", pa.table({"k": [1, 2]}), cluster_by="k")
     file = delete_file(table, pa.table({"k": [1, 2]}), tmp_path)
@@ -406,7 +419,9 @@ def test_as_java_reads_its_own_deletes(lake: nb.Catalog, tmp_path: Path) -> None
                 names = rng.sample(["k", *values], rng.randrange(1, 3))
                 keys = [new(rng.randrange(20)) for _ in range(rng.randrange(1, 3))]
                 keys = [{name: key[name] for name in names} for key in keys]
-                deletes = [java.equality_delete_file(names, keys)] if rng.random() < 0.7 else []
+                # By its bounds, without NaN, Java may skip a file that has NaN and another key.
+                together = [keys] if "f" not in names else [[key] for key in keys]
+                deletes = [java.equality_delete_file(names, some) for some in together]
                 java.commit([java.data_file(rows)], deletes)
             table = lake.register(f"n.t{number}", java.metadata_file)
             assert ours(table) == by_java(jvm, java.metadata_file, names_of)

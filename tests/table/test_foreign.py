@@ -20,6 +20,8 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deletion_vectors import version_3
+from equality_deletes import commit, delete_file
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
@@ -276,6 +278,26 @@ def test_others_read_our_changes_by_key(lake: nb.Catalog) -> None:
         ours = ordered(table.to_table())
         assert ordered(by_pyiceberg(table)) == ours, note
         assert ordered(by_duckdb(table)) == ours, note
+
+
+def test_duckdb_applies_the_same_deletes(lake: nb.Catalog, tmp_path: Path) -> None:
+    data = pa.table(
+        {"k": range(50_000), "g": [None if i % 7 == 0 else i % 7 for i in range(50_000)]}
+    )
+    table = lake.create_table("n.t", data, data_format="parquet")
+    # DuckDB also deletes (7, null) for the key (7, 1), against Iceberg's specification.
+    keys = pa.table({"k": [5, 8, 14, 99_999], "g": [5, 3, None, 1]})
+    commit(table, [delete_file(table, keys, tmp_path)])
+    table.append(pa.table({"k": [5], "g": [5]}))
+    assert table.num_rows == 50_000 - 2 + 1
+    assert ordered(by_duckdb(table)) == ordered(table.to_table())
+    # A vector has the rows of older position deletes too.
+    rows = [0, 5, 9, 14, *range(10_000, 30_000, 3), *range(40_000, 49_000)]
+    paths = [member.file.path for member in table._current.members if member.file.rows > 1]
+    table.convert_deletes()
+    three = lake.register("n.three", version_3(table, {paths[0]: rows}, tmp_path))
+    assert ordered(by_duckdb(three)) == ordered(three.to_table())
+    assert three.num_rows == 50_000 - len(rows) + 1
 
 
 @pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))

@@ -165,7 +165,8 @@ class Table(TableHandle):
         """Returns what the metadata tells about the rows: counts, nulls, bounds, distinct values.
 
         Cost: reads the description of every file from the plan index or the manifests, and delete
-        files, if there are any. Opens no data file. The facts of a snapshot are kept in memory.
+        files, if there are any. Opens no data file, except for equality deletes of other engines.
+        The facts of a snapshot are kept in memory.
         """
         at = self._state.position
         return facts_of(at.rows, at.metadata, at.snapshot, at.schema_id)
