@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from catalog_kinds import needs_sqlite
 
 import nimblepy as nb
 from nimblepy.table.reading import plan
@@ -264,6 +265,7 @@ def test_few_files_are_written_and_read(lake: nb.Catalog, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@needs_sqlite
 def test_names_of_files_are_on_the_disk_before_the_swap(
     lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch, data_format: Any
 ) -> None:

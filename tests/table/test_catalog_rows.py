@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from catalog_kinds import needs_sqlite
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import StaticTable
@@ -34,6 +35,7 @@ def library(folder: Path, **more: str) -> SqlCatalog:
     return SqlCatalog("nimble", uri=uri, warehouse=f"file://{folder}/lake", **more)
 
 
+@needs_sqlite
 def test_the_library_works_beside_ours(lake: nb.Catalog, tmp_path: Path) -> None:
     mine = lake.create_table("a.b.mine", ROWS, data_format="parquet")
     theirs = library(tmp_path)
@@ -53,6 +55,7 @@ def test_the_library_works_beside_ours(lake: nb.Catalog, tmp_path: Path) -> None
     assert not theirs.table_exists("a.t")
 
 
+@needs_sqlite
 def test_what_pyiceberg_asks_of_a_catalog(lake: nb.Catalog, tmp_path: Path) -> None:
     made = lake.iceberg
     made.create_namespace("n", {"x": "1", "y": "2"})
@@ -104,6 +107,7 @@ def test_databases_without_kinds_of_rows(tmp_path: Path) -> None:
     assert theirs.list_tables("a") == [("a", "b"), ("a", "c")]
 
 
+@needs_sqlite
 def test_rows_of_views_are_no_tables(lake: nb.Catalog, tmp_path: Path) -> None:
     lake.create_table("a.b", ROWS)
     with sqlite3.connect(tmp_path / "lake/catalog.db") as database:
@@ -260,6 +264,7 @@ print(lake.table("a.b").num_rows, heavy)
     assert found.stdout.split("\n")[:2] == ["[] False", "2 []"]
 
 
+@needs_sqlite
 def test_snapshots_are_read_once(lake: nb.Catalog, tmp_path: Path) -> None:
     """A commit of another process makes none of those before it anew."""
     lake.create_table("a.b", ROWS)

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from bench.tables import files as table_files
+from catalog_kinds import needs_sqlite
 from pyiceberg.catalog.sql import SqlCatalog
 from tests.table.test_pruning import random_filters, random_table
 
@@ -203,6 +204,7 @@ def test_an_index_that_lies_is_not_believed(lake: nb.Catalog, lie: str) -> None:
     assert plan_index.parts_of(again._metadata, again._metadata.head()) == []
 
 
+@needs_sqlite
 def test_a_new_part_is_written_for_what_is_new(
     lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +284,7 @@ def test_commits_after_an_index_are_seen(lake: nb.Catalog) -> None:
     assert _rows(lake.table("a.b")) == [10 * day + i for day in range(6) for i in range(3)]
 
 
+@needs_sqlite
 def test_an_engine_that_knows_no_index(lake: nb.Catalog, tmp_path: Path) -> None:
     table = lake.create_table("a.b", _day(0).schema, data_format="parquet")
     for day in range(6):

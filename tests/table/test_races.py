@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from catalog_kinds import needs_sqlite
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 import nimblepy as nb
@@ -529,6 +530,7 @@ def test_one_file_is_added_once(lake: nb.Catalog, between: Between, tmp_path: Pa
     assert keys(lake) == [1, 2, 3]
 
 
+@needs_sqlite
 def test_files_named_through_links_are_no_orphans(lake: nb.Catalog, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "lake")
     table = nb.connect(tmp_path / "linked").create_table("a.b", rows(1))

@@ -389,7 +389,8 @@ class Catalog:
     def _unmake(self, parts: tuple[str, ...], made: ice.Metadata) -> None:
         """Drops a table whose first rows could not be written, unless another writer changed it."""
         ice.drop_table(self.iceberg, parts, unchanged=made)
-        remove_file(made.metadata_file)
+        for path in (made.metadata_file, *ice.files_beside(made)):
+            remove_file(path)
 
     def table(self, name: str) -> Table:
         """Opens a table at its newest snapshot.
