@@ -320,6 +320,37 @@ def test_limit_of_bytes_holds_for_single_rows(tmp_path: Path) -> None:
         assert client.hmget("t:2", "v", "v", "k") == [b"x" * 500, b"x" * 500, b"2"]
 
 
+def peak_bytes() -> int:
+    """The largest resident memory of this process since it was last reset."""
+    words = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()
+    return int(words[0]) * 1024
+
+
+@pytest.mark.no_sanitizer
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_refused_reply_takes_little_memory(tmp_path: Path) -> None:
+    """1,024 rows were decoded before their size was compared with the limit."""
+    texts = [f"{i:08}" + "x" * (1 << 20) for i in range(128)]
+    nb.write({"k": range(128), "v": texts}, tmp_path / "t.nimble", cluster_by=["k"])
+    del texts
+    keys = list(range(60))
+    with (
+        nb.serve(tmp_path / "t.nimble", max_reply_bytes=2 << 20) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        for command in (
+            ["NB.RANGE", "t", "-", "+"],
+            ["NB.RANGE", "t", "-", "+", "AS", "ARROW"],
+            ["NB.MGET", "t", "AS", "ARROW", "KEYS", 60, *keys],
+            ["NB.MGET", "t", "AS", "ARROW", "MISSING", "SKIP", "ALL", "KEYS", 60, *keys],
+        ):
+            Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+            before = peak_bytes()
+            with pytest.raises(redis.ResponseError, match="TOOBIG"):
+                client.execute_command(*command)
+            assert peak_bytes() - before < 96 << 20, command
+
+
 def test_rows_are_decoded_in_slices(tmp_path: Path) -> None:
     rng = random.Random(2)
     rows = [{"k": i, "v": rng.choice([None, "a", "b" * (i % 50)])} for i in range(3000)]

@@ -9,9 +9,6 @@
 namespace nimble {
 namespace {
 
-// Number of rows in one batch. They are decoded before the size is checked.
-constexpr uint64_t kBatchRows = 1024;
-
 void drop_field_ids(Field* field) {
   std::erase_if(field->metadata,
                 [](const auto& m) { return m.first == "PARQUET:field_id"; });
@@ -76,8 +73,10 @@ Status append_arrow_rows(const ServedTable& table, const ArrowRequest& request,
   NIMBLE_RETURN_IF_ERROR(writer.write_schema(*form));
   const size_t first = request.probe.empty() ? 0 : 1;
   RowSlices slices(rows, reverse);
+  SliceSize size(table.schema(), request.columns);
   for (size_t done = 0; !slices.is_done();) {
-    const std::vector<FileRange> slice = slices.next(kBatchRows);
+    const size_t begin = out->size();
+    const std::vector<FileRange> slice = slices.next(size.rows());
     NIMBLE_ASSIGN_OR_RETURN(RowColumns read,
                             table.read(slice, reverse, request.columns));
     const uint64_t n = read.columns.length();
@@ -96,6 +95,7 @@ Status append_arrow_rows(const ServedTable& table, const ArrowRequest& request,
     batch.add_rows(n);
     NIMBLE_RETURN_IF_ERROR(writer.write_batch(batch));
     NIMBLE_RETURN_IF_ERROR(check_size(*out, before, request.max_bytes));
+    size.add(n, out->size() - begin);
     done += n;
   }
   writer.end();
@@ -112,13 +112,16 @@ Status append_arrow_places(const ServedTable& table,
   IpcWriter writer(out);
   NIMBLE_RETURN_IF_ERROR(writer.write_schema(*form));
   const size_t first = request.probe.empty() ? 0 : 1;
-  for (size_t begin = 0; begin < places.size(); begin += kBatchRows) {
-    const auto part =
-        places.subspan(begin, std::min(kBatchRows, places.size() - begin));
+  SliceSize size(table.schema(), request.columns);
+  for (size_t begin = 0, count = 0; begin < places.size(); begin += count) {
+    const size_t bytes = out->size();
+    const size_t most = std::min(SliceSize::kFixedRows, places.size() - begin);
     std::vector<FileRange> wanted;
-    for (const size_t at : part) {
+    for (count = 0; count < most && wanted.size() < size.rows(); ++count) {
+      const size_t at = places[begin + count];
       if (at != SIZE_MAX) wanted.push_back(rows[at]);
     }
+    const auto part = places.subspan(begin, count);
     Column batch(*form, false);
     if (first == 1) {
       std::vector<int64_t> numbers(part.size());
@@ -154,6 +157,7 @@ Status append_arrow_places(const ServedTable& table,
     batch.add_rows(part.size());
     NIMBLE_RETURN_IF_ERROR(writer.write_batch(batch));
     NIMBLE_RETURN_IF_ERROR(check_size(*out, before, request.max_bytes));
+    size.add(wanted.size(), out->size() - bytes);
   }
   writer.end();
   return Status::ok();

@@ -17,9 +17,6 @@ using Arguments = std::span<const std::string_view>;
 // A command with at least this many keys runs on a worker, not on the threads
 // of the connections.
 constexpr size_t kLongKeys = 64;
-// Number of rows that are decoded before the size of their reply is checked.
-constexpr uint64_t kFirstSlice = 16;
-constexpr uint64_t kSlice = 256;
 
 // Commands that write a key in Redis.
 constexpr std::array kWrites = {
@@ -618,8 +615,10 @@ class Command {
       return check_bytes(UINT64_MAX);
     }
     RowSlices slices(rows, reverse);
-    for (uint64_t n = kFirstSlice; !slices.is_done(); n = kSlice) {
-      const std::vector<FileRange> slice = slices.next(n);
+    SliceSize size(table.schema(), columns);
+    while (!slices.is_done()) {
+      const size_t before = text_.size();
+      const std::vector<FileRange> slice = slices.next(size.rows());
       NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
                               table.read(slice, reverse, columns));
       for (uint64_t row = 0; row < read.columns.length(); ++row) {
@@ -632,6 +631,7 @@ class Command {
         NIMBLE_RETURN_IF_ERROR(
             check_bytes(text_.size() + kReplyValueBytes * cells_.size()));
       }
+      size.add(read.columns.length(), text_.size() - before);
     }
     return Status::ok();
   }
