@@ -881,6 +881,12 @@ std::string error_of(const Status& status) {
 
 bool is_long_command(std::span<const std::string_view> arguments) {
   if (arguments.size() > kLongKeys) return true;
+  if (equals(arguments[0], "NB.MGET")) {
+    // With ALL, a single key may have any number of rows. A key or a column
+    // with this name costs only the way to a worker.
+    return std::any_of(arguments.begin(), arguments.end(),
+                       [](std::string_view a) { return equals(a, "ALL"); });
+  }
   return equals(arguments[0], "NB.PREFIX") || equals(arguments[0], "NB.RANGE");
 }
 

@@ -1,10 +1,27 @@
-// How many rows are decoded at once.
-#include "nimble/serve/row_slices.h"
+// Which commands run on a worker, and how many rows are decoded at once.
+#include "nimble/serve/commands.h"
 
+#include "nimble/serve/row_slices.h"
 #include "testing/check.h"
 
 namespace nimble {
 namespace {
+
+bool is_long(std::vector<std::string_view> arguments) {
+  return is_long_command(arguments);
+}
+
+TEST(Commands, WorkOfUnknownSizeIsLong) {
+  CHECK(is_long({"NB.RANGE", "t", "-", "+"}));
+  CHECK(is_long({"nb.prefix", "t", "1"}));
+  CHECK(is_long({"NB.MGET", "t", "AS", "ARROW", "ALL", "KEYS", "1", "1"}));
+  CHECK(is_long({"nb.mget", "t", "KEYS", "1", "1", "as", "arrow", "all"}));
+  // A column named KEYS does not hide the option behind it.
+  CHECK(is_long({"NB.MGET", "t", "COLS", "1", "KEYS", "ALL"}));
+  CHECK(is_long(std::vector<std::string_view>(65, "EXISTS")));
+  CHECK(!is_long({"NB.MGET", "t", "AS", "ARROW", "KEYS", "1", "1"}));
+  CHECK(!is_long({"HGETALL", "t:ALL"}));
+}
 
 Field root_of(std::vector<std::string> formats) {
   Field root;
