@@ -7,6 +7,7 @@ import itertools
 import os
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,12 @@ def test_arguments_of_another_kind_are_refused() -> None:
     for refused in (nb.connect, nb.open_dataset, nb.open, nb.scan_polars):
         with pytest.raises(nb.InvalidArgumentError, match=r"expected .*(got int|got 5)"):
             refused(5)  # type: ignore[operator]
+
+
+def test_get_reads_decimals_of_negative_scale(tmp_path: Path) -> None:
+    """The compiled getter raised SystemError."""
+    values = [Decimal("1200"), Decimal("-300"), Decimal(0)]
+    rows = pa.table({"k": [0, 1, 2], "v": pa.array(values, pa.decimal128(9, -2))})
+    nb.write(rows, tmp_path / "d.nimble", cluster_by=["k"])
+    with nb.open(tmp_path / "d.nimble") as file:
+        assert [file.get(k) for k in range(3)] == rows.to_pylist()

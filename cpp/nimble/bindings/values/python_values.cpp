@@ -237,8 +237,7 @@ PyObject* ValueMaker::make_decimal(const uint8_t* p) const {
     } while (w != 0);
     text.append(reversed.rbegin(), reversed.rend());
     text += "E" + std::to_string(-scale_);
-    return PyObject_CallFunction(decimal_class(), "s#", text.data(),
-                                 static_cast<Py_ssize_t>(text.size()));
+    return PyObject_CallFunction(decimal_class(), "s", text.c_str());
   }
   if (negative) *--at = '-';
   PyObject* text = PyUnicode_FromStringAndSize(at, digits + sizeof digits - at);
