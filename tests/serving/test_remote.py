@@ -26,6 +26,7 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "f": (pa.float32(), [0.5, -0.0, float("inf")]),
     "d": (pa.float64(), [0.1, 1e300, -1e-5]),
     "n": (pa.decimal128(20, 3), [Decimal("-1.500"), Decimal("12345678901234567.001")]),
+    "hundreds": (pa.decimal128(9, -2), [Decimal("1200"), Decimal("-300"), Decimal("0")]),
     "day": (pa.date32(), [datetime.date(1, 1, 1), datetime.date(2024, 5, 1)]),
     "t": (pa.time64("us"), [datetime.time(23, 59, 59, 1), datetime.time(0)]),
     "at": (pa.timestamp("us", tz="UTC"), [datetime.datetime(1969, 1, 2, tzinfo=datetime.UTC)]),
@@ -147,6 +148,48 @@ def test_keys_of_all_types(tmp_path: Path, name: str) -> None:
             for text in ("", "a", "x"):
                 prefix = nb.starts_with(text)
                 assert remote.prefix(prefix).equals(local.prefix(prefix))
+
+
+@pytest.mark.parametrize(
+    ("type", "values"),
+    [
+        (pa.date32(), [2932896, 2932897, -719163, -1000000, 2**31 - 1, -(2**31)]),
+        (pa.date64(), [2932897 * 86_400_000, -1000000 * 86_400_000]),
+        (pa.timestamp("s"), [2932897 * 86400, -(2**62), 2**62]),
+        (pa.timestamp("us", "UTC"), [2932897 * 86400 * 10**6 + 5, -1000000 * 86400 * 10**6 - 5]),
+    ],
+)
+def test_years_outside_of_python_are_keys(
+    tmp_path: Path, type: pa.DataType, values: list[int]
+) -> None:
+    """Texts of years beyond 9999 and before 0 were refused."""
+    width = pa.int32() if type.bit_width == 32 else pa.int64()
+    keys = pa.array([0, *values], width).view(type)
+    path = tmp_path / "t.nimble"
+    nb.write(pa.table({"k": keys, "row": range(len(keys))}), path, cluster_by=["k"])
+    with nb.open(path) as local, nb.serve(local) as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        for i, key in enumerate(keys):
+            one = keys.slice(i, 1)
+            for columns in (["row"], ["k"]):
+                rows = remote.lookup(one, columns=columns)
+                assert rows.equals(local.lookup(one, columns=columns))
+            assert rows.num_rows == 1
+            assert remote.prefix(key).equals(local.prefix(key))
+            assert remote.range(key).equals(local.range(key))
+            assert remote.range(None, key, reverse=True).equals(
+                local.range(None, key, reverse=True)
+            )
+
+
+def test_date_with_a_time_is_refused(tmp_path: Path) -> None:
+    """Its text was the whole day, which is another key."""
+    days = pa.array([0, 86_400_000], pa.int64()).view(pa.date64())
+    nb.write(pa.table({"k": days}), tmp_path / "t.nimble", cluster_by=["k"])
+    with nb.serve(tmp_path / "t.nimble") as server, nb.connect(server.address) as lake:
+        odd = pa.array([86_400_001], pa.int64()).view(pa.date64())
+        with pytest.raises(nb.InvalidArgumentError, match="whole day"):
+            lake.table("t").lookup(odd)
 
 
 def test_tables_and_new_snapshots(tmp_path: Path) -> None:

@@ -50,7 +50,11 @@ int decimal_scale(const std::string& format) {
 
 std::string decimal_text(ByteSpan value, int scale) {
   std::string text = integer_text(value);
-  if (scale <= 0 || scale > 256) return text;
+  if (scale == 0 || scale > 256 || scale < -256) return text;
+  if (scale < 0) {
+    if (text != "0") text.append(static_cast<size_t>(-scale), '0');
+    return text;
+  }
   const size_t sign = text[0] == '-' ? 1 : 0;
   const auto digits = static_cast<size_t>(scale);
   if (text.size() - sign <= digits) {

@@ -317,8 +317,17 @@ TextFit parse_decimal(const Field& field, std::string_view text,
                         fraction.size() != static_cast<size_t>(scale)))) {
     return TextFit::kInvalid;
   }
-  if (whole.size() > 100) return TextFit::kOutside;
   std::string digits(whole);
+  if (scale < 0 && whole != "0") {
+    // A column of negative scale has only values that end with these zeros.
+    const auto zeros = static_cast<size_t>(-int64_t{scale});
+    if (whole.size() <= zeros ||
+        whole.find_last_not_of('0') + zeros >= whole.size()) {
+      return TextFit::kOutside;
+    }
+    digits.resize(whole.size() - zeros);
+  }
+  if (digits.size() > 100) return TextFit::kOutside;
   digits += fraction;
   if (is_negative && digits.find_first_not_of('0') == std::string::npos) {
     return TextFit::kInvalid;  // "-0"
@@ -385,7 +394,7 @@ bool parse_date_part(TextCursor* text, int64_t* days) {
   const bool is_negative = text->take('-');
   const bool is_long = !is_negative && text->take('+');
   const std::string_view digits = text->all();
-  if (digits.size() < 4 || digits.size() > 7 ||
+  if (digits.size() < 4 || digits.size() > 12 ||
       (digits.size() > 4 && !is_long && !is_negative)) {
     return false;
   }

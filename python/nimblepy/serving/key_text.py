@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Iterable
 
-import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_FIRST_DAY = -719_162  # 0001-01-01, in days since 1970
+_DAYS_OF_CYCLE = 146_097
 
 
 def key_text(values: Iterable[pa.Scalar], types: Iterable[pa.DataType]) -> bytes:
@@ -28,17 +30,18 @@ def _escaped(text: bytes) -> bytes:
 def _text(value: pa.Scalar, declared: pa.DataType) -> bytes:
     kind = value.type
     if pa.types.is_date(kind):
-        days = value.value if pa.types.is_date32(kind) else value.value // 86_400_000
-        return str(np.datetime64(days, "D")).encode()
+        days, rest = divmod(value.value, 1 if pa.types.is_date32(kind) else 86_400_000)
+        if rest:
+            raise InvalidArgumentError(
+                f"key {value.value} ms cannot be sent to a server: a {kind} must be a whole day"
+            )
+        return _date_text(days).encode()
     if pa.types.is_timestamp(kind):
+        days, time = divmod(value.value, 86_400 * 10 ** _DIGITS[kind.unit])
         zone = "" if kind.tz is None else "Z"
-        return (str(np.datetime64(value.value, kind.unit)) + zone).encode()
+        return f"{_date_text(days)}T{_time_text(time, kind.unit)}{zone}".encode()
     if pa.types.is_time(kind):
-        digits = _DIGITS[kind.unit]
-        seconds, part = divmod(value.value, 10**digits)
-        minutes, second = divmod(seconds, 60)
-        fraction = f".{part:0{digits}}" if digits else ""
-        return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{fraction}".encode()
+        return _time_text(value.value, kind.unit).encode()
     if pa.types.is_duration(kind):
         return str(value.value).encode()
     if isinstance(declared, pa.UuidType):
@@ -52,7 +55,29 @@ def _text(value: pa.Scalar, declared: pa.DataType) -> bytes:
     if isinstance(plain, bool):
         return b"true" if plain else b"false"
     if pa.types.is_decimal(kind):
-        return f"{plain:f}".encode()
+        if not -256 <= kind.scale <= 256:
+            raise InvalidArgumentError(
+                f"a key of type {kind} cannot be sent to a server: its scale is outside [-256, 256]"
+            )
+        return f"{plain:f}".encode() if plain else f"{abs(plain):.{max(kind.scale, 0)}f}".encode()
     if isinstance(plain, (int, float)):
         return repr(plain).encode()
     raise InvalidArgumentError(f"a key of type {kind} cannot be sent to a server")
+
+
+def _date_text(days: int) -> str:
+    """ISO 8601 of any number of days since 1970, in the proleptic Gregorian calendar."""
+    # Python's dates have years from 1 to 9999. The calendar repeats every 400 years.
+    cycles, rest = divmod(days - _FIRST_DAY, _DAYS_OF_CYCLE)
+    date = datetime.date(1, 1, 1) + datetime.timedelta(days=rest)
+    year = date.year + 400 * cycles
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}-{date.month:02}-{date.day:02}"
+
+
+def _time_text(value: int, unit: str) -> str:
+    digits = _DIGITS[unit]
+    seconds, part = divmod(value, 10**digits)
+    minutes, second = divmod(seconds, 60)
+    fraction = f".{part:0{digits}}" if digits else ""
+    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{fraction}"

@@ -52,6 +52,8 @@ TEST(ValueText, KnownForms) {
   CHECK_EQ(text<double>("g", NAN), "nan");
   CHECK_EQ(text<float>("f", 0.1f), "0.1");
   CHECK_EQ(text<int64_t>("d:10,2,64", -105), "-1.05");
+  CHECK_EQ(text<int64_t>("d:10,-2,64", -105), "-10500");
+  CHECK_EQ(text<int64_t>("d:10,-2,64", 0), "0");
   CHECK_EQ(text<int32_t>("tdD", 19844), "2024-05-01");
   CHECK_EQ(text<int32_t>("tdD", -719529), "-0001-12-31");
   CHECK_EQ(text<int64_t>("tsu:", 1714564800000000),
@@ -108,6 +110,8 @@ TEST(ValueText, TextReadsBack) {
   check_round_trips<int64_t>("tDu", &rng);
   check_round_trips<int32_t>("d:9,3,32", &rng);
   check_round_trips<int64_t>("d:18,0,64", &rng);
+  check_round_trips<int64_t>("d:18,-3,64", &rng);
+  check_round_trips<int64_t>("tss:", &rng);
 }
 
 TEST(ValueText, OtherTextsAreNoValues) {
