@@ -39,6 +39,7 @@ from nimblepy.interop.aio_table import AioTable as AioTable
 from nimblepy.interop.arrow_dataset import arrow_dataset as arrow_dataset
 from nimblepy.interop.duckdb import duckdb as duckdb
 from nimblepy.interop.polars import scan_polars as scan_polars
+from nimblepy.rows.page import Page as Page
 from nimblepy.rows.plan import LayoutNode as LayoutNode
 from nimblepy.rows.plan import Plan as Plan
 from nimblepy.rows.scan import Scan as Scan

@@ -11,7 +11,7 @@ import nimblepy as nb
 
 _READING = """
     schema num_rows cluster_by indexes unique io_stats reset_io_stats size_bytes verify close
-    get lookup contains count count_rows row_ranges take range prefix head sample scan
+    get lookup contains count count_rows row_ranges take range page prefix head sample scan
     to_table to_pandas explain index_join asof asof_join nearest
 """
 PUBLIC = {
@@ -27,13 +27,11 @@ PUBLIC = {
         confirm fast_forward convert_deletes watch add_index drop_index files partitions
     """,
 }
-_SOON = "page "
 # Names of the contract that do not exist yet. Move a name to PUBLIC when it does.
 TO_COME = {
-    "File": _SOON,
-    "Dataset": _SOON,
-    "Table": _SOON
-    + """
+    "File": "",
+    "Dataset": "",
+    "Table": """
         publish_delta
     """,
 }

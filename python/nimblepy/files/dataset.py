@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 from collections.abc import Callable, Sequence
@@ -289,6 +290,10 @@ class Dataset(VersionedRows[DatasetSource]):
         """Paths or URIs of the files, in the order of their rows."""
         directory = self._directory.path if self._root is None else self._root
         return [posixpath.join(directory, name) for name in self._current.files.names]
+
+    def _page_state(self) -> str:
+        names = "\n".join(self._current.files.names)
+        return hashlib.sha256(names.encode()).hexdigest()[:16]
 
     @property
     def stale(self) -> list[str]:

@@ -255,9 +255,9 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
 
 
 for _name in (
-    *("get", "lookup", "contains", "count", "range", "prefix", "row_ranges", "take", "head"),
-    *("sample", "to_table", "to_pandas", "count_rows", "explain", "index_join", "asof_join"),
-    "verify",
+    *("get", "lookup", "contains", "count", "range", "prefix", "page", "row_ranges", "take"),
+    *("head", "sample", "to_table", "to_pandas", "count_rows", "explain", "index_join"),
+    *("asof_join", "verify"),
 ):
     setattr(ParquetIndex, _name, _again_if_changed(getattr(VersionedRows, _name)))
 

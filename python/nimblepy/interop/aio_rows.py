@@ -97,6 +97,7 @@ class AioRows(Generic[_Handle]):
     count = Awaited(Rows.count)
     range = Awaited(Rows.range)
     prefix = Awaited(Rows.prefix)
+    page = Awaited(Rows.page)
     row_ranges = Awaited(Rows.row_ranges)
     take = Awaited(Rows.take)
     nearest = Awaited(Rows.nearest)

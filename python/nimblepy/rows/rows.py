@@ -47,6 +47,7 @@ from nimblepy.rows.nearest import (
     vector_column,
     with_distances,
 )
+from nimblepy.rows.page import Page, read_page
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Ordered, Request
 from nimblepy.rows.rowset import RowSet
@@ -404,6 +405,56 @@ class Rows(_core.PointBase, ABC):
         offset = row_offset(offset)
         request = source.prefix_request(prefix, on, null_equals)
         return source.read_in_order(request, names, limit=limit, reverse=reverse, offset=offset)
+
+    def page(
+        self,
+        prefix: Key = None,
+        *,
+        lower: Key = None,
+        upper: Key = None,
+        on: On = None,
+        inclusive: Inclusive = "[)",
+        columns: Columns = None,
+        limit: int = 200,
+        reverse: bool = False,
+        token: str | None = None,
+    ) -> Page:
+        """Returns one page of :meth:`prefix` or :meth:`range`, and the token of the next one.
+
+        All pages together are the whole, also if keys occur several times. Pages continue behind
+        the last key, so that a token remains valid after a compaction and after other changes:
+        :attr:`Page.moved` then says that the rows are from another snapshot. If the last key occurs
+        several times and the page has moved, rows with this key may be repeated or missing, because
+        their order may have changed.
+
+        Args:
+            prefix, lower, upper, on, inclusive, reverse: see :meth:`prefix` and :meth:`range`. Give
+                the same values for all pages.
+            limit: maximum number of rows of the page.
+            token: ``next`` of the page before. ``None`` is the first page.
+
+        Raises:
+            InvalidArgumentError: the token is damaged, or belongs to other bounds; ``limit`` is
+                below 1.
+            IndexUnavailableError: see :meth:`range`.
+
+        Cost: as :meth:`range` with ``limit + 1``, and a second search for all but the first page.
+        """
+        most = at_least("limit", limit, 1)
+        _only_one(prefix=prefix, bounds=_both(lower, upper))
+        state, source, names = self._page_state(), self._current, column_names(columns)
+        request: Ordered
+        if prefix is None:
+            request = source.range_request(lower, upper, on, inclusive)
+        else:
+            request = source.prefix_request(prefix, on)
+        return read_page(
+            source, request, names, limit=most, reverse=reverse, token=token, state=state
+        )
+
+    def _page_state(self) -> str:
+        """Identifies the snapshot. Files do not change."""
+        return ""
 
     def _checked(
         self, columns: Columns, limit: int | None

@@ -104,6 +104,9 @@ class Table(TableHandle):
         """The id of the snapshot; ``None`` if the table has never had rows."""
         return id_of(self._state.shown.snapshot)
 
+    def _page_state(self) -> str:
+        return str(self.snapshot)
+
     @property
     def primary_key(self) -> list[str]:
         """Columns whose values identify a row; empty if the table has no primary key."""
