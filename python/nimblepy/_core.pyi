@@ -533,6 +533,7 @@ class Server:
         host: str,
         port: int,
         token: str,
+        page_secret: bytes,
         max_keys: int,
         max_rows: int,
         max_reply_bytes: int,

@@ -95,8 +95,9 @@ def test_missing_file_is_gone_and_damage_is_corrupt(tmp_path: Path) -> None:
             path.write_bytes(damaged)
         served = {"t": _core.ServedTable(manifests["t"], _core.ServedFiles(), 0)}
         server = _core.Server(
-            tables=served, unix="", host="127.0.0.1", port=0, token="", max_keys=10, max_rows=10,
-            max_reply_bytes=10000, max_clients=10, idle_seconds=0, threads=1,
+            tables=served, unix="", host="127.0.0.1", port=0, token="", page_secret=b"x",
+            max_keys=10, max_rows=10, max_reply_bytes=10000, max_clients=10, idle_seconds=0,
+            threads=1,
         )  # fmt: skip
         with redis.Redis(port=server.port) as client:
             with pytest.raises(redis.ResponseError, match=code):

@@ -133,14 +133,15 @@ struct ServerHandle {
 std::unique_ptr<ServerHandle> start_server(
     const TablesOf& tables, const std::string& unix_path,
     const std::string& host, uint16_t port, const std::string& token,
-    uint64_t max_keys, uint64_t max_rows, uint64_t max_reply_bytes,
-    uint32_t max_clients, uint32_t idle_seconds, uint32_t threads) {
+    const py::bytes& page_secret, uint64_t max_keys, uint64_t max_rows,
+    uint64_t max_reply_bytes, uint32_t max_clients, uint32_t idle_seconds,
+    uint32_t threads) {
   ServerOptions options;
   options.unix_path = unix_path;
   options.host = host;
   options.port = port;
   options.token = token;
-  options.limits = {max_keys, max_rows, max_reply_bytes};
+  options.commands = {max_keys, max_rows, max_reply_bytes, page_secret};
   options.resp.max_arguments = max_keys + 4096;
   options.max_clients = max_clients;
   options.idle_seconds = idle_seconds;
@@ -192,8 +193,9 @@ void register_serve(py::module_& m) {
   py::class_<ServerHandle>(m, "Server")
       .def(py::init(&start_server), py::arg("tables"), py::arg("unix"),
            py::arg("host"), py::arg("port"), py::arg("token"),
-           py::arg("max_keys"), py::arg("max_rows"), py::arg("max_reply_bytes"),
-           py::arg("max_clients"), py::arg("idle_seconds"), py::arg("threads"))
+           py::arg("page_secret"), py::arg("max_keys"), py::arg("max_rows"),
+           py::arg("max_reply_bytes"), py::arg("max_clients"),
+           py::arg("idle_seconds"), py::arg("threads"))
       .def_property_readonly(
           "port", [](const ServerHandle& h) { return h.server->port(); })
       .def(

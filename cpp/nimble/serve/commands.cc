@@ -5,7 +5,9 @@
 #include <charconv>
 #include <limits>
 
+#include "nimble/base/hash.h"
 #include "nimble/serve/arrow_rows.h"
+#include "nimble/serve/page_token.h"
 #include "nimble/serve/row_slices.h"
 #include "nimble/serve/value_text.h"
 
@@ -37,6 +39,14 @@ bool equals(std::string_view a, std::string_view upper) {
          });
 }
 
+// Stores the name of a command in upper case, cut after 32 bytes.
+void set_name(std::string_view given, CommandScratch* scratch) {
+  scratch->name.assign(given.substr(0, 32));
+  for (char& c : scratch->name) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
+  }
+}
+
 bool parse_count(std::string_view text, uint64_t* out) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -47,10 +57,10 @@ bool parse_count(std::string_view text, uint64_t* out) {
 // A command that is being answered.
 class Command {
  public:
-  Command(const ServedTables& tables, const CommandLimits& limits,
+  Command(const ServedTables& tables, const CommandOptions& options,
           Arguments arguments, CommandScratch* scratch, Reply* reply)
       : tables_(tables),
-        limits_(limits),
+        options_(options),
         arguments_(arguments),
         scratch_(scratch),
         reply_(reply) {}
@@ -81,6 +91,7 @@ class Command {
     if (name == "NB.RANGE") return at_least(4) && finish(ordered(false));
     if (name == "NB.SCHEMA") return at_least(2) && finish(describe_schema());
     if (name == "NB.META") return exactly(2) && finish(describe_table());
+    if (name == "NB.AT") return at_least(4) && of_version();
     if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
     if (n >= 2 &&
         std::binary_search(
@@ -109,11 +120,34 @@ class Command {
     bool starts_with = false;
     std::string_view inclusive = "[)";
     std::optional<std::string_view> after;
+    std::optional<std::string_view> page;  // empty: the first page
   };
 
   bool finish(const Status& status) {
     if (!status) reply_->error(error_of(status));
     return true;
+  }
+  // NB.AT version command...: answers the command, unless the table has
+  // changed.
+  bool of_version() {
+    const std::string_view version = arguments_[1];
+    arguments_ = arguments_.subspan(2);
+    set_name(arguments_[0], scratch_);
+    const std::string& name = scratch_->name;
+    if (!name.starts_with("NB.") || name == "NB.AT" || name == "NB.TABLES" ||
+        name == "NB.HMGETALL") {
+      scratch_->name = "NB.AT";
+      return finish(Status::invalid_argument(
+          "NB.AT: expected a command of one table, such as NB.MGET"));
+    }
+    Result<const ServedTable*> table = known_table(arguments_[1]);
+    if (!table) return finish(std::move(table).error());
+    if ((*table)->version() != version) {
+      return finish(Status::not_found("version '" +
+                                      std::string(version.substr(0, 32)) +
+                                      "' of " + (*table)->manifest().name));
+    }
+    return answer();
   }
   bool wrong_number() {
     reply_->error("ERR wrong number of arguments for '" + scratch_->name +
@@ -210,7 +244,7 @@ class Command {
 
   Status read_row(const ServedTable& table, RowAddress row,
                   std::span<const uint32_t> columns) {
-    return table.read_text(row, columns, limits_.max_reply_bytes,
+    return table.read_text(row, columns, options_.max_reply_bytes,
                            &scratch_->row);
   }
 
@@ -333,7 +367,7 @@ class Command {
       if (!row) continue;
       of = table;
       Status status = table->read_text(*row, table->all_columns(),
-                                       limits_.max_reply_bytes - bytes, &text);
+                                       options_.max_reply_bytes - bytes, &text);
       // The message names the configured limit, not the bytes that remain of
       // it.
       if (status.code() == StatusCode::kTooLarge) {
@@ -357,17 +391,18 @@ class Command {
   // ---- NB. commands
 
   Status check_keys(uint64_t n) const {
-    if (n <= limits_.max_keys) return Status::ok();
+    if (n <= options_.max_keys) return Status::ok();
     return Status::too_large(std::to_string(n) + " keys; at most " +
-                             std::to_string(limits_.max_keys) + " are allowed");
+                             std::to_string(options_.max_keys) +
+                             " are allowed");
   }
   Status check_rows(uint64_t n) const {
-    if (n <= limits_.max_rows) return Status::ok();
-    return Status::too_large("more than " + std::to_string(limits_.max_rows) +
+    if (n <= options_.max_rows) return Status::ok();
+    return Status::too_large("more than " + std::to_string(options_.max_rows) +
                              " rows; give LIMIT");
   }
   Status check_bytes(uint64_t n) const {
-    return check_reply_bytes(n, limits_.max_reply_bytes);
+    return check_reply_bytes(n, options_.max_reply_bytes);
   }
 
   // Options that a command accepts.
@@ -375,10 +410,10 @@ class Command {
   static constexpr std::array kGetOptions = {"COLS"};
   static constexpr std::array kManyOptions = {"COLS",    "KEYS", "AS",
                                               "MISSING", "ALL",  "PROBE"};
-  static constexpr std::array kPrefixOptions = {"COLS", "AS", "LIMIT",
-                                                "REVERSE", "STARTS"};
-  static constexpr std::array kRangeOptions = {"COLS",    "AS",    "LIMIT",
-                                               "REVERSE", "AFTER", "INCLUSIVE"};
+  static constexpr std::array kPrefixOptions = {"COLS",    "AS",     "LIMIT",
+                                                "REVERSE", "STARTS", "PAGE"};
+  static constexpr std::array kRangeOptions = {
+      "COLS", "AS", "LIMIT", "REVERSE", "AFTER", "INCLUSIVE", "PAGE"};
 
   Status read_options(const ServedTable& table, size_t at,
                       std::span<const char* const> accepted,
@@ -454,6 +489,9 @@ class Command {
       } else if (equals(option, "AFTER")) {
         if (left < 1) return missing("AFTER");
         out->after = arguments_[at++];
+      } else if (equals(option, "PAGE")) {
+        if (left < 1) return missing("PAGE");
+        out->page = arguments_[at++];
       } else if (equals(option, "INCLUSIVE")) {
         if (left < 1) return missing("INCLUSIVE");
         out->inclusive = arguments_[at++];
@@ -484,7 +522,7 @@ class Command {
   }
 
   ArrowRequest arrow_request(const Options& options) const {
-    return {options.columns, options.probe, false, limits_.max_reply_bytes};
+    return {options.columns, options.probe, false, options_.max_reply_bytes};
   }
 
   Status get() {
@@ -610,7 +648,7 @@ class Command {
     text_.clear();
     uint64_t total = 0;
     for (const FileRange& r : rows) total += r.rows.size();
-    const uint64_t most = limits_.max_reply_bytes / kReplyValueBytes;
+    const uint64_t most = options_.max_reply_bytes / kReplyValueBytes;
     if (total > most / std::max<size_t>(1, columns.size())) {
       return check_bytes(UINT64_MAX);
     }
@@ -665,7 +703,114 @@ class Command {
     return Status::ok();
   }
 
-  // Answers [next key or nil, rows].
+  // ---- pages
+
+  static uint64_t count_of(std::span<const FileRange> rows) {
+    uint64_t n = 0;
+    for (const FileRange& r : rows) n += r.rows.size();
+    return n;
+  }
+
+  // Identifies the snapshot. A table may have one state in two manifests.
+  static uint64_t snapshot_of(const ServedTable& table) {
+    const ServingManifest& m = table.manifest();
+    return m.snapshot ? static_cast<uint64_t>(*m.snapshot) : m.checksum;
+  }
+
+  // Hash of what the pages of one request have in common.
+  uint64_t request_hash(const ServedTable& table, bool is_prefix,
+                        const Options& options) const {
+    const ServingManifest& m = table.manifest();
+    std::string text;
+    const auto add = [&](std::string_view part) {
+      text += std::to_string(part.size()) + ":";
+      text += part;
+    };
+    add(m.uuid);
+    add(m.name);
+    for (const KeyColumnSpec& column : m.cluster_key->columns) {
+      add(path_name(table.schema(), column.path));
+      text += column.order.descending ? 'd' : 'a';
+      text += column.order.nulls_first ? 'f' : 'l';
+    }
+    text += is_prefix ? 'p' : 'r';
+    text += options.reverse ? 'r' : 'f';
+    text += options.starts_with ? 's' : 'w';
+    add(options.inclusive);
+    add(arguments_[2]);
+    if (!is_prefix) add(arguments_[3]);
+    return checksum64(as_bytes(text));
+  }
+
+  // Finds the rows behind the page before: first the other rows with its last
+  // key, then the rows with later keys. Up to wanted.limit + 1 rows, as
+  // find_ordered().
+  static Result<std::vector<FileRange>> find_page(const ServedTable& table,
+                                                  const TypedKey& last,
+                                                  uint64_t rows_of_last,
+                                                  OrderedRows wanted) {
+    const uint64_t limit = wanted.limit;
+    wanted.resume = &last;
+    wanted.is_resume_key = true;
+    wanted.limit =
+        rows_of_last < UINT64_MAX - limit ? rows_of_last + limit : UINT64_MAX;
+    NIMBLE_ASSIGN_OR_RETURN(const std::vector<FileRange> equal,
+                            table.find_ordered(wanted));
+    std::vector<FileRange> out;
+    uint64_t skip = rows_of_last;
+    for (FileRange r : equal) {
+      const uint64_t n = std::min(skip, r.rows.size());
+      skip -= n;
+      if (wanted.reverse) {
+        r.rows.end -= n;
+      } else {
+        r.rows.begin += n;
+      }
+      if (!r.rows.empty()) out.push_back(r);
+    }
+    const uint64_t n = count_of(out);
+    if (n > limit) return out;
+    wanted.is_resume_key = false;
+    wanted.limit = limit - n;
+    NIMBLE_ASSIGN_OR_RETURN(const std::vector<FileRange> later,
+                            table.find_ordered(wanted));
+    out.insert(out.end(), later.begin(), later.end());
+    return out;
+  }
+
+  // Returns the token of the page behind these rows, whose last row has the
+  // key `text`. At most `most` rows up to the last one have this key.
+  Result<std::string> next_page(const ServedTable& table, bool is_prefix,
+                                const Options& options, OrderedRows wanted,
+                                RowAddress last, const std::string& text,
+                                uint64_t most) const {
+    TypedKey key;
+    NIMBLE_ASSIGN_OR_RETURN(const bool fits,
+                            table.read_cluster_key(text, false, &key));
+    if (!fits) return Status::corrupt("the key '" + text + "' reads otherwise");
+    wanted.resume = &key;
+    wanted.is_resume_key = true;
+    wanted.limit = most;
+    NIMBLE_ASSIGN_OR_RETURN(const std::vector<FileRange> equal,
+                            table.find_ordered(wanted));
+    PageToken token;
+    for (const FileRange& r : equal) {
+      if (r.file == last.file && r.rows.begin <= last.row &&
+          last.row < r.rows.end) {
+        token.rows_of_key += options.reverse ? r.rows.end - last.row
+                                             : last.row - r.rows.begin + 1;
+        break;
+      }
+      token.rows_of_key += r.rows.size();
+    }
+    token.request = request_hash(table, is_prefix, options);
+    token.snapshot = snapshot_of(table);
+    token.key = text;
+    return token.seal(options_.page_secret);
+  }
+
+  // Answers [next key or nil, rows]. With PAGE: [token of the next page or nil,
+  // rows, whether the snapshot has changed since the page before].
   Status ordered(bool is_prefix) {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
@@ -676,7 +821,7 @@ class Command {
     OrderedRows wanted;
     wanted.is_prefix = is_prefix;
     wanted.reverse = options.reverse;
-    wanted.limit = std::min(options.limit, limits_.max_rows);
+    wanted.limit = std::min(options.limit, options_.max_rows);
     wanted.starts_with = is_prefix && options.starts_with;
     bool possible = true;
     // `open` is the text that stands for "no bound", if there is one.
@@ -721,7 +866,36 @@ class Command {
       }
     }
     std::vector<FileRange> rows;
-    if (possible) {
+    PageToken page;
+    bool has_moved = false;
+    if (options.page) {
+      if (options.after || options.limit == 0) {
+        return Status::invalid_argument(
+            "PAGE cannot be given with AFTER or LIMIT 0");
+      }
+      if (!options.page->empty()) {
+        NIMBLE_ASSIGN_OR_RETURN(
+            page, PageToken::open(*options.page, options_.page_secret));
+        if (page.request != request_hash(*table, is_prefix, options)) {
+          return Status::invalid_argument(
+              "page token: it belongs to another table, or to other bounds; "
+              "give the bounds of the first page");
+        }
+        has_moved = page.snapshot != snapshot_of(*table);
+      }
+    }
+    if (possible && page.rows_of_key > 0) {
+      TypedKey last;
+      NIMBLE_ASSIGN_OR_RETURN(const bool fits,
+                              table->read_cluster_key(page.key, false, &last));
+      if (!fits) {
+        return Status::invalid_argument(
+            "page token: the key columns have other types now; begin again "
+            "without a token");
+      }
+      NIMBLE_ASSIGN_OR_RETURN(
+          rows, find_page(*table, last, page.rows_of_key, wanted));
+    } else if (possible) {
       NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
     }
     // The read asked for one row more than the limit. If it is there, more rows
@@ -729,7 +903,7 @@ class Command {
     uint64_t total = 0;
     for (const FileRange& r : rows) total += r.rows.size();
     const bool has_more = total > wanted.limit;
-    if (has_more && options.limit > limits_.max_rows) {
+    if (has_more && !options.page && options.limit > options_.max_rows) {
       return check_rows(total);
     }
     std::string next;
@@ -737,10 +911,15 @@ class Command {
       drop_last(options.reverse, &rows);
       --total;
       if (total > 0) {
-        const RowRange& last = rows.back().rows;
-        NIMBLE_RETURN_IF_ERROR(table->append_cluster_key(
-            {rows.back().file, options.reverse ? last.begin : last.end - 1},
-            &next));
+        const RowRange& range = rows.back().rows;
+        const RowAddress last = {rows.back().file,
+                                 options.reverse ? range.begin : range.end - 1};
+        NIMBLE_RETURN_IF_ERROR(table->append_cluster_key(last, &next));
+        if (options.page) {
+          NIMBLE_ASSIGN_OR_RETURN(
+              next, next_page(*table, is_prefix, options, wanted, last, next,
+                              page.rows_of_key + total));
+        }
       }
     }
     text_.clear();
@@ -751,7 +930,7 @@ class Command {
       NIMBLE_RETURN_IF_ERROR(
           read_cells(*table, rows, options.reverse, options.columns));
     }
-    reply_->array(2);
+    reply_->array(options.page ? 3 : 2);
     if (has_more && total > 0) {
       reply_->text(next);
     } else {
@@ -759,10 +938,13 @@ class Command {
     }
     if (options.as_arrow) {
       reply_->text(text_);
-      return Status::ok();
+    } else {
+      reply_->array(total);
+      for (uint64_t i = 0; i < total; ++i) {
+        put_cells(i, options.columns.size());
+      }
     }
-    reply_->array(total);
-    for (uint64_t i = 0; i < total; ++i) put_cells(i, options.columns.size());
+    if (options.page) reply_->integer(has_moved ? 1 : 0);
     return Status::ok();
   }
 
@@ -811,7 +993,7 @@ class Command {
     NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
                             known_table(arguments_[1]));
     const ServingManifest& m = table->manifest();
-    reply_->map(9);
+    reply_->map(10);
     reply_->text("table");
     reply_->text(m.name);
     reply_->text("uuid");
@@ -822,6 +1004,8 @@ class Command {
     } else {
       reply_->null();
     }
+    reply_->text("version");
+    reply_->text(table->version());
     reply_->text("rows");
     reply_->integer(static_cast<int64_t>(table->num_rows()));
     reply_->text("files");
@@ -851,8 +1035,8 @@ class Command {
   }
 
   const ServedTables& tables_;
-  const CommandLimits& limits_;
-  const Arguments arguments_;
+  const CommandOptions& options_;
+  Arguments arguments_;
   CommandScratch* const scratch_;
   Reply* const reply_;
   bool answered_ = false;
@@ -887,20 +1071,17 @@ bool is_long_command(std::span<const std::string_view> arguments) {
     return std::any_of(arguments.begin(), arguments.end(),
                        [](std::string_view a) { return equals(a, "ALL"); });
   }
-  return equals(arguments[0], "NB.PREFIX") || equals(arguments[0], "NB.RANGE");
+  return equals(arguments[0], "NB.PREFIX") ||
+         equals(arguments[0], "NB.RANGE") || equals(arguments[0], "NB.AT");
 }
 
-bool run_command(const ServedTables& tables, const CommandLimits& limits,
+bool run_command(const ServedTables& tables, const CommandOptions& options,
                  std::span<const std::string_view> arguments,
                  CommandScratch* scratch, Reply* reply) {
   const std::string_view given = arguments[0];
-  std::string& name = scratch->name;
-  name.assign(given.substr(0, 32));
-  for (char& c : name) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-  }
+  set_name(given, scratch);
   if (given.size() > 32) return false;
-  return Command(tables, limits, arguments, scratch, reply).run();
+  return Command(tables, options, arguments, scratch, reply).run();
 }
 
 }  // namespace nimble

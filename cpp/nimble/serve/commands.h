@@ -18,10 +18,12 @@ namespace nimble {
 using ServedTables =
     std::map<std::string, std::shared_ptr<const ServedTable>, std::less<>>;
 
-struct CommandLimits {
+struct CommandOptions {
   uint64_t max_keys = 10000;
   uint64_t max_rows = 100000;
   uint64_t max_reply_bytes = uint64_t{32} << 20;
+  // Key of the MACs of page tokens.
+  std::string page_secret;
 };
 
 // Memory that commands reuse. One per thread.
@@ -38,7 +40,7 @@ bool is_long_command(std::span<const std::string_view> arguments);
 // Answers one command with exactly one value. If it fails, the error is the
 // only answer. Returns whether the command is one of this library's.
 // REQUIRES: !arguments.empty().
-bool run_command(const ServedTables& tables, const CommandLimits& limits,
+bool run_command(const ServedTables& tables, const CommandOptions& options,
                  std::span<const std::string_view> arguments,
                  CommandScratch* scratch, Reply* reply);
 

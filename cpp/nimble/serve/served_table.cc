@@ -1,6 +1,7 @@
 #include "nimble/serve/served_table.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "nimble/key/key_decoder.h"
@@ -114,6 +115,13 @@ Result<std::shared_ptr<const ServedTable>> ServedTable::create(
   out->opened_ =
       std::make_unique<std::atomic<const OpenedFile*>[]>(m.files.size());
   return std::shared_ptr<const ServedTable>(std::move(out));
+}
+
+std::string ServedTable::version() const {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(manifest_.checksum));
+  return text;
 }
 
 std::optional<uint32_t> ServedTable::find_column(std::string_view name) const {
@@ -464,8 +472,8 @@ Result<LocatedRows> ServedTable::find(
 
 namespace {
 
-Result<KeyRange> range_with(const KeyEncoder& encoder,
-                            const OrderedRows& rows) {
+Result<KeyRange> range_without_resume(const KeyEncoder& encoder,
+                                      const OrderedRows& rows) {
   if (rows.is_prefix) {
     return equal_range(encoder, rows.lower.values, rows.starts_with);
   }
@@ -473,6 +481,27 @@ Result<KeyRange> range_with(const KeyEncoder& encoder,
   if (rows.has_lower) lower = {rows.lower.values, rows.lower_inclusive};
   if (rows.has_upper) upper = {rows.upper.values, rows.upper_inclusive};
   return key_order_range(encoder, lower, upper);
+}
+
+Result<KeyRange> range_with(const KeyEncoder& encoder,
+                            const OrderedRows& rows) {
+  NIMBLE_ASSIGN_OR_RETURN(KeyRange out, range_without_resume(encoder, rows));
+  if (rows.resume == nullptr) return out;
+  const KeyBound at{rows.resume->values, rows.is_resume_key};
+  const bool has_lower = rows.is_resume_key || !rows.reverse;
+  const bool has_upper = rows.is_resume_key || rows.reverse;
+  NIMBLE_ASSIGN_OR_RETURN(KeyRange part,
+                          key_order_range(encoder, has_lower ? at : KeyBound(),
+                                          has_upper ? at : KeyBound()));
+  if (part.lower && (!out.lower || compare_bytes(out.lower->span(),
+                                                 part.lower->span()) < 0)) {
+    out.lower = std::move(part.lower);
+  }
+  if (part.upper && (!out.upper || compare_bytes(part.upper->span(),
+                                                 out.upper->span()) < 0)) {
+    out.upper = std::move(part.upper);
+  }
+  return out;
 }
 
 }  // namespace

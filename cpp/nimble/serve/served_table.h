@@ -47,6 +47,10 @@ struct OrderedRows {
   bool lower_inclusive = true, upper_inclusive = false;
   uint64_t limit = UINT64_MAX;
   bool reverse = false;
+  // Only rows with the key `resume`, or only rows behind it in the direction of
+  // the read. Null: all rows.
+  const TypedKey* resume = nullptr;
+  bool is_resume_key = false;
 };
 
 // The texts of selected columns of one row.
@@ -84,6 +88,8 @@ class ServedTable {
       ServingManifest manifest, std::shared_ptr<OpenFiles> files);
 
   const ServingManifest& manifest() const { return manifest_; }
+  // Identifies this state of the table: no other manifest has it.
+  std::string version() const;
   const Field& schema() const { return manifest_.schema; }
   uint64_t num_rows() const { return num_rows_; }  // deleted rows excluded
   std::optional<uint32_t> find_column(std::string_view name) const;

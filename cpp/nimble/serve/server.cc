@@ -927,7 +927,7 @@ void Server::Impl::answer(const ServedTables& tables,
   const Clock::time_point begin = Clock::now();
   const size_t before = out->size();
   try {
-    if (!run_command(tables, options.limits, arguments, scratch, reply) &&
+    if (!run_command(tables, options.commands, arguments, scratch, reply) &&
         !answer_about_server(scratch->name, arguments, tables, reply)) {
       reply->error("ERR unknown command '" +
                    std::string(arguments[0].substr(0, 128)) + "'");
@@ -958,9 +958,9 @@ void Server::Impl::answer_block(const Job& job, CommandScratch* scratch,
   if (job.is_block) reply.array(job.commands.size());
   for (const Words& words : job.commands) {
     const std::vector<std::string_view> arguments(words.begin(), words.end());
-    if (out->size() > options.limits.max_reply_bytes) {
+    if (out->size() > options.commands.max_reply_bytes) {
       reply.error("TOOBIG the replies of MULTI have more than " +
-                  std::to_string(options.limits.max_reply_bytes) + " bytes");
+                  std::to_string(options.commands.max_reply_bytes) + " bytes");
     } else {
       answer(*job.tables, arguments, scratch, &reply, out);
     }

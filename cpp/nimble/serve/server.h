@@ -31,7 +31,7 @@ struct ServerOptions {
   uint32_t idle_seconds = 0;  // 0: idle clients stay connected
   // above this, the client waits
   uint64_t max_unsent_bytes = uint64_t{1} << 20;
-  CommandLimits limits;
+  CommandOptions commands;
   RespLimits resp;
 };
 

@@ -247,13 +247,15 @@ Result<ServingManifest> ServingManifest::parse(ByteSpan bytes) {
                                   std::string(kManifestMagic)));
   }
   const ByteSpan buffer = bytes.subspan(kManifestHeader);
-  if (load<uint64_t>(&bytes[kManifestMagic.size()]) != checksum64(buffer)) {
+  const uint64_t checksum = checksum64(buffer);
+  if (load<uint64_t>(&bytes[kManifestMagic.size()]) != checksum) {
     return failed(Status::corrupt("the checksum of " +
                                   std::to_string(buffer.size()) +
                                   " bytes is wrong"));
   }
   Result<ServingManifest> out = parse_buffer(buffer);
   if (!out) return failed(std::move(out).error());
+  out->checksum = checksum;
   return out;
 }
 

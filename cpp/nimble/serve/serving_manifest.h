@@ -42,6 +42,8 @@ struct ServingManifest {
   std::string uuid;
   std::optional<int64_t> snapshot;
   uint64_t created_ms = 0;
+  // Checksum of the bytes. Set by parse(), so that two manifests differ.
+  uint64_t checksum = 0;
   Field schema;  // the root struct
   std::vector<ServedConstant> defaults;
   std::optional<ServedKey> lookup_key, cluster_key;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import os
+import secrets
 import threading
 import time
 from collections.abc import Mapping
@@ -92,6 +94,7 @@ def serve(
                 "host": address,
                 "port": _port(port),
                 "token": token or "",
+                "page_secret": _page_secret(token),
                 **limits,
             },
             http,
@@ -101,6 +104,17 @@ def serve(
         for handle in handles.values():
             handle.close()
         raise
+
+
+def _page_secret(token: str | None) -> bytes:
+    """The key that signs page tokens.
+
+    Servers with the same token accept the page tokens of each other, also after a restart. Without
+    a token, the pages of a server end with it.
+    """
+    if token is None:
+        return secrets.token_bytes(32)
+    return hmac.digest(token.encode(), b"nimblepy: page tokens", "sha256")
 
 
 def _port(port: int | None) -> int:
