@@ -30,7 +30,7 @@ def connect(
 
 
 @overload
-def connect(target: str, *, token: str, timeout: float | None = None) -> RemoteLake: ...
+def connect(target: str, *, token: str | None, timeout: float | None = None) -> RemoteLake: ...
 
 
 def connect(
@@ -65,7 +65,8 @@ def connect(
             to all files below the lake and below tables that are opened with it, in the whole
             process. If a location gets several limits, the last one applies. For a server: the time
             limit of one command.
-        token: the token for a server that requires one.
+        token: the token for a server that requires one. Type checkers cannot tell the address of a
+            server from other strings. With ``token=None``, they infer a server.
 
     Raises:
         TimeoutError: a store did not answer within ``timeout``; later reads raise it too.
