@@ -180,6 +180,8 @@ def test_years_outside_of_python_are_keys(
             assert remote.range(None, key, reverse=True).equals(
                 local.range(None, key, reverse=True)
             )
+            page = remote.page(upper=key, limit=1, inclusive="[]")
+            assert page.rows.equals(local.page(upper=key, limit=1, inclusive="[]").rows)
 
 
 def test_date_with_a_time_is_refused(tmp_path: Path) -> None:
@@ -190,6 +192,176 @@ def test_date_with_a_time_is_refused(tmp_path: Path) -> None:
         odd = pa.array([86_400_001], pa.int64()).view(pa.date64())
         with pytest.raises(nb.InvalidArgumentError, match="whole day"):
             lake.table("t").lookup(odd)
+
+
+def test_rows_without_columns(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
+    assert remote.get(1, columns=[]) == dataset.get(1, columns=[]) == {}
+    assert remote.get(-1, columns=[]) is dataset.get(-1, columns=[]) is None
+    for missing in ("drop", "null"):
+        asked: dict[str, Any] = {"columns": [], "missing": missing}
+        assert remote.lookup([1, -1, 2], **asked).shape == dataset.lookup([1, -1, 2], **asked).shape
+        asked["probe_row"] = "p"
+        assert remote.lookup([1, -1, 2], **asked).equals(dataset.lookup([1, -1, 2], **asked))
+    assert remote.range(columns=[], limit=7).shape == (7, 0)
+    assert remote.page(columns=[], limit=7).rows.shape == (7, 0)
+
+
+def pages_of(table: Any, **asked: Any) -> pa.Table:
+    parts, token = [], None
+    while True:
+        page = table.page(token=token, **asked)
+        assert not page.moved
+        parts.append(page.rows)
+        if page.next is None:
+            return pa.concat_tables(parts)
+        token = page.next
+
+
+@pytest.fixture(scope="module")
+def strict(dataset: nb.Dataset) -> Iterator[nb.RemoteTable]:
+    """The dataset behind limits that most calls exceed."""
+    with (
+        nb.serve(dataset, "t", max_keys=300, max_rows=100, max_reply_bytes=30_000) as server,
+        nb.connect(server.address) as lake,
+    ):
+        yield lake.table("t")
+
+
+def test_calls_above_the_limits_are_cut_in_parts(
+    dataset: nb.Dataset, strict: nb.RemoteTable
+) -> None:
+    """They were answered with -TOOBIG, which is about one command and not about the call."""
+    rng = random.Random(4)
+    for count in (1, 299, 301, 2500):
+        keys = [rng.randrange(-50, 2600) for _ in range(count)]
+        for missing in ("drop", "null"):
+            asked: dict[str, Any] = {"columns": rng.sample(["k", *COLUMNS], 4), "missing": missing}
+            assert strict.lookup(keys, **asked).equals(dataset.lookup(keys, **asked))
+        assert strict.lookup(keys, probe_row="p").equals(dataset.lookup(keys, probe_row="p"))
+        assert strict.count(keys).equals(dataset.count(keys))
+        assert strict.lookup(keys, columns=[]).shape == dataset.lookup(keys, columns=[]).shape
+    for limit in (None, 1, 101, 1500):
+        for reverse in (False, True):
+            asked = {"limit": limit, "reverse": reverse, "columns": rng.choice([None, [], ["k"]])}
+            got, expected = strict.range(50, 2400, **asked), dataset.range(50, 2400, **asked)
+            assert got.equals(expected) or (got.shape == expected.shape and not asked["columns"])
+    for limit in (7, 1000):
+        assert pages_of(strict, limit=limit).equals(dataset.range())
+        assert pages_of(strict, lower=9, limit=limit, reverse=True, columns=["text"]).equals(
+            dataset.range(9, reverse=True, columns=["text"])
+        )
+
+
+def test_long_keys_are_cut_by_their_bytes(tmp_path: Path) -> None:
+    """A server refuses a command of more than 8 MiB, whatever the number of its keys."""
+    keys = [f"{i:05}" + "x" * 5000 for i in range(3000)]
+    nb.write({"k": keys[::3]}, tmp_path / "t.nimble", cluster_by=["k"])
+    with nb.serve(tmp_path / "t.nimble") as server, nb.connect(server.address) as lake:
+        counts = lake.table("t").count(keys)
+        assert counts.to_pylist() == [1, 0, 0] * 1000
+
+
+@pytest.mark.parametrize("how", ["lookup", "count", "range"])
+def test_one_call_sees_one_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Parts of one call were answered from two snapshots."""
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    table = lake.create_table("a.t", schema, primary_key=["id"], cluster_by=["id"])
+    table.append(pa.table({"id": range(60), "v": [0] * 60}, schema=schema))
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=0.01, max_keys=20, max_rows=20) as server,
+        nb.connect(server.address) as served,
+    ):
+        remote = served.table("t")
+        send = remote._connection.ask
+        commits = left = 2
+
+        def commit_after_each_part(*words: Any) -> Any:
+            nonlocal left
+            reply = send(*words)
+            if left and words[0] == "NB.AT":
+                left -= 1
+                number = commits - left
+                rows = {"id": range(60 - number), "v": [number] * (60 - number)}
+                table.delete(f"id >= {60 - number}")
+                table.upsert(pa.table(rows, schema=schema))
+                while remote.refresh().snapshot != table.snapshot:
+                    threading.Event().wait(0.01)
+            return reply
+
+        monkeypatch.setattr(remote._connection, "ask", commit_after_each_part)
+
+        def read() -> Any:
+            if how == "count":
+                return remote.count(range(60))
+            return remote.lookup(range(60)) if how == "lookup" else remote.range()
+
+        got = read()
+        assert left == 0
+        local = table.count(range(60)) if how == "count" else table.lookup(range(60))
+        assert got.equals(local)
+        commits = left = 100
+        with pytest.raises(nb.StaleFileError, match="5 attempts were not answered"):
+            read()
+        assert commits - left == 5
+
+
+def test_tokens_of_pages(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
+    table = lake.create_table("a.t", schema, cluster_by=["k"])
+    for part in range(4):
+        ks = [i % 5 for i in range(20)]
+        table.append(pa.table({"k": ks, "n": range(part * 20, part * 20 + 20)}, schema=schema))
+    whole = table.range()
+    with (
+        nb.serve(lake, {"t": "a.t", "u": "a.t"}, token="s", poll=0.01) as server,
+        nb.connect(server.address, token="s") as served,
+    ):
+        remote = served.table("t")
+        for reverse in (False, True):
+            for limit in (1, 7, 16, 100):
+                assert pages_of(remote, limit=limit, reverse=reverse).equals(
+                    table.range(reverse=reverse)
+                )
+                assert pages_of(remote, prefix=3, limit=limit, reverse=reverse).equals(
+                    table.prefix(3, reverse=reverse)
+                )
+        first = remote.page(limit=9)
+        token = first.next
+        assert token is not None
+        swapped = token[:-1] + ("A" if token[-1] != "A" else "B")
+        for bad in (swapped, token[:-4], token + "AAAA", "x", "\xe9", table.page(limit=9).next):
+            with pytest.raises(nb.InvalidArgumentError, match="damaged"):
+                remote.page(limit=9, token=bad)
+        with pytest.raises(nb.InvalidArgumentError, match="damaged"):
+            remote.page(limit=9, token="")
+        for other in ({"prefix": 1}, {"lower": 1}, {"reverse": True}):
+            with pytest.raises(nb.InvalidArgumentError, match="other bounds"):
+                remote.page(limit=9, token=token, **other)
+        table.compact()
+        while remote.refresh().snapshot != table.snapshot:
+            threading.Event().wait(0.01)
+        second = remote.page(limit=9, token=token)
+        assert second.moved
+        rest = remote.page(limit=100, token=second.next)
+        assert not rest.moved
+        assert pa.concat_tables([first.rows, second.rows, rest.rows])["k"].equals(whole["k"])
+    with (
+        nb.serve(lake, {"t": "a.t"}, token="s") as server,
+        nb.connect(server.address, token="s") as served,
+    ):  # another process would have the same secret
+        again = served.table("t").page(limit=9, token=second.next)
+        assert not again.moved
+        assert again.rows.equals(rest.rows.slice(0, 9))
+    with (
+        nb.serve(lake, {"t": "a.t"}) as server,
+        nb.connect(server.address) as served,
+        pytest.raises(nb.InvalidArgumentError, match="another server"),
+    ):
+        served.table("t").page(limit=9, token=second.next)
 
 
 def test_tables_and_new_snapshots(tmp_path: Path) -> None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
-from nimblepy.rows.arguments import inclusive_sides, row_limit
+from nimblepy.errors import IndexUnavailableError, InvalidArgumentError, StaleFileError
+from nimblepy.rows.arguments import at_least, inclusive_sides, row_limit
 from nimblepy.rows.keys import KeyColumns, key_columns, read_keys, typed_keys
+from nimblepy.rows.page import Page
 from nimblepy.rows.request import key_prefix, key_range
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.protocols import Key, ManyKeys
 from nimblepy.schema.types import SortKey
 from nimblepy.serving.key_text import key_text
-from nimblepy.serving.resp_client import Connection
+from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
 
 # Maximum number of keys in a command. By default, a server accepts at most 10,000.
 _KEYS_AT_ONCE = 8192
+# Bytes of the keys of one command: servers accept 8 MiB.
+_KEY_BYTES_AT_ONCE = 1 << 20
+# Rows of one command, for a read that is too large for one: servers answer 100,000 by default.
+_ROWS_AT_ONCE = 1 << 15
+# How often a call is repeated because the server moved to another snapshot in the middle of it.
+_ATTEMPTS = 5
+
+_MOST_ROWS = 1 << 62
+
+_Answer = TypeVar("_Answer")
+_Text = bytes | None
 
 
 class RemoteLake:
@@ -56,9 +68,11 @@ class RemoteLake:
 class RemoteTable:
     """A table of a server. Thread-safe.
 
-    The server answers each command from its newest snapshot. A call with more than 8,192 keys
-    sends several commands, which may see different snapshots. The handle keeps the columns that
-    the table had when the handle was opened or last refreshed.
+    Each call is answered from one snapshot, the newest of the server when the call begins. Two
+    calls may see different snapshots. If a call has too many keys or rows for one command, the
+    handle sends several commands. If the server gets a new snapshot between two of them, the handle
+    repeats the call, at most 5 times. The handle keeps the columns that the table had when the
+    handle was opened or last refreshed.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -126,7 +140,11 @@ class RemoteTable:
     ) -> pa.Table:
         """Returns all rows that match any of ``keys``. See :meth:`nimblepy.Table.lookup`.
 
-        Cost: one command for every 8,192 keys.
+        Cost: one command for every 8,192 keys or 1 MiB of keys, and more if the server answers
+            that a reply would be too large.
+
+        Raises:
+            StaleFileError: the server got a new snapshot during each of 5 attempts.
         """
         if missing not in ("drop", "null"):
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
@@ -156,14 +174,16 @@ class RemoteTable:
 
     def count(self, keys: ManyKeys) -> pa.Int64Array:
         """Returns for each key the number of rows that have the key."""
-        texts = self._texts(keys)
-        counts: list[int] = []
-        for begin in range(0, len(texts), _KEYS_AT_ONCE):
-            part = texts[begin : begin + _KEYS_AT_ONCE]
+
+        def ask(at: list[str], _: int, part: Sequence[_Text]) -> list[int]:
             asked = [text for text in part if text is not None]
-            answers = iter(self._connection.ask("NB.COUNT", self.name, *asked) if asked else ())
-            counts += [0 if text is None else next(answers) for text in part]
-        return pa.array(counts, pa.int64())
+            if not asked:
+                return [0] * len(part)
+            answers = iter(self._connection.ask(*at, "NB.COUNT", self.name, *asked))
+            return [0 if text is None else next(answers) for text in part]
+
+        counts = self._in_parts(self._texts(keys), ask)
+        return pa.array([count for part in counts for count in part], pa.int64())
 
     def range(
         self,
@@ -190,16 +210,8 @@ class RemoteTable:
                 if lower is not None:
                     raise InvalidArgumentError("give lower or after, not both")
                 lower, sides = after, (False, sides[1])
-        keys = self._ordered()
-        wanted = key_range(lower, upper, sides, key_columns(self._schema, keys), keys)
-        if wanted.nothing:
-            return self._projected(columns).empty_table()
-        low = self._bound(wanted.lower.values, "-")
-        high = self._bound(wanted.upper.values, "+")
-        shown = "[("[not wanted.lower.inclusive] + "])"[not wanted.upper.inclusive]
-        return self._read_in_order(
-            ["NB.RANGE", self.name, low, high, "INCLUSIVE", shown], columns, limit, reverse
-        )
+        command = self._range_command(lower, upper, sides)
+        return self._read_in_order(command, columns, limit, reverse)
 
     def prefix(
         self,
@@ -213,13 +225,75 @@ class RemoteTable:
 
         See :meth:`nimblepy.Table.prefix`.
         """
+        return self._read_in_order(self._prefix_command(prefix), columns, limit, reverse)
+
+    def page(
+        self,
+        prefix: Key = None,
+        *,
+        lower: Key = None,
+        upper: Key = None,
+        inclusive: str = "[)",
+        columns: str | Sequence[str] | None = None,
+        limit: int = 200,
+        reverse: bool = False,
+        token: str | None = None,
+    ) -> Page:
+        """Returns one page of rows in key order. See :meth:`nimblepy.Table.page`.
+
+        The server signs the page tokens. Servers that have the same ``token`` for clients accept
+        the page tokens of each other, also after a restart. Without a ``token``, page tokens are
+        valid until the server stops. If a reply would be too large, the page has fewer rows than
+        ``limit``.
+        """
+        schema, left = self._projected(columns), at_least("limit", limit, 1)
+        if token is not None and (not isinstance(token, str) or not token):
+            raise InvalidArgumentError(
+                f"page: token {token!r} is damaged; begin again without a token"
+            )
+        if prefix is None:
+            command = self._range_command(lower, upper, inclusive_sides(inclusive))
+        elif lower is not None or upper is not None:
+            raise InvalidArgumentError("give prefix or bounds, not both")
+        else:
+            command = self._prefix_command(prefix)
+        if command is None:
+            return Page(schema.empty_table(), None)
+        command += ["AS", "ARROW", *self._columns(columns), *["REVERSE"][: int(reverse)]]
+        while True:
+            try:
+                following, rows, moved = self._connection.ask(
+                    *command, "LIMIT", str(left), "PAGE", token or ""
+                )
+                break
+            except ReplyTooLargeError:
+                if left == 1:
+                    raise
+                left = min(left, _ROWS_AT_ONCE) // 2
+        text = None if following is None else following.decode()
+        return Page(_as(_read(rows), schema), text, bool(moved))
+
+    def _range_command(
+        self, lower: Key, upper: Key, sides: tuple[bool, bool]
+    ) -> list[str | bytes] | None:
+        """The command for a range; ``None`` if no row can be in it."""
+        keys = self._ordered()
+        wanted = key_range(lower, upper, sides, key_columns(self._schema, keys), keys)
+        if wanted.nothing:
+            return None
+        low = self._bound(wanted.lower.values, "-")
+        high = self._bound(wanted.upper.values, "+")
+        shown = "[("[not wanted.lower.inclusive] + "])"[not wanted.upper.inclusive]
+        return ["NB.RANGE", self.name, low, high, "INCLUSIVE", shown]
+
+    def _prefix_command(self, prefix: Key) -> list[str | bytes] | None:
+        """The command for a prefix; ``None`` if no row can have it."""
         keys = self._ordered()
         request = key_prefix(prefix, key_columns(self._schema, keys), keys)
         if request.nothing or any(not value.is_valid for value in request.values):
-            return self._projected(columns).empty_table()
+            return None
         text = key_text(request.values, self._types(keys[: len(request.values)]))
-        starts = ["STARTS"] if request.starts_with else []
-        return self._read_in_order(["NB.PREFIX", self.name, text, *starts], columns, limit, reverse)
+        return ["NB.PREFIX", self.name, text, *["STARTS"][: int(request.starts_with)]]
 
     def _lookup(
         self, keys: Any, columns: Any, probe_row: str | None, is_first: bool = False
@@ -229,28 +303,83 @@ class RemoteTable:
             if not isinstance(probe_row, str) or probe_row in schema.names:
                 raise InvalidArgumentError(f"probe_row: expected a new name, got {probe_row!r}")
             schema = pa.schema([pa.field(probe_row, pa.int64(), nullable=False), *schema])
-        texts = self._texts(keys, is_first)
-        parts = []
-        options = ["AS", "ARROW", "MISSING", "SKIP", *self._columns(columns)]
-        if probe_row is not None:
-            options += ["PROBE", probe_row]
+        # Arrow tables without columns cannot be put together: they would have no rows.
+        name = "#" if probe_row is None and not schema.names else probe_row
+        sent = ["AS", "ARROW", "MISSING", "SKIP", *self._columns(columns)]
+        if name is not None:
+            sent += ["PROBE", name]
         if not is_first:
-            options += ["ALL"]
-        for begin in range(0, len(texts), _KEYS_AT_ONCE):
-            part = texts[begin : begin + _KEYS_AT_ONCE]
+            sent += ["ALL"]
+
+        def ask(at: list[str], begin: int, part: Sequence[_Text]) -> pa.Table | None:
             asked = [text for text in part if text is not None]
             if not asked:
-                continue
-            reply = self._connection.ask("NB.MGET", self.name, *options, "KEYS", len(asked), *asked)
-            rows = _read(reply)
-            if probe_row is not None and (begin or len(asked) < len(part)):
+                return None
+            rows = _read(
+                self._connection.ask(*at, "NB.MGET", self.name, *sent, "KEYS", len(asked), *asked)
+            )
+            if name is not None and (begin or len(asked) < len(part)):
                 places = [begin + i for i, text in enumerate(part) if text is not None]
                 taken = pa.chunked_array(
                     [pa.array(places, pa.int64()).take(rows[0].combine_chunks())]
                 )
                 rows = rows.set_column(0, rows.schema.field(0), taken)
-            parts.append(rows)
+            return rows
+
+        answers = self._in_parts(self._texts(keys, is_first), ask)
+        parts = [rows for rows in answers if rows is not None]
+        if name != probe_row:
+            return _without_columns(sum(rows.num_rows for rows in parts))
         return pa.concat_tables([schema.empty_table(), *(_as(rows, schema) for rows in parts)])
+
+    def _in_parts(
+        self,
+        texts: Sequence[_Text],
+        ask: Callable[[list[str], int, Sequence[_Text]], _Answer],
+    ) -> list[_Answer]:
+        """Answers to parts of the keys, in order, all of one snapshot.
+
+        ``ask(at, begin, part)`` sends one command for ``part``, which begins at key ``begin``.
+        ``at`` are the words before the command.
+        """
+
+        def read(at: list[str]) -> list[_Answer]:
+            answers: list[_Answer] = []
+            begin, most = 0, _KEYS_AT_ONCE
+            while begin < len(texts):
+                part = texts[begin : begin + _number_of(texts, begin, most)]
+                if not at and len(part) < len(texts):
+                    at = self._at_this_version()
+                try:
+                    answers.append(ask(at, begin, part))
+                except ReplyTooLargeError:
+                    if len(part) == 1:
+                        raise
+                    most = len(part) // 2
+                    continue
+                begin += len(part)
+            return answers
+
+        return self._of_one_snapshot(read)
+
+    def _of_one_snapshot(self, read: Callable[[list[str]], _Answer]) -> _Answer:
+        """Calls ``read`` until all of its commands found the same snapshot."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return read([])
+            except StaleFileError as error:
+                if attempt == _ATTEMPTS:
+                    raise StaleFileError(
+                        f"{self.name}: {_ATTEMPTS} attempts were not answered from one snapshot; "
+                        f"read less at once ({error})"
+                    ) from error
+        raise AssertionError("the loop returns or raises")
+
+    def _at_this_version(self) -> list[str]:
+        """The words that make a later command fail unless the table is as it is now."""
+        reply = self._connection.ask("NB.META", self.name)
+        meta = dict(zip(reply[::2], reply[1::2], strict=True))
+        return ["NB.AT", meta[b"version"].decode()]
 
     def _texts(self, keys: Any, is_one: bool = False) -> list[bytes | None]:
         """Returns the text of each key; ``None`` if no row can have the key."""
@@ -297,17 +426,47 @@ class RemoteTable:
         return ["COLS", str(len(names)), *names]
 
     def _read_in_order(
-        self, command: list[str | bytes], columns: Any, limit: int | None, reverse: bool
+        self, command: list[str | bytes] | None, columns: Any, limit: int | None, reverse: bool
     ) -> pa.Table:
-        schema = self._projected(columns)
-        most = row_limit(limit)
-        options = ["AS", "ARROW", *self._columns(columns)]
-        if most is not None:
-            options += ["LIMIT", str(most)]
-        if reverse:
-            options += ["REVERSE"]
-        _, rows = self._connection.ask(*command, *options)
-        return _as(_read(rows), schema)
+        schema, most = self._projected(columns), row_limit(limit)
+        if command is None:
+            return schema.empty_table()
+        options = ["AS", "ARROW", *self._columns(columns), *["REVERSE"][: int(reverse)]]
+
+        def read(_: list[str]) -> pa.Table:
+            limits = [] if most is None else ["LIMIT", str(most)]
+            try:
+                _, rows = self._connection.ask(*command, *options, *limits)
+                return _as(_read(rows), schema)
+            except ReplyTooLargeError:
+                return self._read_pages([*command, *options], schema, most)
+
+        return self._of_one_snapshot(read)
+
+    def _read_pages(
+        self, command: list[str | bytes], schema: pa.Schema, limit: int | None
+    ) -> pa.Table:
+        """Rows that are too many for one reply, of one snapshot."""
+        at = self._at_this_version()
+        parts = [schema.empty_table()]
+        token: bytes | None = b""
+        left, at_once = _MOST_ROWS if limit is None else limit, _ROWS_AT_ONCE
+        while token is not None and left:
+            asked = min(left, at_once)
+            try:
+                token, rows, _ = self._connection.ask(
+                    *at, *command, "LIMIT", str(asked), "PAGE", token
+                )
+            except ReplyTooLargeError:
+                if asked == 1:
+                    raise
+                at_once = asked // 2
+                continue
+            parts.append(_as(_read(rows), schema))
+            left -= parts[-1].num_rows
+        if not schema.names:
+            return _without_columns(sum(part.num_rows for part in parts))
+        return pa.concat_tables(parts)
 
     def __repr__(self) -> str:
         return (
@@ -324,3 +483,17 @@ def _read(reply: bytes) -> pa.Table:
 def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Casts rows to the handle's types, because the server may have newer ones."""
     return rows if rows.schema.equals(schema) else rows.cast(schema)
+
+
+def _without_columns(count: int) -> pa.Table:
+    return pa.table({"#": pa.nulls(count)}).select([])
+
+
+def _number_of(texts: Sequence[_Text], begin: int, most: int) -> int:
+    """Number of keys from ``begin`` on for one command: at least 1."""
+    held = 0
+    for number, text in enumerate(texts[begin : begin + most]):
+        held += 0 if text is None else len(text)
+        if held > _KEY_BYTES_AT_ONCE and number:
+            return number
+    return min(most, len(texts) - begin)

@@ -21,6 +21,10 @@ _MOST_BYTES = 1 << 31
 _MOST_DEPTH = 8
 
 
+class ReplyTooLargeError(InvalidArgumentError):
+    """A command has more keys, rows or bytes than the server allows for one command."""
+
+
 class Connection:
     """A connection to a server. Thread-safe: one thread at a time uses it.
 
@@ -176,6 +180,8 @@ def _error_of(message: str) -> Exception:
         return PermissionError(
             f"the server needs a token, and this one is wrong or missing: {text}"
         )
+    if code == "TOOBIG":
+        return ReplyTooLargeError(message)
     if code == "BUSY":
         return TimeoutError(text)
     if "no primary key" in text or "no cluster key" in text:
