@@ -579,6 +579,55 @@ def test_bytes_that_are_no_commands(server: nb.Server) -> None:
         assert client.ping()
 
 
+@pytest.mark.sanitizer
+def test_commands_with_hostile_arguments(server: nb.Server) -> None:
+    """Each command of a pipeline gets one reply, whatever its arguments are."""
+    rng = random.Random(7)
+    words = [
+        *(b"NB.AT", b"NB.MGET", b"NB.GET", b"NB.COUNT", b"NB.EXISTS", b"NB.PREFIX", b"NB.RANGE"),
+        *(b"NB.SCHEMA", b"NB.META", b"NB.HMGETALL", b"HGETALL", b"HMGET", b"EXISTS", b"users"),
+        *(b"events", b"users:1", b"events:a\\:b:7", b"events:\\N:\\", b"AS", b"ARROW", b"RESP"),
+        *(b"COLS", b"KEYS", b"ALL", b"MISSING", b"SKIP", b"NULL", b"PROBE", b"PAGE", b"AFTER"),
+        *(b"LIMIT", b"REVERSE", b"STARTS", b"INCLUSIVE", b"[]", b"-", b"+", b"0", b"1", b"2"),
+        *(b"18446744073709551615", b"-1", b"", b"\0", b"\xff" * 40, b"a" * 9000, b"id", b"tags"),
+        *(b"cents", b"1:2", b":", b"AAAA", b"A" * 80),
+    ]
+    starts = [
+        *([b"NB.MGET", b"users", b"AS", b"ARROW"], [b"NB.RANGE", b"users", b"-", b"+"]),
+        *([b"NB.RANGE", b"events", b"-", b"+", b"PAGE"], [b"NB.PREFIX", b"events", b"a\\:b"]),
+        *([b"NB.AT", b"0123456789abcdef", b"NB.COUNT", b"users"], [b"NB.AT"], []),
+    ]
+    for _ in range(20):
+        commands = [
+            [*rng.choice(starts), *rng.choices(words, k=rng.randrange(1, 12))] for _ in range(40)
+        ]
+        sent = b"".join(
+            b"*%d\r\n" % len(command) + b"".join(b"$%d\r\n%b\r\n" % (len(w), w) for w in command)
+            for command in commands
+        )
+        with socket.create_connection(("127.0.0.1", server.port)) as peer:
+            peer.settimeout(20)
+            peer.sendall(sent)
+            reader = peer.makefile("rb")
+            for _ in commands:
+                skip_reply(reader)
+            peer.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert reader.readline() == b"+PONG\r\n"
+
+
+def skip_reply(reader: Any) -> None:
+    """Reads one reply of RESP2."""
+    line = reader.readline()
+    assert line.endswith(b"\r\n"), line
+    if line[:1] == b"$" and line[1:2] != b"-":
+        assert len(reader.read(int(line[1:]) + 2)) == int(line[1:]) + 2
+    elif line[:1] == b"*":
+        for _ in range(int(line[1:])):
+            skip_reply(reader)
+    else:
+        assert line[:1] in b"+-:$"
+
+
 def test_command_cut_at_every_byte(server: nb.Server) -> None:
     text = b"*2\r\n$7\r\nHGETALL\r\n$7\r\nusers:1\r\n*1\r\n$4\r\nPING\r\n"
     with socket.create_connection(("127.0.0.1", server.port)) as peer:
