@@ -717,7 +717,7 @@ class Command {
     return m.snapshot ? static_cast<uint64_t>(*m.snapshot) : m.checksum;
   }
 
-  // Hash of what the pages of one request have in common.
+  // Hash of the arguments that all pages of one request share.
   uint64_t request_hash(const ServedTable& table, bool is_prefix,
                         const Options& options) const {
     const ServingManifest& m = table.manifest();

@@ -1,4 +1,4 @@
-// PageToken: where the next page of an ordered read begins. Clients get it as
+// PageToken: the position behind a page of an ordered read. Clients get it as
 // opaque text, and cannot make or change one without the server's secret.
 #pragma once
 

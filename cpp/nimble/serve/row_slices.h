@@ -14,10 +14,10 @@ namespace nimble {
 // The number of rows to decode before the size of a reply is checked again.
 //
 // If all columns have a fixed width, a slice has about kBytes. Otherwise the
-// size of a row is only known once it is decoded: the first slice has few rows,
-// and each later slice has as many as fit in kBytes by the mean size of the
-// slice before it, but at most kVariableRows. A reply that is refused then
-// costs one slice more than the limit.
+// size of a row is only known once it is decoded. The first slice then has few
+// rows. Each later slice has about kBytes by the mean row size of the slice
+// before it, but at most kVariableRows. A refused reply costs at most one slice
+// more than the limit.
 class SliceSize {
  public:
   static constexpr uint64_t kBytes = uint64_t{1} << 20;

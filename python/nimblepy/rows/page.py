@@ -2,7 +2,7 @@
 
 A token has the key of the last row, and the number of rows with this key that were returned, so
 that the next page begins there whatever happened to the files. Tokens of local handles have a
-checksum, not a signature: who has the handle may read all rows anyway.
+checksum, not a signature: a caller that has the handle may read all rows anyway.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def read_page(
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Where a page ended."""
+    """The end of a page."""
 
     state: str
     rows_of_key: int
@@ -242,7 +242,7 @@ def _is_text(type: pa.DataType) -> bool:
 
 
 def _identity(request: Ordered, reverse: bool) -> str:
-    """Hash of what the pages of one request have in common."""
+    """Returns a hash of the arguments that all pages of one request share."""
     if isinstance(request, Prefix):
         bounds: list[Any] = [[_plain(value) for value in request.values], request.starts_with]
     else:
