@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import sys
+import types
 import uuid
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 import nimblepy as nb
 from nimblepy.cli.main import app
+from nimblepy.schema.values import is_null
 
 
 @pytest.fixture
@@ -204,3 +207,39 @@ def test_rows_are_deleted_by_a_command(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, command).exit_code == 0
     assert table.refresh().to_table()["id"].to_pylist() == [4, 5, 6, 7, 8]
     assert CliRunner().invoke(app, command[:3]).exit_code == 2
+
+
+def test_verify_names_all_damaged_files(tmp_path: Path) -> None:
+    table = nb.connect(tmp_path / "lake").create_table("a.b", pa.schema([("id", pa.int64())]))
+    for number in range(4):
+        table.append(pa.table({"id": range(number * 1000, number * 1000 + 1000)}))
+    paths = [Path(p.removeprefix("file://")) for p in table.files()["path"].to_pylist()]
+    for path in paths[:2]:
+        octets = bytearray(path.read_bytes())
+        octets[len(octets) // 3] ^= 1
+        path.write_bytes(octets)
+    paths[2].unlink()
+    done = CliRunner().invoke(app, ["verify", f"{tmp_path / 'lake'}#a.b"])
+    assert done.exit_code == 1
+    assert [path.name in done.stderr for path in paths] == [True, True, True, False]
+
+
+def test_pandas_is_being_imported_by_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", types.ModuleType("pandas"))
+    assert is_null(None)
+    assert not is_null(1)
+
+
+def test_floats_and_decimals_in_one_column(lake: nb.Catalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(12, 2))])
+    table = lake.create_table("a.b", schema, primary_key="id")
+    table.append([{"id": 0, "d": 19.99}, {"id": 1, "d": decimal.Decimal("1.25")}, {"id": 2}])
+    assert [row["d"] for row in table.to_table().to_pylist()] == [
+        decimal.Decimal("19.99"),
+        decimal.Decimal("1.25"),
+        None,
+    ]
+    with pytest.raises(nb.InvalidArgumentError, match=r"19\.999 is not a value of decimal"):
+        table.append([{"id": 3, "d": 19.999}, {"id": 4, "d": decimal.Decimal("1.25")}])
+    with pytest.raises(nb.InvalidArgumentError, match="a missing value is None"):
+        table.append([{"id": float("nan")}])

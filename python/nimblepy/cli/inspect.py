@@ -16,6 +16,7 @@ import nimblepy as nb
 from nimblepy.cli.arguments import OutputFormat, Version
 from nimblepy.cli.output import print_json, print_rows
 from nimblepy.cli.sources import open_rows
+from nimblepy.files.source import FilesSource
 from nimblepy.io.progress import Progress
 from nimblepy.join.joinable import Joinable
 from nimblepy.rows.rows import source_of
@@ -149,6 +150,23 @@ def print_stats(path: str, version: Version, output: OutputFormat) -> None:
     print_rows([batch], _STATS, output, chosen=False)
 
 
+def _damage(rows: Joinable) -> list[Exception]:
+    """Verifies rows. Returns an error for each file that is damaged or missing."""
+    try:
+        rows.verify()
+    except (nb.CorruptFileError, FileNotFoundError) as first:
+        errors: list[Exception] = []
+        source = source_of(rows)
+        if isinstance(source, FilesSource):
+            for number in range(source.num_files):
+                try:
+                    source.child(number).verify()
+                except (nb.CorruptFileError, FileNotFoundError) as error:
+                    errors.append(error)
+        return errors or [first]
+    return []
+
+
 def verify_files(paths: Sequence[str], version: Version, *, as_json: bool) -> bool:
     """Verifies files one after another. Returns whether all are undamaged."""
     undamaged = True
@@ -156,16 +174,20 @@ def verify_files(paths: Sequence[str], version: Version, *, as_json: bool) -> bo
     try:
         for path in paths:
             started = time.perf_counter()
+            errors: Sequence[Exception] = ()
             try:
                 with open_rows(path, version) as file:
-                    file.verify()
-                    rows, size = file.num_rows, file.size_bytes
+                    errors = _damage(file)
+                    rows, size = (0, 0) if errors else (file.num_rows, file.size_bytes)
             except nb.CorruptFileError as error:
+                errors = [error]
+            for damage in errors:
                 undamaged = False
                 if as_json:
-                    print_json({"file": path, "ok": False, "error": str(error)})
+                    print_json({"file": path, "ok": False, "error": str(damage)})
                 else:
-                    typer.echo(f"nimble: error: {error}", err=True)
+                    typer.echo(f"nimble: error: {damage}", err=True)
+            if errors:
                 continue
             seconds = time.perf_counter() - started
             bar.advance(1)

@@ -192,7 +192,7 @@ def lookup(
         list[str],
         typer.Argument(
             metavar="KEY...",
-            help="Keys; a composite one as 'x,7', text with a comma in it as '\"eu, de\",3'.",
+            help="Keys; a composite one as 'x,7', and in it text with a comma as '\"eu, de\",3'.",
         ),
     ],
     on: OnOption = None,

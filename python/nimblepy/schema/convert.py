@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import numpy as np
@@ -83,7 +84,10 @@ def _conversion(
 
 def _raise_unfit(array: pa.Array, index: int, why: str, cast: str = "") -> NoReturn:
     """Reports a value that cannot be stored, and what ``cast=True`` would do with it."""
-    raise UnfitError(index, f"{_shown(array[index])} {why}", cast)
+    shown = _shown(array[index])
+    if shown == "nan":
+        raise UnfitError(index, f"{shown} {why}; a missing value is None")
+    raise UnfitError(index, f"{shown} {why}", cast)
 
 
 def _refuse(array: pa.Array, bad: pa.BooleanArray, why: str, cast: str = "") -> None:
@@ -371,7 +375,9 @@ def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
             if isinstance(value, float) and pt.is_floating(target):
                 made.append(stored_float(value, target))
                 continue
-            position = place(target, value)
+            is_float = isinstance(value, (float, np.floating)) and pt.is_decimal(target)
+            # The shortest digits of a float, as in columns of floats.
+            position = place(target, Decimal(str(value)) if is_float else value)
         except InvalidArgumentError as error:
             raise UnfitError(row, f"{show(value)} cannot be stored as {target}: {error}") from None
         if position.exact is None:

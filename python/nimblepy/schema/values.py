@@ -94,8 +94,9 @@ def is_null(value: object) -> bool:
         return not value.is_valid
     if isinstance(value, (np.datetime64, np.timedelta64)):
         return bool(np.isnat(value))
-    pandas = sys.modules.get("pandas")  # NaN is not null
-    return pandas is not None and (value is pandas.NaT or value is pandas.NA)
+    # Another thread may be importing pandas; then no value is one of its values yet.
+    pandas = sys.modules.get("pandas")
+    return value is getattr(pandas, "NaT", None) or value is getattr(pandas, "NA", None)
 
 
 def is_nan(value: object) -> bool:
