@@ -22,6 +22,7 @@ from equality_deletes import commit, delete_file, same_as
 
 import nimblepy as nb
 from nimblepy.errors import CorruptFileError, NimbleError, UnsupportedVersionError
+from nimblepy.table.reading.equality import _without_duplicates
 from nimblepy.table.reading.plan import clear_caches
 
 Rows = list[dict[str, Any]]
@@ -427,3 +428,12 @@ def test_as_java_reads_its_own_deletes(lake: nb.Catalog, tmp_path: Path) -> None
             assert ours(table) == by_java(jvm, java.metadata_file, names_of)
             [table.convert_deletes, table.compact, partial(table.delete, "k < 5")][number % 3]()
             assert ours(table) == by_java(jvm, table.metadata_location, names_of)
+
+
+def test_keys_that_occur_often_are_searched_once() -> None:
+    """Otherwise each of them would find all rows of its key again."""
+    values = pa.array([0.0, -0.0, float("nan"), None, 1.5] * 400)
+    keys = pa.table({"a": values, "b": pa.array(["x", "y"] * 1000)})
+    once = _without_duplicates(keys).to_pylist()
+    assert len(once) == 10
+    assert sorted(map(repr, once)) == sorted({repr(row) for row in keys.to_pylist()})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import pickle
 import random
 import shutil
+import time
 import uuid
 from collections import Counter
 from decimal import Decimal
@@ -16,13 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench.s3_server import BUCKET, KEYS, Server
 from equality_deletes import commit, delete_file
 from processes import CHILDREN
 
 import nimblepy as nb
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.foreign.child import IndexedParquet
+from nimblepy.join.joinable import SourceHandle
 from nimblepy.table.base import moved
+from nimblepy.table.handle import files_of
 from nimblepy.table.reading.plan import clear_caches
 from nimblepy.table.testing import commit_hooks
 
@@ -654,3 +659,71 @@ def test_a_registered_table_gets_an_index(table: nb.Table, tmp_path: Path) -> No
     same_table.add_index(nb.HashIndex(["email"]))
     assert emails(same_table) == SEVENS
     assert table.refresh().indexes == []
+
+
+def test_the_index_works_in_other_processes(tmp_path: Path) -> None:
+    """Spark's tasks read a snapshot that was pickled, and choose the index as the driver does."""
+    table = nb.connect(tmp_path).create_table(
+        "a.b", pa.schema([("k", pa.int64()), ("s", pa.string())]), data_format="parquet"
+    )
+    for part in range(3):
+        keys = range(part * 1000, part * 1000 + 1000)
+        table.append(pa.table({"k": keys, "s": [f"s{key % 1500}" for key in keys]}))
+    table.add_index(nb.HashIndex("s"))
+    table.append(pa.table({"k": [9000], "s": ["s3"]}))  # a file that the index does not cover
+    table.delete("k = 3")
+    shipped = SourceHandle(pickle.loads(pickle.dumps(files_of(table))))
+    wanted = table.lookup(["s3", "s4"], on="s").sort_by("k")
+    assert wanted.num_rows == 4
+    assert shipped.lookup(["s3", "s4"], on="s").sort_by("k").equals(wanted)
+    assert shipped.count(["s3"], on="s").to_pylist() == [2]
+
+
+def test_a_branch_is_converted(tmp_path: Path) -> None:
+    table = nb.connect(tmp_path).create_table(
+        "a.b", pa.table({"k": [1, 2], "s": ["x", "y"]}), data_format="parquet"
+    )
+    table.add_index(nb.HashIndex("s"))
+    table.branch("b")
+    table.at(branch="b").convert("nimble")
+    table.refresh()
+    assert table.count(["x"], on="s").to_pylist() == [1]
+    assert table.at(branch="b").count(["x"], on="s").to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"format": 1, "indexes": [{"kind": "hash", "columns": [1e999]}]}']
+)
+def test_a_list_that_python_cannot_read(tmp_path: Path, content: bytes) -> None:
+    table = nb.connect(tmp_path).create_table(
+        "a.b", pa.table({"k": [1], "s": ["x"]}), primary_key="k", data_format="parquet"
+    )
+    table.add_index(nb.HashIndex("s"))
+    (path,) = Path(table.location.removeprefix("file://"), "metadata").glob("keys-*.json")
+    path.write_bytes(content)
+    table = nb.connect(tmp_path).table("a.b")
+    assert table.get(1) == {"k": 1, "s": "x"}
+    assert table.health().index_coverage == {}
+
+
+@pytest.mark.store
+def test_objects_of_a_store_are_written_again(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(f"AWS_{name.upper()}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    root = f"s3://{BUCKET}/{tmp_path.name}"
+    rows = pa.table({"k": range(50), "s": [f"s{i % 5}" for i in range(50)]})
+    table = nb.connect(root).create_table("a.b", rows, data_format="parquet", primary_key="k")
+    table.add_index(nb.HashIndex("s"))
+    obstore = pytest.importorskip("obstore")
+    store, (path,) = server.obstore(), table.files()["path"].to_pylist()
+    key = path.removeprefix(f"s3://{BUCKET}/")
+    octets = bytes(obstore.get(store, key).bytes())
+    time.sleep(1.1)  # times of objects have seconds
+    obstore.put(store, key, octets)
+    again = nb.connect(root).table("a.b")
+    assert again.get(7) == {"k": 7, "s": "s2"}
+    assert again.count(["s2"], on="s").to_pylist() == [10]
+    assert again.health().index_coverage == {"hash (s)": 0.0}

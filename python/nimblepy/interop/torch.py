@@ -7,7 +7,7 @@ blocks. Both open their source again in each worker process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,9 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError, MissingExtraError
 from nimblepy.expr.filter import Parameters, parse_filter, with_params
 from nimblepy.files.resolve import Source, as_rows
-from nimblepy.join.joinable import Joinable
+from nimblepy.join.joinable import Joinable, SourceHandle
 from nimblepy.rows.arguments import Columns, at_least, column_names
+from nimblepy.rows.rows import source_of
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import family, value_type
@@ -62,9 +63,7 @@ def nullable_columns(rows: Joinable, columns: Columns) -> frozenset[str]:
 
 def pinned(rows: Joinable) -> Joinable:
     """Returns a handle that stays at a table's snapshot, since examples are found by row number."""
-    shown: Any = rows
-    snapshot = getattr(rows, "snapshot", None)
-    return rows if snapshot is None else cast(Joinable, shown.at(snapshot=snapshot))
+    return SourceHandle(source_of(rows)) if hasattr(rows, "snapshot") else rows
 
 
 def passing_numbers(

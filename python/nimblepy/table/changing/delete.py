@@ -176,7 +176,9 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     """See :meth:`nimblepy.Table.convert`."""
     call = begin(table, "convert")
     properties = format_property(data_format)
-    if data_format == "nimble" and call.metadata.properties.get(PARQUET_INDEXES):
+    # Other branches and tags may still have Parquet files, which need the indexes.
+    is_only = not call.metadata.references.keys() - {ice.MAIN}
+    if data_format == "nimble" and is_only and call.metadata.properties.get(PARQUET_INDEXES):
         properties[PARQUET_INDEXES] = ""
     target = replace(target_of(call.metadata), data_format=data_format, rows_before=0)
     rows = SourceHandle(table.rows(call.metadata)).scan().to_reader()

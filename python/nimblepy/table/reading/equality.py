@@ -27,6 +27,7 @@ from nimblepy.rows.source import RowSource
 from nimblepy.schema.columns import key_name, resolve_column
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import Path, output_name
+from nimblepy.schema.plain import plain_array
 from nimblepy.schema.types import SortKey
 from nimblepy.table.base.model import DataFile, PartitionField
 from nimblepy.table.base.places import readable_path
@@ -154,6 +155,7 @@ def rows_with_keys(rows: RowSource, columns: KeyColumns, keys: pa.Table) -> RowN
     """
     if not keys.num_rows or not rows.num_rows:
         return np.empty(0, dtype=np.uint64)
+    keys = _without_duplicates(keys)
     names = [key.column for key in columns.sort_keys]
     request = rows.keys_request(
         keys.rename_columns([output_name(name) for name in names]), names, null_equals=True
@@ -171,6 +173,19 @@ def rows_with_keys(rows: RowSource, columns: KeyColumns, keys: pa.Table) -> RowN
         same = _signs(stored)[back] == _signs(wanted)[probe]
         found, probe = found[same], probe[same]
     return ascending_once(found)
+
+
+def _without_duplicates(keys: pa.Table) -> pa.Table:
+    """Returns each key once. Keeps 0.0 and -0.0 apart."""
+    plain: dict[str, Any] = {"row": np.arange(keys.num_rows)}
+    for i, column in enumerate(keys.columns):
+        values = plain_array(column.combine_chunks())
+        if pt.is_floating(values.type):
+            plain[f"sign {i}"] = _signs(values)
+        plain[str(i)] = values
+    table = pa.table(plain)
+    once = table.group_by(table.column_names[1:]).aggregate([("row", "min")])
+    return keys.take(pa.array(np.sort(once.column("row_min").to_numpy())))
 
 
 def _signs(values: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -20,7 +20,12 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.errors import CorruptFileError, IndexUnavailableError, StaleFileError
+from nimblepy.errors import (
+    CorruptFileError,
+    IndexUnavailableError,
+    NimbleError,
+    StaleFileError,
+)
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
 from nimblepy.files.mapped import MappedRows
@@ -34,6 +39,7 @@ from nimblepy.io.fork import ForkLock
 from nimblepy.io.location import is_uri
 from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
+from nimblepy.io.remote_file import at_once, openers
 from nimblepy.rows.request import Keys
 from nimblepy.rows.rowset import Positions, RowSet
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
@@ -152,7 +158,7 @@ def stored_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
             )
             for item in content["indexes"]
         ]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise CorruptFileError(f"{path}: damaged list of indexes: {error!r}") from error
 
 
@@ -163,7 +169,7 @@ def _kind(kind: object) -> str:
 
 
 def _plain_name(name: object) -> str:
-    if not isinstance(name, str) or not name.startswith(KEYS) or "/" in name or "\\" in name:
+    if not isinstance(name, str) or not name.startswith(KEYS) or any(c in name for c in "/\\\0"):
         raise ValueError(f"name {name!r}")
     return name
 
@@ -172,7 +178,7 @@ def readable_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
     """Like :func:`stored_indexes`; no indexes if the list cannot be read, which is logged."""
     try:
         return stored_indexes(metadata)
-    except (CorruptFileError, FileNotFoundError) as error:
+    except (CorruptFileError, FileNotFoundError, IsADirectoryError) as error:
         _log.warning("%s: its indexes are not used: %s", ".".join(metadata.name), error)
         return []
 
@@ -244,16 +250,19 @@ class _Opened:
             path, index, record, PATHS, schemas.pages, pickled, _DataFile, schemas.readers
         )
         self.rows = MappedRows(self.source, schemas.schema)
-        self.valid = np.array([_is_unchanged(file) for file in record.files], dtype=np.bool_)
+        files = record.files
+        if is_uri(files[0].path):
+            unchanged = at_once(_is_unchanged, files, openers())
+        else:
+            unchanged = map(_is_unchanged, files)
+        self.valid = np.fromiter(unchanged, np.bool_, len(files))
 
 
 def _is_unchanged(file: Any) -> bool:
-    """Returns whether a local file has the version that was indexed.
+    """Returns whether a file has the version that was indexed.
 
-    Objects of stores are checked when they are read.
+    Cost: one request in a store. Objects of stores are checked again when they are read.
     """
-    if is_uri(file.path):
-        return True
     try:
         return bool(file_version(PATHS, file.path) == file.version)
     except OSError:
@@ -294,7 +303,7 @@ class _IndexFile:
             if self._opened is None and not self._is_damaged:
                 try:
                     self._opened = _Opened(self.path, self.covers, self._schemas)
-                except (CorruptFileError, FileNotFoundError) as error:
+                except (NimbleError, FileNotFoundError, IsADirectoryError) as error:
                     self._is_damaged = True
                     _log.warning("%s: the index file is not used: %s", self.path, error)
             return self._opened
@@ -375,11 +384,16 @@ class ParquetIndexes:
         )
 
     @cached_property
+    def stored(self) -> Sequence[tuple[StoredIndex, Sequence[str]]]:
+        """The stored indexes, each with the paths of its index files. Cost: as ``indexes``."""
+        return self._load()
+
+    @cached_property
     def indexes(self) -> list[KeyIndex]:
         """The indexes whose columns all exist. Cost: one read at the first use."""
         names = {field_id_of(field): field.name for field in self._schemas.schema}
         made = []
-        for index, paths in self._load():
+        for index, paths in self.stored:
             columns = [names.get(number) for number in index.columns]
             if None in columns:
                 continue

@@ -33,6 +33,7 @@ from nimblepy.table.base.model import (
 from nimblepy.table.base.moved import moves_of, register
 from nimblepy.table.reading.equality import KeyColumns
 from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
+from nimblepy.table.reading.parquet_index import CoveringFile, ParquetIndexes, StoredIndex
 
 _COUNTS = ("values", "nulls", "nans", "column_bytes")
 _BOUNDS = ("lower", "upper")
@@ -218,9 +219,48 @@ def rows_as_text(rows: MemberRows) -> str:
                 for columns in [reading.columns_of(ids)]
             ],
             "bounds": None if ends is None else [[_text(key) for key in keys] for keys in ends],
+            "parquet": _plain_indexes(reading.parquet),
             "moved": moves_of([*(member.file.path for member in rows.members), *deletes]),
         }
     )
+
+
+def _plain_indexes(indexes: ParquetIndexes | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "kind": index.kind,
+            "columns": list(index.columns),
+            "files": [
+                {"path": path, "name": file.name, "covers": [list(cover) for cover in file.covers]}
+                for file, path in zip(index.files, paths, strict=True)
+            ],
+            "lacking": [list(item) for item in index.lacking],
+        }
+        for index, paths in (() if indexes is None else indexes.stored)
+    ]
+
+
+def _indexes(items: Sequence[Mapping[str, Any]]) -> list[tuple[StoredIndex, list[str]]]:
+    """Parses the result of :func:`_plain_indexes`."""
+
+    def covers(stored: Any) -> tuple[tuple[str, int], ...]:
+        return tuple((str(path), int(size)) for path, size in stored)
+
+    return [
+        (
+            StoredIndex(
+                str(item["kind"]),
+                tuple(map(int, item["columns"])),
+                tuple(
+                    CoveringFile(str(file["name"]), covers(file["covers"]))
+                    for file in item["files"]
+                ),
+                covers(item["lacking"]),
+            ),
+            [str(file["path"]) for file in item["files"]],
+        )
+        for item in items
+    ]
 
 
 def rows_of_text(text: str) -> SomeRows:
@@ -264,6 +304,9 @@ def rows_of_text(text: str) -> SomeRows:
             ],
             columns_of=key_columns.__getitem__,
         )
+        stored = _indexes(description["parquet"])
+        if stored:
+            reading.parquet = ParquetIndexes(lambda: stored, reading.schema, reading.names)
         deletes = [_file(item, Metrics()) for item in description["deletes"]]
         members = [
             member_of(_file(item, Metrics()), [deletes[int(at)] for at in item["deletes"]])
