@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import shutil
 import threading
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -569,6 +570,10 @@ def test_other_engines_read_a_described_table(
         duckdb = pytest.importorskip("duckdb")
         files = f"{table.location.removeprefix('file://')}/data/*.parquet"
         assert duckdb.sql(f"SELECT count(*) FROM '{files}'").fetchall() == [(200,)]
+        polars = pytest.importorskip("polars")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it recommends a package of its own
+            assert polars.scan_iceberg(table.metadata_location).collect().height == 200
 
 
 def test_a_commit_with_many_claims_keeps_them(lake: nb.Catalog) -> None:
@@ -580,7 +585,7 @@ def test_a_commit_with_many_claims_keeps_them(lake: nb.Catalog) -> None:
     assert len(lake.table("a.b").claims) == 15
 
 
-def test_two_describers_beside_writers(lake: nb.Catalog, orders: nb.Table) -> None:
+def test_two_describers_beside_ten_writers(lake: nb.Catalog, orders: nb.Table) -> None:
     errors: list[BaseException] = []
 
     def run(work: Any) -> None:
@@ -602,7 +607,7 @@ def test_two_describers_beside_writers(lake: nb.Catalog, orders: nb.Table) -> No
             table.append(pa.table({"order_id": [first + i], "status": ["P"]})) for i in range(3)
         ]
 
-    works = [describe_columns, describe_table, *(write(1000 * i) for i in range(1, 4))]
+    works = [describe_columns, describe_table, *(write(1000 * i) for i in range(1, 11))]
     threads = [threading.Thread(target=run, args=(work,)) for work in works]
     for thread in threads:
         thread.start()
@@ -610,7 +615,7 @@ def test_two_describers_beside_writers(lake: nb.Catalog, orders: nb.Table) -> No
         thread.join()
     assert not errors
     orders.refresh()
-    assert orders.num_rows == 209
+    assert orders.num_rows == 230
     assert {(c.column, c.kind, c.value) for c in orders.claims} == {
         (None, "description", "Orders."),
         (None, "rows", 250),

@@ -612,7 +612,7 @@ def killed(root: str, times: int) -> Counter[str]:
         child.start()
         assert ready.wait(60)
         start = time.perf_counter()
-        child.join(moments.uniform(0, 1.1 * seconds[name]))
+        child.join(moments.uniform(0, 1.4 * seconds[name]))
         if child.is_alive():
             child.kill()
             child.join()
