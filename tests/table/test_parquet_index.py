@@ -727,3 +727,18 @@ def test_objects_of_a_store_are_written_again(
     assert again.get(7) == {"k": 7, "s": "s2"}
     assert again.count(["s2"], on="s").to_pylist() == [10]
     assert again.health().index_coverage == {"hash (s)": 0.0}
+
+
+def test_a_purged_table_leaves_no_index_files(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    table = lake.create_table(
+        "a.b", pa.table({"k": [1], "s": ["x"]}), primary_key="k", data_format="parquet"
+    )
+    table.add_index(nb.HashIndex("s"))
+    table.append(pa.table({"k": [2], "s": ["y"]}))
+    table.optimize()
+    table.add_index(nb.SortedIndex("s"))
+    folder = Path(table.location.removeprefix("file://"))
+    assert len(list(folder.rglob("keys-*"))) > 2
+    lake.drop_table("a.b", purge=True)
+    assert [path for path in folder.rglob("*") if path.is_file()] == []

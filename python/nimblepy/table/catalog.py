@@ -509,6 +509,7 @@ class Catalog:
                 the same files, because the catalog has the table under another name or is a copy.
             OSError: the table was dropped, but some of its files could not be removed.
         """
+        from nimblepy.table.reading.parquet_index import superseded_paths
         from nimblepy.table.reading.reachable import reachable_files
         from nimblepy.table.upkeep.maintain import remove_files
 
@@ -517,7 +518,8 @@ class Catalog:
         if purge:
             metadata = self.load(parts)
             ice.check_may_remove(metadata)
-            paths = reachable_files(metadata)
+            unused = pa.array(superseded_paths(metadata), pa.string())
+            paths = (*reachable_files(metadata), unused)
         files = pa.chunked_array(paths, pa.string())
         try:
             ice.drop_table(self.iceberg, parts)

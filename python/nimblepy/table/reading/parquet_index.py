@@ -36,7 +36,7 @@ from nimblepy.foreign.pages import PageReader
 from nimblepy.foreign.records import IndexRecord, file_version
 from nimblepy.foreign.source import IndexedFiles
 from nimblepy.io.fork import ForkLock
-from nimblepy.io.location import is_uri
+from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.remote_file import at_once, openers
@@ -190,6 +190,19 @@ def index_paths(metadata: ice.Metadata) -> list[str]:
     for index in readable_indexes(metadata):
         names += [file.name for file in index.files]
     return [metadata.blob_path(name) for name in names]
+
+
+def superseded_paths(metadata: ice.Metadata) -> list[str]:
+    """Returns the paths of lists and index files that the table does not use any more.
+
+    Cost: lists the metadata directory if the table has or had indexes.
+    """
+    if PARQUET_INDEXES not in metadata.properties:
+        return []
+    folder = metadata.blob_path("")
+    names = locate(readable_path(folder)).names()
+    paths = {metadata.blob_path(name) for name in names if name.startswith(KEYS)}
+    return sorted(paths - set(index_paths(metadata)))
 
 
 class _DataFile(IndexedParquet):
