@@ -672,7 +672,7 @@ def test_the_index_works_in_other_processes(tmp_path: Path) -> None:
     table.add_index(nb.HashIndex("s"))
     table.append(pa.table({"k": [9000], "s": ["s3"]}))  # a file that the index does not cover
     table.delete("k = 3")
-    shipped = SourceHandle(pickle.loads(pickle.dumps(files_of(table))))
+    shipped = pickle.loads(pickle.dumps(SourceHandle(files_of(table))))
     wanted = table.lookup(["s3", "s4"], on="s").sort_by("k")
     assert wanted.num_rows == 4
     assert shipped.lookup(["s3", "s4"], on="s").sort_by("k").equals(wanted)

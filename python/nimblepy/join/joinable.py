@@ -253,6 +253,9 @@ class SourceHandle(Joinable):
         super().__init__()
         self._position = Position(source)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SourceHandle, (self._position.rows,)
+
     def close(self) -> None:
         self._release()
         self._position.rows.close()
