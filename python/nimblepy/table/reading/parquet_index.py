@@ -98,22 +98,44 @@ def list_of_indexes(indexes: Sequence[StoredIndex], location: str) -> bytes:
     def stored(files: Sequence[tuple[str, int]]) -> list[list[Any]]:
         return [[below(path, root) or path, size] for path, size in files]
 
-    return json.dumps(
+    return json.dumps({"format": _FORMAT, "indexes": plain_indexes(indexes, stored)}).encode()
+
+
+# The paths and sizes of data files as JSON, and back.
+_Listed = Sequence[tuple[str, int]]
+
+
+def plain_indexes(
+    indexes: Iterable[StoredIndex], stored: Callable[[_Listed], list[list[Any]]]
+) -> list[dict[str, Any]]:
+    """Returns indexes as values of JSON."""
+    return [
         {
-            "format": _FORMAT,
-            "indexes": [
-                {
-                    "kind": index.kind,
-                    "columns": index.columns,
-                    "files": [
-                        {"name": file.name, "covers": stored(file.covers)} for file in index.files
-                    ],
-                    "lacking": stored(index.lacking),
-                }
-                for index in indexes
-            ],
+            "kind": index.kind,
+            "columns": list(index.columns),
+            "files": [{"name": file.name, "covers": stored(file.covers)} for file in index.files],
+            "lacking": stored(index.lacking),
         }
-    ).encode()
+        for index in indexes
+    ]
+
+
+def indexes_of(
+    items: Iterable[Mapping[str, Any]], files_of: Callable[[Any], tuple[tuple[str, int], ...]]
+) -> list[StoredIndex]:
+    """Parses the result of :func:`plain_indexes`."""
+    return [
+        StoredIndex(
+            _kind(item["kind"]),
+            tuple(map(int, item["columns"])),
+            tuple(
+                CoveringFile(_plain_name(file["name"]), files_of(file["covers"]))
+                for file in item["files"]
+            ),
+            files_of(item["lacking"]),
+        )
+        for item in items
+    ]
 
 
 def stored_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
@@ -146,18 +168,7 @@ def stored_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
                 f"{path}: list of indexes in format {content['format']}; this version reads "
                 f"{_FORMAT}"
             )
-        return [
-            StoredIndex(
-                _kind(item["kind"]),
-                tuple(map(int, item["columns"])),
-                tuple(
-                    CoveringFile(_plain_name(file["name"]), files_of(file["covers"]))
-                    for file in item["files"]
-                ),
-                files_of(item["lacking"]),
-            )
-            for item in content["indexes"]
-        ]
+        return indexes_of(content["indexes"], files_of)
     except (LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise CorruptFileError(f"{path}: damaged list of indexes: {error!r}") from error
 

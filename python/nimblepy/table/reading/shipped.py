@@ -33,7 +33,12 @@ from nimblepy.table.base.model import (
 from nimblepy.table.base.moved import moves_of, register
 from nimblepy.table.reading.equality import KeyColumns
 from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
-from nimblepy.table.reading.parquet_index import CoveringFile, ParquetIndexes, StoredIndex
+from nimblepy.table.reading.parquet_index import (
+    ParquetIndexes,
+    StoredIndex,
+    indexes_of,
+    plain_indexes,
+)
 
 _COUNTS = ("values", "nulls", "nans", "column_bytes")
 _BOUNDS = ("lower", "upper")
@@ -225,41 +230,24 @@ def rows_as_text(rows: MemberRows) -> str:
     )
 
 
-def _plain_indexes(indexes: ParquetIndexes | None) -> list[dict[str, Any]]:
-    return [
-        {
-            "kind": index.kind,
-            "columns": list(index.columns),
-            "files": [
-                {"path": path, "name": file.name, "covers": [list(cover) for cover in file.covers]}
-                for file, path in zip(index.files, paths, strict=True)
-            ],
-            "lacking": [list(item) for item in index.lacking],
-        }
-        for index, paths in (() if indexes is None else indexes.stored)
-    ]
+def _plain_indexes(indexes: ParquetIndexes | None) -> dict[str, Any]:
+    stored = () if indexes is None else indexes.stored
+    return {
+        "indexes": plain_indexes(
+            [index for index, _ in stored], lambda files: list(map(list, files))
+        ),
+        "paths": [list(paths) for _, paths in stored],
+    }
 
 
-def _indexes(items: Sequence[Mapping[str, Any]]) -> list[tuple[StoredIndex, list[str]]]:
+def _indexes(content: Mapping[str, Any]) -> list[tuple[StoredIndex, list[str]]]:
     """Parses the result of :func:`_plain_indexes`."""
-
-    def covers(stored: Any) -> tuple[tuple[str, int], ...]:
-        return tuple((str(path), int(size)) for path, size in stored)
-
+    indexes = indexes_of(
+        content["indexes"], lambda files: tuple((str(path), int(size)) for path, size in files)
+    )
     return [
-        (
-            StoredIndex(
-                str(item["kind"]),
-                tuple(map(int, item["columns"])),
-                tuple(
-                    CoveringFile(str(file["name"]), covers(file["covers"]))
-                    for file in item["files"]
-                ),
-                covers(item["lacking"]),
-            ),
-            [str(file["path"]) for file in item["files"]],
-        )
-        for item in items
+        (index, list(map(str, paths)))
+        for index, paths in zip(indexes, content["paths"], strict=True)
     ]
 
 
