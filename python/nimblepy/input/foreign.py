@@ -21,7 +21,7 @@ from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.conform import common_schema, conform, with_missing
-from nimblepy.schema.kinds import is_list
+from nimblepy.schema.kinds import is_list, is_text
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -50,6 +50,8 @@ _FORMATS: dict[str, Format] = {
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 # The first block determines the types of CSV and JSON columns, so it is large.
 _BLOCK_BYTES = 16 << 20
+# Fields of CSV columns of numbers and times that are null. NaN is not: it is a number.
+_NO_NUMBERS = ["", "NA", "N/A", "n/a", "NULL", "Null", "null", "None"]
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -406,18 +408,65 @@ def _open_parquet(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _
 
 
 def _open_csv(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
+    """Opens a CSV file: an empty field is null, a quoted empty field of a text is an empty text.
+
+    pyarrow has one list of null texts for all columns. So text columns, where NA is a text, have a
+    reader of their own. Both readers cut the file into the same blocks.
+    """
+    types = {} if target is None else {item.name: item.type for item in target}
+    every = _csv_reader(part, stack, types, None, text=False)
+    names = every.schema.names
+    texts = [item.name for item in every.schema if _has_text(item.type)]
+    if not texts or len(set(names)) < len(names):  # equal names are refused later
+        return _Opened(every.schema, None, every)
+    text = _csv_reader(part, stack, types, texts, text=True)
+    if len(texts) == len(names):
+        return _Opened(text.schema, None, text)
+    rest = [name for name in names if name not in set(texts)]
+    numbers = _csv_reader(part, stack, types, rest, text=False)
+    schema = pa.schema([(text if n in set(texts) else numbers).schema.field(n) for n in names])
+    return _Opened(schema, None, _merged(schema, text, numbers))
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    return is_text(kind) or pt.is_binary(kind) or pt.is_null(kind)
+
+
+def _merged(
+    schema: pa.Schema, texts: Iterable[pa.RecordBatch], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for text, number in zip(texts, numbers, strict=True):
+        found = dict(zip(text.schema.names, text.columns, strict=True))
+        found.update(zip(number.schema.names, number.columns, strict=True))
+        yield pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+
+
+def _csv_reader(
+    part: _Part,
+    stack: ExitStack,
+    types: dict[str, pa.DataType],
+    columns: list[str] | None,
+    *,
+    text: bool,
+) -> Any:
     from pyarrow import csv
 
-    types = {} if target is None else {item.name: item.type for item in target}
-    reader = csv.open_csv(
-        stack.enter_context(part.store.open_input_stream(part.path)),
-        parse_options=csv.ParseOptions(
-            delimiter="\t" if part.format == "tsv" else ",", newlines_in_values=True
-        ),
-        read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
-        convert_options=csv.ConvertOptions(column_types=types),
+    return stack.enter_context(
+        csv.open_csv(
+            stack.enter_context(part.store.open_input_stream(part.path)),
+            parse_options=csv.ParseOptions(
+                delimiter="\t" if part.format == "tsv" else ",", newlines_in_values=True
+            ),
+            read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
+            convert_options=csv.ConvertOptions(
+                column_types=types,
+                include_columns=columns or [],
+                null_values=[""] if text else _NO_NUMBERS,
+                strings_can_be_null=text,
+                quoted_strings_can_be_null=not text,
+            ),
+        )
     )
-    return _Opened(reader.schema, None, stack.enter_context(reader))
 
 
 def _open_json(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
