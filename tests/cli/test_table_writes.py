@@ -128,6 +128,23 @@ def test_upsert(table: str, tmp_path: Path) -> None:
     assert [opened(table).get(key)["price"] for key in (3, 4)] == [9.0, 5.0]  # type: ignore[index]
 
 
+def test_delete_takes_parameters(table: str) -> None:
+    done = run("table", "delete", table, "--filter", "id = $id", "--param", "id=1")
+    assert "1 deleted" in done.stdout
+    assert opened(table).get(1) is None
+
+
+def test_history_fits_on_a_screen(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    opened(table).tag("before")
+    opened(table).delete("id = 1")
+    shown = run("table", "history", table).stdout.splitlines()
+    first, second = (line.split("│")[1:-1] for line in shown if line.startswith("│"))
+    assert first[-1].strip() == "before"
+    assert [cell.strip() for cell in second[-2:]] == ["-1", "main"]
+    assert second[1].strip() == str(opened(table).snapshot)
+
+
 def test_alter(table: str) -> None:
     changes = ["--rename", "price=amount", "--add", "note text", "--partition-by", "bucket(4, id)"]
     result = run("table", "alter", table, *changes, "--property", "owner=me", "--json")

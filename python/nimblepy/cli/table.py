@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from dataclasses import asdict
 from html import escape
+from typing import Any
 
 import pyarrow as pa
 import typer
@@ -18,11 +19,22 @@ from nimblepy.schema.types import format_bytes
 from nimblepy.table.catalog import connect
 from nimblepy.table.handle import files_of
 from nimblepy.table.reading.changes import CHANGE
+from nimblepy.table.table import Table
 from nimblepy.table.upkeep.analyze import Analysis
 from nimblepy.table.upkeep.maintain import Removal
 from nimblepy.table.upkeep.plot_layout import page
 from nimblepy.table.upkeep.rewrite import ManifestRewrite
 from nimblepy.table.writing.commit import Commit
+
+_HISTORY = pa.schema(
+    {
+        "time (UTC)": pa.string(),
+        "snapshot_id": pa.int64(),
+        "operation": pa.string(),
+        "rows": pa.string(),
+        "names": pa.string(),
+    }
+)
 
 
 def print_tables(catalog: str, output: OutputFormat) -> None:
@@ -61,7 +73,34 @@ def show_table(text: str, version: Version, *, as_json: bool) -> None:
 
 
 def print_history(text: str, columns: str | None, output: OutputFormat) -> None:
-    _print(open_table(text).snapshots(), output, columns)
+    table = open_table(text)
+    snapshots = table.snapshots()
+    if output == "table" and columns is None:
+        snapshots = _history_for_people(table, snapshots)
+    _print(snapshots, output, columns)
+
+
+def _history_for_people(table: Table, snapshots: pa.Table) -> pa.Table:
+    """Returns what fits on a screen: times in seconds, changes in one column, tags and branches."""
+    names: dict[int, list[str]] = {}
+    for name, snapshot in {**table.branches, **table.tags}.items():
+        names.setdefault(snapshot, []).append(name)
+    rows = [
+        {
+            "time (UTC)": f"{row['timestamp']:%Y-%m-%d %H:%M:%S}",
+            "snapshot_id": row["snapshot_id"],
+            "operation": row["operation"],
+            "rows": _changed_rows(row),
+            "names": ", ".join(names.get(row["snapshot_id"], [])),
+        }
+        for row in snapshots.to_pylist()
+    ]
+    return pa.Table.from_pylist(rows, schema=_HISTORY)
+
+
+def _changed_rows(row: dict[str, Any]) -> str:
+    signs = {"rows_inserted": "+", "rows_updated": "~", "rows_deleted": "-"}
+    return " ".join(f"{sign}{row[name]:,}" for name, sign in signs.items() if row[name])
 
 
 def print_files(text: str, version: Version, columns: str | None, output: OutputFormat) -> None:

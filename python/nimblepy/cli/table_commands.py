@@ -16,6 +16,7 @@ from nimblepy.cli.arguments import (
     HashIndexOption,
     JsonOption,
     OutputFormat,
+    ParamOption,
     PropertyOption,
     SortedIndexOption,
     TableArgument,
@@ -72,7 +73,7 @@ def table_history(
     columns: ColumnsOption = None,
     output: OutputFormat = "table",
 ) -> None:
-    """Print every snapshot: time, operation, and number of rows and files."""
+    """Print every snapshot: time, operation, changed rows, tags and branches."""
     from nimblepy.cli.table import print_history
 
     print_history(table, columns, output)
@@ -351,13 +352,14 @@ def table_upsert(
 def table_delete(
     table: TableArgument,
     filter: Annotated[str, typer.Option("--filter", "-f", help='Rows to delete: "id < 9".')],
+    param: ParamOption = None,
     branch: BranchOption = None,
     json: JsonOption = False,
 ) -> None:
     """Delete the rows that pass a filter, in one commit."""
     from nimblepy.cli.table_writes import run_delete
 
-    run_delete(table, branch, filter, as_json=json)
+    run_delete(table, branch, filter, param, as_json=json)
 
 
 @app.command("alter")

@@ -16,6 +16,7 @@ from nimblepy.cli.arguments import Version
 from nimblepy.cli.column_types import parse_column, parse_columns
 from nimblepy.cli.convert import parse_indexes
 from nimblepy.cli.output import print_json, split_names
+from nimblepy.cli.query import parameters
 from nimblepy.cli.sources import is_table, open_lake, open_table, snapshot_of
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.foreign import open_files
@@ -103,8 +104,11 @@ def run_upsert(
     _print_commit(text, done, as_json=as_json)
 
 
-def run_delete(text: str, branch: str | None, filter: str, *, as_json: bool) -> None:
-    _print_commit(text, _open_branch(text, branch).delete(filter), as_json=as_json)
+def run_delete(
+    text: str, branch: str | None, filter: str, params: Sequence[str] | None, *, as_json: bool
+) -> None:
+    done = _open_branch(text, branch).delete(filter, params=parameters(params))
+    _print_commit(text, done, as_json=as_json)
 
 
 def run_alter(

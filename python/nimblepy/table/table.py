@@ -390,11 +390,11 @@ class Table(TableHandle):
             cast: Round or truncate values that a column cannot store exactly. A value out of range
                 is still an error.
             new_columns: How to treat columns that the table lacks. ``"error"`` raises. ``"add"``
-                adds them in the same commit. ``"drop"`` ignores them. batch: (name, number) of data
-                to add at most once. Numbers of a name must ascend. The call does nothing if the
-                table already has this batch or a later one of the name, so it can be repeated when
-                the outcome of a commit is unknown. After a rollback that undoes the batch, it can
-                be added again.
+                adds them in the same commit. ``"drop"`` ignores them.
+            batch: (name, number) of data to add at most once. Numbers of a name must ascend. The
+                call does nothing if the table already has this batch or a later one of the name, so
+                it can be repeated when the outcome of a commit is unknown. After a rollback that
+                undoes the batch, it can be added again.
 
         Raises:
             InvalidArgumentError: an unknown column, a type that does not fit, or a null in a

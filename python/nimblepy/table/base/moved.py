@@ -53,7 +53,8 @@ class Translation:
     """Translates paths below old roots of a lake. Immutable.
 
     Attributes:
-        root: the current location of the lake. old: the other roots at which it was written.
+        root: the current location of the lake.
+        old: the other roots at which it was written.
     """
 
     def __init__(self, root: str, old: Iterable[str]) -> None:

@@ -63,7 +63,8 @@ class Call:
     Attributes:
         what: the name of the method, for the log.
         metadata: the newest metadata when the call began.
-        batch: name and number of a batch that is committed at most once. reading: how files are
+        batch: name and number of a batch that is committed at most once.
+        reading: how files are
             read with the current columns.
         is_done: the table already has this batch or a later one.
         start: the time of the call, by :func:`time.perf_counter`.

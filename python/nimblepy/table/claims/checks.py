@@ -24,7 +24,8 @@ class Check:
             ``"overdue"``: rows are older than promised. ``"suspect"``: the data has changed, so a
             person should look. ``"unchecked"``: the available metadata is not enough to check it.
             ``"unverifiable"``: only people can check it.
-        snapshot: id of the snapshot. reason: why the claim has this status.
+        snapshot: id of the snapshot.
+        reason: why the claim has this status.
     """
 
     __slots__ = ("_observe", "claim", "reason", "snapshot", "status")
