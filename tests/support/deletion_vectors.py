@@ -28,7 +28,7 @@ import nimblepy as nb
 from nimblepy.table.base.puffin import Blob, puffin_bytes
 from nimblepy.table.iceberg.avro import container
 from nimblepy.table.iceberg.manifest_forms import Records
-from nimblepy.table.iceberg.snapshot_commit import list_records
+from nimblepy.table.iceberg.snapshot_commit import LIST_RECORDS
 
 
 def vector_bytes(rows: Sequence[int], *, runs: bool = False) -> bytes:
@@ -145,6 +145,7 @@ def version_3(table: nb.Table, deleted: dict[str, list[int]], folder: Path, **ch
     listed = container(records.schema, header, [records.encode(item) for item in entries])
     manifest.write_bytes(listed)
     raw = ManifestFile.from_args(
+        _table_format_version=3,
         manifest_path=str(manifest),
         manifest_length=len(listed),
         partition_spec_id=spec.spec_id,
@@ -165,9 +166,9 @@ def version_3(table: nb.Table, deleted: dict[str, list[int]], folder: Path, **ch
     manifest_list = folder / f"snap-{uuid.uuid4()}.avro"
     manifest_list.write_bytes(
         container(
-            list_records.schema,
+            LIST_RECORDS[3].schema,
             {"snapshot-id": str(snapshot), "sequence-number": str(sequence), "format-version": "3"},
-            [list_records.encode(item) for item in raws],
+            [LIST_RECORDS[3].encode(item) for item in raws],
         )
     )
     for item in document["snapshots"]:

@@ -276,6 +276,7 @@ class Catalog:
         options: WriteOptions | None = None,
         properties: Mapping[str, str] | None = None,
         comment: str | None = None,
+        format_version: int = 2,
         if_exists: Literal["error", "ignore"] = "error",
     ) -> Table:
         """Creates a table, and its namespace if needed.
@@ -297,6 +298,8 @@ class Catalog:
             options: write options of nimble files.
             properties: stored with the table. Iceberg's own properties take effect.
             comment: stored as the property ``comment``.
+            format_version: the version of Iceberg's format, 2 or 3. Version 3 stores deleted rows
+                in deletion vectors, and gives each row an id.
             if_exists: ``"ignore"`` returns an existing table unchanged.
 
         Raises:
@@ -306,8 +309,9 @@ class Catalog:
         from nimblepy.file.write import index_specs
         from nimblepy.input.tabular import as_reader
         from nimblepy.table.base.transforms import parse_partition
-        from nimblepy.table.writing.settings import index_property, settings
+        from nimblepy.table.writing.settings import checked_version, index_property, settings
 
+        version = checked_version(format_version, "create_table")
         parts = parse_name(name)
         if if_exists not in ("error", "ignore"):
             raise InvalidArgumentError(
@@ -336,7 +340,9 @@ class Catalog:
         index_specs(schema, indexes)
         index_property(_with_ids(schema, primary), indexes)
         try:
-            return self._make(parts, schema, primary, keys, fields, kept, indexes, layout, data)
+            return self._make(
+                parts, schema, primary, keys, fields, kept, indexes, layout, data, version
+            )
         except ice.TableExists:
             if if_exists == "ignore":
                 return self.table(name)
@@ -355,6 +361,7 @@ class Catalog:
         indexes: Sequence[HashIndex | SortedIndex | VectorIndex],
         layout: Layout | None,
         data: Any,
+        version: int,
     ) -> Table:
         from nimblepy.table.writing.settings import index_property
 
@@ -374,6 +381,7 @@ class Catalog:
             cluster_by=keys,
             partition_by=fields,
             properties=properties,
+            format_version=version,
         )
         table = self._handle(metadata)
         _log.info("%s: create_table: %s", table.name, metadata.location)

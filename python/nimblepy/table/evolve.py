@@ -24,7 +24,7 @@ from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
-from nimblepy.table.writing.settings import check_name, check_property
+from nimblepy.table.writing.settings import check_name, check_property, checked_version
 
 _Step = Callable[[ice.Evolution], None]
 
@@ -193,6 +193,26 @@ class Alter:
         for name in removed:
             check_name(name)
         return self._step(lambda evolution: self._unset_properties(evolution, removed))
+
+    def upgrade(self, format_version: int) -> Self:
+        """Upgrades the table to a version of Iceberg's format, which cannot be undone.
+
+        Version 3 stores deleted rows in deletion vectors, and gives each row an id.
+
+        Args:
+            format_version: 2 or 3, and not less than the table's version.
+        """
+        number = checked_version(format_version, "upgrade")
+
+        def step(evolution: ice.Evolution) -> None:
+            if number < self._metadata.format_version:
+                raise InvalidArgumentError(
+                    f"upgrade: the table has format version {self._metadata.format_version}, which "
+                    f"cannot be changed to {number}"
+                )
+            evolution.upgrade(number)
+
+        return self._step(step)
 
     def set_comment(self, text: str | None) -> Self:
         """Describes the table; ``None`` removes the comment."""

@@ -280,10 +280,10 @@ class TableState:
         if shown.branch != MAIN:
             metadata = metadata.on(shown.branch)
             check_branch(metadata)
-        if metadata.format_version != 2:
+        if metadata.format_version not in ice.VERSIONS:
             raise UnsupportedVersionError(
                 f"{self.name} has version {metadata.format_version} of Iceberg's format; nimblepy "
-                "writes version 2"
+                "writes the versions 2 and 3"
             )
         return metadata
 

@@ -1,4 +1,4 @@
-"""Decodes deletion vectors: the deleted rows of one data file, in a blob of a Puffin file.
+"""Encodes and decodes deletion vectors: the deleted rows of one data file, in a Puffin file.
 
 A blob has the length of what follows (4 bytes, big-endian), a magic number, a 64-bit Roaring
 bitmap in the portable format, and a CRC-32 (big-endian) of magic number and bitmap. See
@@ -68,6 +68,61 @@ def deleted_positions(blob: bytes, count: int) -> RowNumbers:
     if left:
         raise ValueError(f"{count - left} positions, expected {count}")
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
+
+
+def deletion_vector(rows: RowNumbers) -> bytes:
+    """Returns the deletion vector of ascending distinct positions, with the bytes that Java writes.
+
+    Java serializes an empty bitmap for each skipped key, and stores a container as runs if that is
+    smaller.
+    """
+    values = rows.astype(np.int64)
+    bitmaps = int(values[-1] >> 32) + 1 if len(values) else 0
+    cuts = np.searchsorted(values >> 32, np.arange(bitmaps + 1))
+    parts = [_MAGIC, _COUNT.pack(bitmaps)]
+    for key in range(bitmaps):
+        parts += [_NUMBER.pack(key), _bitmap_bytes(values[cuts[key] : cuts[key + 1]] & 0xFFFFFFFF)]
+    content = b"".join(parts)
+    return _LENGTH.pack(len(content)) + content + _LENGTH.pack(zlib.crc32(content))
+
+
+def _bitmap_bytes(values: _Values) -> bytes:
+    """Serializes a 32-bit bitmap of ascending values."""
+    keys, begin = np.unique(values >> 16, return_index=True)
+    counts = np.diff([*begin, len(values)])
+    low = values & 0xFFFF
+    containers = [
+        _container_bytes(low[at : at + size])
+        for at, size in zip(begin.tolist(), counts.tolist(), strict=True)
+    ]
+    is_run = np.array([run for run, _ in containers], dtype=np.uint8)
+    if is_run.any():
+        head = _NUMBER.pack(_WITH_RUNS | (len(keys) - 1) << 16)
+        head += np.packbits(is_run, bitorder="little").tobytes()
+    else:
+        head = _NUMBER.pack(_NO_RUNS) + _NUMBER.pack(len(keys))
+    head += np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
+    octets = [part for _, part in containers]
+    if not is_run.any() or len(keys) >= _FEWEST_WITH_OFFSETS:
+        sizes = [len(part) for part in octets]
+        first = len(head) + 4 * len(keys)
+        head += (first + np.cumsum([0, *sizes])[: len(keys)]).astype("<u4").tobytes()
+    return head + b"".join(octets)
+
+
+def _container_bytes(values: _Values) -> tuple[bool, bytes]:
+    """Returns (whether the container has runs, its bytes)."""
+    begin = np.flatnonzero(np.diff(values, prepend=-2) != 1)
+    size = min(2 * len(values), _BITMAP_BYTES)
+    if size > 2 + 4 * len(begin):
+        ends = np.append(begin[1:], len(values)) - 1
+        pairs = np.stack([values[begin], values[ends] - values[begin]], axis=1)
+        return True, struct.pack("<H", len(begin)) + pairs.astype("<u2").tobytes()
+    if len(values) <= _MOST_IN_ARRAY:
+        return False, values.astype("<u2").tobytes()
+    bits = np.zeros(8 * _BITMAP_BYTES, dtype=np.uint8)
+    bits[values] = 1
+    return False, np.packbits(bits, bitorder="little").tobytes()
 
 
 class _Bytes:

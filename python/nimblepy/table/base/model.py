@@ -34,6 +34,8 @@ MAIN = "main"
 # Field ids that Iceberg reserves for the columns of a position delete file.
 DELETED_PATH_ID = 2147483546
 DELETED_POSITION_ID = 2147483545
+# The field id of the position of a row in its file, which deletion vectors list.
+ROW_POSITION_ID = 2147483645
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,7 @@ class DataFile:
         partition: values of the partition fields of the spec, as Iceberg stores them.
         equality_ids: field ids of the columns that an equality delete file compares.
         vector: the place of a deletion vector, in a file with the format ``PUFFIN``.
+        first_row_id: the id of the first row, in a snapshot of format version 3.
         cubes: the cubes of a new file in an OTree. Manifests do not have them.
     """
 
@@ -136,6 +139,7 @@ class DataFile:
     sort_order_id: int | None = None
     equality_ids: tuple[int, ...] = ()
     vector: Vector | None = None
+    first_row_id: int | None = None
     cubes: FileCubes | None = None
 
     @property
@@ -169,6 +173,7 @@ class Manifest:
         files, rows: number of live files, and of their rows; -1 if the manifest list does not tell.
         removed: whether it also lists removed files.
         bytes: bytes of the manifest file.
+        first_row_id: the first row id that its data files inherit, in format version 3.
     """
 
     path: str
@@ -180,6 +185,7 @@ class Manifest:
     sequence: int
     bytes: int
     raw: Any
+    first_row_id: int | None = None
 
 
 # Maximum digits of a 64-bit number with its sign.

@@ -18,6 +18,8 @@ import pyarrow as pa
 from nimblepy.table.base.damage import BAD_BYTES
 
 _MAGIC = b"PFA1"
+# The offset of the first blob.
+FIRST_BLOB = len(_MAGIC)
 _TAIL = struct.Struct("<i4s4s")
 # Maximum bytes of a decompressed blob.
 _MOST_BYTES = 1 << 30
@@ -41,10 +43,13 @@ class Blob:
 
 
 def puffin_bytes(blobs: Sequence[Blob]) -> tuple[bytes, int]:
-    """Serializes a Puffin file. Returns its bytes, and the size of the footer."""
+    """Serializes a Puffin file. Returns its bytes, and the size of the footer.
+
+    The first blob begins at :data:`FIRST_BLOB`, and the others follow it.
+    """
     parts = [_MAGIC]
     described = []
-    offset = len(_MAGIC)
+    offset = FIRST_BLOB
     for blob in blobs:
         described.append(
             {

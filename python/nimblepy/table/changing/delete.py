@@ -79,14 +79,14 @@ class RowsThatPass:
                 continue
             member = rows.members[number]
             before = self._read.get(member.identity)
-            if before is not None and before[0] == member.delete_paths:
+            if before is not None and before[0] == member.delete_ids:
                 positions = before[1]
             else:
                 live, deleted = rows.child(number).all_rows(), rows.deleted(number)
                 if deleted is not None:
                     live = live.minus(deleted)
                 positions = passing_rows(rows.child(number), Where(parsed, live)).rows
-                self._read[member.identity] = member.delete_paths, positions
+                self._read[member.identity] = member.delete_ids, positions
             if len(positions):
                 passing[number] = positions
         return passing

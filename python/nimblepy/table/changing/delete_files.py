@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.row_change import Rows
+from nimblepy.table.reading.deletes import is_of_one_file, merged
+from nimblepy.table.reading.deletes import positions as positions_in
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Member
-from nimblepy.table.writing.write import Target, write_deletes
+from nimblepy.table.writing.write import Target, write_deletes, write_vectors
 
 # For each (partition spec, partition): the deleted rows of each file, by path.
 Groups: TypeAlias = dict[tuple[int, tuple[Any, ...]], dict[str, RowNumbers]]
@@ -28,10 +30,11 @@ class Deletion:
 
     Attributes:
         removed: paths of data files without remaining rows.
-        useless: paths of delete files that are no longer needed, because they apply only to removed
-            files.
+        useless: identities of delete files that are no longer needed, because they apply only to
+            removed files, or because a new deletion vector replaces them.
         repeated: removed paths that the snapshot lists more than once.
         groups: positions for new delete files.
+        vectors: (data file, all its deleted positions) for new deletion vectors.
         rows: number of deleted rows.
     """
 
@@ -39,11 +42,16 @@ class Deletion:
     useless: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     groups: Groups = field(default_factory=dict)
+    vectors: list[tuple[DataFile, RowNumbers]] = field(default_factory=list)
     rows: int = 0
 
 
-def deletion_of(rows: FileSet, deleted: Rows) -> Deletion:
-    """Sorts deleted rows into files to remove and positions to delete."""
+def deletion_of(rows: FileSet, deleted: Rows, *, vectors: bool) -> Deletion:
+    """Sorts deleted rows into files to remove and positions to delete.
+
+    Args:
+        vectors: whether the positions are for deletion vectors, and not for delete files.
+    """
     done = Deletion()
     if not deleted:
         return done
@@ -63,15 +71,67 @@ def deletion_of(rows: FileSet, deleted: Rows) -> Deletion:
             done.rows += len(positions)
     done.repeated = done.removed & repeated
     done.useless = _useless_deletes(rows.members, done.removed)
+    if vectors and done.groups:
+        done.vectors, replaced = vectors_of(rows.members, done.groups)
+        done.useless |= replaced
     return done
 
 
-def write_delete_files(groups: Groups, target: Target) -> list[DataFile]:
+def vectors_of(
+    members: Sequence[Member], groups: Groups
+) -> tuple[list[tuple[DataFile, RowNumbers]], set[str]]:
+    """Adds deleted positions to those that delete files list already.
+
+    Returns:
+        (data file, all its positions) of each file in ``groups``, and the identities of the
+        vectors and delete files that these replace.
+    """
+    new = {path: rows for group in groups.values() for path, rows in group.items()}
+    vectors: dict[str, tuple[DataFile, RowNumbers]] = {}
+    replaced: set[str] = set()
+    for member in members:
+        path = member.file.path
+        rows = new.get(path)
+        if rows is None or path in vectors:
+            continue
+        lists = [file for file in member.deletes if file.content == "position deletes"]
+        listed = [some for file in lists if (some := positions_in(file).get(path)) is not None]
+        vectors[path] = member.file, merged([rows, *listed]) if listed else rows
+        replaced |= {file.identity for file in lists if is_of_one_file(file)}
+    return list(vectors.values()), replaced
+
+
+def write_delete_files(
+    groups: Groups, target: Target, members: Sequence[Member] = ()
+) -> tuple[list[DataFile], set[str]]:
+    """Writes deleted positions as the target wants them.
+
+    Args:
+        members: the data files with their delete files, if the target wants vectors.
+
+    Returns:
+        The new files, and the identities of the older ones that they replace.
+    """
+    if not target.vectors:
+        return write_position_deletes(groups, target), set()
+    vectors, replaced = vectors_of(members, groups)
+    return write_vectors(vectors, target), replaced
+
+
+def write_position_deletes(groups: Groups, target: Target) -> list[DataFile]:
     """Writes one delete file for each partition."""
     return [
         write_deletes(positions, replace(target, spec_id=spec_id), partition)
         for (spec_id, partition), positions in groups.items()
     ]
+
+
+def in_groups(vectors: Sequence[tuple[DataFile, RowNumbers]]) -> Groups:
+    """Returns the positions of deletion vectors by partition and path."""
+    groups: Groups = {}
+    for file, rows in vectors:
+        groups.setdefault((file.spec_id, file.partition), {})[file.path] = rows
+    return groups
 
 
 def same_positions(one: Groups, other: Groups) -> bool:
@@ -131,11 +191,13 @@ def _from_all_listings(rows: FileSet, deleted: Rows, repeated: set[str]) -> Rows
 
 
 def _useless_deletes(members: Sequence[Member], removed: set[str]) -> set[str]:
-    """Returns the delete files that, according to the manifests, apply only to removed files."""
+    """Returns the identities of the delete files that apply only to removed files, according to
+    the manifests.
+    """
     if not removed:
         return set()
     used: set[str] = set()
     useless: set[str] = set()
     for member in members:
-        (useless if member.file.path in removed else used).update(member.delete_paths)
+        (useless if member.file.path in removed else used).update(member.delete_ids)
     return useless - used

@@ -52,7 +52,7 @@ class KeyPositions:
         searched: dict[_Identity, tuple[frozenset[str], RowSet]] = {}
         new: list[int] = []
         for number, member in enumerate(rows.members):
-            before, deletes = self._known.get(member.identity), member.delete_paths
+            before, deletes = self._known.get(member.identity), member.delete_ids
             if before is None or not before[0] <= deletes:
                 new.append(number)  # new file, or a rollback restored deleted rows
                 continue
@@ -95,7 +95,7 @@ class KeyPositions:
         nothing = RowSet(np.empty(0, dtype=np.uint64), probe=np.empty(0, dtype=np.int64))
         for number, member in enumerate(rows.members):
             matches = RowSet.joined(parts[number]) if number in parts else nothing
-            yield member.identity, (member.delete_paths, matches)
+            yield member.identity, (member.delete_ids, matches)
 
 
 def key_names(schema: pa.Schema, columns: Sequence[int]) -> list[str]:

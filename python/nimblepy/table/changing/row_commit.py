@@ -18,8 +18,9 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.delete_files import (
     Groups,
     deletion_of,
+    in_groups,
     same_positions,
-    write_delete_files,
+    write_position_deletes,
 )
 from nimblepy.table.changing.new_columns import Fit, WiderTable, with_new_columns
 from nimblepy.table.changing.row_change import Effect, RowChange, Rule
@@ -37,7 +38,7 @@ from nimblepy.table.writing.batches import (
 )
 from nimblepy.table.writing.commit import Change, Commit, reloaded, report, run
 from nimblepy.table.writing.settings import target_of
-from nimblepy.table.writing.write import discard
+from nimblepy.table.writing.write import discard, write_vectors
 
 _log = logger(__name__)
 
@@ -199,6 +200,7 @@ class RowCommit:
         self._effect = Effect()
         self._deletes: list[DataFile] = []
         self._positions: Groups = {}
+        self._has_vectors = False
         self._planned: tuple[str, FileSet] | None = None
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
@@ -232,12 +234,20 @@ class RowCommit:
                 kind="schema",
             ) from error
         self._replace_effect(effect)
-        deletion = deletion_of(rows, effect.deleted)
-        if not same_positions(deletion.groups, self._positions):
+        deletion = deletion_of(rows, effect.deleted, vectors=target.vectors)
+        if target.vectors:
+            deletion.groups = in_groups(deletion.vectors)
+        if target.vectors != self._has_vectors or not same_positions(
+            deletion.groups, self._positions
+        ):
             self._remove(self._deletes)
             self._deletes, self._positions = [], {}
-            self._deletes = write_delete_files(deletion.groups, target)
-            self._positions = deletion.groups
+            self._deletes = (
+                write_vectors(deletion.vectors, target)
+                if target.vectors
+                else write_position_deletes(deletion.groups, target)
+            )
+            self._positions, self._has_vectors = deletion.groups, target.vectors
         self.inserted, self.updated = effect.inserted, effect.updated
         self.deleted = deletion.rows - effect.updated - effect.moved
         self.files_removed = len(deletion.removed)

@@ -199,7 +199,7 @@ class SharedRows:
 
     def _work(self, rows: FileSet, target: Target) -> None:
         """Lets workers process the parts that these rows require to be processed (again)."""
-        states = {member.file.path: member.delete_paths for member in rows.members}
+        states = {member.file.path: member.delete_ids for member in rows.members}
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
             results = self._workers.outcomes([self._parts[i] for i in again], rows, target)

@@ -90,6 +90,7 @@ from nimblepy.table.iceberg.schemas import (
     to_iceberg,
     type_property,
 )
+from nimblepy.table.iceberg.version3 import metadata_json, with_next_row_id
 
 _log = logger(__name__)
 
@@ -233,6 +234,7 @@ class SqliteCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=properties,
         )
+        metadata = with_next_row_id(metadata)
         # Return the metadata at hand, because another process may already have dropped the table.
         return self.table_at(self._add(namespace, name, metadata), namespace, name)
 
@@ -402,12 +404,12 @@ class SqliteCatalog(MetastoreCatalog):
     def metadata_bytes(self, metadata: Any, metadata_path: str) -> bytes:
         is_gzipped = metadata_path.endswith(".gz.metadata.json")
         shows_none = Config().get_bool("legacy-current-snapshot-id")
-        if metadata.format_version != 2 or is_gzipped or shows_none:
-            text = metadata.model_dump_json(exclude_none=not shows_none)
+        if metadata.format_version < 2 or is_gzipped or shows_none:
+            text = metadata_json(metadata, shows_none=shows_none)
             compressor = Compressor.get_compressor(metadata_path)
             return bytes(compressor.bytes_compressor()(text.encode()))
         return with_snapshots(
-            metadata.model_dump_json(exclude={"snapshots"}),
+            metadata_json(metadata, exclude=["snapshots"]),
             self._texts.of(
                 str(metadata.table_uuid),
                 metadata.snapshots,
@@ -866,18 +868,21 @@ def create_table(
     cluster_by: Sequence[SortKey],
     partition_by: Sequence[tuple[str, str, str]],
     properties: Mapping[str, str],
+    format_version: int = 2,
 ) -> Metadata:
     """Creates an empty table.
 
     Args:
         schema: the columns, with types that tables support; see ``types.py``.
+        format_version: of Iceberg's format, 2 or 3.
         partition_by: (column, transform, name) of each partition field.
 
     Raises:
         TableExists: a table of this name exists.
     """
     ice = to_iceberg(schema, primary_key)
-    kept = dict(properties) | type_property(details_of(fresh(ice), schema))
+    version = {} if format_version == 2 else {"format-version": str(format_version)}
+    kept = dict(properties) | version | type_property(details_of(fresh(ice), schema))
     if len(primary_key) > 1:
         kept[PRIMARY_KEY_ORDER] = to_places([field_id(ice, name) for name in primary_key])
     spec = PartitionSpec(

@@ -20,6 +20,7 @@ from pyiceberg.table.update import (
     AssertLastAssignedPartitionId,
     AssertTableUUID,
     SetCurrentSchemaUpdate,
+    UpgradeFormatVersionUpdate,
 )
 from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
@@ -83,6 +84,7 @@ class Evolution:
         self._metadata = metadata
         self._transaction = _Steps(metadata.ice)
         self._changed = False
+        self._upgrades: tuple[UpgradeFormatVersionUpdate, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -226,7 +228,14 @@ class Evolution:
             AssertDefaultSortOrderId(default_sort_order_id=base.default_sort_order_id),
             *same_properties(self._metadata),
         ]
-        return snapshot_commit.swap(self._metadata, tuple(checks), self._transaction.updates)
+        updates = (*self._upgrades, *self._transaction.updates)
+        return snapshot_commit.swap(self._metadata, tuple(checks), updates)
+
+    def upgrade(self, version: int) -> None:
+        """Upgrades the format version."""
+        if version > self._metadata.format_version:
+            self._upgrades = (UpgradeFormatVersionUpdate(format_version=version),)
+            self._changed = True
 
     def pending(self) -> Metadata:
         """Returns the metadata with all changes, for the commit of rows that also makes them."""
@@ -270,6 +279,7 @@ class Evolution:
         return (
             target.schema() in (base.schema(), *schemas)
             and target.spec().fields in (item.fields for item in (base.spec(), *specs))
+            and all(item.format_version <= newest.format_version for item in self._upgrades)
             and target.properties.items() - base.properties.items() <= now.properties.items()
             and not (base.properties.keys() - target.properties.keys()) & now.properties.keys()
         )

@@ -21,8 +21,16 @@ _OVERHEAD = 40 << 10
 _PAST = 64
 
 
+def _key(path: str, first_row_id: int | None) -> str:
+    """Returns the key of a manifest in the cache.
+
+    A manifest from before a table had row ids gets its first row id from a later manifest list.
+    """
+    return path if first_row_id is None else f"{path}#{first_row_id}"
+
+
 class _Manifests:
-    """Caches decoded manifests, which never change, by table and path. Thread-safe.
+    """Caches decoded manifests, which never change, by table and key. Thread-safe.
 
     Keeps the most recently used manifests of each table, about as many as a snapshot has. If all
     manifests take too many bytes, removes those of the least recently used tables.
@@ -37,14 +45,14 @@ class _Manifests:
     def renew_after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def get(self, table: str, path: str) -> ManifestFiles | None:
+    def get(self, table: str, key: str) -> ManifestFiles | None:
         with self._lock:
             kept = self._tables.get(table)
-            if kept is None or path not in kept:
+            if kept is None or key not in kept:
                 return None
             self._tables.move_to_end(table)
-            kept.move_to_end(path)
-            return kept[path]
+            kept.move_to_end(key)
+            return kept[key]
 
     def put(self, table: str, files: ManifestFiles, wanted: int) -> None:
         """Keeps a manifest.
@@ -55,8 +63,9 @@ class _Manifests:
         with self._lock:
             kept = self._tables.setdefault(table, OrderedDict())
             self._tables.move_to_end(table)
-            if files.path not in kept:
-                kept[files.path] = files
+            key = _key(files.path, files.first_row_id)
+            if key not in kept:
+                kept[key] = files
                 self._bytes += files.num_bytes + _OVERHEAD
             while len(kept) > 2 * wanted + _PAST:
                 self._remove_oldest(kept)
@@ -79,7 +88,7 @@ def decoded(metadata: Metadata, manifests: Sequence[Manifest]) -> Iterator[Manif
     Cost: one read of each manifest that is not cached. All reads are started before this function
     returns.
     """
-    kept = [_manifests.get(metadata.uuid, item.path) for item in manifests]
+    kept = [_manifests.get(metadata.uuid, _key(item.path, item.first_row_id)) for item in manifests]
     missing = [item for item, there in zip(manifests, kept, strict=True) if there is None]
     wanted = max(len(manifests), metadata.known_manifests)
     read = metadata.columns(missing)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import json
 from itertools import chain, count
-from typing import Any
+from typing import Any, Literal
 
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import resolve_writer
+from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
     DataFileContent,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
-from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -37,8 +36,15 @@ CONTENTS: dict[Any, Content] = {
 _CONTENT_OF = {name: value for value, name in CONTENTS.items()}
 
 
+# Records in memory have the fields of this format version, whatever version a file has. Those of
+# earlier versions come first.
+RECORD_VERSION: Literal[3] = 3
+
+
 def ice_file(item: DataFile) -> IceDataFile:
+    vector = item.vector
     made = IceDataFile.from_args(
+        _table_format_version=RECORD_VERSION,
         content=_CONTENT_OF[item.content],
         file_path=item.path,
         file_format=item.format,
@@ -55,6 +61,10 @@ def ice_file(item: DataFile) -> IceDataFile:
         split_offsets=None,
         equality_ids=list(item.equality_ids) or None,
         sort_order_id=item.sort_order_id,
+        first_row_id=item.first_row_id,
+        referenced_data_file=None if vector is None else vector.data_file,
+        content_offset=None if vector is None else vector.offset,
+        content_size_in_bytes=None if vector is None else vector.size,
     )
     made.spec_id = item.spec_id
     return made
@@ -110,21 +120,28 @@ def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 class ManifestForm:
     """How manifests of one schema and partition spec are written."""
 
-    def __init__(self, schema: Schema, sources: Schema, spec: PartitionSpec) -> None:
-        """Makes a form. ``sources`` has all columns of the spec, including dropped columns."""
+    def __init__(
+        self, schema: Schema, sources: Schema, spec: PartitionSpec, version: Literal[2, 3]
+    ) -> None:
+        """Makes a form.
+
+        Args:
+            sources: all columns of the spec, including dropped columns.
+            version: the format version of the table.
+        """
         self.spec = spec
         self.schema = schema
         partition = _partition_type(spec, sources)
         written, read = (
             manifest_entry_schema_with_data_file(
-                version, data_file_with_partition(partition, version)
+                number, data_file_with_partition(partition, number)
             )
-            for version in (2, DEFAULT_READ_VERSION)
+            for number in (version, RECORD_VERSION)
         )
         self.records = Records("manifest_entry", written, read)
         self.header = {
             "schema": schema.model_dump_json(),
             "partition-spec": json.dumps([item.model_dump(mode="json") for item in spec.fields]),
             "partition-spec-id": str(spec.spec_id),
-            "format-version": "2",
+            "format-version": str(version),
         }

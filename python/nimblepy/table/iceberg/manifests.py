@@ -38,6 +38,7 @@ _CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES = 134, 100, 101, 102, 103, 1
 _SORT_ORDER, _EQUALITY_IDS = 140, 135
 # The data file of a deletion vector, its offset in a Puffin file, and its size.
 _VECTOR = (143, 144, 145)
+_FIRST_ROW_ID = 142
 _MAPS = {"values": 109, "nulls": 110, "nans": 137, "lower": 125, "upper": 128}
 _ADDED, _DELETED = 1, 2
 # Snapshot id, data sequence number, file sequence number, and data file of an entry.
@@ -111,6 +112,11 @@ class FileColumns(ABC):
     def sort_orders(self) -> pa.Array:
         """int32"""
 
+    @property
+    @abstractmethod
+    def first_row_ids(self) -> pa.Array | None:
+        """int64; ``None`` if the snapshot has no row ids."""
+
 
 class ManifestFiles(FileColumns):
     """The live files of one manifest."""
@@ -122,13 +128,16 @@ class ManifestFiles(FileColumns):
         sequences: Numbers,
         columns: dict[int, list[Any]],
         metrics: dict[str, Maps],
+        first_row_id: int | None = None,
     ) -> None:
         """Makes columns.
 
         Args:
             columns: Python values of each file, by field id of the data file.
+            first_row_id: the first row id of the manifest.
         """
         self.path = path
+        self.first_row_id = first_row_id
         self.spec_id = spec_id
         self.sequences = sequences
         self.rows = np.array(columns[_ROWS], dtype=np.int64)
@@ -140,6 +149,7 @@ class ManifestFiles(FileColumns):
         orders = columns.get(_SORT_ORDER) or [None] * count
         self._equality_ids = columns.get(_EQUALITY_IDS)
         self._vectors = [columns.get(number) for number in _VECTOR]
+        self._row_ids = _row_ids(columns.get(_FIRST_ROW_ID), self.rows, first_row_id)
         self._sort_orders = pa.array(orders, pa.int32())
         # few distinct values are common
         numbers: dict[tuple[Any, ...], int] = {}
@@ -176,6 +186,10 @@ class ManifestFiles(FileColumns):
     @property
     def sort_orders(self) -> pa.Array:
         return self._sort_orders
+
+    @property
+    def first_row_ids(self) -> pa.Array | None:
+        return None if self._row_ids is None else pa.array(self._row_ids)
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
         return self._metrics[what].column(number)
@@ -224,8 +238,26 @@ class ManifestFiles(FileColumns):
             sort_order_id=self._sort_orders[file].as_py(),
             equality_ids=ascending_ids(self._equality_ids[file]) if self._equality_ids else (),
             vector=self._vector(file),
+            first_row_id=None if self._row_ids is None else int(self._row_ids[file]),
         )
         return Entry(described, int(self.sequences[file]), self.path)
+
+
+def _row_ids(
+    own: Sequence[int | None] | None, rows: Numbers, first_row_id: int | None
+) -> Numbers | None:
+    """Returns the first row id of each data file; ``None`` if the snapshot has no row ids.
+
+    Args:
+        own: the ids that the manifest stores. Files without one inherit it from the manifest.
+    """
+    if first_row_id is None:
+        return None
+    inherits = np.array([value is None for value in own or [None] * len(rows)], dtype=np.bool_)
+    counted = np.cumsum(np.where(inherits, rows, 0))
+    stored = np.array([0 if value is None else value for value in own or [0] * len(rows)])
+    ids: Numbers = np.where(inherits, first_row_id + counted - rows, stored).astype(np.int64)
+    return ids
 
 
 def vector_of(data_file: str | None, offset: int | None, size: int | None) -> Vector | None:
@@ -256,7 +288,13 @@ def files_of_no_manifest(files: Sequence[DataFile], spec_id: int) -> ManifestFil
     return new_files(files, spec_id, "", _NEVER)
 
 
-def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int) -> ManifestFiles:
+def new_files(
+    files: Sequence[DataFile],
+    spec_id: int,
+    path: str,
+    sequence: int,
+    first_row_id: int | None = None,
+) -> ManifestFiles:
     """Returns new files of one partition spec as the content of the manifest at ``path``."""
     columns: dict[int, list[Any]] = {
         _CONTENT: [_CONTENTS.index(file.content) for file in files],
@@ -268,12 +306,18 @@ def new_files(files: Sequence[DataFile], spec_id: int, path: str, sequence: int)
         _SORT_ORDER: [file.sort_order_id for file in files],
         _EQUALITY_IDS: [file.equality_ids for file in files],
     }
+    vectors = [file.vector for file in files]
+    if any(vectors):
+        places = [
+            (None, None, None) if v is None else (v.data_file, v.offset, v.size) for v in vectors
+        ]
+        columns |= dict(zip(_VECTOR, map(list, zip(*places, strict=True)), strict=True))
     sequences = np.full(len(files), sequence, dtype=np.int64)
     metrics = {
         what: Maps.from_dicts([getattr(file.metrics, what) for file in files], kind)
         for what, kind in _KINDS.items()
     }
-    return ManifestFiles(path, spec_id, sequences, columns, metrics)
+    return ManifestFiles(path, spec_id, sequences, columns, metrics, first_row_id)
 
 
 def manifest_files(
@@ -285,6 +329,7 @@ def manifest_files(
     partition: Sequence[int],
     deletes: bool,
     sequence: int | None,
+    first_row_id: int | None = None,
     raw: list[RawEntry] | None = None,
 ) -> ManifestFiles:
     """Decodes a manifest.
@@ -293,6 +338,7 @@ def manifest_files(
         partition: Field ids of the partition spec.
         deletes: Whether it lists delete files instead of data files.
         sequence: Sequence number of the manifest. Files that it added inherit it.
+        first_row_id: First row id of the manifest.
         raw: Receives the live entries, in the order of the files.
 
     Raises:
@@ -305,7 +351,7 @@ def manifest_files(
         sequences, columns, metrics = _decoded(container, source, sequence or 0, raw)
         _check_contents(columns, deletes)
         _by_spec(columns, container.schema, partition)
-        return ManifestFiles(path, spec_id, sequences, columns, metrics)
+        return ManifestFiles(path, spec_id, sequences, columns, metrics, first_row_id)
     except BAD_BYTES as error:
         raise CorruptFileError(f"{path}: not a manifest: {error!r}") from error
 
@@ -325,7 +371,7 @@ def _decoded(
     before, after = readers[:place], readers[place:]
     maps = {number: MapsReader(_KINDS[what]) for what, number in _MAPS.items()}
     read_fields = {_CONTENT, _PATH, _FORMAT, _PARTITION, _ROWS, _BYTES, _SORT_ORDER, _EQUALITY_IDS}
-    read_fields.update(_VECTOR)
+    read_fields.update((*_VECTOR, _FIRST_ROW_ID))
     columns: dict[int, list[Any]] = {}
     forget = deque[Any](maxlen=0).append
     file_readers: list[tuple[Reader, Callable[[Any], None]]] = []

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -16,7 +16,6 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
-    DEFAULT_READ_VERSION,
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     PARTITION_FIELD_SUMMARY_TYPE,
@@ -87,7 +86,7 @@ from nimblepy.table.iceberg.avro import (
     without_null,
 )
 from nimblepy.table.iceberg.local_io import is_here
-from nimblepy.table.iceberg.manifest_forms import CONTENTS, ManifestForm
+from nimblepy.table.iceberg.manifest_forms import CONTENTS, RECORD_VERSION, ManifestForm
 from nimblepy.table.iceberg.manifests import (
     ManifestFiles,
     RawEntry,
@@ -112,8 +111,8 @@ from nimblepy.table.otree.blocks import (
 _EXISTING = ManifestEntryStatus.EXISTING.value
 
 
-# The version of Iceberg's format that tables are written in.
-WRITTEN_VERSION = 2
+# The latest version of Iceberg's format that pyiceberg reads completely.
+_COMPLETE_VERSION = 2
 
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -203,6 +202,16 @@ class Metadata:
     @property
     def location(self) -> str:
         return str(self.ice.metadata.location)
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether rows have ids, and deleted rows are stored in deletion vectors."""
+        return self.format_version >= 3
+
+    @property
+    def next_row_id(self) -> int:
+        """The id of the next new row, in format version 3."""
+        return int(getattr(self.ice.metadata, "next_row_id", None) or 0)
 
     @property
     def distant(self) -> bool:
@@ -648,7 +657,9 @@ class Metadata:
         raw: list[RawEntry] = []
         files, schema = self._decoded(manifest, self.read(manifest.path), raw)
         as_now = schema == schema_of(entry_schema(self, manifest.spec_id))
-        if not as_now or translation_of(manifest.path) is not None:
+        # The entries of a new manifest store the row ids that they inherit now.
+        inherits = self.has_row_ids or translation_of(manifest.path) is not None
+        if not as_now or inherits:
             entries = self.entries(manifest)
             return files, [encoded_entry(self, manifest.spec_id, entry) for entry in entries]
         heads: dict[tuple[int | None, int, int], bytes] = {}
@@ -675,6 +686,7 @@ class Metadata:
             partition=[item.field_id for item in self.ice_spec(manifest.spec_id).fields],
             deletes=manifest.deletes,
             sequence=manifest.raw.sequence_number,
+            first_row_id=manifest.first_row_id,
             raw=raw,
         )
         translation = translation_of(manifest.path)
@@ -801,6 +813,12 @@ def forget_lists() -> None:
     kept_lists.clear()
 
 
+def manifest_row_id(item: ManifestFile) -> int | None:
+    """Returns the first row id that the data files of a manifest inherit."""
+    number: int | None = item[15] if item.content == ManifestContent.DATA else None
+    return number
+
+
 def plain_manifest(item: ManifestFile) -> Manifest:
     return Manifest(
         path=item.manifest_path,
@@ -811,6 +829,7 @@ def plain_manifest(item: ManifestFile) -> Manifest:
         removed=item.deleted_files_count != 0,
         sequence=item.sequence_number or 0,
         bytes=item.manifest_length,
+        first_row_id=manifest_row_id(item),
         raw=item,
     )
 
@@ -829,7 +848,7 @@ def parsing(path: str, data: bytes) -> Iterator[None]:
             yield
     except CorruptFileError as error:
         version = _version_of(path, data)
-        if version is None or version <= WRITTEN_VERSION:
+        if version is None or version <= _COMPLETE_VERSION:
             raise
         why = " ".join(str(error.__cause__).split())
         raise UnsupportedVersionError(
@@ -887,16 +906,17 @@ _IN_MEMORY: dict[type[IcebergType], type] = {
 }
 
 
-_LISTED = MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION].fields
+_LISTED = MANIFEST_LIST_FILE_SCHEMAS[RECORD_VERSION].fields
 
 
-_ENTRY = MANIFEST_ENTRY_SCHEMAS[DEFAULT_READ_VERSION].fields
+_ENTRY = MANIFEST_ENTRY_SCHEMAS[RECORD_VERSION].fields
 
 
-_FILE = DATA_FILE_TYPE[DEFAULT_READ_VERSION].fields
-# In manifests of format version 3, which nimblepy does not write.
-_FILE_WITH_VECTOR = DATA_FILE_TYPE[3].fields
-_OFFSET = 144
+_FILE = DATA_FILE_TYPE[RECORD_VERSION].fields
+
+
+# The place of a field in a data file's record.
+_FIRST_ROW_ID = 16
 
 
 # Counts of files and rows, which manifest lists of format version 1 may omit.
@@ -979,9 +999,9 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
     """Yields the files that a manifest lists, with what they inherit from the manifest."""
     schema, records = _records(data, manifest.manifest_path)
     fields = _Fields(_ENTRY, schema)
-    has_vectors = any(number == _OFFSET for number, _ in fields_by_id(fields.schema(2)))
-    described = _Fields(_FILE_WITH_VECTOR if has_vectors else _FILE, fields.schema(2))
+    described = _Fields(_FILE, fields.schema(2))
     partition = _Fields((), described.schema(102))
+    next_row_id = manifest_row_id(manifest)
     for record in records:
         made = ManifestEntry(*fields(record))
         made.status = ManifestEntryStatus(made.status)
@@ -1004,6 +1024,11 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
                 made.sequence_number = manifest.sequence_number
             if made.file_sequence_number is None:
                 made.file_sequence_number = manifest.sequence_number
+        if next_row_id is None:
+            file[_FIRST_ROW_ID] = None
+        elif file[_FIRST_ROW_ID] is None and made.status != ManifestEntryStatus.DELETED:
+            file[_FIRST_ROW_ID] = next_row_id
+            next_row_id += file.record_count
         yield made
 
 
@@ -1089,12 +1114,13 @@ def plain_file(item: IceDataFile) -> DataFile:
         sort_order_id=item.sort_order_id,
         equality_ids=ascending_ids(item.equality_ids),
         vector=vector_of(*_vector(item)),
+        first_row_id=item[_FIRST_ROW_ID],
     )
 
 
 def _vector(item: IceDataFile) -> Sequence[Any]:
-    """Returns the fields of a deletion vector, which files of format version 3 have last."""
-    return [item[i] for i in range(17, 20)] if len(item) > 17 else (None, None, None)
+    """Returns the fields of a deletion vector."""
+    return [item[i] for i in range(17, 20)]
 
 
 _forms: LruCache[ManifestForm] = LruCache(KEPT_METADATA)
@@ -1120,11 +1146,12 @@ def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
 
 def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:
     schema, spec = metadata.ice_schema(None), metadata.ice_spec(spec_id)
-    key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}"
+    version: Literal[2, 3] = 3 if metadata.format_version == 3 else 2
+    key = f"{metadata.uuid}/{schema.schema_id}/{spec_id}/{version}"
     form = _forms.get(key)
     # The key needs more than ids: a copy of a catalog has tables with the same ids, which may get
     # other specs, and two racing commits may add different columns under the same schema id.
     if form is None or form.spec != spec or form.schema != schema:
-        form = ManifestForm(schema, metadata.spec_schema(), spec)
+        form = ManifestForm(schema, metadata.spec_schema(), spec, version)
         _forms.put(key, form)
     return form

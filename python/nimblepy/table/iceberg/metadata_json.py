@@ -66,7 +66,7 @@ class MetadataObjects:
             members = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(members, dict) or members.get("format-version") != 2:
+        if not isinstance(members, dict) or members.get("format-version") not in (2, 3):
             return None
         table = members.get("table-uuid")
         if not isinstance(table, str):

@@ -15,6 +15,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import update as ice_update
 from pyiceberg.table.update import update_table_metadata
 
+from nimblepy.table.iceberg.version3 import (
+    check_sequence,
+    is_upgrade,
+    upgraded,
+    with_next_row_id,
+)
+
 # (owner, name) of all private names.
 NAMES = (
     (ice_update, "_apply_table_update"),
@@ -35,10 +42,15 @@ def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
         location: the metadata file of ``base``, for the log.
     """
     if not all(hasattr(owner, name) for owner, name in NAMES):
-        return update_table_metadata(base, tuple(updates), metadata_location=location)
+        return _updated_publicly(base, updates, location)
     context = ice_update._TableMetadataUpdateContext()
-    made = base
+    made = with_next_row_id(base)
     for update in updates:
+        if is_upgrade(update, made):
+            made = upgraded(made)
+            context.add_update(update)
+            continue
+        check_sequence(update, made)
         made = ice_update._apply_table_update(update, made, context)
     if context.has_changes():
         made = ice_update._update_table_metadata_log(made, location, base.last_updated_ms)
@@ -47,6 +59,15 @@ def updated_metadata(base: Any, updates: Sequence[Any], location: str) -> Any:
     made.spec().check_compatible(made.schema())
     made.sort_order().check_compatible(made.schema())
     return made
+
+
+def _updated_publicly(base: Any, updates: Sequence[Any], location: str) -> Any:
+    made = with_next_row_id(base)
+    others = [update for update in updates if not is_upgrade(update, made)]
+    made = made if len(others) == len(updates) else upgraded(made)
+    for update in others:
+        check_sequence(update, made)
+    return update_table_metadata(made, tuple(others), metadata_location=location)
 
 
 def iceberg_schema(schema: Any, format_version: int) -> Any:

@@ -78,6 +78,7 @@ from nimblepy.table.iceberg.statistics import (
     sketch_blob,
     write_statistics,
 )
+from nimblepy.table.iceberg.version3 import VERSIONS
 
 __all__ = [
     "COLUMN_TYPES",
@@ -87,6 +88,7 @@ __all__ = [
     "PRIMARY_KEY_ORDER",
     "SKETCH",
     "STAGED_FILES",
+    "VERSIONS",
     "Evolution",
     "FilesGone",
     "ManifestsCommit",

@@ -20,7 +20,7 @@ from nimblepy.table.iceberg.catalogs import SqliteCatalog, load_table
 from nimblepy.table.iceberg.locations import has_old_locations
 from nimblepy.table.iceberg.manifest_forms import ice_file
 from nimblepy.table.iceberg.metadata import Metadata, manifest_form, plain_file
-from nimblepy.table.iceberg.snapshot_commit import list_records
+from nimblepy.table.iceberg.snapshot_commit import LIST_RECORDS
 from nimblepy.table.otree.blocks import BLOBS, named_blobs
 
 _log = logger(__name__)
@@ -126,12 +126,13 @@ class Relocation:
             "snapshot-id": str(snapshot.id),
             "parent-snapshot-id": "null" if snapshot.parent is None else str(snapshot.parent),
             "sequence-number": str(snapshot.sequence),
-            "format-version": "2",
+            "format-version": str(self._metadata.format_version),
         }
-        records = [list_records.encode(item) for item in listed]
+        form = LIST_RECORDS[self._metadata.format_version]
+        records = [form.encode(item) for item in listed]
         path = self._write(
             f"snap-{snapshot.id}-0-{uuid.uuid4()}.avro",
-            container(list_records.schema, header, records),
+            container(form.schema, header, records),
         )
         self._lists[snapshot.manifest_list] = path
         return path

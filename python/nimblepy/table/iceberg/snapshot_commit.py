@@ -20,7 +20,6 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io import FileIO, OutputFile
 from pyiceberg.manifest import (
-    DEFAULT_READ_VERSION,
     MANIFEST_LIST_FILE_SCHEMAS,
     UNASSIGNED_SEQ,
     ManifestContent,
@@ -64,7 +63,7 @@ from nimblepy.table.iceberg.avro import (
 from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, load_table
 from nimblepy.table.iceberg.kept_manifests import keep_manifest
 from nimblepy.table.iceberg.local_io import local_path
-from nimblepy.table.iceberg.manifest_forms import Records, ice_file
+from nimblepy.table.iceberg.manifest_forms import RECORD_VERSION, Records, ice_file
 from nimblepy.table.iceberg.manifests import new_files
 from nimblepy.table.iceberg.metadata import (
     Metadata,
@@ -85,6 +84,8 @@ _DELETE_METADATA = "write.metadata.delete-after-commit.enabled"
 
 
 _KEPT_RECORDS = 4096
+# The place of a field in the record of a manifest.
+_FIRST_ROW_ID = 15
 
 
 # Manifests with at most this many files are merged into one when files are removed from them. New
@@ -92,15 +93,19 @@ _KEPT_RECORDS = 4096
 _SHORT_MANIFEST = 64
 
 
-# Encoded entries of manifest lists, by path of the manifest.
+# Encoded entries of manifest lists, by path, format version and first row id of the manifest.
 _encoded: LruCache[bytes] = LruCache(_KEPT_RECORDS)
 
 
-list_records = Records(
-    "manifest_file",
-    MANIFEST_LIST_FILE_SCHEMAS[2],
-    MANIFEST_LIST_FILE_SCHEMAS[DEFAULT_READ_VERSION],
-)
+# The encoders of manifest lists, by format version.
+LIST_RECORDS = {
+    version: Records(
+        "manifest_file",
+        MANIFEST_LIST_FILE_SCHEMAS[version],
+        MANIFEST_LIST_FILE_SCHEMAS[RECORD_VERSION],
+    )
+    for version in (2, 3)
+}
 
 
 def _write(output: OutputFile, octets: bytes) -> None:
@@ -134,7 +139,7 @@ class SnapshotCommit:
     """Commits a new snapshot. Writes its files once, and can repeat attempts to commit it.
 
     Attributes:
-        removed: Paths of data files and delete files to remove from the table.
+        removed: Data files and delete files to remove from the table, by :attr:`DataFile.identity`.
         repeated: Removed paths that the previous snapshot lists more than once.
         forget: Omit manifests whose files are all removed. Otherwise this snapshot keeps them as a
             record of the removal.
@@ -164,7 +169,7 @@ class SnapshotCommit:
         # files of the last attempt, and of attempts with unknown outcome
         self._passing: list[str] = []
         self._written: list[Manifest] = []
-        self._listed: list[str] = []  # paths of the data files in these manifests
+        self._listed: list[str] = []  # identities of the files in these manifests
         self._files: dict[str, list[DataFile]] = {}  # the data files of each manifest of new files
         self._blob = ""
         self._unsure = False  # an attempt may have taken effect
@@ -216,10 +221,17 @@ class SnapshotCommit:
             "snapshot-id": str(self.snapshot),
             "parent-snapshot-id": "null" if parent is None else str(parent.id),
             "sequence-number": str(sequence),
-            "format-version": "2",
+            "format-version": str(metadata.format_version),
         }
-        records = [self._list_record(item) for item in numbered]
-        _write(ice.io.new_output(path), container(list_records.schema, header, records))
+        row_ids: dict[str, int] = {}
+        if metadata.has_row_ids:
+            first = metadata.next_row_id
+            numbered, following = with_row_ids(numbered, first)
+            header["first-row-id"] = str(first)
+            row_ids = {"first_row_id": first, "added_rows": following - first}
+        version = metadata.format_version
+        records = [self._list_record(version, item) for item in numbered]
+        _write(ice.io.new_output(path), container(LIST_RECORDS[version].schema, header, records))
         times = [item.timestamp_ms for item in ice.metadata.snapshots]
         last = max([ice.metadata.last_updated_ms, *times])
         snapshot = IceSnapshot(
@@ -235,6 +247,7 @@ class SnapshotCommit:
                 **self._cube_blobs(metadata, parent),
             ),
             schema_id=ice.metadata.current_schema_id,
+            **row_ids,
         )
         kind = metadata.references.get(metadata.branch)
         requirements = (
@@ -264,7 +277,8 @@ class SnapshotCommit:
         for item in numbered:
             files = self._files.get(item.path, ())
             if 0 < len(files) <= _SHORT_MANIFEST:
-                keep_manifest(done, new_files(files, item.spec_id, item.path, sequence))
+                first_id = item.first_row_id
+                keep_manifest(done, new_files(files, item.spec_id, item.path, sequence, first_id))
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
@@ -282,14 +296,15 @@ class SnapshotCommit:
             made.min_sequence_number = sequence
         return plain_manifest(made)
 
-    def _list_record(self, manifest: Manifest) -> bytes:
+    def _list_record(self, version: int, manifest: Manifest) -> bytes:
         """Returns a manifest's entry in the list. Manifests of other commits keep their entry."""
         if manifest.raw.added_snapshot_id == self.snapshot:
-            return list_records.encode(manifest.raw)
-        encoded = _encoded.get(manifest.path)
+            return LIST_RECORDS[version].encode(manifest.raw)
+        key = f"{manifest.path}#{version}#{manifest.first_row_id}"
+        encoded = _encoded.get(key)
         if encoded is None:
-            encoded = list_records.encode(manifest.raw)
-            _encoded.put(manifest.path, encoded)
+            encoded = LIST_RECORDS[version].encode(manifest.raw)
+            _encoded.put(key, encoded)
         return encoded
 
     def has_landed(self, base: Metadata, newest: Metadata) -> bool | None:
@@ -336,7 +351,7 @@ class SnapshotCommit:
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
         """Returns one manifest of new files per spec and kind; rewritten if the files changed."""
-        paths = [file.path for file in self.added]
+        paths = [file.identity for file in self.added]
         if self._listed == paths:
             return self._written
         if not self.doubtful:
@@ -394,6 +409,7 @@ class SnapshotCommit:
             if entry.status != ManifestEntryStatus.DELETED and entry.sequence_number is not None
         ]
         made = ManifestFile.from_args(
+            _table_format_version=RECORD_VERSION,
             manifest_path=output.location,
             manifest_length=len(octets),
             partition_spec_id=spec_id,
@@ -429,17 +445,17 @@ class SnapshotCommit:
             merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
             left = missing | self.repeated
             entries = metadata.entries(manifest) if left or merge else []
-            removed_paths = {entry.file.path for entry in entries} & left
+            removed_paths = {entry.file.identity for entry in entries} & left
             if not removed_paths and not merge:
                 kept.append(manifest)
                 continue
             missing -= removed_paths
-            if self.forget and all(entry.file.path in removed_paths for entry in entries):
+            if self.forget and all(entry.file.identity in removed_paths for entry in entries):
                 self._removed_files += [entry.file for entry in entries]
                 continue
-            self._removed_files += [e.file for e in entries if e.file.path in removed_paths]
+            self._removed_files += [e.file for e in entries if e.file.identity in removed_paths]
             changed = [
-                self._existing(entry.raw, entry.file.path in removed_paths) for entry in entries
+                self._existing(entry.raw, entry.file.identity in removed_paths) for entry in entries
             ]
             kind = manifest.deletes, manifest.spec_id
             if len(entries) - len(removed_paths) <= _SHORT_MANIFEST:
@@ -513,6 +529,25 @@ class SnapshotCommit:
         return made
 
 
+def with_row_ids(manifests: Sequence[Manifest], first: int) -> tuple[list[Manifest], int]:
+    """Gives row ids to the data manifests that have none, in the order of the manifest list.
+
+    Returns:
+        The manifests, and the next row id.
+    """
+    made = []
+    for manifest in manifests:
+        raw = manifest.raw
+        if manifest.deletes or raw[_FIRST_ROW_ID] is not None:
+            made.append(manifest)
+            continue
+        numbered = ManifestFile(*(raw[i] for i in range(len(raw))))
+        numbered[_FIRST_ROW_ID] = first
+        first += max(0, manifest.rows)
+        made.append(plain_manifest(numbered))
+    return made, first
+
+
 @dataclass
 class ManifestsCommit(SnapshotCommit):
     """A snapshot with separately written manifests, of existing or added files.
@@ -550,6 +585,7 @@ class ManifestsCommit(SnapshotCommit):
         _write(output, octets)
         added = sequence is None
         listed = ManifestFile.from_args(
+            _table_format_version=RECORD_VERSION,
             manifest_path=output.location,
             manifest_length=len(octets),
             partition_spec_id=spec_id,
@@ -596,17 +632,21 @@ _TOTALS = {
 def _figures(files: Sequence[DataFile], verb: str) -> dict[str, int]:
     data = [file for file in files if file.content == "data"]
     deletes = [file for file in files if file.content == "position deletes"]
+    vectors = [file for file in deletes if file.vector is not None]
     equality = [file for file in files if file.content == "equality deletes"]
     taken = "added" if verb == "added" else "deleted"
     return {
         f"{taken}-data-files": len(data),
         f"{taken}-records": sum(file.rows for file in data),
         f"{verb}-delete-files": len(files) - len(data),
-        f"{verb}-position-delete-files": len(deletes),
+        f"{verb}-position-delete-files": len(deletes) - len(vectors),
+        f"{verb}-dvs": len(vectors),
         f"{verb}-position-deletes": sum(file.rows for file in deletes),
         f"{verb}-equality-delete-files": len(equality),
         f"{verb}-equality-deletes": sum(file.rows for file in equality),
-        f"{verb}-files-size": sum(file.bytes for file in files),
+        f"{verb}-files-size": sum(
+            file.bytes if file.vector is None else file.vector.size for file in files
+        ),
     }
 
 

@@ -72,7 +72,7 @@ def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRo
         other = new.get(path)
         if other is None:
             only_before[path] = number, _live(before, number)
-        elif before.members[number].delete_paths != after.members[other].delete_paths:
+        elif before.members[number].delete_ids != after.members[other].delete_ids:
             old_rows, new_rows = _live(before, number), _live(after, other)
             if (difference := old_rows.minus(new_rows)).num_rows:
                 only_before[path] = number, difference

@@ -254,6 +254,14 @@ def _translated(file: DataFile, rows: dict[str, RowNumbers]) -> dict[str, RowNum
     return made
 
 
+def is_of_one_file(file: DataFile) -> bool:
+    """Returns whether a file of position deletes lists rows of a single data file."""
+    lower = file.metrics.lower.get(DELETED_PATH_ID)
+    return file.vector is not None or (
+        lower is not None and lower == file.metrics.upper.get(DELETED_PATH_ID)
+    )
+
+
 def names_old_places(file: DataFile) -> bool:
     """Returns whether a delete file names data files by paths that they had before the lake moved.
 
@@ -280,7 +288,7 @@ def merged(parts: Sequence[RowNumbers]) -> RowNumbers:
     return ascending_once(np.concatenate(parts))
 
 
-# For each data file: the paths of its delete files, and the rows that they delete.
+# For each data file: the identities of its delete files, and the rows that they delete.
 _Deleted: TypeAlias = tuple[frozenset[str], _core.RowBitmap | None]
 _deleted: LruCache[_Deleted] = LruCache(_KEPT_FILES)
 # The same for data files with equality deletes, whose rows are expensive to find again.
@@ -301,7 +309,7 @@ def deleted_rows(
     """Returns the rows of a data file that delete files delete, or ``None``.
 
     Args:
-        names: paths of the delete files.
+        names: identities of the delete files.
         find: returns the rows that equality delete files delete.
         rows_of_file: number of rows of the data file.
 
@@ -312,12 +320,12 @@ def deleted_rows(
         return None
     has_keys = any(file.content == "equality deletes" for file in deletes)
     cache = _deleted_by_key if has_keys else _deleted
-    merged_paths, deleted = cache.get(path) or (frozenset(), None)
-    if merged_paths == names:
+    merged_ids, deleted = cache.get(path) or (frozenset(), None)
+    if merged_ids == names:
         return deleted
-    if not merged_paths <= names:
-        merged_paths, deleted = frozenset(), None
-    unread = [file for file in deletes if file.path not in merged_paths]
+    if not merged_ids <= names:
+        merged_ids, deleted = frozenset(), None
+    unread = [file for file in deletes if file.identity not in merged_ids]
     lists = [file for file in unread if file.content == "position deletes"]
     for file in lists:
         check_vector(file, rows_of_file)

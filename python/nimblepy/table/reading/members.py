@@ -70,9 +70,9 @@ class Member:
         return self.entry.file.path, self.entry.sequence
 
     @cached_property
-    def delete_paths(self) -> frozenset[str]:
-        """Paths of the delete files."""
-        return frozenset(file.path for file in self.deletes)
+    def delete_ids(self) -> frozenset[str]:
+        """The identities of the delete files."""
+        return frozenset(file.identity for file in self.deletes)
 
     @property
     def file(self) -> DataFile:
@@ -237,7 +237,7 @@ class Reading:
         """
         find = partial(self.rows_with_keys, member.file)
         file = member.file
-        return deleted_rows(file.path, member.deletes, member.delete_paths, find, file.rows)
+        return deleted_rows(file.path, member.deletes, member.delete_ids, find, file.rows)
 
     def deleted(self, member: Member) -> RowNumbers | None:
         """Returns the deleted rows of a file, ascending."""

@@ -70,6 +70,7 @@ _MOST_PARTS = 4
 # Number of earlier snapshots to search for an index, if another engine made the last commits.
 _MOST_BEFORE = 100
 _BASE = ("path", "format", "rows", "bytes", "sequence", "sort_order")
+_ROW_IDS = "first_row_id"
 _SHORT: dict[str, str] = {"lower": "l", "upper": "u", "values": "v", "nulls": "n", "nans": "a"}
 
 
@@ -126,6 +127,9 @@ def index_rows(files: FileColumns, layout: Layout) -> pa.Table:
     made["bytes"] = pa.array(files.sizes)
     made["sequence"] = pa.array(files.sequences)
     made["sort_order"] = files.sort_orders
+    ids = files.first_row_ids
+    if ids is not None:
+        made[_ROW_IDS] = ids
     return pa.table(made)
 
 
@@ -242,6 +246,11 @@ class IndexPart:
         wrong = [n for n, kind in _ALWAYS.items() if self.file.schema.field(n).type != kind]
         if wrong:
             raise ValueError(f"{path}: the columns {wrong} do not have the expected types")
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether the part has the first row ids of all files."""
+        return _ROW_IDS in self.names and _ROW_IDS in self.complete
 
     def covers(self, manifest: Manifest) -> bool:
         """Returns whether the part has a row for each live file of a manifest."""
@@ -412,6 +421,8 @@ class IndexFiles(FileColumns):
         self._columns = columns or {}
         self._count = rows.num_rows
         self._described = (*_BASE, *(f"p{number}" for number, _ in fields))
+        if index.has_row_ids:
+            self._described += (_ROW_IDS,)
         # The first file of the last window of described files, and the window.
         self._window: tuple[int, list[dict[str, Any]]] = -1, []
         self.derived = {}
@@ -537,6 +548,10 @@ class IndexFiles(FileColumns):
     def sort_orders(self) -> pa.Array:
         return self.column("sort_order")
 
+    @property
+    def first_row_ids(self) -> pa.Array | None:
+        return self.column(_ROW_IDS) if self._index.has_row_ids else None
+
     def counts(self, what: Counts, number: int) -> pa.Array | None:
         return self._known(f"{_SHORT[what]}{number}")
 
@@ -566,6 +581,7 @@ class IndexFiles(FileColumns):
             partition=tuple(python_value(row[f"p{n}"], kind) for n, kind in self._fields),
             metrics=Metrics(**metrics),
             sort_order_id=row["sort_order"],
+            first_row_id=row.get(_ROW_IDS),
         )
         return Entry(data_file, row["sequence"], "")
 
@@ -700,6 +716,8 @@ def asked_for(metadata: ice.Metadata, snapshot: Snapshot | None) -> Callable[[],
 
     def parts() -> list[IndexPart]:
         usable = [part for part in opening if part is not None]
+        if metadata.has_row_ids:  # A part from before the upgrade has no row ids.
+            usable = [part for part in usable if part.has_row_ids]
         metadata.reads += len(usable)
         return sorted(usable, key=lambda part: -part.file.num_rows)
 

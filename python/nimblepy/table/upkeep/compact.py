@@ -33,7 +33,7 @@ from nimblepy.table.otree.tree import new_weights
 from nimblepy.table.reading.deletes import merged as merged_rows
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.fileset import FileSet, key_ends
-from nimblepy.table.reading.members import Member, MemberRows, Reading
+from nimblepy.table.reading.members import Member, MemberRows, Reading, member_of
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
@@ -420,14 +420,27 @@ class Compaction:
         left = [member for member in rows.members if member.file.path not in removed]
         # After a merge, deletes of one listing of a path would apply to all its listings.
         kept_deletes = {
-            path for item in left if item.file.path in repeated for path in item.delete_paths
+            name for item in left if item.file.path in repeated for name in item.delete_ids
         }
+        new_positions: Groups = {}
         converted = _convertible(rows, left, repeated)
         if converted:
-            self._carried += write_delete_files(
-                _positions_of_keys(rows, left, repeated), self.target
-            )
+            new_positions = _positions_of_keys(rows, left, repeated)
             useless |= converted
+        if self.target.vectors:
+            # Version 3 still reads the position deletes of version 2, but nobody adds to them.
+            old = [file for of in rest.values() for file in of if file.vector is None]
+            old = [file for file in old if file.identity not in kept_deletes]
+            for path, listed in _positions(old, left).items():
+                file = members[path].file
+                of_place = new_positions.setdefault((file.spec_id, file.partition), {})
+                parts = [of_place[path], listed] if path in of_place else [listed]
+                of_place[path] = merged_rows(parts)
+            useless |= {file.identity for file in old}
+            rest = {}
+        written, replaced = write_delete_files(new_positions, self.target, left)
+        self._carried += written
+        useless |= replaced
         for (spec_id, partition), deletes in rest.items():
             deletes = [file for file in deletes if file.path not in kept_deletes]
             if len(deletes) > _MOST_DELETES:
@@ -488,10 +501,10 @@ class Compaction:
                 partitions.setdefault(file.partition, {})[file.path] = matching_rows
         if left:
             return None
-        return [
-            write_deletes(positions_of, self.target, partition)
-            for partition, positions_of in partitions.items()
-        ]
+        groups: Groups = {
+            (self.target.spec_id, partition): rows_of for partition, rows_of in partitions.items()
+        }
+        return write_delete_files(groups, self.target, [member_of(file) for file in group.added])[0]
 
     def discard(self) -> None:
         self._remove(self._carried)
@@ -510,23 +523,23 @@ def _sifted_deletes(
 
     Cost: reads delete files that may list rows of removed files, unless they are cached.
     """
-    near = {file.path for path in removed for file in members[path].deletes}
+    near = {file.identity for path in removed for file in members[path].deletes}
     used = {
-        file.path
+        file.identity
         for member in rows.members
         if member.file.path not in removed
         for file in member.deletes
         if file.content == "position deletes"
-        and (file.path not in near or member.file.path in positions(file))
+        and (file.identity not in near or member.file.path in positions(file))
     }
     useless: set[str] = set()
     rest: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
     for entry in rows.plan.delete_files():
         file = entry.file
-        if file.path in used:
+        if file.identity in used:
             rest.setdefault((file.spec_id, file.partition), []).append(file)
         elif file.content == "position deletes":
-            useless.add(file.path)
+            useless.add(file.identity)
     return useless, rest
 
 
@@ -573,11 +586,11 @@ def _positions(deletes: Sequence[DataFile], left: Sequence[Member]) -> dict[str,
     A delete file applies only to older files. The merged delete file is newer, and would apply to a
     path that was removed and added again. So only positions for the listed files are kept.
     """
-    paths = {file.path for file in deletes}
+    names = {file.identity for file in deletes}
     rows_by_path: dict[str, RowNumbers] = {}
     for member in left:
         path = member.file.path
-        parts = [positions(file).get(path) for file in member.deletes if file.path in paths]
+        parts = [positions(file).get(path) for file in member.deletes if file.identity in names]
         some = [part for part in parts if part is not None]
         if some:
             rows_by_path[path] = merged_rows(some)

@@ -27,10 +27,11 @@ from nimblepy.schema.types import IndexInfo, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile, FileCubes
 from nimblepy.table.base.places import readable_path
+from nimblepy.table.changing.delete_files import Groups, write_delete_files
 from nimblepy.table.changing.row_commit import begin
 from nimblepy.table.otree.blocks import CUBES
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import Member
+from nimblepy.table.reading.members import Member, member_of
 from nimblepy.table.upkeep.compact import Compaction, Group, summed
 from nimblepy.table.upkeep.index_parquet import (
     add_parquet_index,
@@ -49,7 +50,7 @@ from nimblepy.table.writing.settings import (
     identity_of,
     rewriting_target,
 )
-from nimblepy.table.writing.write import Target, discard, write_deletes
+from nimblepy.table.writing.write import Target, discard
 
 # Maximum number of searches for files that another commit added without the index.
 _MOST_PASSES = 5
@@ -253,8 +254,8 @@ class _Reindexing(Compaction):
         deleted = rows.reading.deleted(now)
         if deleted is None or not len(deleted):
             return []
-        target = replace(self.target, spec_id=copy.spec_id)
-        return [write_deletes({copy.path: deleted}, target, copy.partition)]
+        groups: Groups = {(copy.spec_id, copy.partition): {copy.path: deleted}}
+        return write_delete_files(groups, self.target, [member_of(copy)])[0]
 
 
 def _copy(

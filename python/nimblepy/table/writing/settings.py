@@ -77,6 +77,13 @@ def settings(
     return stored
 
 
+def checked_version(number: object, what: str) -> int:
+    """Returns a version of Iceberg's format that nimblepy writes."""
+    if not isinstance(number, int) or number not in ice.VERSIONS:
+        raise InvalidArgumentError(f"{what}: expected a format version of 2 or 3, got {number!r}")
+    return int(number)
+
+
 def check_property(name: object, value: object) -> None:
     """Raises for properties that are not text, or that nimblepy itself sets."""
     if not isinstance(name, str) or not isinstance(value, str) or not name:
@@ -329,6 +336,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         layout=layout,
         space=spaces[-1] if spaces else None,
         rows_before=_rows_before(metadata),
+        vectors=metadata.has_row_ids,
     )
 
 

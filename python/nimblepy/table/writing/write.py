@@ -6,7 +6,7 @@ import contextlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -27,17 +27,21 @@ from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import Path
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.zones import has_zone
+from nimblepy.table.base.deletion_vector import deletion_vector
 from nimblepy.table.base.model import (
     DELETED_PATH_ID,
     FILE_FORMATS,
+    ROW_POSITION_ID,
     SUFFIXES,
     DataFile,
     DataFormat,
     FileCubes,
     Metrics,
     PartitionField,
+    Vector,
 )
 from nimblepy.table.base.places import readable_path, remove_file
+from nimblepy.table.base.puffin import FIRST_BLOB, Blob, puffin_bytes
 from nimblepy.table.base.transforms import Apply, column_at, split_rows, transform
 from nimblepy.table.base.types import Conformer
 from nimblepy.table.base.values import internal_value
@@ -79,6 +83,7 @@ class Target:
         planned: the plan for rows that several processes write. Each process writes a part of the
             curve.
         file_rows: maximum rows of a file; ``None`` uses ``target_bytes``.
+        vectors: whether deleted rows are stored in deletion vectors, as in format version 3.
     """
 
     location: str
@@ -99,6 +104,7 @@ class Target:
     whole: Whole | None = None
     planned: Planned | None = None
     file_rows: int | None = None
+    vectors: bool = False
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -111,9 +117,9 @@ class Target:
         """The columns of the rows that are passed to the writer."""
         return self.file_schema if self.weighted else self.schema
 
-    def new_path(self, kind: str = "data") -> str:
-        """Returns a new, unique path for a file."""
-        name = f"{kind}-{uuid.uuid4().hex}{SUFFIXES[self.data_format]}"
+    def new_path(self, kind: str = "data", suffix: str | None = None) -> str:
+        """Returns a new, unique path for a file, by default of the data format."""
+        name = f"{kind}-{uuid.uuid4().hex}{suffix or SUFFIXES[self.data_format]}"
         path = f"{self.location}/data/{name}"
         place = locate(readable_path(path))
         if place.is_local:
@@ -507,11 +513,26 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
     from pyarrow import parquet
 
     table = _with_iceberg_types(table)
+    return _write_file(
+        path,
+        lambda sink: parquet.write_table(
+            table, sink, compression="zstd", row_group_size=group_rows
+        ),
+    )
+
+
+def write_bytes(octets: bytes, path: str) -> None:
+    """Writes a file, and syncs it if it is local."""
+    _write_file(path, lambda sink: sink.write(octets))
+
+
+def _write_file(path: str, write: Callable[[Any], object]) -> int:
+    """Writes a file and returns its size in bytes."""
     place = locate(readable_path(path))
     if place.is_local:
         try:
             with open(place.path, "wb") as sink:
-                parquet.write_table(table, sink, compression="zstd", row_group_size=group_rows)
+                write(sink)
                 sink.flush()
                 os.fsync(sink.fileno())
                 return sink.tell()
@@ -520,7 +541,7 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
                 os.remove(place.path)
             raise
     buffer = pa.BufferOutputStream()
-    parquet.write_table(table, buffer, compression="zstd", row_group_size=group_rows)
+    write(buffer)
     octets = buffer.getvalue()
     sink = place.sink()
     sink.write(memoryview(octets).cast("B"))  # obstore does not accept signed bytes
@@ -528,8 +549,50 @@ def write_parquet(table: pa.Table, path: str, group_rows: int = _ROW_GROUP_ROWS)
     return int(octets.size)
 
 
+def write_vectors(files: Sequence[tuple[DataFile, RowNumbers]], target: Target) -> list[DataFile]:
+    """Writes one Puffin file of deletion vectors, which belongs to no table yet.
+
+    Args:
+        files: (data file, its ascending deleted rows). These include the rows that older delete
+            files list, because a data file has at most one vector.
+    """
+    if not files:
+        return []
+    path = target.new_path("deletes", ".puffin")
+    blobs = [
+        Blob(
+            kind="deletion-vector-v1",
+            payload=deletion_vector(rows),
+            fields=(ROW_POSITION_ID,),
+            properties={"referenced-data-file": file.path, "cardinality": str(len(rows))},
+        )
+        for file, rows in files
+    ]
+    octets, _ = puffin_bytes(blobs)
+    write_bytes(octets, path)
+    made = []
+    offset = FIRST_BLOB
+    for (file, rows), blob in zip(files, blobs, strict=True):
+        vector = Vector(data_file=file.path, offset=offset, size=len(blob.payload))
+        made.append(
+            DataFile(
+                path=path,
+                format="PUFFIN",
+                rows=len(rows),
+                bytes=len(octets),
+                content="position deletes",
+                spec_id=file.spec_id,
+                partition=file.partition,
+                vector=vector,
+            )
+        )
+        offset += len(blob.payload)
+        keep_positions(made[-1].identity, {file.path: rows})
+    return made
+
+
 def write_deletes(rows: dict[str, Any], target: Target, partition: tuple[Any, ...]) -> DataFile:
-    """Writes one delete file, which belongs to no table yet.
+    """Writes one delete file, which belongs to no table yet. For tables without vectors.
 
     Args:
         rows: ascending rows of each data file of one partition.

@@ -1,0 +1,71 @@
+"""What pyiceberg lacks for tables of format version 3: their metadata, and the upgrade to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadataV3
+from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
+
+VERSION = 3
+# The versions of Iceberg's format that nimblepy writes.
+VERSIONS = (2, 3)
+
+
+def metadata_json(metadata: Any, exclude: Collection[str] = (), *, shows_none: bool = False) -> str:
+    """Returns the JSON of a table's metadata without some of its members.
+
+    pyiceberg refuses to serialize version 3, although its base class does it as for version 2.
+
+    Args:
+        shows_none: whether to write members without a value.
+    """
+    left_out = set(exclude) or None
+    if isinstance(metadata, TableMetadataV3):
+        made = super(TableMetadataV3, metadata).model_dump_json(
+            exclude_none=not shows_none, exclude=left_out
+        )
+    else:
+        made = metadata.model_dump_json(exclude_none=not shows_none, exclude=left_out)
+    return str(made)
+
+
+def is_upgrade(update: Any, metadata: Any) -> bool:
+    """Returns whether an update upgrades metadata to version 3, which pyiceberg refuses."""
+    return (
+        isinstance(update, UpgradeFormatVersionUpdate)
+        and update.format_version == VERSION
+        and metadata.format_version < VERSION
+    )
+
+
+def upgraded(metadata: Any) -> Any:
+    """Returns metadata of version 2 as metadata of version 3.
+
+    Its rows get ids with the next snapshot.
+    """
+    members = {name: value for name, value in metadata if name in TableMetadataV3.model_fields}
+    return TableMetadataV3.model_construct(**{**members, "format_version": 3, "next_row_id": 0})
+
+
+def with_next_row_id(metadata: Any) -> Any:
+    """Returns metadata in which version 3 has a next row id, which pyiceberg may omit."""
+    if metadata.format_version < VERSION or metadata.next_row_id is not None:
+        return metadata
+    return metadata.model_copy(update={"next_row_id": 0})
+
+
+def check_sequence(update: Any, metadata: Any) -> None:
+    """Raises ValueError if a snapshot does not follow the others.
+
+    pyiceberg checks it only for version 2.
+    """
+    if not isinstance(update, AddSnapshotUpdate) or metadata.format_version < VERSION:
+        return
+    number = update.snapshot.sequence_number
+    if number is None or number <= metadata.last_sequence_number:
+        raise ValueError(
+            f"Cannot add snapshot with sequence number {number} older than last sequence number "
+            f"{metadata.last_sequence_number}"
+        )

@@ -1,0 +1,269 @@
+"""Tables of format version 3 that nimblepy writes, as we and other engines read them."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import java_iceberg
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.table.base.deletion_vector import deletion_vector
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.reading.deletes import positions
+from nimblepy.table.reading.plan import clear_caches
+
+FORMATS = ("nimble", "parquet")
+
+
+def rows_of(lake: nb.Catalog, table: nb.Table) -> dict[int, int]:
+    """The rows by key, as a new handle reads them."""
+    clear_caches()
+    read = lake.table(table.name).to_table()
+    assert len(set(read["k"].to_pylist())) == read.num_rows
+    return dict(zip(read["k"].to_pylist(), read["v"].to_pylist(), strict=True))
+
+
+def data(keys: Any, value: int) -> pa.Table:
+    keys = list(keys)
+    return pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array([value] * len(keys))})
+
+
+def document(table: nb.Table) -> dict[str, Any]:
+    metadata = table._metadata
+    found: dict[str, Any] = json.loads(metadata.read(metadata.metadata_file))
+    return found
+
+
+def check_metadata(table: nb.Table) -> None:
+    """Row ids of snapshots and files, and one deletion vector for a data file."""
+    metadata = document(table)
+    assert metadata["format-version"] == 3
+    following = 0
+    for snapshot in sorted(metadata["snapshots"], key=lambda item: item["sequence-number"]):
+        if "first-row-id" in snapshot:  # not of version 2
+            assert snapshot["first-row-id"] == following
+            following += snapshot["added-rows"]
+    assert metadata["next-row-id"] == following
+    ranges = []
+    for member in table._current.members:
+        first = member.file.first_row_id
+        assert first is not None
+        ranges.append((first, first + member.file.rows))
+        vectors = [file for file in member.deletes if file.vector is not None]
+        assert len(vectors) <= 1
+        for file in vectors:
+            assert file.vector is not None
+            assert (file.format, file.vector.data_file) == ("PUFFIN", member.file.path)
+            rows = positions(file)[member.file.path]
+            octets = Path(readable_path(file.path).removeprefix("file://")).read_bytes()
+            assert len(octets) == file.bytes
+            blob = octets[file.vector.offset :][: file.vector.size]
+            assert blob == deletion_vector(rows)
+    ranges.sort()
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ranges))
+    assert not ranges or ranges[-1][1] <= following
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_deletes_are_vectors(lake: nb.Catalog, data_format: Any) -> None:
+    table = lake.create_table(
+        "n.t", data(range(100), 0), primary_key="k", data_format=data_format, format_version=3
+    )
+    table.append(data(range(100, 120), 1))
+    table.delete("k IN (3, 5, 101)")
+    table.upsert(data([7, 8, 500], 2))
+    table.delete("k = 9")
+    check_metadata(table)
+    expected = dict.fromkeys(range(100), 0) | dict.fromkeys(range(100, 120), 1)
+    expected |= dict.fromkeys([7, 8, 500], 2)
+    for key in (3, 5, 9, 101):
+        del expected[key]
+    assert rows_of(lake, table) == expected
+    deletes = [file for member in table._current.members for file in member.deletes]
+    assert len(deletes) == 2
+    # The file of the first delete had two vectors, and one of them was replaced.
+    assert len({file.path for file in deletes}) == 2
+    table.compact()
+    check_metadata(table)
+    assert rows_of(lake, table) == expected
+    assert not [file for member in table._current.members for file in member.deletes]
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_upgrade_keeps_rows_and_gives_them_ids(lake: nb.Catalog, data_format: Any) -> None:
+    table = lake.create_table("n.t", data(range(100), 0), primary_key="k", data_format=data_format)
+    table.append(data(range(100, 120), 1))
+    table.delete("k IN (3, 5, 101)")
+    other = lake.table("n.t")
+    with table.alter() as a:
+        a.upgrade(3)
+    assert document(table)["next-row-id"] == 0
+    expected = dict.fromkeys(range(100), 0) | dict.fromkeys(range(100, 120), 1)
+    for key in (3, 5, 101):
+        del expected[key]
+    assert rows_of(lake, table) == expected
+    other.delete("k = 4")  # a handle that has seen version 2
+    del expected[4]
+    check_metadata(other)
+    assert rows_of(lake, table) == expected
+    # The vector of one file has its older positions; the other file still has a delete file.
+    kinds = [[file.format for file in member.deletes] for member in other._current.members]
+    name = "NIMBLEPY" if data_format == "nimble" else "PARQUET"
+    assert sorted(map(sorted, kinds)) == sorted([[name], sorted([name, "PUFFIN"])])
+    other.convert_deletes()
+    check_metadata(other)
+    kinds = [[file.format for file in member.deletes] for member in other._current.members]
+    assert kinds == [["PUFFIN"], ["PUFFIN"]]
+    assert rows_of(lake, table) == expected
+
+
+def test_wrong_versions_are_refused(lake: nb.Catalog) -> None:
+    for version in (1, 4, "3", None, True):
+        with pytest.raises(InvalidArgumentError, match="format version"):
+            lake.create_table("n.t", data([1], 0), format_version=version)  # type: ignore[arg-type]
+    table = lake.create_table("n.t", data([1], 0), format_version=3)
+    with pytest.raises(InvalidArgumentError, match="cannot be changed to 2"), table.alter() as a:
+        a.upgrade(2)
+    with table.alter() as a:
+        a.upgrade(3)
+
+
+class History:
+    """Random changes of a table, and of its rows in a dictionary."""
+
+    def __init__(self, lake: nb.Catalog, seed: int, data_format: Any) -> None:
+        self.rng = rng = random.Random(seed)
+        self.rows: dict[int, int] = {}
+        keys = rng.sample(range(300), rng.randrange(1, 200))
+        self.table = lake.create_table(
+            f"n.t{seed}",
+            data(keys, 0),
+            primary_key="k",
+            partition_by=rng.choice([[], ["bucket(3, k)"]]),
+            data_format=data_format,
+            format_version=rng.choice([2, 3, 3]),
+        )
+        self.rows = dict.fromkeys(keys, 0)
+        self.values = 0
+
+    @property
+    def version(self) -> int:
+        return self.table._metadata.format_version
+
+    def step(self) -> None:
+        rng, table = self.rng, self.table
+        self.values += 1
+        what = rng.choice(["append", "upsert", "upsert", "delete", "delete", "merge", "rare"])
+        keys = rng.sample(range(300), rng.choice([1, 5, 100]))
+        if what == "append":
+            keys = [key + 1000 * self.values for key in keys]
+            table.append(data(keys, self.values))
+            self.rows |= dict.fromkeys(keys, self.values)
+        elif what == "upsert":
+            table.upsert(data(keys, self.values))
+            self.rows |= dict.fromkeys(keys, self.values)
+        elif what == "delete":
+            table.delete(f"k IN ({', '.join(map(str, keys))})")
+            for key in keys:
+                self.rows.pop(key, None)
+        elif what == "merge":
+            table.merge(data(keys, self.values), on="k").when_matched(update=True).execute()
+            self.rows |= {key: self.values for key in keys if key in self.rows}
+        elif self.version == 2:
+            with table.alter() as a:
+                a.upgrade(3)
+        else:
+            rng.choice([table.compact, table.convert_deletes, table.rewrite_manifests])()
+
+    def end(self) -> None:
+        if self.version == 2:
+            with self.table.alter() as a:
+                a.upgrade(3)
+        self.table.append(data([-1], 0))
+        self.rows[-1] = 0
+
+
+def extension(name: str) -> str | None:
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).parent / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
+    return str(found) if found.exists() else None
+
+
+def duckdb_rows(table: nb.Table) -> list[tuple[Any, ...]]:
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        for name in ("avro", "iceberg"):
+            connection.load_extension(str(extension(name)))
+        location = table.metadata_location.removeprefix("file://")
+        return connection.sql(f"SELECT k, v FROM iceberg_scan('{location}')").fetchall()
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_random_histories(lake: nb.Catalog, data_format: Any) -> None:
+    for seed in range(6):
+        history = History(lake, seed, data_format)
+        for _ in range(12):
+            history.step()
+            assert rows_of(lake, history.table) == history.rows, seed
+            if history.version == 3 and document(history.table)["next-row-id"]:
+                check_metadata(history.table)
+
+
+@pytest.mark.skipif(extension("iceberg") is None, reason="DuckDB's Iceberg extension is absent")
+@pytest.mark.parametrize("count", [5, pytest.param(500, marks=pytest.mark.slow)])
+def test_duckdb_reads_the_same(lake: nb.Catalog, count: int) -> None:
+    for seed in range(1000, 1000 + count):
+        history = History(lake, seed, "parquet")
+        for _ in range(8):
+            history.step()
+        history.end()
+        assert sorted(duckdb_rows(history.table)) == sorted(history.rows.items()), seed
+        assert rows_of(lake, history.table) == history.rows
+
+
+@pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))
+@pytest.mark.parametrize("count", [5, pytest.param(500, marks=pytest.mark.slow)])
+def test_java_reads_the_same(lake: nb.Catalog, tmp_path: Path, count: int) -> None:
+    with java_iceberg.java(tmp_path) as jvm:
+        for seed in range(2000, 2000 + count):
+            history = History(lake, seed, "parquet")
+            for _ in range(8):
+                history.step()
+            history.end()
+            read = java_iceberg.rows_of(jvm, history.table.metadata_location, ["k", "v"])
+            assert sorted(read) == sorted(history.rows.items()), seed
+
+
+@pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))
+def test_vectors_have_the_bytes_of_java(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sets = [
+        [0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4], [0, 1, 2, 5, 6, 7, 8],
+        range(4096), range(4097), range(0, 8192, 2), range(0, 8194, 2), range(65536),
+        range(200_000), [2**32], [5, 2**33 + 1], [65535, 65536],
+        [x for x in range(65536) if x % 32 != 31], [x for x in range(65536) if x % 33 != 31],
+    ]  # fmt: skip
+    for most, size in ((100, 20), (10_000, 3000), (70_000, 30_000), (10**6, 10_000), (10**7, 500)):
+        sets += [np.unique(rng.integers(0, most, size)).tolist() for _ in range(3)]
+    with java_iceberg.java(tmp_path) as jvm:
+        for rows in sets:
+            octets = np.array(rows, dtype=">i8").tobytes()
+            numbers = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Long.TYPE, len(rows))
+            jvm.java.nio.ByteBuffer.wrap(octets).asLongBuffer().get(numbers)
+            listed = jvm.java.util.stream.LongStream.of(numbers).boxed().toList()
+            iterable = jvm.org.apache.iceberg.io.CloseableIterable
+            some = iterable.combine(listed, iterable.empty())
+            index = jvm.org.apache.iceberg.deletes.Deletes.toPositionIndex(some)
+            theirs = bytes(index.serialize().array())
+            assert deletion_vector(np.array(rows, dtype=np.uint64)) == theirs, list(rows)[:10]
