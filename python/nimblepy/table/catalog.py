@@ -517,6 +517,8 @@ class Catalog:
                 the same files, because the catalog has the table under another name or is a copy.
             OSError: the table was dropped, but some of its files could not be removed.
         """
+        from nimblepy.table.base.file_names import PUBLISHES_DELTA
+        from nimblepy.table.delta.log import DeltaLog
         from nimblepy.table.reading.parquet_index import superseded_paths
         from nimblepy.table.reading.reachable import reachable_files
         from nimblepy.table.upkeep.maintain import remove_files
@@ -527,7 +529,12 @@ class Catalog:
             metadata = self.load(parts)
             ice.check_may_remove(metadata)
             unused = pa.array(superseded_paths(metadata), pa.string())
-            paths = (*reachable_files(metadata), unused)
+            log = (
+                DeltaLog(metadata.location).paths()
+                if PUBLISHES_DELTA in metadata.properties
+                else []
+            )
+            paths = (*reachable_files(metadata), unused, pa.array(log, pa.string()))
         files = pa.chunked_array(paths, pa.string())
         try:
             ice.drop_table(self.iceberg, parts)

@@ -55,6 +55,7 @@ from nimblepy.table.references import (
 from nimblepy.table.requests import analyze_by, requested_changes, requested_keys
 from nimblepy.table.upkeep.analyze import Analysis, look
 from nimblepy.table.upkeep.compact import Compacting, convert_deletes
+from nimblepy.table.upkeep.delta import publish_delta
 from nimblepy.table.upkeep.health import Health, health
 from nimblepy.table.upkeep.index_parquet import extend_parquet_indexes
 from nimblepy.table.upkeep.maintain import (
@@ -614,6 +615,30 @@ class Table(TableHandle):
         of the key columns if the file has no index on them. No data file is rewritten.
         """
         return convert_deletes(self._state)
+
+    def publish_delta(self, *, keep: bool = True) -> int:
+        """Publishes the table as a Delta table, in a ``_delta_log`` beside its Parquet files.
+
+        Later commits, of any process, publish themselves after they took effect; if that fails, it
+        is logged, and the next commit or call does it. Deleted rows become deletion vectors.
+        The Delta table has no partitions, shows ``main``, and is for reading: rows that another
+        program adds to it are not in this table. Renamed columns keep their old name in new files.
+
+        Args:
+            keep: ``False`` stops publishing after this call. The log stays.
+
+        Returns:
+            The version of the Delta table.
+
+        Raises:
+            InvalidArgumentError: the table has nimble files; a type that Delta does not have, such
+                as a time of day; or files in which a column has another name.
+            ConflictError: another program wrote to the Delta table.
+
+        Cost: the first call lists every file in the log. A commit costs one conditional put more;
+            it reads the list of live files and the positions in new delete files.
+        """
+        return publish_delta(self._state, keep)
 
     def compact(
         self,

@@ -18,6 +18,7 @@ from nimblepy.rows.rowset import RowNumbers
 from nimblepy.rows.source import Filter
 from nimblepy.schema.protocols import ManyKeys
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.file_names import PUBLISHES_DELTA
 from nimblepy.table.base.model import DataFile, DataFormat
 from nimblepy.table.changing.key_positions import KeyPositions, ascending, given_keys
 from nimblepy.table.changing.new_columns import Fit
@@ -176,6 +177,11 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     """See :meth:`nimblepy.Table.convert`."""
     call = begin(table, "convert")
     properties = format_property(data_format)
+    if data_format != "parquet" and call.metadata.properties.get(PUBLISHES_DELTA) == "true":
+        raise InvalidArgumentError(
+            f"{table.name}: convert: the table is published as Delta, which has only Parquet "
+            "files; first stop that, by publish_delta(keep=False)"
+        )
     # Other branches and tags may still have Parquet files, which need the indexes.
     is_only = not call.metadata.references.keys() - {ice.MAIN}
     if data_format == "nimble" and is_only and call.metadata.properties.get(PARQUET_INDEXES):

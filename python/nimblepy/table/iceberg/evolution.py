@@ -26,6 +26,12 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.table.base.file_names import (
+    PUBLISHES_DELTA,
+    file_names,
+    names_after,
+    names_property,
+)
 from nimblepy.table.base.transforms import free_name, partition_text
 from nimblepy.table.iceberg import snapshot_commit
 from nimblepy.table.iceberg.metadata import NAME_MAPPING, Metadata, mapped_names
@@ -215,6 +221,7 @@ class Evolution:
         """
         if not self._changed:
             return self._metadata
+        self._keep_file_names()
         ice = self._metadata.ice
         base = ice.metadata
         # Requires that everything the change was checked against is unchanged, not only what it
@@ -239,6 +246,7 @@ class Evolution:
 
     def pending(self) -> Metadata:
         """Returns the metadata with all changes, for the commit of rows that also makes them."""
+        self._keep_file_names()
         ice = self._metadata.ice
         base = ice.metadata
         checks = [
@@ -261,6 +269,18 @@ class Evolution:
             checks=checks,
             updates=updates,
         )
+
+    def _keep_file_names(self) -> None:
+        """Keeps the names of columns in the files of a table that is published as Delta."""
+        properties = self.properties
+        before = self._metadata
+        if properties.get(PUBLISHES_DELTA) != "true" or self.schema.equals(before.schema(), True):
+            return
+        schemas = [before.schema(item.schema_id) for item in before.ice.metadata.schemas]
+        old = file_names(properties)
+        names = names_after(before.schema(), self.schema, old, schemas)
+        if names != old:
+            self._transaction.set_properties(names_property(names))
 
     def is_made(self, newest: Metadata) -> bool:
         """Returns whether newer metadata has the changes, from any writer.

@@ -28,7 +28,7 @@ from nimblepy.table.iceberg.local_io import OwnIO, is_here, local_path
 from nimblepy.table.iceberg.locations import folder_of
 from nimblepy.table.iceberg.metadata import Metadata
 from nimblepy.table.iceberg.pointer_rows import PointerRows
-from nimblepy.table.iceberg.pointers import Lost, StoredPointers, Unknown
+from nimblepy.table.iceberg.pointers import Unknown, create_object
 
 _log = logger(__name__)
 
@@ -94,7 +94,7 @@ class PointerCatalog(SqliteCatalog):
         taken = 0
         while True:
             path = f"{folder}/v{version}.metadata.json"
-            if self._create(path, self.metadata_bytes(metadata, path)):
+            if create_object(path, self.metadata_bytes(metadata, path)):
                 if is_here(path):
                     self.sync_names(metadata.location, path, before is None)
                 return path
@@ -102,31 +102,6 @@ class PointerCatalog(SqliteCatalog):
             if taken == 1 and before is not None and self._rows.location(*table) != before:
                 raise CommitFailedException(f"{'.'.join(table)} was updated by another process")
             version = version + 1 if taken < _MOST_TAKEN else self._greatest_version(folder) + 1
-
-    def _create(self, location: str, data: bytes) -> bool:
-        """Creates a file unless it exists, and returns whether it did."""
-        path = local_path(location)
-        if path is None:
-            folder, _, name = location.rpartition("/")
-            try:
-                StoredPointers(folder).write(name, data, None)
-            except Lost:
-                return False
-            except Unknown as error:
-                raise OSError(str(error)) from error
-            return True
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = f"{os.path.dirname(path)}/.{_name(path)}.{uuid.uuid4().hex}.tmp"
-        try:
-            with OwnIO().new_output(temporary).create() as sink:
-                sink.write(data)
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        finally:
-            with contextlib.suppress(OSError):
-                os.remove(temporary)
-        return True
 
     @staticmethod
     def _greatest_version(folder: str) -> int:

@@ -47,6 +47,7 @@ from nimblepy.table.iceberg.metadata import (
     check_name_mapping,
 )
 from nimblepy.table.iceberg.pointer_catalog import open_pointers
+from nimblepy.table.iceberg.pointers import create_object
 from nimblepy.table.iceberg.pruner import Proof, Pruner
 from nimblepy.table.iceberg.relocation import Relocation
 from nimblepy.table.iceberg.schemas import (
@@ -107,6 +108,7 @@ __all__ = [
     "check_may_rename",
     "check_name_mapping",
     "create_namespace",
+    "create_object",
     "create_table",
     "database_of",
     "decoded",

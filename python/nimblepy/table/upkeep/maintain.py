@@ -20,6 +20,7 @@ from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.damage import BAD_BYTES
+from nimblepy.table.base.file_names import DELTA_LOG
 from nimblepy.table.base.model import EXPIRE_ON_COMMIT, MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
 from nimblepy.table.base.moved import translation_of
 from nimblepy.table.base.places import exist, readable_path, remove_file
@@ -578,7 +579,9 @@ class _Named:
         self._metadata_file = metadata.metadata_file
 
     def has(self, path: str) -> bool:
-        return path in self._paths or (bool(self._real) and _real(path) in self._real)
+        if _is_in_delta_log(path) or path in self._paths:
+            return True
+        return bool(self._real) and _real(path) in self._real
 
 
 def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
@@ -605,7 +608,7 @@ def census(reload: Callable[[], ice.Metadata]) -> pa.Table:
                 "path": path.encode(errors="surrogateescape").decode(errors="backslashreplace"),
                 "bytes": size,
                 "kind": _kind_of(path),
-                "reachable": False,
+                "reachable": _is_in_delta_log(path),
                 "snapshots": [],
             }
         )
@@ -623,10 +626,17 @@ _CENSUS = pa.schema(
 )
 
 
+def _is_in_delta_log(path: str) -> bool:
+    """Returns whether a file belongs to the log that ``publish_delta`` keeps."""
+    return os.path.basename(os.path.dirname(path)) == DELTA_LOG
+
+
 def _kind_of(path: str) -> str:
     name = os.path.basename(path)
     if name.startswith(_LIST) and name.endswith(".json"):
         return "expiry"
+    if _is_in_delta_log(path):
+        return "delta log"
     if name.endswith(".metadata.json"):
         return "metadata"
     if name == "version-hint.text":

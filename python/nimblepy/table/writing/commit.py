@@ -15,6 +15,7 @@ from nimblepy.rows.html import html_facts
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.hooks import swaps_may_lose
 from nimblepy.table.base.model import Snapshot
+from nimblepy.table.delta.publish import publish_commit
 
 _log = logger(__name__)
 
@@ -137,13 +138,16 @@ def run(
                 change.commit.abandon(metadata)
                 return None
             with contextlib.suppress(ice.SwapLost, ice.FilesGone):
-                return change.commit.attempt(metadata), attempts.lost
+                made = change.commit.attempt(metadata)
+                publish_commit(made, reload)
+                return made, attempts.lost
             attempts.again(metadata)
             # Read once: a commit that landed before this read is seen here, and is not mistaken for
             # another writer's commit.
             newest = reloaded(metadata, reload)
             landed = change.commit.has_landed(metadata, newest)
             if landed:
+                publish_commit(newest, reload)
                 return newest, attempts.lost
             if landed is None:
                 raise _unknown(metadata, newest, change)
@@ -190,6 +194,8 @@ def swapped(
     attempts = _Attempts()
     newest = _swap_until_made(metadata, reload, attempt, is_made, attempts)
     if newest.metadata_file != metadata.metadata_file:
+        if _shown(newest) != _shown(metadata):
+            publish_commit(newest, reload)
         head = newest.head()
         done = Commit(
             snapshot=None if head is None else head.id,
@@ -198,6 +204,12 @@ def swapped(
         )
         report(".".join(newest.name), operation, done)
     return newest
+
+
+def _shown(metadata: ice.Metadata) -> tuple[object, ...]:
+    """Returns what readers of ``main`` see."""
+    head = metadata.head(ice.MAIN)
+    return None if head is None else head.id, metadata.schema_id
 
 
 def _swap_until_made(

@@ -17,6 +17,7 @@ from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import texts_by_name
+from nimblepy.table.base.file_names import file_names
 from nimblepy.table.base.model import (
     BATCH_PREFIX,
     CLAIMS_PREFIX,
@@ -337,6 +338,7 @@ def target_of(metadata: ice.Metadata) -> Target:
         space=spaces[-1] if spaces else None,
         rows_before=_rows_before(metadata),
         vectors=metadata.has_row_ids,
+        file_names=file_names(metadata.properties),
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from nimblepy.schema.names import Path
 from nimblepy.schema.types import SortKey
 from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.deletion_vector import deletion_vector
+from nimblepy.table.base.file_names import name_in_files
 from nimblepy.table.base.model import (
     DELETED_PATH_ID,
     FILE_FORMATS,
@@ -84,6 +85,7 @@ class Target:
             curve.
         file_rows: maximum rows of a file; ``None`` uses ``target_bytes``.
         vectors: whether deleted rows are stored in deletion vectors, as in format version 3.
+        file_names: names of columns in Parquet files that differ from the table's, by field id.
     """
 
     location: str
@@ -105,6 +107,7 @@ class Target:
     planned: Planned | None = None
     file_rows: int | None = None
     vectors: bool = False
+    file_names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -435,6 +438,9 @@ class _ParquetFile:
             more = {**(table.schema.metadata or {}), CUBES: self._cubes.to_json()}
             table = table.replace_schema_metadata(more)
             group_rows = min(group_rows, max(_LEAST_GROUP, table.num_rows // _GROUPS_BY_WEIGHT))
+        if self._target.file_names:
+            names = [name_in_files(item, self._target.file_names) for item in table.schema]
+            table = table.rename_columns(names)
         size = write_parquet(table, self._path, group_rows)
         return DataFile(
             path=self._path,

@@ -1,0 +1,1 @@
+"""Publishes Iceberg tables of Parquet files as Delta tables."""

@@ -1,0 +1,349 @@
+"""Publishes the newest snapshot of an Iceberg table in a Delta log beside its data files.
+
+The log follows the Iceberg table, which is the truth. Each commit publishes after it took effect;
+if that fails, the next commit publishes both. Two publishers cannot put the log back: each reads
+the newest metadata after it read the log's newest commit, and creates the commit after that one
+only if no other publisher has.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from nimblepy.errors import ConflictError, InvalidArgumentError
+from nimblepy.io.fork import renew_after_fork
+from nimblepy.io.location import locate
+from nimblepy.io.log import logger
+from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.file_names import (
+    PUBLISHES_DELTA,
+    file_names,
+    name_in_files,
+    names_property,
+)
+from nimblepy.table.base.model import MAIN, DataFile
+from nimblepy.table.base.places import readable_path
+from nimblepy.table.delta.actions import (
+    DELETES_TAG,
+    deletes_digest,
+    inline_vector,
+    path_in_log,
+    statistics,
+)
+from nimblepy.table.delta.log import OWN, DeltaLog, LogState
+from nimblepy.table.delta.schema import has_naive_times, schema_text
+from nimblepy.table.reading.fileset import reading_of
+from nimblepy.table.reading.members import Member, Reading
+from nimblepy.table.reading.plan import SnapshotPlan
+
+_log = logger(__name__)
+
+# Names of data files that nimblepy wrote, with the names of columns that it chose.
+_OWN_FILE = re.compile(r"data-[0-9a-f]{32}\.parquet")
+# Number of tables whose log is kept in memory.
+_KEPT_LOGS = 16
+_MAPPING = "columnMapping"
+_VECTORS = "deletionVectors"
+_NAIVE_TIMES = "timestampNtz"
+
+
+class _Logs:
+    """The newest known state of logs by path. A thread that uses it holds ``lock``."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[str, LogState] = OrderedDict()
+        renew_after_fork(self)
+        self.renew_after_fork()
+
+    def renew_after_fork(self) -> None:
+        self.lock = threading.RLock()
+
+    def take(self, path: str) -> LogState | None:
+        """Removes and returns a state. Whoever changes it puts it back afterwards."""
+        return self._states.pop(path, None)
+
+    def put(self, path: str, state: LogState) -> None:
+        self._states[path] = state
+        if len(self._states) > _KEPT_LOGS:
+            self._states.popitem(last=False)
+
+
+_logs = _Logs()
+
+
+def publish_commit(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> None:
+    """Publishes a commit of a table that asks for it. An error is logged, and not raised."""
+    if metadata.properties.get(PUBLISHES_DELTA) != "true":
+        return
+    try:
+        publish(metadata, reload)
+    except Exception as error:  # the commit took effect
+        _log.warning(
+            "%s: the Delta log was not brought up to date: %s; the next commit or publish_delta() "
+            "does it",
+            ".".join(metadata.name),
+            error,
+        )
+
+
+def publish(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> int:
+    """Publishes the newest snapshot of ``main``, and returns the number of its Delta commit.
+
+    Raises:
+        InvalidArgumentError: the table has data or types that Delta does not have.
+        ConflictError: another program wrote to the Delta table, or every attempt lost.
+    """
+    log = DeltaLog(metadata.location)
+    with _logs.lock:
+        for _ in range(ice.MOST_ATTEMPTS):
+            state = log.read(_logs.take(log.path))
+            if state.version >= 0 and not _follows(metadata, state):
+                metadata = reload()
+            names = file_names(metadata.properties)
+            actions = _actions(metadata.on(MAIN), state, names)
+            if len(actions) == 1 or log.write(state, actions):
+                _logs.put(log.path, state)
+                if log.needs_checkpoint(state):
+                    log.write_checkpoint(state)
+                return state.version
+    raise ConflictError(
+        f"{'.'.join(metadata.name)}: publish_delta: every attempt lost to other writers; try again "
+        "later",
+        kind="attempts",
+    )
+
+
+def check(metadata: ice.Metadata, properties: Mapping[str, str]) -> None:
+    """Raises what :func:`publish` would raise for a table with these properties. Writes nothing."""
+    state = DeltaLog(metadata.location).read()
+    _actions(metadata.on(MAIN), state, file_names({**metadata.properties, **properties}))
+
+
+def _follows(metadata: ice.Metadata, state: LogState) -> bool:
+    """Returns whether the metadata is the published one or newer."""
+    published = state.info.get("metadata")
+    return any(os.path.basename(path) == published for path in metadata.metadata_files())
+
+
+def _actions(
+    metadata: ice.Metadata, state: LogState, names: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    """Returns what a commit needs to bring a log up to date; only `commitInfo` if nothing."""
+    now = int(time.time() * 1000)
+    head = metadata.head()
+    schema = metadata.schema()
+    wanted = _wanted(metadata, names, state)
+    gone = state.adds.keys() - wanted.keys()
+    changed = {path: add for path, add in wanted.items() if add is not state.adds.get(path)}
+    features = set(state.protocol.get("readerFeatures") or ())
+    features |= {_MAPPING} if names else set()
+    features |= {_NAIVE_TIMES} if has_naive_times(schema) else set()
+    features |= {_VECTORS} if any("deletionVector" in add for add in changed.values()) else set()
+    settings = {"delta.enableDeletionVectors": "true"} if _VECTORS in features else {}
+    if names:
+        last = str(metadata.ice.metadata.last_column_id)
+        settings |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": last}
+    described = {
+        "id": metadata.uuid,
+        "name": ".".join(metadata.name),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema_text(schema, names),
+        "partitionColumns": [],
+        "configuration": settings,
+        "createdTime": state.metadata.get("createdTime", now),
+    }
+    actions: list[dict[str, Any]] = []
+    protocol = _protocol(features)
+    if protocol != state.protocol:
+        actions.append({"protocol": protocol})
+    if described != state.metadata:
+        actions.append({"metaData": described})
+    for path in sorted({*gone, *(changed.keys() & state.adds.keys())}):
+        actions.append({"remove": _removal(state.adds[path], now)})
+    actions += [{"add": add} for add in changed.values()]
+    facts = {
+        "snapshot": None if head is None else head.id,
+        "metadata": os.path.basename(metadata.metadata_file),
+    }
+    info = {"timestamp": now, "operation": "WRITE", "engineInfo": "nimblepy", OWN: facts}
+    return [{"commitInfo": info}, *actions]
+
+
+def _protocol(features: set[str]) -> dict[str, Any]:
+    if not features:
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
+    names = sorted(features)
+    return {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": names,
+        "writerFeatures": names,
+    }
+
+
+def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
+    removal = {"path": add["path"], "deletionTimestamp": now, "dataChange": True}
+    if "deletionVector" in add:
+        removal["deletionVector"] = add["deletionVector"]
+    return removal
+
+
+def _wanted(
+    metadata: ice.Metadata, names: Mapping[int, str], state: LogState
+) -> dict[str, dict[str, Any]]:
+    """Returns the `add` actions of the newest snapshot by path; those of ``state`` if unchanged."""
+    head = metadata.head()
+    if head is None:
+        return {}
+    reading = reading_of(metadata, metadata.schema_id)
+    try:
+        plan = SnapshotPlan(metadata, head, metadata.schema_id)
+        members = plan.members()
+        wanted: dict[str, dict[str, Any]] = {}
+        if not plan.has_deletes:
+            paths = [path for part in members.files.parts for path in part.paths.to_pylist()]
+            for path in paths:
+                key = _key(path, metadata.location)
+                add = state.adds.get(key)
+                if add is not None and not add["tags"][DELETES_TAG]:
+                    wanted[key] = add
+            if len(wanted) == len(members):
+                return wanted
+        adding = _Adding(metadata, reading, names, head.timestamp_ms)
+        for member in members:
+            key = _key(member.file.path, metadata.location)
+            add = wanted.get(key) or state.adds.get(key)
+            if add is None or add["tags"][DELETES_TAG] != deletes_digest(member.deletes):
+                if add is None:
+                    adding.check(member.file)
+                add = adding.action(key, member)
+            wanted[key] = add
+        return wanted
+    finally:
+        reading.close()
+
+
+_key = functools.lru_cache(1 << 16)(path_in_log)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Adding:
+    """Makes `add` actions."""
+
+    metadata: ice.Metadata
+    reading: Reading
+    names: Mapping[int, str]
+    timestamp_ms: int
+
+    def action(self, path: str, member: Member) -> dict[str, Any]:
+        file = member.file
+        deleted = self.reading.deleted(member)
+        has_deletes = deleted is not None and len(deleted) > 0
+        made: dict[str, Any] = {
+            "path": path,
+            "partitionValues": {},
+            "size": file.bytes,
+            "modificationTime": self.timestamp_ms,
+            "dataChange": True,
+            "stats": statistics(file, self.reading.schema, self.names, has_deletes=has_deletes),
+            "tags": {DELETES_TAG: deletes_digest(member.deletes)},
+        }
+        if deleted is not None and has_deletes:
+            made["deletionVector"] = inline_vector(deleted)
+        return made
+
+    def check(self, file: DataFile) -> None:
+        """Raises InvalidArgumentError if Delta would read a file wrongly."""
+        name = ".".join(self.metadata.name)
+        if file.format != "PARQUET":
+            raise InvalidArgumentError(
+                f"{name}: publish_delta: {file.path} is a {file.format.lower()} file; Delta has "
+                "only Parquet files: convert('parquet') rewrites the table"
+            )
+        has_defaults = any(value.is_valid for value in self.reading.defaults.values())
+        if self.names or has_defaults or _OWN_FILE.fullmatch(os.path.basename(file.path)) is None:
+            found = names_in(file, self.reading)
+            for field in self.reading.schema:
+                number = field_id_of(field)
+                expected = name_in_files(field, self.names)
+                if number in found and found[number] != expected:
+                    why = f"its column {field.name!r} has the name {found[number]!r} in it"
+                elif number not in found and expected in found.values():
+                    why = f"it has another column with the name {expected!r}"
+                elif number not in found and self._value(file, field) is not None:
+                    why = f"it lacks column {field.name!r}, whose value is in the table's metadata"
+                else:
+                    continue
+                raise InvalidArgumentError(
+                    f"{name}: publish_delta: Delta would read {file.path} wrongly, because {why}; "
+                    "rewrite the file, for example by overwrite() with its rows"
+                )
+
+    def _value(self, file: DataFile, field: pa.Field) -> Any:
+        """Returns the value of a column that a file does not have; ``None`` for nulls."""
+        number = field_id_of(field)
+        value = self.reading.constants(file, self.reading.schema).get(number or -1)
+        value = self.reading.defaults.get(number or -1) if value is None else value
+        return value if value is not None and value.is_valid else None
+
+
+def names_in(file: DataFile, reading: Reading) -> dict[int, str]:
+    """Returns the names of the top-level columns in a Parquet file, by field id. One read."""
+    from pyarrow import parquet
+
+    place = locate(readable_path(file.path))
+    if place.is_local:
+        schema = parquet.read_schema(place.path)
+    else:
+        from nimblepy.io.file_object import RemoteFileObject
+
+        schema = parquet.read_schema(RemoteFileObject(place.open()))
+    if reading.names and not has_field_ids(schema):
+        schema = with_field_ids(schema, reading.names)
+    return {number: field.name for field in schema if (number := field_id_of(field)) is not None}
+
+
+def first_properties(metadata: ice.Metadata) -> dict[str, str]:
+    """Returns the properties of a table that begins to publish.
+
+    Cost: reads the footers of all data files if columns were ever changed.
+
+    Raises:
+        InvalidArgumentError: a column has different names in different files.
+    """
+    if metadata.properties.get(PUBLISHES_DELTA) == "true":
+        return {PUBLISHES_DELTA: "true"}
+    schemas: Sequence[Any] = metadata.ice.metadata.schemas
+    head = metadata.head()
+    names: dict[int, str] = {}
+    if head is not None and len(schemas) > 1:
+        reading = reading_of(metadata, metadata.schema_id)
+        plan = SnapshotPlan(metadata, head, metadata.schema_id)
+        current = {field_id_of(field): field.name for field in reading.schema}
+        for path, found in _names_of_all(plan, reading):
+            for number, name in found.items():
+                if number in current and names.setdefault(number, name) != name:
+                    raise InvalidArgumentError(
+                        f"{'.'.join(metadata.name)}: publish_delta: column {current[number]!r} has "
+                        f"the name {name!r} in {path}, and {names[number]!r} in other files, which "
+                        "Delta does not allow; rewrite the rows, for example by overwrite()"
+                    )
+        names = {number: name for number, name in names.items() if name != current[number]}
+    return {PUBLISHES_DELTA: "true", **names_property(names)}
+
+
+def _names_of_all(plan: SnapshotPlan, reading: Reading) -> Iterator[tuple[str, dict[int, str]]]:
+    for member in plan.members():
+        if member.file.format == "PARQUET":
+            yield member.file.path, names_in(member.file, reading)

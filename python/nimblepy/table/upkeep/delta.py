@@ -1,0 +1,28 @@
+"""Starts and stops the publication of a table as Delta."""
+
+from __future__ import annotations
+
+import functools
+
+from nimblepy.table import iceberg as ice
+from nimblepy.table.base.file_names import PUBLISHES_DELTA
+from nimblepy.table.delta.publish import check, first_properties, publish
+from nimblepy.table.writing.access import TableAccess
+from nimblepy.table.writing.properties import set_properties
+
+
+def publish_delta(table: TableAccess, keep: bool) -> int:
+    """See :meth:`nimblepy.Table.publish_delta`."""
+    # The names in the files of one version of the table are read once.
+    first = functools.lru_cache(1)(first_properties)
+    metadata = table.newest()
+    check(metadata, first(metadata))
+
+    def properties(newest: ice.Metadata) -> dict[str, str]:
+        return first(newest)
+
+    set_properties(table, properties)
+    version = publish(table.reload(), table.reload)
+    if not keep:
+        set_properties(table, {PUBLISHES_DELTA: "false"})
+    return version
