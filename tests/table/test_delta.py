@@ -143,6 +143,7 @@ class History:
             primary_key="k",
             partition_by=partition,
             data_format="parquet",
+            format_version=self.rng.choice([2, 3]),
         )
         self.number = 0
 

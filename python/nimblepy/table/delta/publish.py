@@ -169,7 +169,13 @@ def _actions(
         actions.append({"protocol": protocol})
     if described != state.metadata:
         actions.append({"metaData": described})
-    for path in sorted({*gone, *(changed.keys() & state.adds.keys())}):
+    # A commit must not remove and add a file with the same deleted rows.
+    again = {
+        path
+        for path in changed.keys() & state.adds.keys()
+        if state.adds[path].get("deletionVector") != changed[path].get("deletionVector")
+    }
+    for path in sorted({*gone, *again}):
         actions.append({"remove": _removal(state.adds[path], now)})
     actions += [{"add": add} for add in changed.values()]
     facts = {
