@@ -24,7 +24,8 @@ PUBLIC = {
         overwrite merge transaction alter changes add_files convert tag branch drop_reference
         rollback compact optimize optimize_layout rewrite_manifests expire remove_orphans
         analyze health census draw_layout estimate files_for_keys facts describe claims check
-        confirm fast_forward convert_deletes watch add_index drop_index files partitions publish_delta
+        confirm fast_forward convert_deletes watch add_index drop_index files partitions
+        publish_delta
     """,
 }
 # Names of the contract that do not exist yet. Move a name to PUBLIC when it does.
