@@ -28,7 +28,7 @@ from nimblepy.table.iceberg.local_io import OwnIO, is_here, local_path
 from nimblepy.table.iceberg.locations import folder_of
 from nimblepy.table.iceberg.metadata import Metadata
 from nimblepy.table.iceberg.pointer_rows import PointerRows
-from nimblepy.table.iceberg.pointers import Unknown, create_object
+from nimblepy.table.iceberg.pointers import Lost, StoredPointers, Unknown
 
 _log = logger(__name__)
 
@@ -233,6 +233,37 @@ class PointerCatalog(SqliteCatalog):
             "rename_table: a catalog without a database cannot rename a table in one step; "
             "drop the table without purge, then register its metadata file under the new name"
         )
+
+
+def create_object(location: str, data: bytes) -> bool:
+    """Creates a file or an object unless it exists, and returns whether it did.
+
+    Raises:
+        InvalidArgumentError: the store has no conditional put. OSError: it cannot be created.
+    """
+    path = local_path(location)
+    if path is None:
+        folder, _, name = location.rpartition("/")
+        try:
+            StoredPointers(folder).write(name, data, None)
+        except Lost:
+            return False
+        except Unknown as error:
+            raise OSError(str(error)) from error
+        return True
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
+    try:
+        with OwnIO().new_output(temporary).create() as sink:
+            sink.write(data)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(temporary)
+    return True
 
 
 def _name(path: str) -> str:

@@ -24,7 +24,6 @@ from nimblepy.io.fork import no_fork, renew_after_fork
 from nimblepy.io.remote_file import Retries
 from nimblepy.io.sync import sync_path
 from nimblepy.io.time_limit import call_within, limit_of
-from nimblepy.table.iceberg.local_io import OwnIO, local_path
 
 # Attempts of a write whose outcome is unclear, and the longest wait between two in seconds.
 _ATTEMPTS = 5
@@ -412,37 +411,6 @@ class StoredPointers(Pointers):
             f"{what}, so two writers would overwrite each other's commits. Keep the catalog in a "
             "database: nb.connect('sqlite:///catalog.db', properties={'warehouse': ...})"
         )
-
-
-def create_object(location: str, data: bytes) -> bool:
-    """Creates a file or an object unless it exists, and returns whether it did.
-
-    Raises:
-        InvalidArgumentError: the store has no conditional put. OSError: it cannot be created.
-    """
-    path = local_path(location)
-    if path is None:
-        folder, _, name = location.rpartition("/")
-        try:
-            StoredPointers(folder).write(name, data, None)
-        except Lost:
-            return False
-        except Unknown as error:
-            raise OSError(str(error)) from error
-        return True
-    folder, name = os.path.split(path)
-    os.makedirs(folder, exist_ok=True)
-    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"
-    try:
-        with OwnIO().new_output(temporary).create() as sink:
-            sink.write(data)
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(temporary)
-    return True
 
 
 def _token(meta: Any) -> dict[str, str]:

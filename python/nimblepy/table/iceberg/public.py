@@ -46,8 +46,7 @@ from nimblepy.table.iceberg.metadata import (
     Metadata,
     check_name_mapping,
 )
-from nimblepy.table.iceberg.pointer_catalog import open_pointers
-from nimblepy.table.iceberg.pointers import create_object
+from nimblepy.table.iceberg.pointer_catalog import create_object, open_pointers
 from nimblepy.table.iceberg.pruner import Proof, Pruner
 from nimblepy.table.iceberg.relocation import Relocation
 from nimblepy.table.iceberg.schemas import (
