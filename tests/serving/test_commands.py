@@ -6,6 +6,7 @@ import datetime
 import decimal
 import random
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -626,6 +627,30 @@ def skip_reply(reader: Any) -> None:
             skip_reply(reader)
     else:
         assert line[:1] in b"+-:$"
+
+
+def test_server_reads_no_more_commands_than_it_answers(server: nb.Server) -> None:
+    """Bytes of a fast pipeline of short commands piled up in memory."""
+    ping = b"*1\r\n$4\r\nPING\r\n"
+    before = server.stats()
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+
+        def read_all() -> None:
+            while peer.recv(1 << 20):
+                pass
+
+        reader = threading.Thread(target=read_all)
+        reader.start()
+        most = 0
+        for _ in range(60):
+            peer.sendall(ping * 5000)
+            received = server.stats()["bytes_in"] - before["bytes_in"]
+            answered = server.stats()["commands"] - before["commands"]
+            most = max(most, received - answered * len(ping))
+        peer.shutdown(socket.SHUT_WR)
+        reader.join()
+    assert most < 256 << 10
+    assert server.stats()["commands"] - before["commands"] == 300_000
 
 
 def test_command_cut_at_every_byte(server: nb.Server) -> None:

@@ -120,6 +120,7 @@ struct Client {
   bool is_gone = false;     // the peer does not read replies
   bool wants_write = false;
   bool is_stalled = false;  // commands wait until replies are sent
+  bool is_again = false;    // in the loop's list of clients to serve again
   bool in_multi = false;
   bool multi_failed = false;
   std::vector<Words> queued;  // of MULTI
@@ -128,6 +129,7 @@ struct Client {
   std::string name;
   Clock::time_point active;
   uint32_t events = EPOLLIN;
+  uint64_t counted_unsent = 0;  // of the server's count
 
   size_t unsent() const { return out.size() - sent; }
   void end_multi() {
@@ -148,7 +150,8 @@ class Server::Impl {
  public:
   struct Counters {
     std::atomic<uint64_t> clients{0}, accepted{0}, rejected{0}, commands{0},
-        errors{0}, busy{0}, bytes_in{0}, bytes_out{0}, swaps{0}, nanos{0};
+        errors{0}, busy{0}, bytes_in{0}, bytes_out{0}, swaps{0}, nanos{0},
+        unsent{0};
     std::array<std::atomic<uint64_t>, kBuckets> latency{};
     std::array<std::atomic<uint64_t>, kNames.size()> by_command{};
   };
@@ -261,6 +264,12 @@ class Loop {
   // connection must be closed.
   bool flush(Client* c);
   void update(Client* c);
+  void count_unsent(Client* c, uint64_t unsent);
+  // Serves the client again after all others.
+  void serve_again(Client* c) {
+    if (!c->is_again) again_.push_back(c->id);
+    c->is_again = true;
+  }
   void close_socket(int fd);
   void close(uint64_t id);
   // Answers and sends as much as possible. If memory runs out, closes the
@@ -354,7 +363,9 @@ void Loop::wait_and_serve(Clock::time_point* last_tick) {
   again.swap(again_);
   for (const uint64_t id : again) {
     const auto at = clients_.find(id);
-    if (at != clients_.end()) serve(at->second.get(), 0);
+    if (at == clients_.end()) continue;
+    at->second->is_again = false;
+    serve(at->second.get(), 0);
   }
   const Clock::time_point now = Clock::now();
   if (now - *last_tick >= std::chrono::milliseconds(kTickMillis) ||
@@ -392,13 +403,16 @@ void Loop::tick() {
   }
   std::vector<uint64_t> ended;
   const auto idle = std::chrono::seconds(server_.options.idle_seconds);
+  const auto stuck = std::chrono::seconds(server_.options.unread_seconds);
   for (const auto& [id, c] : clients_) {
     const bool is_idle = server_.options.idle_seconds > 0 && !c->is_waiting &&
                          now - c->active > idle;
-    const bool is_done =
-        server_.stopping.load() && !c->is_waiting && c->unsent() == 0 &&
-        std::find(again_.begin(), again_.end(), id) == again_.end();
-    if (is_idle || is_done) ended.push_back(id);
+    const bool is_done = server_.stopping.load() && !c->is_waiting &&
+                         c->unsent() == 0 && !c->is_again;
+    // The client does not read, and its replies take memory.
+    const bool is_stuck = c->unsent() >= server_.options.max_unsent_bytes &&
+                          now - c->active > stuck;
+    if (is_idle || is_done || is_stuck) ended.push_back(id);
   }
   for (const uint64_t id : ended) close(id);
 }
@@ -505,7 +519,7 @@ void Loop::answer(Client* c) {
     if (!c->is_authentic) continue;
     limits = options.resp;
     if (++answered == kCommandsAtOnce) {
-      again_.push_back(c->id);
+      serve_again(c);
       break;
     }
   }
@@ -565,6 +579,17 @@ void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
     bytes +=
         memory_of(std::vector<std::string_view>(words.begin(), words.end()));
   }
+  const auto refuse = [&](const std::string& why) {
+    server_.counters.busy.fetch_add(1, std::memory_order_relaxed);
+    server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
+    reply->error("BUSY " + why + "; try again later");
+  };
+  const uint64_t unsent = server_.counters.unsent.load();
+  if (unsent > server_.options.max_unsent_of_all) {
+    refuse("clients have not read " + std::to_string(unsent) +
+           " bytes of replies");
+    return;
+  }
   Server::Impl::Jobs job(1);
   job.front() = {this,  c->id,   c->resp3, is_block, std::move(commands),
                  bytes, tables_, {},       false};
@@ -572,10 +597,8 @@ void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
     c->is_waiting = true;
     return;
   }
-  server_.counters.busy.fetch_add(1, std::memory_order_relaxed);
-  server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
-  reply->error("BUSY " + std::to_string(server_.options.max_queued) +
-               " long commands are waiting already; try again later");
+  refuse(std::to_string(server_.options.max_queued) +
+         " long commands are waiting already");
 }
 
 namespace {
@@ -827,17 +850,14 @@ bool Loop::flush(Client* c) {
       // All bytes of the client may have been read already, so another event
       // may not follow.
       c->is_stalled = false;
-      again_.push_back(c->id);
+      serve_again(c);
       update(c);
       return true;
     }
     if (!c->is_waiting) {
       if (c->is_closing) return false;
       // Closes the connection when all complete commands are answered.
-      if (c->is_ended &&
-          std::find(again_.begin(), again_.end(), c->id) == again_.end()) {
-        return false;
-      }
+      if (c->is_ended && !c->is_again) return false;
     }
   }
   update(c);
@@ -845,10 +865,12 @@ bool Loop::flush(Client* c) {
 }
 
 void Loop::update(Client* c) {
+  count_unsent(c, c->unsent());
   c->wants_write = c->unsent() > 0;
-  // Does not read from a client that does not read its replies or that waits
-  // for a reply.
+  // Does not read from a client that does not read its replies, that waits for
+  // a reply, or whose commands are not all answered.
   const bool reads = !c->is_closing && !c->is_ended && !c->is_waiting &&
+                     !c->is_again &&
                      c->unsent() < server_.options.max_unsent_bytes;
   const uint32_t events =
       (reads ? EPOLLIN : 0u) | (c->wants_write ? EPOLLOUT : 0u);
@@ -858,6 +880,14 @@ void Loop::update(Client* c) {
   e.events = events;
   e.data.u64 = c->id;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c->fd, &e);
+}
+
+void Loop::count_unsent(Client* c, uint64_t unsent) {
+  if (unsent == c->counted_unsent) return;
+  // The difference may be negative; the sum of all differences is not.
+  server_.counters.unsent.fetch_add(unsent - c->counted_unsent,
+                                    std::memory_order_relaxed);
+  c->counted_unsent = unsent;
 }
 
 // Unregisters and shuts down the socket first: a forked process may have it
@@ -871,6 +901,7 @@ void Loop::close_socket(int fd) {
 void Loop::close(uint64_t id) {
   const auto at = clients_.find(id);
   if (at == clients_.end()) return;
+  count_unsent(at->second.get(), 0);
   close_socket(at->second->fd);
   clients_.erase(at);
   server_.counters.clients.fetch_sub(1);

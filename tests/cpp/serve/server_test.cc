@@ -1,0 +1,109 @@
+// Clients that do not read their replies.
+#include "nimble/serve/server.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "io/temp_dir.h"
+#include "testing/check.h"
+
+namespace nimble {
+namespace {
+
+class Peer {
+ public:
+  explicit Peer(const std::string& path)
+      : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    CHECK_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address),
+                       sizeof address),
+             0);
+  }
+  ~Peer() { ::close(fd_); }
+  Peer(const Peer&) = delete;
+
+  void send(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n <= 0) return;
+      bytes.remove_prefix(static_cast<size_t>(n));
+    }
+  }
+  std::string receive() {
+    char bytes[200];
+    const ssize_t n = ::recv(fd_, bytes, sizeof bytes, 0);
+    return std::string(bytes, n < 0 ? 0 : static_cast<size_t>(n));
+  }
+
+ private:
+  const int fd_;
+};
+
+ServerOptions options_in(const testing::TempDir& dir) {
+  ServerOptions out;
+  out.unix_path = dir.path("s");
+  out.max_unsent_bytes = 1000;
+  return out;
+}
+
+// Makes the server keep most of a reply of 900 KiB for the peer.
+void ask_without_reading(const Server& server, Peer* peer) {
+  const uint64_t before = server.stats().commands;
+  const std::string text(900 << 10, 'x');
+  peer->send("*2\r\n$4\r\nECHO\r\n$" + std::to_string(text.size()) + "\r\n" +
+             text + "\r\n");
+  for (int i = 0; i < 200 && server.stats().commands == before; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+TEST(Server, ClientThatReadsNothingIsDisconnected) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.unread_seconds = 0;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  Peer idle(options.unix_path), stuck(options.unix_path);
+  ask_without_reading(*server, &stuck);
+  for (int i = 0; i < 200 && server->stats().clients != 1; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK_EQ(server->stats().clients, uint64_t{1});
+  idle.send("PING\r\n");
+  CHECK(idle.receive() == "+PONG\r\n");
+}
+
+TEST(Server, LongCommandsAreRefusedWhileOthersDoNotRead) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.max_unsent_of_all = 1000;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  Peer other(options.unix_path);
+  other.send("NB.RANGE t - +\r\n");
+  CHECK(other.receive().starts_with("-NOTABLE"));
+  {
+    Peer stuck(options.unix_path);
+    ask_without_reading(*server, &stuck);
+    other.send("NB.RANGE t - +\r\n");
+    CHECK(other.receive().starts_with("-BUSY clients have not read"));
+    other.send("PING\r\n");
+    CHECK(other.receive() == "+PONG\r\n");
+  }
+  std::string reply = "-BUSY";
+  for (int i = 0; i < 200 && reply.starts_with("-BUSY"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    other.send("NB.RANGE t - +\r\n");
+    reply = other.receive();
+  }
+  CHECK(reply.starts_with("-NOTABLE"));
+}
+
+}  // namespace
+}  // namespace nimble
