@@ -33,6 +33,7 @@ from nimblepy.foreign.handle import ParquetIndex as ParquetIndex
 from nimblepy.foreign.handle import index_files as index_files
 from nimblepy.foreign.open import open as open
 from nimblepy.interop.aio import aio as aio
+from nimblepy.interop.aio_remote import AioRemoteTable as AioRemoteTable
 from nimblepy.interop.aio_rows import AioDataset as AioDataset
 from nimblepy.interop.aio_rows import AioFile as AioFile
 from nimblepy.interop.aio_table import AioTable as AioTable

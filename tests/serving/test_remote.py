@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import random
@@ -525,8 +526,60 @@ def test_a_reply_that_nobody_read_answers_no_other_command(monkeypatch: pytest.M
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(lake._connection, "_read", interrupt)
+            patch.setattr("nimblepy.serving.resp_client._Socket._read", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 lake.tables()
         assert lake.tables() == ["1"]
+        lake.close()
+
+
+def test_calls_of_many_threads_and_tasks_take_connections_of_their_own(
+    dataset: nb.Dataset,
+) -> None:
+    with nb.serve(dataset, "t") as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+
+        async def ask() -> None:
+            async with nb.aio(remote, concurrency=8) as table:
+                rows = await asyncio.gather(*(table.get(k, ["k"]) for k in range(50)))
+                assert rows == [{"k": k} for k in range(50)]
+                assert (await table.range(5, 9)).equals(dataset.range(5, 9))
+                assert (await table.prefix(7)).equals(dataset.prefix(7))
+                assert (await table.count([1, -1])).to_pylist() == [1, 0]
+                assert (await table.contains([1, -1])).to_pylist() == [True, False]
+                assert (await table.lookup([3, 4])).equals(dataset.lookup([3, 4]))
+                assert (await table.page(limit=3)).rows.num_rows == 3
+                assert await table.refresh() is False
+
+        asyncio.run(ask())
+        assert remote.get(1, ["k"]) == {"k": 1}  # a handle that was passed remains open
+        assert 1 <= server.stats()["clients"] <= 9
+    assert remote._connection._free == []
+
+
+def test_slow_command_does_not_delay_others_of_the_handle() -> None:
+    """A handle had one connection, and its commands waited for each other."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answered = threading.Event()
+
+        def answer(peer: socket.socket) -> None:
+            with peer, contextlib.suppress(OSError):
+                while sent := peer.recv(1000):
+                    if b"SLOW" in sent:
+                        assert answered.wait(20)
+                    peer.sendall(b"+OK\r\n")
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    peer, _ = listener.accept()
+                    threading.Thread(target=answer, args=(peer,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+        lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+        slow = threading.Thread(target=lake._connection.ask, args=("SLOW",))
+        slow.start()
+        assert lake._connection.ask("QUICK") == "OK"
+        answered.set()
+        slow.join()
         lake.close()

@@ -23,7 +23,8 @@ from nimblepy.rows.source import Filter
 
 _Arguments = ParamSpec("_Arguments")
 _Answer = TypeVar("_Answer")
-_Handle = TypeVar("_Handle", bound=Joinable)
+_Handle = TypeVar("_Handle")
+_Local = TypeVar("_Local", bound=Joinable)
 
 
 class Awaited(Generic[_Arguments, _Answer]):
@@ -50,9 +51,9 @@ class Awaited(Generic[_Arguments, _Answer]):
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(
-        self, instance: AioRows[Any], owner: type
+        self, instance: AioHandle[Any], owner: type
     ) -> Callable[_Arguments, Coroutine[Any, Any, _Answer]]: ...
-    def __get__(self, instance: AioRows[Any] | None, owner: type) -> Any:
+    def __get__(self, instance: AioHandle[Any] | None, owner: type) -> Any:
         if instance is None:
             return self
         aio = instance
@@ -69,27 +70,59 @@ class Awaited(Generic[_Arguments, _Answer]):
         return ask
 
 
-class AioRows(Generic[_Handle]):
-    """The reading methods of a handle, as coroutines.
+class AioHandle(Generic[_Handle]):
+    """A handle whose methods run in threads.
 
     Attributes:
         rows: the handle. It remains usable.
     """
 
-    def __init__(self, rows: _Handle, concurrency: int, *, owns: bool) -> None:
-        """
-        Args:
-            owns: whether to close the handle with this object.
-        """
+    def __init__(self, rows: _Handle, concurrency: int) -> None:
         self.rows = rows
         self._concurrency = concurrency
-        self._owns = owns
         self._closed = False
         self.renew_after_fork()
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="nimble-aio")
+
+    async def _run(self, question: Callable[[], _Answer]) -> _Answer:
+        if self._closed:
+            raise InvalidArgumentError(f"{self!r} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, question)
+
+    async def close(self) -> None:
+        """Waits for running calls. Closes the handle only if :func:`aio` opened it."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown, wait=True)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<nimblepy.{type(self).__name__} of {self.rows!r}>"
+
+
+class AioRows(AioHandle[_Local]):
+    """The reading methods of a file, dataset or table, as coroutines."""
+
+    def __init__(self, rows: _Local, concurrency: int, *, owns: bool) -> None:
+        """
+        Args:
+            owns: whether to close the handle with this object.
+        """
+        super().__init__(rows, concurrency)
+        self._owns = owns
+
+    async def close(self) -> None:
+        """Waits for running calls. Closes the handle only if :func:`aio` opened it."""
+        await super().close()
+        if self._owns:
+            self.rows.close()
 
     get = Awaited(Rows.get)
     lookup = Awaited(Rows.lookup)
@@ -140,27 +173,6 @@ class AioRows(Generic[_Handle]):
         batches = scan.to_batches()
         while (batch := await self._run(lambda: next(batches, None))) is not None:
             yield batch
-
-    async def _run(self, question: Callable[[], _Answer]) -> _Answer:
-        if self._closed:
-            raise InvalidArgumentError(f"{self!r} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, question)
-
-    async def close(self) -> None:
-        """Waits for running calls. Closes the handle only if :func:`aio` opened it."""
-        self._closed = True
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
-        if self._owns:
-            self.rows.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    def __repr__(self) -> str:
-        return f"<nimblepy.{type(self).__name__} of {self.rows!r}>"
 
 
 def _refresh_file(file: File) -> bool:

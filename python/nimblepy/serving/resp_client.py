@@ -1,7 +1,8 @@
-"""A small client for the Redis protocol: one connection, one command at a time."""
+"""A small client for the Redis protocol."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from nimblepy.io.fork import ForkLock
 # A longer reply is not from a server of nimblepy.
 _MOST_BYTES = 1 << 31
 _MOST_DEPTH = 8
+# Connections that are kept while no command uses them.
+_MOST_FREE = 32
 
 
 class ReplyTooLargeError(InvalidArgumentError):
@@ -26,10 +29,11 @@ class ReplyTooLargeError(InvalidArgumentError):
 
 
 class Connection:
-    """A connection to a server. Thread-safe: one thread at a time uses it.
+    """Connections to a server. Thread-safe: each command has a connection of its own.
 
-    It connects for the first command, and again after a failure. If the connection fails during a
-    command, the command is sent once more. This is safe because commands only read.
+    It connects when a command finds no free connection. If a connection that was used before fails
+    during a command, the command is sent once more on a new one. This is safe because commands only
+    read.
 
     Args:
         address: ``nimble://HOST:PORT`` or ``nimble+unix:///PATH``.
@@ -40,14 +44,18 @@ class Connection:
     """
 
     def __init__(self, address: str, token: str | None, timeout: float | None) -> None:
-        self._socket: socket.socket | None = None
+        self._free: list[_Socket] = []
         self.address = address
         self._token = token
         self._timeout = timeout
         self._lock = ForkLock()
-        self._reader: Any = None
-        self._process = 0
+        self._process = os.getpid()
         self._place: str | tuple[str, int] = _place(address)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is on this machine."""
+        return isinstance(self._place, str) or _is_loopback(self._place[0])
 
     def ask(self, *arguments: str | bytes | int) -> Any:
         """Sends a command and returns the reply.
@@ -59,75 +67,110 @@ class Connection:
         """
         parts = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
         sent = _command(parts)
-        with self._lock:
-            for attempt in (0, 1):
-                is_new = self._socket is None or self._process != os.getpid()
-                try:
-                    self._connect()
-                    assert self._socket is not None
-                    self._socket.sendall(sent)
-                    reply = self._read(0)
-                    break
-                except TimeoutError:
-                    self._drop()
-                    raise TimeoutError(
-                        f"{self.address}: no answer within {self._timeout} s"
-                    ) from None
-                except (PermissionError, InvalidArgumentError):  # the token was refused
-                    self._drop()
-                    raise
-                except (OSError, EOFError) as error:
-                    self._drop()
-                    if is_new or attempt:
-                        raise ConnectionError(f"{self.address}: {error}") from error
-                except BaseException:
-                    # Otherwise the unread reply would be taken for the reply to the next command.
-                    self._drop()
-                    raise
+        used = self._take()
+        try:
+            reply = self._ask(used, sent)
+        except (BrokenPipeError, ConnectionError, EOFError) as error:
+            if used is None:
+                raise ConnectionError(f"{self.address}: {error}") from error
+            self.close()  # the others are probably broken too
+            try:
+                reply = self._ask(None, sent)
+            except (ConnectionError, EOFError) as again:
+                raise ConnectionError(f"{self.address}: {again}") from again
         if isinstance(reply, _Failure):
             raise _error_of(reply.message)
         return reply
 
+    def _ask(self, used: _Socket | None, sent: bytes) -> Any:
+        """Asks on this connection, or on a new one. Keeps it only if the reply was read."""
+        connection = used
+        try:
+            if connection is None:
+                connection = self._connected()
+            reply = connection.ask(sent)
+        except BaseException as error:
+            # Otherwise an unread reply would be taken for the reply to the next command.
+            if connection is not None:
+                connection.close()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"{self.address}: no answer within {self._timeout} s") from None
+            if isinstance(error, (PermissionError, InvalidArgumentError, ConnectionError)):
+                raise
+            if isinstance(error, OSError):
+                raise ConnectionError(str(error)) from error
+            raise
+        self._give_back(connection)
+        return reply
+
     def close(self) -> None:
-        """Closes the connection. A later command connects again."""
+        """Closes the free connections. A later command connects again."""
         with self._lock:
-            self._drop()
+            free, self._free = self._free, []
+            is_mine = self._process == os.getpid()
+            self._process = os.getpid()
+        for connection in free:
+            connection.close(is_mine=is_mine)
 
     def __del__(self) -> None:
-        # Like a local table, a handle closes its connection when it is garbage collected.
-        if self._socket is not None:
-            self._drop()
+        # Like a local table, a handle closes its connections when it is garbage collected.
+        for connection in self._free:
+            connection.close(is_mine=self._process == os.getpid())
 
-    def _connect(self) -> None:
-        """Connects, unless this process is already connected."""
-        if self._process != os.getpid():  # the socket belongs to the parent process
-            self._socket = self._reader = None
-        if self._socket is not None:
-            return
-        if isinstance(self._place, str):
-            made = socket.socket(socket.AF_UNIX)
-            made.settimeout(self._timeout)
+    def _take(self) -> _Socket | None:
+        if self._process != os.getpid():  # the connections belong to the parent process
+            self.close()
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def _give_back(self, connection: _Socket) -> None:
+        with self._lock:
+            if len(self._free) < _MOST_FREE:
+                self._free.append(connection)
+                return
+        connection.close()
+
+    def _connected(self) -> _Socket:
+        made = _Socket(self._place, self._timeout)
+        if self._token is not None:
             try:
-                made.connect(self._place)
+                reply = made.ask(_command([b"AUTH", self._token.encode()]))
             except BaseException:
                 made.close()
                 raise
-        else:
-            made = socket.create_connection(self._place, self._timeout)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket, self._reader = made, made.makefile("rb")
-        self._process = os.getpid()
-        if self._token is not None:
-            self._socket.sendall(_command([b"AUTH", self._token.encode()]))
-            reply = self._read(0)
             if isinstance(reply, _Failure):
+                made.close()
                 raise _error_of(reply.message)
+        return made
 
-    def _drop(self) -> None:
-        if self._socket is not None and self._process == os.getpid():
+
+class _Socket:
+    """One connection. Not thread-safe."""
+
+    def __init__(self, place: str | tuple[str, int], timeout: float | None) -> None:
+        if isinstance(place, str):
+            self._socket = socket.socket(socket.AF_UNIX)
+            self._socket.settimeout(timeout)
+            try:
+                self._socket.connect(place)
+            except BaseException:
+                self._socket.close()
+                raise
+        else:
+            self._socket = socket.create_connection(place, timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = self._socket.makefile("rb")
+
+    def ask(self, sent: bytes) -> Any:
+        """Sends a command and returns the reply, which may be a failure."""
+        self._socket.sendall(sent)
+        return self._read(0)
+
+    def close(self, *, is_mine: bool = True) -> None:
+        """Closes the connection, unless it belongs to the parent process."""
+        if is_mine:
             self._reader.close()
             self._socket.close()
-        self._socket = self._reader = None
 
     def _line(self) -> bytes:
         line: bytes = self._reader.readline(1 << 16)
@@ -187,6 +230,13 @@ def _error_of(message: str) -> Exception:
     if "no primary key" in text or "no cluster key" in text:
         return IndexUnavailableError(text)
     return InvalidArgumentError(text if code == "ERR" else message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _place(address: str) -> str | tuple[str, int]:
