@@ -521,6 +521,34 @@ class ServedTable:
     def __init__(self, manifest: bytes, files: ServedFiles, open_ahead: int) -> None: ...
     num_rows: int
     snapshot: int | None
+    name: str
+    """The name of the table, or the file name."""
+    paths: list[str]
+
+class RawFrame:
+    """Rows of a reply ``AS RAW``: encoded blocks of a file, or an Arrow IPC stream."""
+
+    is_raw: bool
+    arrow: memoryview
+    file: tuple[int, int]
+    """The checksum of the file's footer, and its size."""
+    columns: list[int]
+    """Positions in the file's schema."""
+    num_rows: int
+    def read(self, projection: Projection) -> tuple[object, object]: ...
+
+def raw_frames(reply: bytes) -> list[RawFrame]: ...
+
+class SparseFile:
+    """A file with only some parts in memory. Parts are (offset, size)."""
+
+    def __init__(self, size: int, name: str) -> None: ...
+    filled_bytes: int
+    def missing(self, frame: RawFrame) -> list[tuple[int, int]]:
+        """The parts of metadata that the frame needs and that are not filled in."""
+    def fill(self, parts: list[tuple[int, int]], bytes: bytes) -> None: ...
+    def fill_frame(self, frame: RawFrame) -> None: ...
+    def open(self, cache_bytes: int) -> File: ...
 
 class Server:
     """Answers Redis clients with its own threads."""
@@ -540,6 +568,7 @@ class Server:
         max_clients: int,
         idle_seconds: int,
         threads: int,
+        allow_raw: bool,
     ) -> None: ...
     port: int
     def swap(self, tables: dict[str, ServedTable]) -> None: ...

@@ -48,6 +48,7 @@ void register_index(pybind11::module_& m);
 void register_locate(pybind11::module_& m);
 void register_inspect(pybind11::module_& m);
 void register_index_rewriter(pybind11::module_& m);
+void register_raw(pybind11::module_& m);
 void register_serve(pybind11::module_& m);
 void register_writer(pybind11::module_& m);
 void register_point_reader(pybind11::module_& m);

@@ -26,5 +26,6 @@ PYBIND11_MODULE(_core, m) {
   nimble::register_nearest(m);
   nimble::register_inspect(m);
   nimble::register_index_rewriter(m);
+  nimble::register_raw(m);
   nimble::register_serve(m);
 }

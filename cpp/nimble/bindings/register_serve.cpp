@@ -135,13 +135,14 @@ std::unique_ptr<ServerHandle> start_server(
     const std::string& host, uint16_t port, const std::string& token,
     const py::bytes& page_secret, uint64_t max_keys, uint64_t max_rows,
     uint64_t max_reply_bytes, uint32_t max_clients, uint32_t idle_seconds,
-    uint32_t threads) {
+    uint32_t threads, bool allow_raw) {
   ServerOptions options;
   options.unix_path = unix_path;
   options.host = host;
   options.port = port;
   options.token = token;
-  options.commands = {max_keys, max_rows, max_reply_bytes, page_secret};
+  options.commands = {max_keys, max_rows, max_reply_bytes, allow_raw,
+                      page_secret};
   options.resp.max_arguments = max_keys + 4096;
   options.max_clients = max_clients;
   options.idle_seconds = idle_seconds;
@@ -187,6 +188,16 @@ void register_serve(py::module_& m) {
       .def(py::init(&open_table), py::arg("manifest"), py::arg("files"),
            py::arg("open_ahead"))
       .def_property_readonly("num_rows", &ServedTable::num_rows)
+      .def_property_readonly(
+          "name", [](const ServedTable& t) { return t.manifest().name; })
+      .def_property_readonly("paths",
+                             [](const ServedTable& t) {
+                               std::vector<std::string> out;
+                               for (const ServedFile& f : t.manifest().files) {
+                                 out.push_back(f.path);
+                               }
+                               return out;
+                             })
       .def_property_readonly("snapshot", [](const ServedTable& t) {
         return t.manifest().snapshot;
       });
@@ -195,7 +206,7 @@ void register_serve(py::module_& m) {
            py::arg("host"), py::arg("port"), py::arg("token"),
            py::arg("page_secret"), py::arg("max_keys"), py::arg("max_rows"),
            py::arg("max_reply_bytes"), py::arg("max_clients"),
-           py::arg("idle_seconds"), py::arg("threads"))
+           py::arg("idle_seconds"), py::arg("threads"), py::arg("allow_raw"))
       .def_property_readonly(
           "port", [](const ServerHandle& h) { return h.server->port(); })
       .def(

@@ -114,6 +114,15 @@ void FetchedBodies::count(uint64_t* reads, uint64_t* bytes) {
   *bytes = total_size(joined);
 }
 
+void FetchedBodies::append_wanted(uint64_t gap, std::vector<ByteRange>* out) {
+  sort_wanted();
+  ranges_.clear();
+  for (const Wanted& w : wanted_) ranges_.push_back(w.in_file);
+  for (const JoinedRead& r : join_ranges(ranges_, gap)) {
+    out->push_back({r.begin, r.end});
+  }
+}
+
 Status FetchedBodies::fetch() {
   sort_wanted();
   std::vector<uint8_t*> to;

@@ -38,6 +38,10 @@ class FetchedBodies {
   // The number and total size of the requests that fetch() would make without a
   // cache.
   void count(uint64_t* reads, uint64_t* bytes);
+  // Appends the requested ranges of the file, ascending, and joins ranges if
+  // the gap between them is at most `gap` bytes. For callers that do not call
+  // fetch().
+  void append_wanted(uint64_t gap, std::vector<ByteRange>* out);
   // Upper bound for the bytes that fetch() reads, including gaps between near
   // ranges.
   uint64_t most_bytes() const { return most_bytes_; }

@@ -7,7 +7,9 @@
 
 #include "nimble/base/hash.h"
 #include "nimble/serve/arrow_rows.h"
+#include "nimble/serve/key_filter.h"
 #include "nimble/serve/page_token.h"
+#include "nimble/serve/raw_rows.h"
 #include "nimble/serve/row_slices.h"
 #include "nimble/serve/value_text.h"
 
@@ -90,7 +92,8 @@ class Command {
     if (name == "NB.PREFIX") return at_least(3) && finish(ordered(true));
     if (name == "NB.RANGE") return at_least(4) && finish(ordered(false));
     if (name == "NB.SCHEMA") return at_least(2) && finish(describe_schema());
-    if (name == "NB.META") return exactly(2) && finish(describe_table());
+    if (name == "NB.META" && n == 2) return finish(describe_table());
+    if (name == "NB.META") return at_least(7) && finish(send_metadata());
     if (name == "NB.AT") return at_least(4) && of_version();
     if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
     if (n >= 2 &&
@@ -112,12 +115,14 @@ class Command {
     bool has_columns = false;
     bool skip_missing = false;
     bool as_arrow = false;
+    bool as_raw = false;
     bool all = false;
     std::string probe;
     std::vector<std::string_view> keys;
     uint64_t limit = UINT64_MAX;
     bool reverse = false;
     bool starts_with = false;
+    std::optional<std::span<const std::string_view>> filter;
     std::string_view inclusive = "[)";
     std::optional<std::string_view> after;
     std::optional<std::string_view> page;  // empty: the first page
@@ -410,10 +415,10 @@ class Command {
   static constexpr std::array kGetOptions = {"COLS"};
   static constexpr std::array kManyOptions = {"COLS",    "KEYS", "AS",
                                               "MISSING", "ALL",  "PROBE"};
-  static constexpr std::array kPrefixOptions = {"COLS",    "AS",     "LIMIT",
-                                                "REVERSE", "STARTS", "PAGE"};
+  static constexpr std::array kPrefixOptions = {
+      "COLS", "AS", "LIMIT", "REVERSE", "STARTS", "PAGE", "FILTER"};
   static constexpr std::array kRangeOptions = {
-      "COLS", "AS", "LIMIT", "REVERSE", "AFTER", "INCLUSIVE", "PAGE"};
+      "COLS", "AS", "LIMIT", "REVERSE", "AFTER", "INCLUSIVE", "PAGE", "FILTER"};
 
   Status read_options(const ServedTable& table, size_t at,
                       std::span<const char* const> accepted,
@@ -422,6 +427,11 @@ class Command {
       return Status::invalid_argument("after " + std::string(what) +
                                       " arguments are missing");
     };
+    // Only rows in key order can lie together.
+    const bool can_be_raw =
+        std::find_if(accepted.begin(), accepted.end(), [](const char* name) {
+          return std::string_view(name) == "PAGE";
+        }) != accepted.end();
     uint32_t seen = 0;
     while (at < arguments_.size()) {
       const std::string_view option = arguments_[at++];
@@ -465,14 +475,23 @@ class Command {
         ++at;
         NIMBLE_RETURN_IF_ERROR(check_keys(n));
         for (uint64_t i = 0; i < n; ++i) out->keys.push_back(arguments_[at++]);
+      } else if (equals(option, "FILTER")) {
+        if (left < 1 || !parse_count(arguments_[at], &n) || n > left - 1) {
+          return missing("FILTER");
+        }
+        ++at;
+        out->filter = arguments_.subspan(at, n);
+        at += n;
       } else if (equals(option, "AS")) {
         if (left < 1) return missing("AS");
         const std::string_view form = arguments_[at++];
         out->as_arrow = equals(form, "ARROW");
-        if (!out->as_arrow && !equals(form, "RESP")) {
+        out->as_raw = can_be_raw && equals(form, "RAW");
+        if (!out->as_arrow && !out->as_raw && !equals(form, "RESP")) {
           return Status::invalid_argument(
-              "AS " + std::string(form.substr(0, 20)) +
-              ": this server answers AS RESP and AS ARROW");
+              "AS " + std::string(form.substr(0, 20)) + ": " + scratch_->name +
+              " answers AS RESP" +
+              (can_be_raw ? ", AS ARROW and AS RAW" : " and AS ARROW"));
         }
       } else if (equals(option, "MISSING")) {
         if (left < 1) return missing("MISSING");
@@ -739,6 +758,9 @@ class Command {
     add(options.inclusive);
     add(arguments_[2]);
     if (!is_prefix) add(arguments_[3]);
+    if (options.filter) {
+      for (const std::string_view word : *options.filter) add(word);
+    }
     return checksum64(as_bytes(text));
   }
 
@@ -823,6 +845,13 @@ class Command {
     wanted.reverse = options.reverse;
     wanted.limit = std::min(options.limit, options_.max_rows);
     wanted.starts_with = is_prefix && options.starts_with;
+    const uint64_t most = wanted.limit;
+    std::optional<KeyFilter> filter;
+    if (options.filter) {
+      NIMBLE_ASSIGN_OR_RETURN(filter,
+                              KeyFilter::parse(*table, *options.filter));
+      wanted.limit = options_.max_rows;  // rows to test
+    }
     bool possible = true;
     // `open` is the text that stands for "no bound", if there is one.
     const auto bound = [&](std::string_view text,
@@ -900,30 +929,51 @@ class Command {
     }
     // The read asked for one row more than the limit. If it is there, more rows
     // follow.
-    uint64_t total = 0;
-    for (const FileRange& r : rows) total += r.rows.size();
-    const bool has_more = total > wanted.limit;
+    uint64_t total = count_of(rows);
+    const uint64_t walked = total;
+    bool has_more = total > wanted.limit;
+    if (has_more) drop_last(options.reverse, &rows);
+    std::optional<RowAddress> last = last_of(rows, options.reverse);
+    if (filter) {
+      const bool are_all = !has_more;
+      std::vector<FileRange> passing;
+      NIMBLE_ASSIGN_OR_RETURN(
+          [[maybe_unused]] const uint64_t tested,
+          filter->append_passing(*table, rows, options.reverse,
+                                 most < UINT64_MAX ? most + 1 : most,
+                                 &passing));
+      rows = std::move(passing);
+      // If too few rows passed, the next page begins behind the tested ones.
+      const bool is_full = count_of(rows) > most;
+      if (is_full) drop_last(options.reverse, &rows);
+      if (is_full) last = last_of(rows, options.reverse);
+      has_more = is_full || !are_all;
+      if (!is_full && has_more && !options.page) {
+        return Status::too_large("the filter has to test more than " +
+                                 std::to_string(options_.max_rows) +
+                                 " rows; give PAGE");
+      }
+    }
+    total = count_of(rows);
     if (has_more && !options.page && options.limit > options_.max_rows) {
-      return check_rows(total);
+      return check_rows(total + 1);
     }
     std::string next;
-    if (has_more) {
-      drop_last(options.reverse, &rows);
-      --total;
-      if (total > 0) {
-        const RowRange& range = rows.back().rows;
-        const RowAddress last = {rows.back().file,
-                                 options.reverse ? range.begin : range.end - 1};
-        NIMBLE_RETURN_IF_ERROR(table->append_cluster_key(last, &next));
-        if (options.page) {
-          NIMBLE_ASSIGN_OR_RETURN(
-              next, next_page(*table, is_prefix, options, wanted, last, next,
-                              page.rows_of_key + total));
-        }
+    const bool has_next = has_more && last;
+    if (has_next) {
+      NIMBLE_RETURN_IF_ERROR(table->append_cluster_key(*last, &next));
+      if (options.page) {
+        NIMBLE_ASSIGN_OR_RETURN(
+            next, next_page(*table, is_prefix, options, wanted, *last, next,
+                            page.rows_of_key + walked));
       }
     }
     text_.clear();
-    if (options.as_arrow) {
+    if (options.as_raw) {
+      NIMBLE_RETURN_IF_ERROR(
+          append_raw_rows(*table, arrow_request(options),
+                          {rows, options.reverse, options_.allow_raw}, &text_));
+    } else if (options.as_arrow) {
       NIMBLE_RETURN_IF_ERROR(append_arrow_rows(
           *table, arrow_request(options), rows, options.reverse, {}, &text_));
     } else {
@@ -931,12 +981,12 @@ class Command {
           read_cells(*table, rows, options.reverse, options.columns));
     }
     reply_->array(options.page ? 3 : 2);
-    if (has_more && total > 0) {
+    if (has_next) {
       reply_->text(next);
     } else {
       reply_->null();
     }
-    if (options.as_arrow) {
+    if (options.as_arrow || options.as_raw) {
       reply_->text(text_);
     } else {
       reply_->array(total);
@@ -948,6 +998,13 @@ class Command {
     return Status::ok();
   }
 
+  // The last row of a read; nothing without rows.
+  static std::optional<RowAddress> last_of(std::span<const FileRange> rows,
+                                           bool reverse) {
+    if (rows.empty()) return std::nullopt;
+    const RowRange& range = rows.back().rows;
+    return RowAddress{rows.back().file, reverse ? range.begin : range.end - 1};
+  }
   static void drop_last(bool reverse, std::vector<FileRange>* rows) {
     RowRange& last = rows->back().rows;
     if (reverse) {
@@ -1028,6 +1085,38 @@ class Command {
     return Status::ok();
   }
 
+  // NB.META t FILE checksum size offset size...: parts of a file that AS RAW
+  // names.
+  Status send_metadata() {
+    NIMBLE_ASSIGN_OR_RETURN(const ServedTable* table,
+                            known_table(arguments_[1]));
+    uint64_t checksum = 0, size = 0;
+    if (!equals(arguments_[2], "FILE") || arguments_.size() % 2 == 0 ||
+        !parse_count(arguments_[3], &checksum) ||
+        !parse_count(arguments_[4], &size)) {
+      return Status::invalid_argument(
+          "NB.META: expected FILE checksum size and pairs of offset and size");
+    }
+    if (!options_.allow_raw) {
+      return Status::invalid_argument(
+          "NB.META: this server does not send "
+          "parts of files");
+    }
+    std::vector<FilePart> parts;
+    for (size_t i = 5; i < arguments_.size(); i += 2) {
+      FilePart& part = parts.emplace_back();
+      if (!parse_count(arguments_[i], &part.offset) ||
+          !parse_count(arguments_[i + 1], &part.size)) {
+        return Status::invalid_argument("NB.META: expected numbers of bytes");
+      }
+    }
+    text_.clear();
+    NIMBLE_RETURN_IF_ERROR(append_file_parts(*table, checksum, size, parts,
+                                             options_.max_reply_bytes, &text_));
+    reply_->text(text_);
+    return Status::ok();
+  }
+
   Status list_tables() {
     reply_->array(tables_.size());
     for (const auto& [name, table] : tables_) reply_->text(name);
@@ -1071,6 +1160,7 @@ bool is_long_command(std::span<const std::string_view> arguments) {
     return std::any_of(arguments.begin(), arguments.end(),
                        [](std::string_view a) { return equals(a, "ALL"); });
   }
+  if (equals(arguments[0], "NB.META")) return arguments.size() > 2;
   return equals(arguments[0], "NB.PREFIX") ||
          equals(arguments[0], "NB.RANGE") || equals(arguments[0], "NB.AT");
 }

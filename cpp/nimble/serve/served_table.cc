@@ -156,6 +156,18 @@ Result<const OpenedFile*> ServedTable::file(uint32_t i) const {
   return owners_[i].get();
 }
 
+const OpenedFile* ServedTable::find_file(uint64_t checksum,
+                                         uint64_t size) const {
+  for (uint32_t i = 0; i < manifest_.files.size(); ++i) {
+    const OpenedFile* opened = opened_[i].load(std::memory_order_acquire);
+    if (opened != nullptr && manifest_.files[i].size == size &&
+        opened->reader().postscript().footer_checksum == checksum) {
+      return opened;
+    }
+  }
+  return nullptr;
+}
+
 // ---- keys
 
 Result<bool> ServedTable::read_values(std::string_view text,

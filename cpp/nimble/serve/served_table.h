@@ -101,6 +101,11 @@ class ServedTable {
   // file, are reported by the first request that needs the file.
   void open_ahead(size_t most) const;
 
+  // File i of the manifest, opened if necessary.
+  Result<const OpenedFile*> file(uint32_t i) const;
+  // The open file with this checksum of its footer and this size, or null.
+  const OpenedFile* find_file(uint64_t checksum, uint64_t size) const;
+
   // Reads the text of a whole key. Returns false if no row can have it. Fails
   // with kInvalidArgument if the text is not a key of this table.
   Result<bool> read_key(std::string_view text, TypedKey* out) const;
@@ -143,7 +148,6 @@ class ServedTable {
   // `end` means no limit.
   static void route(const ServedKey& key, const Router& router, ByteSpan first,
                     ByteSpan end, std::vector<uint32_t>* out);
-  Result<const OpenedFile*> file(uint32_t i) const;
   Result<std::optional<uint64_t>> find_in(const OpenedFile& file,
                                           const ServedIndex& index,
                                           const TypedKey& key) const;

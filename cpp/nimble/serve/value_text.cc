@@ -622,6 +622,8 @@ int64_t code_of(const Column& column, uint64_t row) {
   return load<int64_t>(wide);
 }
 
+}  // namespace
+
 ByteSpan flat_value(const Column& column, uint64_t row, uint8_t* bit) {
   const Field& field = column.field();
   if (field.layout == Layout::kBool) {
@@ -634,6 +636,8 @@ ByteSpan flat_value(const Column& column, uint64_t row, uint8_t* bit) {
   }
   return {column.value_data() + row * field.width, field.width};
 }
+
+namespace {
 
 void append_json(const Column& column, uint64_t row, std::string* out) {
   if (is_null_row(column, row)) {

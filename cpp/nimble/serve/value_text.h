@@ -19,6 +19,11 @@ void append_text(const Field& field, ByteSpan value, std::string* out);
 // REQUIRES: the row is not null.
 void append_text(const Column& column, uint64_t row, std::string* out);
 
+// The value of a row, in the format of FlatValue. `*bit` holds the value of a
+// bool.
+// REQUIRES: the layout is kFixed, kBool or kBytes; the row is not null.
+ByteSpan flat_value(const Column& column, uint64_t row, uint8_t* bit);
+
 // Whether the row is null, also in runs and unions.
 bool is_null_row(const Column& column, uint64_t row);
 

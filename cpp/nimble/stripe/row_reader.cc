@@ -263,6 +263,35 @@ Status RowReader::want(const StripeReader& reader, const uint64_t* rows,
   return Status::ok();
 }
 
+Status plan_bytes(const RowReader& reader, std::span<const RowRange> rows,
+                  uint64_t gap, std::vector<ByteRange>* out) {
+  const OpenFile& file = reader.file();
+  const size_t num_columns = reader.schema().children.size();
+  for (size_t i = 0; i < rows.size();) {
+    uint64_t begin = rows[i].begin;
+    while (i < rows.size()) {
+      NIMBLE_ASSIGN_OR_RETURN(const GroupHandle group,
+                              file.groups().get(file.group_of(begin)));
+      const StripeView& stripe = group->view().stripe_of(begin);
+      const uint64_t stop = stripe.first_row + stripe.rows;
+      FetchedBodies wanted(file.file(), file.range_cache(), file.stats());
+      const StripeReader of(file, file.plan(), *group, stripe, &wanted);
+      for (; i < rows.size() && begin < stop;) {
+        const uint64_t end = std::min(rows[i].end, stop);
+        for (size_t c = 0; c < num_columns; ++c) {
+          NIMBLE_RETURN_IF_ERROR(of.want_range(reader.node(c),
+                                               begin - stripe.first_row,
+                                               end - stripe.first_row));
+        }
+        begin = end;
+        if (end == rows[i].end && ++i < rows.size()) begin = rows[i].begin;
+      }
+      wanted.append_wanted(gap, out);
+    }
+  }
+  return Status::ok();
+}
+
 Status fetch_rows(std::span<const RowReader* const> readers,
                   std::span<const RowRange> ranges) {
   const OpenFile& file = readers.front()->file();

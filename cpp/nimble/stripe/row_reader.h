@@ -141,6 +141,13 @@ class RowReader {
   bool has_vectors_ = false;
 };
 
+// Appends the byte ranges of segments that read_ranges() needs for these rows,
+// if the columns are not nested. Ranges ascend within a stripe, and are joined
+// if the gap between them is at most `gap` bytes. Also for mapped files.
+// REQUIRES: the rows are disjoint and ascending.
+Status plan_bytes(const RowReader& reader, std::span<const RowRange> rows,
+                  uint64_t gap, std::vector<ByteRange>* out);
+
 // For a file that is not mapped: reads the bytes that read_ranges() or take()
 // need for these rows into the file's range cache. Takes one round if the bytes
 // fit in half of the cache.

@@ -471,6 +471,9 @@ def serve(
     max_clients: Annotated[int, typer.Option(help="Connections at once.")] = 10_000,
     idle_seconds: Annotated[int, typer.Option(help="Close silent connections; 0: never.")] = 0,
     threads: Annotated[int, typer.Option(help="Threads for connections.")] = 1,
+    raw: Annotated[
+        bool, typer.Option("--raw/--no-raw", help="Whether clients may get encoded blocks.")
+    ] = True,
 ) -> None:
     """Serve rows to clients of Redis until SIGTERM or SIGINT."""
     from nimblepy.cli.serve import run_serve
@@ -491,6 +494,7 @@ def serve(
         max_clients=max_clients,
         idle_seconds=idle_seconds,
         threads=threads,
+        raw=raw,
     )
 
 

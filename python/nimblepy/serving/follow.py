@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import fcntl
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
-from nimblepy.errors import InvalidArgumentError
+from nimblepy import _core
+from nimblepy.errors import InvalidArgumentError, NimbleError
 from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, source_of_dataset
 from nimblepy.files.resolve import as_rows
@@ -21,6 +24,9 @@ from nimblepy.table.table import Table
 # File names in the directory of serving manifests.
 CURRENT = "CURRENT"
 _SUFFIX = ".nsm"
+_TEMPORARY = ".tmp-"
+# The directory of the serving manifests in a lake.
+SERVE_DIRECTORY = "serve"
 # Number of manifests to keep for each table, because readers may still open the previous one.
 _KEPT = 2
 
@@ -81,7 +87,8 @@ class Follower:
     """Polls the sources, and publishes a manifest of each new state. Not thread-safe.
 
     Args:
-        handles: handles that only the follower moves and closes.
+        handles: handles that only the follower moves and closes; or a function that opens them,
+            which the first poll calls.
         publish: receives the manifests of all names that changed.
 
     Attributes:
@@ -91,9 +98,16 @@ class Follower:
     """
 
     def __init__(
-        self, handles: dict[str, Served], publish: Callable[[dict[str, bytes]], None]
+        self,
+        handles: dict[str, Served] | Callable[[], dict[str, Served]],
+        publish: Callable[[dict[str, bytes]], None],
     ) -> None:
-        self._handles = handles
+        self._open: Callable[[], dict[str, Served]] | None = None
+        self._handles: dict[str, Served] = {}
+        if callable(handles):
+            self._open = handles
+        else:
+            self._handles = handles
         self._publish = publish
         self._published: set[str] = set()
         self.checked_at = time.monotonic()
@@ -104,6 +118,11 @@ class Follower:
         """Checks all sources once. If a source cannot be read, its last state remains published."""
         changed: dict[str, bytes] = {}
         problem = None
+        if self._open is not None:
+            try:
+                self._handles, self._open = self._open(), None
+            except Exception as error:  # a catalog may fail in any way
+                problem = str(error)
         for name, handle in self._handles.items():
             try:
                 if self._moved(handle) or name not in self._published:
@@ -155,21 +174,61 @@ def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
     previous one.
     """
     os.makedirs(directory, exist_ok=True)
-    current = read_current(directory)
-    for name, manifest in names.items():
-        file = f"{name}-{time.time_ns():020d}{_SUFFIX}"
-        _write(os.path.join(directory, file), manifest)
-        current[name] = file
-    lines = "".join(f"{name} {file}\n" for name, file in sorted(current.items()))
-    _write(os.path.join(directory, CURRENT), lines.encode())
-    for name in names:
-        of_name = [
-            file
-            for file in os.listdir(directory)
-            if file.endswith(_SUFFIX) and file[: -len(_SUFFIX)].rpartition("-")[0] == name
-        ]
-        for file in sorted(of_name)[:-_KEPT]:
-            os.unlink(os.path.join(directory, file))
+    with _only_writer(directory):
+        for file in os.listdir(directory):
+            if file.startswith(_TEMPORARY):  # of a process that was killed
+                os.unlink(os.path.join(directory, file))
+        current = read_current(directory)
+        for name, manifest in names.items():
+            file = f"{name}-{time.time_ns():020d}{_SUFFIX}"
+            _write(os.path.join(directory, file), manifest)
+            current[name] = file
+        lines = "".join(f"{name} {file}\n" for name, file in sorted(current.items()))
+        _write(os.path.join(directory, CURRENT), lines.encode())
+        for name in names:
+            of_name = [
+                file
+                for file in os.listdir(directory)
+                if file.endswith(_SUFFIX) and file[: -len(_SUFFIX)].rpartition("-")[0] == name
+            ]
+            for file in sorted(of_name)[:-_KEPT]:
+                os.unlink(os.path.join(directory, file))
+
+
+@contextmanager
+def _only_writer(directory: str) -> Iterator[None]:
+    """Keeps other processes from writing manifests: they would lose lines of ``CURRENT``."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def last_manifests(lake: str, names: Mapping[str, str]) -> dict[str, bytes]:
+    """Returns the last manifests that were written into ``lake/serve``, for a quick start.
+
+    Args:
+        names: the table of each name that keys use.
+
+    Returns:
+        Nothing, unless there is a manifest of each of these tables with files in the lake only. A
+        copy of a lake has manifests with the files of the original.
+    """
+    directory, root = os.path.join(lake, SERVE_DIRECTORY), os.path.abspath(lake) + os.sep
+    current, manifests = read_current(directory), {}
+    for name, table in names.items():
+        try:
+            with open(os.path.join(directory, current[name]), "rb") as file:
+                manifest = file.read()
+            served = _core.ServedTable(manifest, _core.ServedFiles(), 0)
+        except (KeyError, OSError, NimbleError):
+            return {}
+        if served.name != table or not all(path.startswith(root) for path in served.paths):
+            return {}
+        manifests[name] = manifest
+    return manifests
 
 
 def read_current(directory: str) -> dict[str, str]:
@@ -182,7 +241,7 @@ def read_current(directory: str) -> dict[str, str]:
 
 
 def _write(path: str, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".tmp-")
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=_TEMPORARY)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

@@ -18,7 +18,7 @@ _DAYS_OF_CYCLE = 146_097
 def key_text(values: Iterable[pa.Scalar], types: Iterable[pa.DataType]) -> bytes:
     """Returns the values of a key as text, joined by ``:``. ``types`` are the columns' types."""
     return b":".join(
-        rb"\N" if not value.is_valid else _escaped(_text(value, type))
+        rb"\N" if not value.is_valid else _escaped(value_text(value, type))
         for value, type in zip(values, types, strict=True)
     )
 
@@ -27,7 +27,8 @@ def _escaped(text: bytes) -> bytes:
     return text.replace(b"\\", b"\\\\").replace(b":", rb"\:")
 
 
-def _text(value: pa.Scalar, declared: pa.DataType) -> bytes:
+def value_text(value: pa.Scalar, declared: pa.DataType) -> bytes:
+    """Returns the text of one value. ``declared`` is the type of the column."""
     kind = value.type
     if pa.types.is_date(kind):
         days, rest = divmod(value.value, 1 if pa.types.is_date32(kind) else 86_400_000)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import math
 import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
-from nimblepy.serving.follow import Follower, open_served
+from nimblepy.serving.follow import (
+    SERVE_DIRECTORY,
+    Follower,
+    last_manifests,
+    open_served,
+    write_manifests,
+)
 from nimblepy.serving.http import StatusPages
 from nimblepy.serving.manifest import Served
 from nimblepy.table.catalog import Catalog
@@ -39,6 +47,8 @@ def serve(
     max_clients: int = 10_000,
     idle_seconds: int = 0,
     threads: int = 1,
+    raw: bool = True,
+    manifests: str | os.PathLike[str] | None = None,
 ) -> Server:
     """Starts a server in this process that serves rows to Redis clients, with its own threads.
 
@@ -60,6 +70,12 @@ def serve(
         max_clients: maximum number of connections.
         idle_seconds: disconnect clients that send nothing for this long; 0 means never.
         threads: number of threads that handle connections.
+        raw: whether clients may get encoded blocks of files (``accept="raw"``). Blocks contain up
+            to 1,023 neighbours of the rows that were asked for, and deleted rows.
+        manifests: the directory of a lake, to start from the last serving manifests in its
+            directory ``serve`` before the catalog is opened, and to write new ones there. Until the
+            catalog was read, the server answers from the snapshots that were served last, and
+            ``/readyz`` fails. Without manifests of all tables, the server starts as usual.
 
     Raises:
         InvalidArgumentError: the address requires a token, a file cannot be served, or a table does
@@ -77,6 +93,7 @@ def serve(
         "max_clients": at_least("max_clients", max_clients, 1),
         "idle_seconds": at_least("idle_seconds", idle_seconds, 0),
         "threads": at_least("threads", threads, 1),
+        "allow_raw": bool(raw),
     }
     if token is not None and not token:
         raise InvalidArgumentError("token: it is empty")
@@ -85,10 +102,16 @@ def serve(
     if port is None and unix is None:
         port = 0
     address = _address(host, token) if port is not None else ""
-    handles = open_served(source, tables)
+    lake = None if manifests is None else os.fspath(manifests)
+    last: dict[str, bytes] = {}
+    if lake is not None and isinstance(tables, Mapping):
+        last = last_manifests(lake, tables)
+    handles: dict[str, Served] = {} if last else open_served(source, tables)
     try:
         return Server(
-            handles,
+            (lambda: open_served(source, tables)) if last else handles,
+            last,
+            None if lake is None else os.path.join(lake, SERVE_DIRECTORY),
             {
                 "unix": "" if unix is None else os.path.abspath(unix),
                 "host": address,
@@ -153,8 +176,15 @@ class Server:
     """
 
     def __init__(
-        self, handles: dict[str, Served], options: dict[str, Any], http: str | None, poll: float
+        self,
+        handles: dict[str, Served] | Callable[[], dict[str, Served]],
+        last: dict[str, bytes],
+        directory: str | None,
+        options: dict[str, Any],
+        http: str | None,
+        poll: float,
     ) -> None:
+        self._directory = None if last else directory  # the last ones are there already
         self._files = _core.ServedFiles()
         self._tables: dict[str, _core.ServedTable] = {}
         self._core: _core.Server | None = None
@@ -162,9 +192,14 @@ class Server:
         self._process = os.getpid()
         self._poll = poll
         self._follower = Follower(handles, self._publish)
-        self._follower.poll()
+        if last:
+            self._follower.checked_at = -math.inf
+            self._publish(last)
+        else:
+            self._follower.poll()
         if self._follower.last_error is not None:
             raise InvalidArgumentError(f"serve: {self._follower.last_error}")
+        self._directory = directory
         self._core = _core.Server(tables=self._tables, **options)
         self.unix: str | None = options["unix"] or None
         self.host: str | None = options["host"] or None
@@ -201,9 +236,21 @@ class Server:
             for name, manifest in manifests.items()
         }
         self._tables = {**self._tables, **made}
+        self._write(manifests)
         self._swapped_at = time.monotonic()
         if self._core is not None:
             self._core.swap(self._tables)
+
+    def _write(self, manifests: dict[str, bytes]) -> None:
+        """Writes manifests for the next start. The server does not need them."""
+        if self._directory is None:
+            return
+        try:
+            write_manifests(self._directory, manifests)
+        except OSError as error:
+            logger("nimblepy.serving").warning(
+                "serve: the next start will open the catalog first: %s", error
+            )
 
     def stats(self) -> dict[str, Any]:
         """Returns counts since the start, the state of the follower, and the served tables."""

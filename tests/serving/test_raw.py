@@ -1,0 +1,240 @@
+"""Rows that a server sends encoded: equal to the decoded ones, in fewer bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+
+ROWS = 12_000
+COLUMNS = [
+    *("k", "small", "big", "f", "g", "b", "city", "name", "blob", "fixed", "cents", "day", "at"),
+    *("id", "constant", "nulls", "run", "url"),
+]
+
+
+def some_rows(begin: int, count: int, rng: random.Random) -> pa.Table:
+    """A column for each kind of encoding."""
+    at = range(begin, begin + count)
+
+    def gaps(values: list[Any]) -> list[Any]:
+        return [None if rng.random() < 0.1 else value for value in values]
+
+    return pa.table(
+        {
+            "k": pa.array(at, pa.int64()),
+            "small": pa.array(gaps([i % 7 for i in at]), pa.int8()),
+            "big": pa.array([rng.getrandbits(63) for _ in at], pa.int64()),
+            "f": pa.array(gaps([rng.random() for _ in at]), pa.float64()),
+            "g": pa.array([round(rng.random(), 2) for _ in at], pa.float32()),
+            "b": pa.array(gaps([rng.random() < 0.2 for _ in at]), pa.bool_()),
+            "city": pa.array(gaps([rng.choice(["Oslo", "", "Graz", "Łódź"]) for _ in at])),
+            "name": pa.array([f"user {rng.randrange(10**6)}" for _ in at], pa.large_string()),
+            "blob": pa.array([rng.randbytes(rng.randrange(9)) for _ in at], pa.binary()),
+            "fixed": pa.array([rng.randbytes(5) for _ in at], pa.binary(5)),
+            "cents": pa.array(gaps([rng.randrange(10**6) for _ in at]), pa.int64()).cast(
+                pa.decimal128(21, 2)
+            ),
+            "day": pa.array([i // 300 for i in at], pa.int32()).cast(pa.date32()),
+            "at": pa.array([i * 1000 for i in at], pa.timestamp("us", tz="UTC")),
+            "id": pa.array([rng.randbytes(16) for _ in at], pa.uuid()),
+            "constant": pa.array([7] * count, pa.int64()),
+            "nulls": pa.nulls(count, pa.string()),
+            "run": pa.array([i // 5000 for i in at], pa.int64()),
+            "url": pa.array([f"https://example.org/{i % 50}/item/{i}" for i in at]),
+            "tags": pa.array([[i % 3] for i in at], pa.list_(pa.int32())),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> nb.Catalog:
+    """A table of two files with deleted rows, and of one file that overlaps them."""
+    rng = random.Random(1)
+    lake = nb.connect(tmp_path_factory.mktemp("lake"), create=True)
+    rows = some_rows(0, ROWS, rng)
+    table = lake.create_table("a.t", rows.schema, cluster_by=["k"])
+    table.append(rows.slice(0, 8000))
+    table.append(rows.slice(8000))
+    table.delete("k >= 3000 and k < 3500 or k % 97 = 5")
+    return lake
+
+
+@pytest.fixture(scope="module")
+def served(lake: nb.Catalog) -> Iterator[nb.RemoteLake]:
+    with nb.serve(lake, {"t": "a.t"}) as server, nb.connect(server.address) as served:
+        yield served
+
+
+class Counted:
+    """Counts the commands and the bytes of the replies of a connection."""
+
+    def __init__(self, table: nb.RemoteTable, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[str] = []
+        self.bytes = 0
+        send = table._connection.ask
+
+        def ask(*words: Any) -> Any:
+            self.commands.append(str(words[0]))
+            reply = send(*words)
+            if isinstance(reply, list):
+                self.bytes += sum(len(part) for part in reply if isinstance(part, bytes))
+            return reply
+
+        monkeypatch.setattr(table._connection, "ask", ask)
+
+
+def test_raw_rows_equal_decoded_ones(lake: nb.Catalog, served: nb.RemoteLake) -> None:
+    rng = random.Random(2)
+    table, local = served.table("t"), lake.table("a.t")
+    edges = [0, 1, 511, 512, 513, 1023, 1024, 1025, 2999, 3500, 4096, 7999, 8000, 8001, 8192]
+    for _ in range(80):
+        begin = rng.choice([rng.choice(edges), rng.randrange(ROWS)])
+        count = rng.choice([1, 500, 512, 513, 1024, 1025, rng.randrange(1, 6000), ROWS])
+        columns = rng.sample(COLUMNS, rng.choice([1, 2, 5, len(COLUMNS)]))
+        asked: dict[str, Any] = {"columns": columns, "limit": rng.choice([None, None, 700])}
+        got = table.range(begin, begin + count, accept="raw", **asked)
+        assert got.equals(local.range(begin, begin + count, **asked)), (begin, count, columns)
+    assert table.range(accept="raw").equals(local.range())
+    assert table.prefix(17, accept="raw").equals(local.prefix(17))
+
+
+def test_raw_rows_take_fewer_bytes_and_no_metadata_twice(
+    served: nb.RemoteLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = served.table("t")
+    columns = ["k", "small", "city", "day", "constant", "run", "at"]
+    counted = Counted(table, monkeypatch)
+    table.range(3600, 7600, columns=columns, accept="raw")
+    assert counted.commands == ["NB.RANGE", "NB.META"]
+    counted.commands.clear()
+    counted.bytes = 0
+    raw = table.range(3700, 7900, columns=columns, accept="raw")
+    raw_bytes, counted.bytes = counted.bytes, 0
+    arrow = table.range(3700, 7900, columns=columns, accept="arrow")
+    assert raw.equals(arrow)
+    assert counted.commands == ["NB.RANGE", "NB.RANGE"]
+    assert raw_bytes < 0.3 * counted.bytes
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"columns": ["k", "tags"]},  # nested
+        {"columns": COLUMNS, "reverse": True},
+        {"columns": COLUMNS, "limit": 511},
+        {"columns": []},
+    ],
+)
+def test_other_rows_come_as_arrow(
+    lake: nb.Catalog, served: nb.RemoteLake, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    table = served.table("t")
+    counted = Counted(table, monkeypatch)
+    got = table.range(5000, 8000, accept="raw", **asked)
+    expected = lake.table("a.t").range(5000, 8000, **asked)
+    assert got.equals(expected) or (got.shape == expected.shape and not asked["columns"])
+    assert counted.commands == ["NB.RANGE"]
+    with pytest.raises(nb.InvalidArgumentError, match="'auto', 'arrow' or 'raw'"):
+        table.range(accept="json")
+
+
+def test_each_file_is_sent_in_its_own_form(tmp_path: Path) -> None:
+    """Files from before a change of the columns are decoded by the server."""
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int32())])
+    table = lake.create_table("a.t", schema, cluster_by=["k"])
+    table.append(pa.table({"k": range(2000), "v": range(2000)}, schema=schema))
+    with table.alter() as change:
+        change.add_column("w", pa.int64(), default=9)
+        change.widen("v", pa.int64())
+    more = pa.table({"k": range(2000, 4000), "v": range(2000), "w": range(2000)})
+    table.append(more.cast(table.schema))
+    with nb.serve(lake, {"t": "a.t"}) as server, nb.connect(server.address) as served:
+        remote = served.table("t")
+        assert remote.range(accept="raw").equals(table.range())
+        assert remote.range(1000, 3000, accept="raw").equals(table.range(1000, 3000))
+
+
+def test_many_short_runs_come_as_arrow(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for part in range(3):
+        rows = pa.table({"k": range(part, 6000, 3), "v": ["x"] * 2000})
+        nb.write(rows, tmp_path / "d" / f"{part}.nimble", cluster_by=["k"])
+    with (
+        nb.open_dataset(tmp_path / "d") as local,
+        nb.serve(local, "t") as server,
+        nb.connect(server.address) as served,
+    ):
+        assert served.table("t").range(accept="raw").equals(local.range())
+
+
+def test_servers_may_refuse_to_send_blocks(
+    lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nb.serve(lake, {"t": "a.t"}, raw=False) as server, nb.connect(server.address) as served:
+        table = served.table("t")
+        counted = Counted(table, monkeypatch)
+        assert table.range(0, 5000, accept="raw").equals(lake.table("a.t").range(0, 5000))
+        assert counted.commands == ["NB.RANGE"]
+        with pytest.raises(nb.InvalidArgumentError, match="does not send parts"):
+            table._connection.ask("NB.META", "t", "FILE", "1", "2", "0", "1")
+
+
+def test_calls_above_the_limits_are_cut_in_pages(lake: nb.Catalog) -> None:
+    with (
+        nb.serve(lake, {"t": "a.t"}, max_rows=4000, max_reply_bytes=200_000) as server,
+        nb.connect(server.address) as served,
+    ):
+        got = served.table("t").range(columns=COLUMNS, accept="raw")
+        assert got.equals(lake.table("a.t").range(columns=COLUMNS))
+
+
+def test_damaged_blocks_are_found(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No changed byte of a reply gives other rows, and the handle remains usable."""
+    rng = random.Random(3)
+    with nb.serve(lake, {"t": "a.t"}) as server, nb.connect(server.address) as served:
+        table, local = served.table("t"), lake.table("a.t")
+        send = table._connection.ask
+        damage = ""
+
+        def ask(*words: Any) -> Any:
+            reply = send(*words)
+            if words[0] != damage:
+                return reply
+            changed = bytearray(reply[1] if damage == "NB.RANGE" else reply)
+            if rng.random() < 0.2:
+                del changed[rng.randrange(len(changed)) :]
+            else:
+                changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+            return [reply[0], bytes(changed)] if damage == "NB.RANGE" else bytes(changed)
+
+        monkeypatch.setattr(table._connection, "ask", ask)
+        expected = local.range(5000, 7000, columns=COLUMNS)
+        refused = 0
+        for i in range(120):
+            damage = "NB.META" if i % 3 == 0 else "NB.RANGE"
+            table._raw._files.clear()
+            try:
+                rows = table.range(5000, 7000, columns=COLUMNS, accept="raw")
+                assert rows.equals(expected)  # the byte was not used
+            except (nb.CorruptFileError, nb.UnsupportedVersionError):
+                refused += 1
+            damage = ""
+            assert table.range(5000, 5600, columns=["k"], accept="raw").num_rows > 590
+        assert refused > 60
+
+
+def test_files_that_the_server_does_not_have(served: nb.RemoteLake) -> None:
+    ask = served.table("t")._connection.ask
+    with pytest.raises(nb.StaleFileError):
+        ask("NB.META", "t", "FILE", "1", "2", "0", "1")
+    for words in (["FILE", "1", "2", "0"], ["FILE", "x", "2", "0", "1"], ["BYTES", *"1234"]):
+        with pytest.raises(nb.InvalidArgumentError):
+            ask("NB.META", "t", *words)
