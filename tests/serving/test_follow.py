@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +20,14 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy import _core
 from nimblepy.cli.main import app
-from nimblepy.serving.follow import CURRENT, Follower, open_served, read_current, write_manifests
+from nimblepy.serving.follow import (
+    CURRENT,
+    Follower,
+    last_manifests,
+    open_served,
+    read_current,
+    write_manifests,
+)
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -97,7 +108,7 @@ def test_missing_file_is_gone_and_damage_is_corrupt(tmp_path: Path) -> None:
         server = _core.Server(
             tables=served, unix="", host="127.0.0.1", port=0, token="", page_secret=b"x",
             max_keys=10, max_rows=10, max_reply_bytes=10000, max_clients=10, idle_seconds=0,
-            threads=1,
+            threads=1, allow_raw=True,
         )  # fmt: skip
         with redis.Redis(port=server.port) as client:
             with pytest.raises(redis.ResponseError, match=code):
@@ -129,3 +140,91 @@ def test_commands_of_the_shell(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     assert not path.exists()
+
+
+def start(lake: Path, socket: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "nimblepy", "serve", str(lake), "--table", "a.t=t"]
+    process = subprocess.Popen([*command, "--unix", str(socket)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"serving t at nimble+unix://{socket}\n"
+    return process
+
+
+def test_killed_server_starts_from_its_last_manifests(tmp_path: Path) -> None:
+    lake, socket = tmp_path / "lake", tmp_path / "s.sock"
+    table = make_lake(lake)
+    for number in range(2):
+        with start(lake, socket) as process, redis.Redis(unix_socket_path=str(socket)) as client:
+            try:
+                assert client.hgetall("t:1") == {b"id": b"1", b"v": b"x"}
+                # The follower has opened the catalog and writes what it finds.
+                table.upsert(pa.table({"id": [50 + number], "v": ["new"]}, schema=SCHEMA))
+                while client.hget(f"t:{50 + number}", "v") != b"new":
+                    time.sleep(0.02)
+                while opened(lake / "serve").snapshot != table.snapshot:
+                    time.sleep(0.02)
+            finally:
+                process.kill()
+                process.wait()
+    assert not [name for name in os.listdir(lake / "serve") if name.startswith(".tmp")]
+
+
+def test_last_manifests_are_served_before_the_catalog_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    table = make_lake(lake)
+    names = {"t": "a.t"}
+    with nb.serve(lake, names, manifests=lake) as server:
+        assert server.stats()["tables"]["t"]["snapshot"] == table.snapshot
+    old = table.snapshot
+    table.append(pa.table({"id": [9], "v": ["q"]}, schema=SCHEMA))
+    may_open = threading.Event()
+
+    def open_later(*arguments: Any) -> Any:
+        assert may_open.wait(60)
+        return open_served(*arguments)
+
+    monkeypatch.setattr("nimblepy.serving.server.open_served", open_later)
+    with (
+        nb.serve(lake, names, manifests=lake, poll=0.01) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        assert client.hget("t:1", "v") == b"x"
+        assert server.stats()["tables"]["t"]["snapshot"] == old
+        assert not server.is_ready()
+        may_open.set()
+        while client.hget("t:9", "v") != b"q":
+            time.sleep(0.01)
+        while not server.is_ready():
+            time.sleep(0.01)
+    # Manifests of another table, or with files of another lake, are not served.
+    (path,) = (lake / "serve").glob(read_current(str(lake / "serve"))["t"])
+    assert last_manifests(str(lake), names) == {"t": path.read_bytes()}
+    assert last_manifests(str(lake), {"t": "a.u"}) == {}
+    assert last_manifests(str(lake), {"t": "a.t", "u": "a.t"}) == {}
+    shutil.copytree(lake, tmp_path / "copy")
+    assert last_manifests(str(tmp_path / "copy"), names) == {}
+    path.write_bytes(path.read_bytes()[:-1])
+    assert last_manifests(str(lake), names) == {}
+
+
+def test_two_writers_of_manifests_keep_all_lines(tmp_path: Path) -> None:
+    make_lake(tmp_path / "lake")
+    manifests: dict[str, bytes] = {}
+    Follower(open_served(tmp_path / "lake", {"t": "a.t"}), manifests.update).poll()
+    out = str(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".tmp-left").write_bytes(b"")
+
+    def write(name: str) -> None:
+        for _ in range(10):
+            write_manifests(out, {name: manifests["t"]})
+
+    threads = [threading.Thread(target=write, args=(f"n{i}",)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(read_current(out)) == ["n0", "n1", "n2", "n3"]
+    assert len(os.listdir(out)) == 9  # CURRENT, and two manifests of each name

@@ -13,7 +13,7 @@ import typer
 
 from nimblepy.cli.sources import existing_catalog, is_catalog
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.serving.follow import Follower, open_served, write_manifests
+from nimblepy.serving.follow import SERVE_DIRECTORY, Follower, open_served, write_manifests
 from nimblepy.serving.server import serve
 from nimblepy.table.catalog import connect
 
@@ -28,6 +28,8 @@ def run_serve(
             raise InvalidArgumentError("--as is for a file or directory; tables have TABLE=NAME")
         lake = connect(existing_catalog(source), create=False)
         given: tuple[Any, Any] = lake, _names(tables)
+        if os.path.isdir(source):
+            options["manifests"] = source
     elif is_catalog(source):
         raise InvalidArgumentError(f"{source}: a catalog; give --table NAMESPACE.TABLE=NAME")
     else:
@@ -49,7 +51,7 @@ def run_follow(
     if directory is None:
         if ":" in lake:
             raise InvalidArgumentError(f"{lake}: give --dir, a directory of this machine")
-        directory = os.path.join(lake, "serve")
+        directory = os.path.join(lake, SERVE_DIRECTORY)
     handles = open_served(connect(existing_catalog(lake), create=False), _names(tables))
     follower = Follower(handles, lambda manifests: write_manifests(directory, manifests))
     follower.poll()
