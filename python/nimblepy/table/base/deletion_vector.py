@@ -7,6 +7,7 @@ https://iceberg.apache.org/puffin-spec and https://github.com/RoaringBitmap/Roar
 
 from __future__ import annotations
 
+import itertools
 import struct
 import zlib
 from typing import Any, TypeAlias
@@ -88,13 +89,11 @@ def deletion_vector(rows: RowNumbers) -> bytes:
 
 def _bitmap_bytes(values: _Values) -> bytes:
     """Serializes a 32-bit bitmap of ascending values."""
-    keys, begin = np.unique(values >> 16, return_index=True)
-    counts = np.diff([*begin, len(values)])
-    low = values & 0xFFFF
-    containers = [
-        _container_bytes(low[at : at + size])
-        for at, size in zip(begin.tolist(), counts.tolist(), strict=True)
-    ]
+    high, low = values >> 16, values & 0xFFFF
+    cuts = [0, *(np.flatnonzero(high[1:] != high[:-1]) + 1).tolist(), len(values)]
+    cuts = cuts if len(values) else [0]
+    keys, counts = high[cuts[:-1]], np.array(cuts[1:]) - cuts[:-1]
+    containers = [_container_bytes(low[begin:end]) for begin, end in itertools.pairwise(cuts)]
     is_run = np.array([run for run, _ in containers], dtype=np.uint8)
     if is_run.any():
         head = _NUMBER.pack(_WITH_RUNS | (len(keys) - 1) << 16)
@@ -112,7 +111,7 @@ def _bitmap_bytes(values: _Values) -> bytes:
 
 def _container_bytes(values: _Values) -> tuple[bool, bytes]:
     """Returns (whether the container has runs, its bytes)."""
-    begin = np.flatnonzero(np.diff(values, prepend=-2) != 1)
+    begin = np.append(0, np.flatnonzero(values[1:] - values[:-1] != 1) + 1)
     size = min(2 * len(values), _BITMAP_BYTES)
     if size > 2 + 4 * len(begin):
         ends = np.append(begin[1:], len(values)) - 1

@@ -233,7 +233,7 @@ def _wanted(
             if add is None or add["tags"][DELETES_TAG] != deletes_digest(member.deletes):
                 if add is None:
                     adding.check(member.file)
-                add = adding.action(key, member)
+                add = adding.action(key, member, add)
             wanted[key] = add
         return wanted
     finally:
@@ -252,17 +252,26 @@ class _Adding:
     names: Mapping[int, str]
     timestamp_ms: int
 
-    def action(self, path: str, member: Member) -> dict[str, Any]:
+    def action(self, path: str, member: Member, before: dict[str, Any] | None) -> dict[str, Any]:
+        """Returns the action of a file.
+
+        Args:
+            before: its action in the log; ``None`` for a new file.
+        """
         file = member.file
         deleted = self.reading.deleted(member)
         has_deletes = deleted is not None and len(deleted) > 0
+        if before is not None and ("deletionVector" in before) == has_deletes:
+            stats = before["stats"]
+        else:
+            stats = statistics(file, self.reading.schema, self.names, has_deletes=has_deletes)
         made: dict[str, Any] = {
             "path": path,
             "partitionValues": {},
             "size": file.bytes,
             "modificationTime": self.timestamp_ms,
             "dataChange": True,
-            "stats": statistics(file, self.reading.schema, self.names, has_deletes=has_deletes),
+            "stats": stats,
             "tags": {DELETES_TAG: deletes_digest(member.deletes)},
         }
         if deleted is not None and has_deletes:
