@@ -93,13 +93,19 @@ def java(folder: Path) -> Iterator[Any]:
 
 
 def rows_of(jvm: Any, metadata_file: str, columns: list[str]) -> list[tuple[Any, ...]]:
-    """All rows of the newest snapshot, in any order."""
+    """All rows of the newest snapshot, in any order. Columns may be those of row lineage."""
     apache = jvm.org.apache
     files = apache.iceberg.hadoop.HadoopFileIO(apache.hadoop.conf.Configuration())
     operations = apache.iceberg.StaticTableOperations(metadata_file, files)
     table = apache.iceberg.BaseTable(operations, metadata_file)
     found = []
-    rows = apache.iceberg.data.IcebergGenerics.read(table).build()
+    constants = apache.iceberg.MetadataColumns
+    lineage = {c.name(): c for c in (constants.ROW_ID, constants.LAST_UPDATED_SEQUENCE_NUMBER)}
+    fields = jvm.java.util.ArrayList()
+    for name in columns:
+        fields.append(table.schema().findField(name) or lineage[name])
+    schema = apache.iceberg.Schema(fields)
+    rows = apache.iceberg.data.IcebergGenerics.read(table).project(schema).build()
     try:
         each = rows.iterator()
         while each.hasNext():

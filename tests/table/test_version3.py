@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,76 @@ def test_wrong_versions_are_refused(lake: nb.Catalog) -> None:
         a.upgrade(3)
 
 
+def test_names_of_lineage_are_reserved(lake: nb.Catalog) -> None:
+    named = pa.table({"_row_id": [7, 8]})
+    with pytest.raises(InvalidArgumentError, match="reserves the name '_row_id'"):
+        lake.create_table("n.t", named, format_version=3)
+    old = lake.create_table("n.old", named)
+    assert old.to_table(["_row_id"])["_row_id"].to_pylist() == [7, 8]
+    with pytest.raises(InvalidArgumentError, match="reserves the name '_row_id'"), old.alter() as a:
+        a.upgrade(3)
+    table = lake.create_table("n.t", data([1], 0), format_version=3)
+    with pytest.raises(InvalidArgumentError, match="reserved"), table.alter() as a:
+        a.add_column("_row_id", pa.int64())
+    with pytest.raises(InvalidArgumentError, match="_row_id"):
+        lake.create_table("n.two", data([1], 0)).to_table(["_row_id"])
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_rows_are_found_by_lineage(lake: nb.Catalog, data_format: Any) -> None:
+    table = lake.create_table(
+        "n.t", data(range(10), 0), primary_key="k", data_format=data_format, format_version=3
+    )
+    table.upsert(data([3, 20], 1))
+    assert table.schema.names == ["k", "v"]
+    assert table.to_table().column_names == ["k", "v"]
+    newer = table.to_table(["k"], filter="_last_updated_sequence_number > 1 AND k < 100")
+    assert newer["k"].to_pylist() == [3, 20]
+    assert table.to_table(["v", "_row_id"], filter="_row_id = 3").to_pylist() == [
+        {"v": 1, "_row_id": 3}
+    ]
+    assert table.count_rows("_last_updated_sequence_number = 1") == 9
+    assert table.range(3, 5, columns=["_row_id"])["_row_id"].to_pylist() == [3, 4]
+    assert table.head(2, ["k", "_row_id"]).to_pylist()[1] == {"k": 1, "_row_id": 1}
+    shipped = pickle.loads(pickle.dumps(table._current))
+    assert shipped.read(shipped.all_rows(), ("_row_id",)) == table.to_table(["_row_id"])
+    old = table.at(snapshot=table.snapshots()["snapshot_id"][0].as_py())
+    assert old.get(3, LINEAGE) == {
+        "k": 3, "v": 0, "_row_id": 3, "_last_updated_sequence_number": 1
+    }  # fmt: skip
+
+
+LINEAGE = ["k", "v", "_row_id", "_last_updated_sequence_number"]
+# For each key: value, row id, and sequence number of the last update.
+Lineage = dict[int, tuple[int, int, int]]
+
+
+def lineage_of(table: nb.Table) -> Lineage:
+    rows = table.to_table(LINEAGE)
+    assert rows.column_names == LINEAGE
+    found: Lineage = {row["k"]: tuple(list(row.values())[1:]) for row in rows.to_pylist()}  # type: ignore[misc]
+    assert len(found) == rows.num_rows
+    assert len({number for _, number, _ in found.values()}) == len(found)
+    return found
+
+
+def check_lineage(before: Lineage, after: Lineage, first: int, sequence: int) -> None:
+    """Rows keep their ids, and what did not change keeps its sequence number.
+
+    Args:
+        first: the next row id before the change.
+        sequence: the sequence number of the change.
+    """
+    for key, (value, number, last) in after.items():
+        if key not in before:
+            assert number >= first
+            assert last == sequence
+            continue
+        old_value, old_number, old_last = before[key]
+        assert number == old_number, key
+        assert last == (old_last if value == old_value else sequence), key
+
+
 class History:
     """Random changes of a table, and of its rows in a dictionary."""
 
@@ -155,6 +226,7 @@ class History:
         )
         self.rows = dict.fromkeys(keys, 0)
         self.values = 0
+        self.may_convert = data_format == "nimble"
 
     @property
     def version(self) -> int:
@@ -183,7 +255,19 @@ class History:
             with table.alter() as a:
                 a.upgrade(3)
         else:
-            rng.choice([table.compact, table.convert_deletes, table.rewrite_manifests])()
+            upkeep = [table.compact, table.convert_deletes, table.rewrite_manifests, self.reindex]
+            if self.may_convert:
+                upkeep.append(self.convert)
+            rng.choice(upkeep)()
+
+    def convert(self) -> None:
+        self.table.convert("parquet")
+        self.may_convert = False
+
+    def reindex(self) -> None:
+        if self.may_convert and self.version == 3:
+            self.table.add_index(nb.HashIndex(["v"]))
+            self.table.drop_index(["v"])
 
     def end(self) -> None:
         if self.version == 2:
@@ -201,23 +285,38 @@ def extension(name: str) -> str | None:
     return str(found) if found.exists() else None
 
 
-def duckdb_rows(table: nb.Table) -> list[tuple[Any, ...]]:
+def duckdb_lineage(table: nb.Table) -> Lineage:
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         for name in ("avro", "iceberg"):
             connection.load_extension(str(extension(name)))
         location = table.metadata_location.removeprefix("file://")
-        return connection.sql(f"SELECT k, v FROM iceberg_scan('{location}')").fetchall()
+        scan = f"SELECT {', '.join(LINEAGE)} FROM iceberg_scan('{location}')"
+        return {k: (v, number, last) for k, v, number, last in connection.sql(scan).fetchall()}
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_random_histories(lake: nb.Catalog, data_format: Any) -> None:
     for seed in range(6):
         history = History(lake, seed, data_format)
-        for _ in range(12):
+        table = history.table
+        before: Lineage | None = None
+        first = 0
+        for _ in range(15):
             history.step()
-            assert rows_of(lake, history.table) == history.rows, seed
-            if history.version == 3 and document(history.table)["next-row-id"]:
-                check_metadata(history.table)
+            assert rows_of(lake, table) == history.rows, seed
+            now = document(table)
+            if history.version == 3 and now["next-row-id"]:
+                check_metadata(table)
+                after = lineage_of(table)
+                if before is not None:
+                    check_lineage(before, after, first, now["last-sequence-number"])
+                before, first = after, now["next-row-id"]
+                keys = history.rng.sample(sorted(history.rows), min(5, len(history.rows)))
+                for key in keys:
+                    row = table.get(key, LINEAGE)
+                    assert tuple(row.values()) == (key, *after[key])
+                looked = table.lookup(keys, columns=LINEAGE[2:]).to_pylist()
+                assert [tuple(row.values()) for row in looked] == [after[key][1:] for key in keys]
 
 
 @pytest.mark.skipif(extension("iceberg") is None, reason="DuckDB's Iceberg extension is absent")
@@ -228,7 +327,7 @@ def test_duckdb_reads_the_same(lake: nb.Catalog, count: int) -> None:
         for _ in range(8):
             history.step()
         history.end()
-        assert sorted(duckdb_rows(history.table)) == sorted(history.rows.items()), seed
+        assert duckdb_lineage(history.table) == lineage_of(history.table), seed
         assert rows_of(lake, history.table) == history.rows
 
 
@@ -241,8 +340,11 @@ def test_java_reads_the_same(lake: nb.Catalog, tmp_path: Path, count: int) -> No
             for _ in range(8):
                 history.step()
             history.end()
-            read = java_iceberg.rows_of(jvm, history.table.metadata_location, ["k", "v"])
-            assert sorted(read) == sorted(history.rows.items()), seed
+            read = java_iceberg.rows_of(jvm, history.table.metadata_location, LINEAGE)
+            theirs = {k: (v, number, last) for k, v, number, last in read}
+            assert len(theirs) == len(read)
+            assert theirs == lineage_of(history.table), seed
+            assert rows_of(lake, history.table) == history.rows
 
 
 @pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))

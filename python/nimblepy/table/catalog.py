@@ -309,7 +309,12 @@ class Catalog:
         from nimblepy.file.write import index_specs
         from nimblepy.input.tabular import as_reader
         from nimblepy.table.base.transforms import parse_partition
-        from nimblepy.table.writing.settings import checked_version, index_property, settings
+        from nimblepy.table.writing.settings import (
+            check_lineage_names,
+            checked_version,
+            index_property,
+            settings,
+        )
 
         version = checked_version(format_version, "create_table")
         parts = parse_name(name)
@@ -319,6 +324,8 @@ class Catalog:
             )
         data = None if isinstance(schema_or_data, pa.Schema) else as_reader(schema_or_data)
         schema = table_schema(schema_or_data if data is None else data[0].schema)
+        if version >= ice.ROW_ID_VERSION:
+            check_lineage_names(schema, "create_table")
         primary = texts_of(primary_key, "primary_key")
         _check_primary(schema, primary)
         schema = pa.schema([f.with_nullable(f.nullable and f.name not in primary) for f in schema])

@@ -13,6 +13,7 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_key
+from nimblepy.schema.lineage import NAMES
 from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
@@ -24,7 +25,12 @@ from nimblepy.table.base.values import internal_value
 from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
-from nimblepy.table.writing.settings import check_name, check_property, checked_version
+from nimblepy.table.writing.settings import (
+    check_lineage_names,
+    check_name,
+    check_property,
+    checked_version,
+)
 
 _Step = Callable[[ice.Evolution], None]
 
@@ -210,6 +216,8 @@ class Alter:
                     f"upgrade: the table has format version {self._metadata.format_version}, which "
                     f"cannot be changed to {number}"
                 )
+            if number >= ice.ROW_ID_VERSION:
+                check_lineage_names(evolution.schema, "upgrade")
             evolution.upgrade(number)
 
         return self._step(step)
@@ -380,6 +388,8 @@ def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> Non
     """Raises if a column, a partition field, or files without field ids already use the name."""
     if path == (WEIGHT,):
         raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
+    if len(path) == 1 and path[0] in NAMES and evolution.has_row_ids:
+        raise InvalidArgumentError(f"the name {path[0]!r} is reserved in format version 3")
     names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
     if any(there == path and its != number for its, there in names.items()):
         raise InvalidArgumentError(

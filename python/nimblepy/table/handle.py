@@ -72,7 +72,8 @@ def id_of(snapshot: Snapshot | None) -> int | None:
 def _form_of(metadata: ice.Metadata) -> tuple[object, ...]:
     """Returns the settings that, besides the schema, decide how files are read and written."""
     indexes = metadata.properties.get(PARQUET_INDEXES)
-    return metadata.sort_order_id, metadata.spec_id, metadata.name_mapping, indexes
+    orders = metadata.sort_order_id, metadata.spec_id
+    return *orders, metadata.name_mapping, metadata.has_row_ids, indexes
 
 
 class TableHandle(VersionedRows[FileSet]):
@@ -157,7 +158,8 @@ class TableHandle(VersionedRows[FileSet]):
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
         indexes = metadata.properties.get(PARQUET_INDEXES)
-        key = (metadata.uuid, schema_id, metadata.sort_order_id, metadata.name_mapping, indexes)
+        form = metadata.sort_order_id, metadata.name_mapping, metadata.has_row_ids, indexes
+        key = (metadata.uuid, schema_id, *form)
         self._specs.learn(metadata)
         reading = self._readings.get(key)
         schema = metadata.schema(schema_id)

@@ -125,6 +125,7 @@ class DataFile:
         equality_ids: field ids of the columns that an equality delete file compares.
         vector: the place of a deletion vector, in a file with the format ``PUFFIN``.
         first_row_id: the id of the first row, in a snapshot of format version 3.
+        sequence: the sequence number that a copy of an older file keeps.
         cubes: the cubes of a new file in an OTree. Manifests do not have them.
     """
 
@@ -140,6 +141,7 @@ class DataFile:
     equality_ids: tuple[int, ...] = ()
     vector: Vector | None = None
     first_row_id: int | None = None
+    sequence: int | None = None
     cubes: FileCubes | None = None
 
     @property

@@ -16,6 +16,7 @@ from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers
 from nimblepy.rows.source import Filter
+from nimblepy.schema.lineage import LINEAGE
 from nimblepy.schema.protocols import ManyKeys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.file_names import PUBLISHES_DELTA
@@ -40,7 +41,7 @@ from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
-from nimblepy.table.writing.settings import format_property, target_of
+from nimblepy.table.writing.settings import format_property, has_lineage, target_of
 from nimblepy.table.writing.write import discard, write_rows
 
 
@@ -187,7 +188,10 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     if data_format == "nimble" and is_only and call.metadata.properties.get(PARQUET_INDEXES):
         properties[PARQUET_INDEXES] = ""
     target = replace(target_of(call.metadata), data_format=data_format, rows_before=0)
-    rows = SourceHandle(table.rows(call.metadata)).scan().to_reader()
+    source: MemberRows = table.rows(call.metadata)
+    if has_lineage(call.metadata):
+        source, target = source.with_lineage, replace(target, lineage=LINEAGE)
+    rows = SourceHandle(source).scan().to_reader()
     files = write_rows(rows, target, progress=progress)
 
     def unchanged(metadata: ice.Metadata, rows: FileSet) -> None:

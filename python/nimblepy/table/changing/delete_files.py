@@ -80,7 +80,7 @@ def deletion_of(rows: FileSet, deleted: Rows, *, vectors: bool) -> Deletion:
 def vectors_of(
     members: Sequence[Member], groups: Groups
 ) -> tuple[list[tuple[DataFile, RowNumbers]], set[str]]:
-    """Adds deleted positions to those that delete files list already.
+    """Merges deleted positions with those in existing delete files.
 
     Returns:
         (data file, all its positions) of each file in ``groups``, and the identities of the

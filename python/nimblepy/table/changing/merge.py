@@ -21,6 +21,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
+from nimblepy.schema.lineage import ROW_ID, ROW_ID_FIELD
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.key_positions import KeyPositions, numbers
@@ -142,7 +143,14 @@ class MergedRows:
 
     def _write(self, rows: MemberRows, matches: Matches, target: Target) -> None:
         step = self._fit(
-            lambda: _Step(self.source, self.columns, rows, self.matched, self.not_matched)
+            lambda: _Step(
+                self.source,
+                self.columns,
+                rows,
+                self.matched,
+                self.not_matched,
+                has_row_ids=bool(matches) and rows.reading.has_row_ids,
+            )
         )
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -150,7 +158,9 @@ class MergedRows:
                 yield from step.made(matches, first, chunk).to_batches()
 
         self._matches = None
-        self.files = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches()), target)
+        if step.has_row_ids:
+            target = replace(target, lineage=(ROW_ID_FIELD,))
+        self.files = write_rows(pa.RecordBatchReader.from_batches(step.schema, batches()), target)
         self._deleted = {
             rows.members[number].file.path: np.unique(np.concatenate(parts))
             for number, parts in step.going.items()
@@ -353,7 +363,12 @@ class _Clause:
 
 
 class _Step:
-    """Makes the new rows, one chunk of the source at a time."""
+    """Makes the new rows, one chunk of the source at a time.
+
+    Attributes:
+        has_row_ids: the new rows have the ids of the rows that they replace.
+        schema: the columns of the new rows.
+    """
 
     def __init__(
         self,
@@ -362,8 +377,12 @@ class _Step:
         rows: MemberRows,
         matched: Sequence[Update | Delete],
         inserts: Sequence[Insert],
+        *,
+        has_row_ids: bool,
     ) -> None:
         self._rows = rows
+        self.has_row_ids = has_row_ids
+        self.schema = rows.schema.append(ROW_ID_FIELD) if has_row_ids else rows.schema
         self.names, fields = source.columns_of(rows.schema)
         both = list(zip(self.names, fields, strict=True))
         keys = dict(zip(source.key, columns, strict=True))
@@ -403,13 +422,15 @@ class _Step:
         new = np.flatnonzero(is_new)
         if self._inserts and len(new):
             parts.append(self._new(_gathered(source, new)))
-        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+        return pa.concat_tables([self.schema.empty_table(), *parts])
 
     def _changed(
         self, source: pa.RecordBatch, probe: Positions, file: Positions, row: RowNumbers
     ) -> pa.Table:
         """Returns the new versions of matching rows, and records the old ones as deleted."""
-        target = _table_batch(self._rows.read(RowSet(row, file=file), self._target))
+        old = RowSet(row, file=file)
+        target = _table_batch(self._rows.read(old, self._target))
+        ids = self._rows.read(old, (ROW_ID,)).column(0) if self.has_row_ids else None
         joined = _joined(_gathered(source, probe), target, len(probe))
         left = np.ones(len(probe), dtype=np.bool_)
         parts = []
@@ -421,8 +442,11 @@ class _Step:
                 self.going.setdefault(number, []).append(row[at])
             if not clause.deletes and len(chosen):
                 self.updated += len(chosen)
-                parts.append(self._built(clause, _gathered(joined, chosen)))
-        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+                made = self._built(clause, _gathered(joined, chosen))
+                if ids is not None:
+                    made = made.append_column(ROW_ID_FIELD, ids.take(pa.array(chosen)))
+                parts.append(made)
+        return pa.concat_tables([self.schema.empty_table(), *parts])
 
     def _new(self, source: pa.RecordBatch) -> pa.Table:
         joined = _joined(source, None, source.num_rows)
@@ -433,8 +457,12 @@ class _Step:
             left[chosen] = False
             if len(chosen):
                 self.inserted += len(chosen)
-                parts.append(self._built(clause, _gathered(joined, chosen)))
-        return pa.concat_tables([self._rows.schema.empty_table(), *parts])
+                made = self._built(clause, _gathered(joined, chosen))
+                if self.has_row_ids:
+                    nothing = pa.nulls(made.num_rows, pa.int64())
+                    made = made.append_column(ROW_ID_FIELD, nothing)
+                parts.append(made)
+        return pa.concat_tables([self.schema.empty_table(), *parts])
 
     def _built(self, clause: _Clause, joined: pa.RecordBatch) -> pa.Table:
         """Returns rows with all columns of the table, as the clause assigns them."""

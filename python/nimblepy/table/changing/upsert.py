@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.arguments import column_names
+from nimblepy.schema.lineage import ROW_ID_FIELD
 from nimblepy.schema.names import output_name
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
@@ -32,6 +33,9 @@ from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.write import Target, write_rows
+
+# Sorts after all row ids.
+_NO_ID = (1 << 63) - 1
 
 WhenMatched: TypeAlias = Literal["update", "ignore", "error"]
 
@@ -129,7 +133,8 @@ def upsert_change(
 
 @dataclass(eq=False)
 class SourceRows:
-    """Writes the rows of a source once. They do not depend on the rows that they replace.
+    """Writes the rows of a source once. If rows have lineage, writes them again when they replace
+    other rows than before.
 
     Attributes:
         columns: field ids of the table's key columns.
@@ -140,11 +145,14 @@ class SourceRows:
     columns: Sequence[int]
     files: Sequence[DataFile] = ()
     is_written: bool = False
+    # The id of the row that each row replaces; ``None`` if none of them replaces a row.
+    row_ids: pa.Array | None = None
 
     def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
-        """Writes the rows in the first call. Deletes the matching rows."""
-        if not self.is_written:
-            self.files = self._write(rows, target)
+        """Writes the rows, if needed. Deletes the matching rows."""
+        row_ids = self._row_ids(rows, matches)
+        if not self.is_written or row_ids != self.row_ids:
+            self.files, self.row_ids = self._write(rows, target, row_ids), row_ids
             self.is_written = True
         replaced = np.zeros(self.source.num_rows, dtype=np.bool_)
         for some in matches.values():
@@ -157,14 +165,32 @@ class SourceRows:
             updated=updated,
         )
 
-    def _write(self, rows: MemberRows, target: Target) -> list[DataFile]:
+    def _row_ids(self, rows: MemberRows, matches: Matches) -> pa.Array | None:
+        if not matches or not rows.reading.has_row_ids:
+            return None
+        places = np.concatenate([numbers(some) for some in matches.values()])
+        found = pa.concat_arrays(list(rows.row_ids(matches).values()))
+        # Other engines may have written a key twice. The row keeps the least id.
+        order = np.lexsort((found.fill_null(_NO_ID).to_numpy(), places))
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = np.diff(places[order]) != 0
+        at = np.full(self.source.num_rows, -1, dtype=np.int64)
+        at[places[order][first]] = order[first]
+        return found.take(pa.array(at, mask=at < 0))
+
+    def _write(self, rows: MemberRows, target: Target, row_ids: pa.Array | None) -> list[DataFile]:
         if not self.source.num_rows:
             return []
         names, fields = self.source.columns_of(rows.schema)
         schema = pa.schema(fields)
+        if row_ids is not None:
+            schema, target = schema.append(ROW_ID_FIELD), replace(target, lineage=(ROW_ID_FIELD,))
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for _, chunk in self.source.chunks(names):
+            for first, chunk in self.source.chunks(names):
+                if row_ids is not None:
+                    ids = row_ids.slice(first, chunk.num_rows)
+                    chunk = chunk.append_column(ROW_ID_FIELD, ids)
                 yield from chunk.rename_columns(schema.names).cast(schema).to_batches()
 
         key = key_names(rows.schema, self.columns)

@@ -238,6 +238,11 @@ class Evolution:
         updates = (*self._upgrades, *self._transaction.updates)
         return snapshot_commit.swap(self._metadata, tuple(checks), updates)
 
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether rows have ids after the changes so far."""
+        return self._metadata.has_row_ids or bool(self._upgrades)
+
     def upgrade(self, version: int) -> None:
         """Upgrades the format version."""
         if version > self._metadata.format_version:

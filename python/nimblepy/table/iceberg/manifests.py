@@ -305,6 +305,7 @@ def new_files(
         _BYTES: [file.bytes for file in files],
         _SORT_ORDER: [file.sort_order_id for file in files],
         _EQUALITY_IDS: [file.equality_ids for file in files],
+        _FIRST_ROW_ID: [file.first_row_id for file in files],
     }
     vectors = [file.vector for file in files]
     if any(vectors):
@@ -312,7 +313,8 @@ def new_files(
             (None, None, None) if v is None else (v.data_file, v.offset, v.size) for v in vectors
         ]
         columns |= dict(zip(_VECTOR, map(list, zip(*places, strict=True)), strict=True))
-    sequences = np.full(len(files), sequence, dtype=np.int64)
+    own = [sequence if file.sequence is None else file.sequence for file in files]
+    sequences = np.array(own, dtype=np.int64)
     metrics = {
         what: Maps.from_dicts([getattr(file.metrics, what) for file in files], kind)
         for what, kind in _KINDS.items()

@@ -102,6 +102,7 @@ from nimblepy.table.iceberg.schemas import (
     to_arrow,
     type_details,
 )
+from nimblepy.table.iceberg.version3 import ROW_ID_VERSION
 from nimblepy.table.otree.blocks import (
     Blocks,
     blob_names,
@@ -206,7 +207,7 @@ class Metadata:
     @property
     def has_row_ids(self) -> bool:
         """Whether rows have ids, and deleted rows are stored in deletion vectors."""
-        return self.format_version >= 3
+        return self.format_version >= ROW_ID_VERSION
 
     @property
     def next_row_id(self) -> int:

@@ -78,7 +78,7 @@ from nimblepy.table.iceberg.statistics import (
     sketch_blob,
     write_statistics,
 )
-from nimblepy.table.iceberg.version3 import VERSIONS
+from nimblepy.table.iceberg.version3 import ROW_ID_VERSION, VERSIONS
 
 __all__ = [
     "COLUMN_TYPES",
@@ -86,6 +86,7 @@ __all__ = [
     "MOST_ATTEMPTS",
     "NAME_MAPPING",
     "PRIMARY_KEY_ORDER",
+    "ROW_ID_VERSION",
     "SKETCH",
     "STAGED_FILES",
     "VERSIONS",

@@ -368,7 +368,7 @@ class SnapshotCommit:
                 ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=self.snapshot,
-                    sequence_number=None,
+                    sequence_number=file.sequence,
                     file_sequence_number=None,
                     data_file=ice_file(file),
                 )
@@ -530,7 +530,7 @@ class SnapshotCommit:
 
 
 def with_row_ids(manifests: Sequence[Manifest], first: int) -> tuple[list[Manifest], int]:
-    """Gives row ids to the data manifests that have none, in the order of the manifest list.
+    """Gives row ids to data manifests without them, in the order of the manifest list.
 
     Returns:
         The manifests, and the next row id.

@@ -8,7 +8,8 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.table.update import AddSnapshotUpdate, UpgradeFormatVersionUpdate
 
-VERSION = 3
+# The first version with row ids and deletion vectors.
+ROW_ID_VERSION = 3
 # The versions of Iceberg's format that nimblepy writes.
 VERSIONS = (2, 3)
 
@@ -35,8 +36,8 @@ def is_upgrade(update: Any, metadata: Any) -> bool:
     """Returns whether an update upgrades metadata to version 3, which pyiceberg refuses."""
     return (
         isinstance(update, UpgradeFormatVersionUpdate)
-        and update.format_version == VERSION
-        and metadata.format_version < VERSION
+        and update.format_version == ROW_ID_VERSION
+        and metadata.format_version < ROW_ID_VERSION
     )
 
 
@@ -51,7 +52,7 @@ def upgraded(metadata: Any) -> Any:
 
 def with_next_row_id(metadata: Any) -> Any:
     """Returns metadata in which version 3 has a next row id, which pyiceberg may omit."""
-    if metadata.format_version < VERSION or metadata.next_row_id is not None:
+    if metadata.format_version < ROW_ID_VERSION or metadata.next_row_id is not None:
         return metadata
     return metadata.model_copy(update={"next_row_id": 0})
 
@@ -61,7 +62,7 @@ def check_sequence(update: Any, metadata: Any) -> None:
 
     pyiceberg checks it only for version 2.
     """
-    if not isinstance(update, AddSnapshotUpdate) or metadata.format_version < VERSION:
+    if not isinstance(update, AddSnapshotUpdate) or metadata.format_version < ROW_ID_VERSION:
         return
     number = update.snapshot.sequence_number
     if number is None or number <= metadata.last_sequence_number:

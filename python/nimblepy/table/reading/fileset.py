@@ -14,8 +14,7 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.expr.filter import parse_filter
-from nimblepy.expr.nodes import Node
+from nimblepy.expr.nodes import Node, columns_of
 from nimblepy.files.bounds import EncodedKeys, FileBounds
 from nimblepy.files.source import ColumnEnds
 from nimblepy.rows.arguments import Projected
@@ -25,6 +24,7 @@ from nimblepy.rows.rowset import Positions
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.lineage import NAMES, names_lineage
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.plain import plain_type
 from nimblepy.schema.types import SortKey
@@ -71,6 +71,9 @@ class FileSet(MemberRows):
         in_order = bounds is not None and all(a < b for a, b in pairwise(files))
         kept = bounds.take(files) if bounds is not None and in_order else None
         return FileSet(self.reading, self.plan, members.take(files), kept)
+
+    def read_by(self, reading: Reading) -> FileSet:
+        return FileSet(reading, self.plan, *self._sorted)
 
     @cached_property
     def _sorted(self) -> tuple[Members, FileBounds | None]:
@@ -144,7 +147,7 @@ class FileSet(MemberRows):
     def for_filter(self, filter: Filter) -> FileSet:
         if filter is None or self._given is not None or self.plan.is_complete:
             return self
-        conjuncts = parse_filter(filter, self.schema).conjuncts
+        conjuncts = _in_metadata(self.parsed(filter).conjuncts)
         if not conjuncts:
             return self
         return FileSet(self.reading, self.plan, self.plan.members(conjuncts))
@@ -214,9 +217,15 @@ class FileSet(MemberRows):
         return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
+        conjuncts = _in_metadata(conjuncts)
         if not conjuncts:
             return range(self.num_files)
         return np.flatnonzero(self.plan.matches(self.members, conjuncts)).tolist()
+
+
+def _in_metadata(conjuncts: Sequence[Node]) -> list[Node]:
+    """Leaves out the conditions on columns of row lineage, which have no statistics."""
+    return [node for node in conjuncts if not names_lineage(columns_of(node))]
 
 
 def _ordered(reading: Reading, members: Members) -> tuple[Members, FileBounds | None]:
@@ -292,6 +301,7 @@ def reading_of(metadata: ice.Metadata, schema_id: int, specs: Specs | None = Non
         columns_of=specs.columns_of,
         names=metadata.mapped_names(),
         parquet=parquet_indexes(metadata, metadata.schema(schema_id), metadata.mapped_names()),
+        has_row_ids=metadata.has_row_ids and not NAMES & {*metadata.schema(schema_id).names},
     )
 
 

@@ -7,7 +7,7 @@ description that another process sent (:mod:`nimblepy.table.reading.shipped`).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -18,10 +18,13 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.expr.filter import Filter as Parsed
+from nimblepy.expr.filter import parse_filter
 from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import FileBounds
-from nimblepy.files.mapped import MappedRows, fits_as_it_is
+from nimblepy.files.mapped import MappedRows, MissingValue, fits_as_it_is
+from nimblepy.files.numbered import NumberedRows
 from nimblepy.files.open_files import OpenFiles
 from nimblepy.files.parquet_rows import ParquetRows
 from nimblepy.files.source import FilesSource
@@ -30,10 +33,11 @@ from nimblepy.io.remote_file import at_once, openers
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.compiled import Compiled, SingleRows
 from nimblepy.rows.plan import DetailValue, Plan
-from nimblepy.rows.request import Keys, Request
+from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, OnKeys, Reader, RowSource
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
+from nimblepy.schema.lineage import LINEAGE, NAMES, ROW_ID, names_lineage
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 from nimblepy.table.base.model import DataFile, Entry, PartitionField
@@ -103,6 +107,8 @@ class Reading:
         indexes: the indexes of new files, without keys.
         columns_of: finds the columns that equality deletes compare.
         parquet: the indexes of Parquet files, if there are any.
+        has_row_ids: whether the columns of row lineage can be read by name.
+        lineage: whether ``schema`` has the columns of row lineage.
     """
 
     name: str
@@ -115,18 +121,36 @@ class Reading:
     indexes: Sequence[IndexInfo] = ()
     columns_of: FindColumns = no_columns
     parquet: ParquetIndexes | None = None
+    has_row_ids: bool = False
+    lineage: bool = False
     open_files: OpenFiles[RowSource] = field(init=False)
 
     def __post_init__(self) -> None:
         self.open_files = OpenFiles("table")
-        self._weighted: Reading | None = None
+        self._variants: dict[tuple[bool, bool], Reading] = {}
         self._left_open = 0
 
     def with_weights(self) -> Reading:
         """Returns the same settings, with the weights of an OTree's rows as the last column."""
-        if self._weighted is None:
-            self._weighted = replace(self, schema=self.schema.append(WEIGHT_FIELD))
-        return self._weighted
+        return self.variant(lineage=False, weighted=True)
+
+    def with_lineage(self) -> Reading:
+        """Returns the same settings, with the columns of row lineage as the last ones."""
+        return self.variant(lineage=True, weighted=False)
+
+    def variant(self, *, lineage: bool, weighted: bool) -> Reading:
+        """Returns the same settings, with columns that the table's schema does not have: first
+        those of row lineage, then the weights.
+        """
+        if not (lineage or weighted):
+            return self
+        made = self._variants.get((lineage, weighted))
+        if made is None:
+            fields = [*(LINEAGE if lineage else ()), *([WEIGHT_FIELD] if weighted else ())]
+            schema = pa.schema([*self.schema, *fields], self.schema.metadata)
+            made = replace(self, schema=schema, lineage=lineage)
+            self._variants[lineage, weighted] = made
+        return made
 
     @property
     def io_stats(self) -> IoStats:
@@ -134,20 +158,49 @@ class Reading:
         stats = self.open_files.io_stats
         if self.parquet is not None:
             stats = stats + self.parquet.io_stats
-        return stats if self._weighted is None else stats + self._weighted.io_stats
+        for variant in list(self._variants.values()):
+            stats = stats + variant.io_stats
+        return stats
 
     def reset_io_stats(self) -> None:
         self.open_files.reset_io_stats()
         if self.parquet is not None:
             self.parquet.reset_io_stats()
-        if self._weighted is not None:
-            self._weighted.reset_io_stats()
+        for variant in list(self._variants.values()):
+            variant.reset_io_stats()
 
     def close(self) -> None:
         """Closes all files."""
         self.open_files.close()
-        if self._weighted is not None:
-            self._weighted.close()
+        for variant in list(self._variants.values()):
+            variant.close()
+
+    def child_of(self, member: Member, *, keep: bool = True) -> RowSource:
+        """Opens the rows of a file of a snapshot, with the columns of :attr:`schema`."""
+        if not self.lineage:
+            return self.child(member.file, keep=keep)
+        opening = partial(self._open_numbered, member)
+        child = self.open_files.get(member.file.path, None, opening, keep=keep)
+        assert isinstance(child, NumberedRows)
+        if child.inherited == (member.file.first_row_id, member.entry.sequence):
+            return child
+        # Another snapshot lists the file with other numbers.
+        return self._numbered(child.child, member)
+
+    def _open_numbered(self, member: Member) -> NumberedRows:
+        return self._numbered(self._opened(member.file), member)
+
+    def _numbered(self, opened: RowSource, member: Member) -> NumberedRows:
+        file = member.file
+        return NumberedRows(
+            opened,
+            self.schema,
+            self._searched_keys(),
+            self._missing_values(file, self.schema, self.defaults),
+            self._stored_schema(opened),
+            first_row_id=file.first_row_id,
+            sequence=member.entry.sequence,
+        )
 
     def child(self, file: DataFile, *, keep: bool = True) -> RowSource:
         """Opens the rows of a file. With ``keep``, later calls use the same open file."""
@@ -156,8 +209,8 @@ class Reading:
     def close_unless(self, is_wanted: Callable[[list[str]], Iterable[bool]]) -> None:
         """Closes all files except those for which ``is_wanted`` is true."""
         self.open_files.close_unless(lambda keys: is_wanted([path for path, _ in keys]))
-        if self._weighted is not None:
-            self._weighted.close_unless(is_wanted)
+        for variant in list(self._variants.values()):
+            variant.close_unless(is_wanted)
 
     def close_left(self, have: Callable[[list[str]], Iterable[bool]]) -> None:
         """Closes files that have left the table.
@@ -175,10 +228,10 @@ class Reading:
     def is_open(self, file: DataFile) -> bool:
         return (file.path, None) in self.open_files
 
-    def _open(self, file: DataFile) -> RowSource:
+    def _opened(self, file: DataFile) -> RowSource:
+        """Opens a file, with its own columns."""
         path = file.path
         opened: RowSource
-        indexes = [] if self.parquet is None else self.parquet.indexes
         if file.format == "NIMBLEPY":
             opened = open_source(readable_path(path))
         elif file.format == "PARQUET":
@@ -194,15 +247,25 @@ class Reading:
                 f"{path}: {opened.num_rows} rows, but the table's metadata says {file.rows}; the "
                 "file was replaced or damaged"
             )
+        return opened
+
+    def _open(self, file: DataFile) -> RowSource:
+        opened = self._opened(file)
+        indexes = [] if self.parquet is None else self.parquet.indexes
         as_it_is = isinstance(opened, FileSource) and fits_as_it_is(opened.schema, self.schema)
         searched = [self.primary_key, *(index.names for index in indexes)]
         finds_keys = as_it_is and all(_finds_key(opened, key) for key in searched)
         if finds_keys and tuple(opened.cluster_by) == self.cluster_by:
             return opened
-        keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
-        keys += [index.keys for index in indexes if index.kind == "sorted"]
+        keys = self._searched_keys()
         equal = [index.keys for index in indexes if index.kind == "hash"]
         return self._mapped(opened, file, self.schema, keys, self.defaults, equal)
+
+    def _searched_keys(self) -> list[tuple[SortKey, ...]]:
+        """Returns the keys that can be searched in each file, the cluster key first."""
+        indexes = [] if self.parquet is None else self.parquet.indexes
+        keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
+        return keys + [tuple(index.keys) for index in indexes if index.kind == "sorted"]
 
     def _mapped(
         self,
@@ -214,6 +277,19 @@ class Reading:
         equal: Sequence[Sequence[SortKey]] = (),
     ) -> MappedRows:
         """Returns the rows of a file with the columns of ``schema``."""
+        missing = self._missing_values(file, schema, defaults)
+        return MappedRows(opened, schema, keys, missing, self._stored_schema(opened), equal)
+
+    def _stored_schema(self, opened: RowSource) -> pa.Schema:
+        """Returns the columns of a file with their field ids."""
+        have = opened.schema
+        if self.names and not has_field_ids(have):
+            have = with_field_ids(have, self.names)
+        return have
+
+    def _missing_values(
+        self, file: DataFile, schema: pa.Schema, defaults: Mapping[int, pa.Scalar]
+    ) -> MissingValue:
         # Must not refer to `self`: because it holds the open file, that would be a reference cycle.
         constants = self.constants(file, schema)
 
@@ -224,10 +300,7 @@ class Reading:
                 value = defaults.get(number)
             return pa.scalar(None, column.type) if value is None else value
 
-        have = opened.schema
-        if self.names and not has_field_ids(have):
-            have = with_field_ids(have, self.names)
-        return MappedRows(opened, schema, keys, missing, have, equal)
+        return missing
 
     def deleted_bitmap(self, member: Member) -> _core.RowBitmap | None:
         """Returns the deleted rows of a file; ``None`` if no row is deleted.
@@ -303,6 +376,76 @@ class MemberRows(FilesSource):
     def part(self, files: Sequence[int]) -> MemberRows:
         """Returns some of the files, by number."""
 
+    @abstractmethod
+    def read_by(self, reading: Reading) -> MemberRows:
+        """Returns the same files, read with other columns."""
+
+    @cached_property
+    def with_lineage(self) -> MemberRows:
+        """The same rows, with the columns of row lineage as the last ones."""
+        return self.read_by(self.reading.with_lineage())
+
+    def _numbered(self, columns: Projected, where: Where | None = None) -> MemberRows | None:
+        """Returns the rows to read if a call names columns of row lineage that are not in the
+        schema.
+        """
+        if not self.reading.has_row_ids or self.reading.lineage:
+            return None
+        filter = None if where is None else where.filter
+        tested = () if filter is None else filter.columns
+        return self.with_lineage if names_lineage(columns) or names_lineage(tested) else None
+
+    def projected(self, columns: Projected) -> pa.Schema:
+        numbered = self._numbered(columns)
+        return super().projected(columns) if numbered is None else numbered.projected(columns)
+
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
+        numbered = self._numbered(columns)
+        if numbered is not None:
+            return numbered.read(rows, columns)
+        return super().read(rows, columns)
+
+    def scan_batches(
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        numbered = self._numbered(columns, where)
+        if numbered is not None:
+            return numbered.scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
+        return super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
+
+    def count_passing(self, where: Where, *, threads: int) -> int:
+        numbered = self._numbered((), where)
+        if numbered is not None:
+            return numbered.count_passing(where, threads=threads)
+        return super().count_passing(where, threads=threads)
+
+    def where_request(self, filter: Filter, row_range: tuple[int, int] | None = None) -> Where:
+        where = super().where_request(None, row_range)
+        return where if filter is None else replace(where, filter=self.parsed(filter))
+
+    def parsed(self, filter: Filter) -> Parsed:
+        """Parses a filter, which may name columns of row lineage."""
+        schema = self.schema
+        if self.reading.has_row_ids and any(name in str(filter) for name in NAMES):
+            schema = self.reading.with_lineage().schema
+        return parse_filter(filter, schema)
+
+    def row_ids(self, matches: Mapping[int, RowSet]) -> dict[int, pa.Array]:
+        """Returns the ids of rows of each file. Cost: reads them from the files that store them."""
+        ids = {}
+        for number, rows in matches.items():
+            child = self.child(number)
+            opened = child.child if isinstance(child, MappedRows) else child
+            first = self.members[number].file.first_row_id
+            if ROW_ID in opened.schema.names:
+                numbered = self.reading.with_lineage().child_of(self.members[number])
+                ids[number] = numbered.read(rows, (ROW_ID,)).column(0).combine_chunks()
+            elif first is None:
+                ids[number] = pa.nulls(rows.num_rows, pa.int64())
+            else:
+                ids[number] = pa.array(rows.expand().begin.astype(np.int64) + first)
+        return ids
+
     @property
     def num_files(self) -> int:  # type: ignore[override]
         return len(self.members)
@@ -347,7 +490,7 @@ class MemberRows(FilesSource):
     def child(self, file: int) -> RowSource:
         rows = self._children.get(file)
         if rows is None:
-            rows = self.reading.child(self.members[file].file, keep=not self.is_past)
+            rows = self.reading.child_of(self.members[file], keep=not self.is_past)
             if self.num_files <= _FEW_FILES:  # Keeps the files open as long as this object exists.
                 if not self._children:
                     self.reading.open_files.add_holder(self.release)
@@ -461,6 +604,9 @@ class MemberRows(FilesSource):
         return self._searches[names]
 
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
+        numbered = self._numbered((), request if isinstance(request, Where) else None)
+        if numbered is not None:
+            return numbered.find(request, limit=limit, reverse=reverse)
         by_index = self._search(request) if isinstance(request, Keys) else None
         if by_index is None or not isinstance(request, Keys):
             return super().find(request, limit=limit, reverse=reverse)
@@ -479,7 +625,7 @@ class MemberRows(FilesSource):
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
-        if self._search(keys) is None:
+        if self._search(keys) is None and self._numbered(columns) is None:
             return super().find_and_read(keys, columns, first=first)
         return RowSource.find_and_read(self, keys, columns, first=first)
 
@@ -489,6 +635,9 @@ class MemberRows(FilesSource):
         return self.find(keys).counts
 
     def explain_request(self, request: Request, columns: Projected) -> Plan:
+        numbered = self._numbered(columns, request if isinstance(request, Where) else None)
+        if numbered is not None:
+            return numbered.explain_request(request, columns)
         by_index = self._search(request) if isinstance(request, Keys) else None
         if by_index is None:
             return super().explain_request(request, columns)
@@ -527,6 +676,8 @@ class MemberRows(FilesSource):
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
         if isinstance(reader, SingleRows) and reader.on is None and self.reading.primary_key:
             reader = cast("Compiled[Reader]", replace(reader, on=self.reading.primary_key))
+        if self._numbered(getattr(reader, "columns", ())) is not None:
+            return None
         return super().compiled(reader)
 
     def close(self) -> None:
@@ -550,3 +701,6 @@ class SomeRows(MemberRows):
     def part(self, files: Sequence[int]) -> SomeRows:
         bounds = None if self.bounds is None else self.bounds.take(files)
         return SomeRows(self.reading, [self._members[i] for i in files], bounds)
+
+    def read_by(self, reading: Reading) -> SomeRows:
+        return SomeRows(reading, self._members, self.bounds)

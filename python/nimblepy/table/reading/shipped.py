@@ -25,6 +25,7 @@ from nimblepy.table.base.model import (
     FILE_FORMATS,
     Content,
     DataFile,
+    Entry,
     FileCubes,
     Metrics,
     PartitionField,
@@ -32,7 +33,7 @@ from nimblepy.table.base.model import (
 )
 from nimblepy.table.base.moved import moves_of, register
 from nimblepy.table.reading.equality import KeyColumns
-from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
+from nimblepy.table.reading.members import Member, MemberRows, Reading, SomeRows
 from nimblepy.table.reading.parquet_index import (
     ParquetIndexes,
     StoredIndex,
@@ -89,6 +90,8 @@ def _plain_file(file: DataFile) -> dict[str, Any]:
         "order": file.sort_order_id,
         "equality_ids": list(file.equality_ids),
         "vector": None if file.vector is None else asdict(file.vector),
+        "row_id": file.first_row_id,
+        "sequence": file.sequence,
     }
 
 
@@ -121,7 +124,13 @@ def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
         sort_order_id=None if order is None else int(order),
         equality_ids=tuple(map(int, item["equality_ids"])),
         vector=None if item["vector"] is None else _vector(item["vector"]),
+        first_row_id=_int_or_none(item["row_id"]),
+        sequence=_int_or_none(item["sequence"]),
     )
+
+
+def _int_or_none(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _vector(item: Mapping[str, Any]) -> Vector:
@@ -195,7 +204,11 @@ def rows_as_text(rows: MemberRows) -> str:
                 deletes[file.identity] = len(described)
                 described.append(_plain_file(file))
     files = [
-        _plain_file(member.file) | {"deletes": [deletes[file.identity] for file in member.deletes]}
+        _plain_file(member.file)
+        | {
+            "deletes": [deletes[file.identity] for file in member.deletes],
+            "listed": member.entry.sequence,
+        }
         for member in rows.members
     ]
     specs = {member.file.spec_id for member in rows.members}
@@ -203,6 +216,8 @@ def rows_as_text(rows: MemberRows) -> str:
     return json.dumps(
         {
             "name": reading.name,
+            "row_ids": reading.has_row_ids,
+            "lineage": reading.lineage,
             "schema": _text(reading.schema.serialize()),
             "cluster_by": pack_sort_keys(reading.cluster_by),
             "primary_key": list(reading.primary_key),
@@ -291,13 +306,18 @@ def rows_of_text(text: str) -> SomeRows:
                 for kind, keys in description["indexes"]
             ],
             columns_of=key_columns.__getitem__,
+            has_row_ids=bool(description["row_ids"]),
+            lineage=bool(description["lineage"]),
         )
         stored = _indexes(description["parquet"])
         if stored:
             reading.parquet = ParquetIndexes(lambda: stored, reading.schema, reading.names)
         deletes = [_file(item, Metrics()) for item in description["deletes"]]
         members = [
-            member_of(_file(item, Metrics()), [deletes[int(at)] for at in item["deletes"]])
+            Member(
+                Entry(_file(item, Metrics()), int(item["listed"]), ""),
+                tuple(deletes[int(at)] for at in item["deletes"]),
+            )
             for item in description["files"]
         ]
         bounds = None

@@ -340,8 +340,8 @@ def _live(
     member: Member, rows: MemberRows, target: Target, batch_rows: int, progress: Progress
 ) -> Iterator[pa.RecordBatch]:
     """Yields the live rows of a file, in file order, with weights if the target needs them."""
-    reading = rows.reading.with_weights() if target.weighted else rows.reading
-    child = reading.child(member.file)
+    reading = rows.reading.variant(lineage=bool(target.lineage), weighted=target.weighted)
+    child = reading.child_of(member)
     deleted = rows.reading.deleted_bitmap(member)
     live = child.all_rows() if deleted is None else child.all_rows().minus(deleted)
     where = Where(None, live)
@@ -428,7 +428,7 @@ class Compaction:
             new_positions = _positions_of_keys(rows, left, repeated)
             useless |= converted
         if self.target.vectors:
-            # Version 3 still reads the position deletes of version 2, but nobody adds to them.
+            # Version 3 still reads the position deletes of version 2, but no commit adds to them.
             old = [file for of in rest.values() for file in of if file.vector is None]
             old = [file for file in old if file.identity not in kept_deletes]
             for path, listed in _positions(old, left).items():

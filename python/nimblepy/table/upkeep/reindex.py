@@ -286,7 +286,9 @@ def _copy(
             raise
         text = file.metadata.get(CUBES)
         cubes = None if text is None else FileCubes.from_json(text)
-        return replace(member.file, path=new_path, bytes=size, cubes=cubes)
+        # The rows keep their ids and sequence numbers.
+        sequence = None if member.file.first_row_id is None else member.entry.sequence
+        return replace(member.file, path=new_path, bytes=size, cubes=cubes, sequence=sequence)
 
 
 def _ids(file: FileSource, rows: FileSet) -> dict[int, Path]:

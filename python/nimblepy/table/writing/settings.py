@@ -13,6 +13,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.lineage import LINEAGE, NAMES
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
@@ -83,6 +84,15 @@ def checked_version(number: object, what: str) -> int:
     if not isinstance(number, int) or number not in ice.VERSIONS:
         raise InvalidArgumentError(f"{what}: expected a format version of 2 or 3, got {number!r}")
     return int(number)
+
+
+def check_lineage_names(schema: pa.Schema, what: str) -> None:
+    """Raises if a column has a name that format version 3 reserves."""
+    taken = sorted(NAMES & {*schema.names})
+    if taken:
+        raise InvalidArgumentError(
+            f"{what}: format version 3 reserves the name {taken[0]!r}; rename the column"
+        )
 
 
 def check_property(name: object, value: object) -> None:
@@ -345,12 +355,18 @@ def target_of(metadata: ice.Metadata) -> Target:
 def rewriting_target(metadata: ice.Metadata) -> Target:
     """Returns the settings of files to which existing rows are rewritten.
 
-    Rows keep their weights, even if the table no longer has an OTree layout. New weights would bias
-    samples, because the weights decide which files are rewritten.
+    Rows keep their lineage. They keep their weights, even if the table no longer has an OTree
+    layout. New weights would bias samples, because the weights decide which files are rewritten.
     """
     target = target_of(metadata)
     weighted = isinstance(target.layout, OTree) or metadata.has_cubes(metadata.head())
-    return replace(target, rows_before=0, weighted=weighted)
+    lineage = LINEAGE if has_lineage(metadata) else ()
+    return replace(target, rows_before=0, weighted=weighted, lineage=lineage)
+
+
+def has_lineage(metadata: ice.Metadata) -> bool:
+    """Returns whether rows have lineage that commits must keep."""
+    return metadata.has_row_ids and not NAMES & {*metadata.schema().names}
 
 
 def _rows_before(metadata: ice.Metadata) -> int:

@@ -86,6 +86,7 @@ class Target:
         file_rows: maximum rows of a file; ``None`` uses ``target_bytes``.
         vectors: whether deleted rows are stored in deletion vectors, as in format version 3.
         file_names: names of columns in Parquet files that differ from the table's, by field id.
+        lineage: columns of row lineage that the rows have, and that are stored with them.
     """
 
     location: str
@@ -108,17 +109,25 @@ class Target:
     file_rows: int | None = None
     vectors: bool = False
     file_names: Mapping[int, str] = field(default_factory=dict)
+    lineage: tuple[pa.Field, ...] = ()
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns of the files: the columns of the table, and the weights of an OTree."""
-        weighted = self.weighted or isinstance(self.layout, OTree)
-        return self.schema.append(WEIGHT_FIELD) if weighted else self.schema
+        """The columns of the files: the columns of the table, those of row lineage, and the weights
+        of an OTree.
+        """
+        return self._with_columns(weighted=self.weighted or isinstance(self.layout, OTree))
 
     @property
     def row_schema(self) -> pa.Schema:
         """The columns of the rows that are passed to the writer."""
-        return self.file_schema if self.weighted else self.schema
+        return self._with_columns(weighted=self.weighted)
+
+    def _with_columns(self, *, weighted: bool) -> pa.Schema:
+        if not (self.lineage or weighted):
+            return self.schema
+        more = [*self.lineage, *([WEIGHT_FIELD] if weighted else ())]
+        return pa.schema([*self.schema, *more], self.schema.metadata)
 
     def new_path(self, kind: str = "data", suffix: str | None = None) -> str:
         """Returns a new, unique path for a file, by default of the data format."""
