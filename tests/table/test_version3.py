@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import pickle
@@ -10,11 +9,11 @@ import random
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import java_iceberg
 import numpy as np
 import pyarrow as pa
 import pytest
+from duckdb_extensions import with_extensions
 
 import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
@@ -277,18 +276,8 @@ class History:
         self.rows[-1] = 0
 
 
-def extension(name: str) -> str | None:
-    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if spec is None or spec.origin is None:
-        return None
-    found = Path(spec.origin).parent / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
-    return str(found) if found.exists() else None
-
-
 def duckdb_lineage(table: nb.Table) -> Lineage:
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        for name in ("avro", "iceberg"):
-            connection.load_extension(str(extension(name)))
+    with with_extensions("avro", "iceberg") as connection:
         location = table.metadata_location.removeprefix("file://")
         scan = f"SELECT {', '.join(LINEAGE)} FROM iceberg_scan('{location}')"
         return {k: (v, number, last) for k, v, number, last in connection.sql(scan).fetchall()}
@@ -319,7 +308,6 @@ def test_random_histories(lake: nb.Catalog, data_format: Any) -> None:
                 assert [tuple(row.values()) for row in looked] == [after[key][1:] for key in keys]
 
 
-@pytest.mark.skipif(extension("iceberg") is None, reason="DuckDB's Iceberg extension is absent")
 @pytest.mark.parametrize("count", [5, pytest.param(500, marks=pytest.mark.slow)])
 def test_duckdb_reads_the_same(lake: nb.Catalog, count: int) -> None:
     for seed in range(1000, 1000 + count):
