@@ -20,6 +20,7 @@ import pyarrow as pa
 import nimblepy as nb
 from bench.serve.data import FEATURES, USER_COLUMNS, features, users
 from bench.serve.peers import Peer, command, nimble_peer, redis_peer
+from bench.serve.ranges import compare, events
 
 
 def timed(peer: Peer, requests: list[bytes], repeat: int) -> float:
@@ -39,6 +40,9 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     for name, data in tables.items():
         table = lake.create_table(f"bench.{name}", data.schema, cluster_by=["id"])
         table.append(data)
+    sequence = events(rows)
+    clicks = lake.create_table("bench.events", sequence.schema, cluster_by=["user", "n"])
+    clicks.append(sequence)
     keys = [int(k) for k in rng.integers(0, rows, 200)]
     many = [int(k) for k in rng.integers(0, rows, 100)]
     wide = [int(k) for k in rng.integers(0, wide_rows, 500)]
@@ -71,7 +75,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
         ("500 x 94: NB.MGET of texts to HMGET", [texts], [each], 20, 1),
     ]
     with (
-        nimble_peer(directory, [*tables]) as (nimble, to_first_answer),
+        nimble_peer(directory, [*tables, "events"]) as (nimble, to_first_answer),
         redis_peer(directory, tables) as redis,
     ):
         for request in (one[0], three[0]):
@@ -96,11 +100,19 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
                 }
             )
         private = {"nimble": nimble.private_bytes(), "redis": redis.private_bytes()}
+        with nb.connect(f"nimble+unix://{directory}/nimble.sock") as served:
+            ranges = compare(nimble, served.table("events"), rows, rounds)
         visible = fresh(lake.table("bench.users"), nimble, tables["users"])
+        nimble.process.kill()
+        nimble.process.wait()
+    with nimble_peer(directory, [*tables, "events"]) as (_, after_kill):
+        pass
     return {
         "cpu": found,
+        "ranges, raw to Arrow": ranges,
         "private MB": {k: round(v / 1e6, 1) for k, v in private.items()},
         "seconds to the first answer": round(to_first_answer, 3),
+        "the same after kill -9": round(after_kill, 3),
         "seconds from commit to answer": visible,
         "embedded get us": round(embedded(lake.table("bench.users"), keys), 2),
     }

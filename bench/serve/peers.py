@@ -111,6 +111,8 @@ def shown(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
     """A server of the lake, and the seconds from its start to its first answer."""
     path = f"{directory}/nimble.sock"
+    if os.path.exists(path):  # of a server that was killed
+        os.unlink(path)
     named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
     start = time.perf_counter()
     call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]

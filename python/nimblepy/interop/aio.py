@@ -44,8 +44,8 @@ def aio(
 
     Args:
         source: a :class:`File`, :class:`Dataset`, :class:`Table` or :class:`RemoteTable`. Each
-            running call to a server has its own connection. Or the path or URI of a file or dataset, which is
-            opened now and closed by ``close()``. A handle that you pass remains
+            running call to a server has its own connection. Or the path or URI of a file or
+            dataset, which is opened now and closed by ``close()``. A handle that you pass remains
             open. Open remote files in a thread (``asyncio.to_thread(nb.aio, ...)``).
         concurrency: maximum number of running calls, each in its own thread. Others wait.
     """

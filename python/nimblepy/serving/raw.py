@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersionError
 from nimblepy.io.fork import ForkLock
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class RawReader:
         """Returns the rows of a reply ``AS RAW``, with the types of ``schema``.
 
         Raises:
-            CannotDecodeError: this process cannot read the format, or has no address space.
+            CannotDecodeError: this process cannot read the format, or has no address space, or the
+                server dropped a file before its metadata was read.
             CorruptFileError: the reply is damaged.
-            StaleFileError: the server has dropped a file before its metadata was read.
         """
         try:
             frames = _core.raw_frames(reply)
@@ -96,7 +96,7 @@ class RawReader:
                     file.parts.fill(missing, sent)
                 file.parts.fill_frame(frame)
                 batch = frame.read(file.projection(frame.columns, schema.names))
-            except UnsupportedVersionError as error:
+            except (UnsupportedVersionError, StaleFileError) as error:
                 raise CannotDecodeError(str(error)) from error
             except BaseException:
                 # Filled parts keep their bytes, so damaged ones must go with the file.
