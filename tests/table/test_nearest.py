@@ -171,3 +171,48 @@ def test_wrong_vector_indexes_of_tables_are_refused(tmp_path: Path) -> None:
         with pytest.raises(nb.InvalidArgumentError, match=message):
             lake.create_table("a.b", schema, primary_key="id", indexes=[index])
     assert not lake.tables()
+
+
+def test_index_of_another_metric_is_not_taken_for_the_declared_one(tmp_path: Path) -> None:
+    # The identity of a vector index once lacked its metric: files with an index of another metric
+    # counted as covered, and add_index did not replace that index.
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 6)
+    table = lake.create_table("a.b", data.schema, primary_key="id")
+    table.append(data)
+    table.add_index(nb.VectorIndex("v", metric="cosine"))
+    with pytest.raises(nb.InvalidArgumentError, match="metric 'cosine' already; call drop_index"):
+        table.add_index(nb.VectorIndex("v", metric="dot"))
+    before = table.snapshot
+    table.drop_index("v")
+    table.add_index([nb.VectorIndex("v", metric="dot"), nb.HashIndex("id")])
+    assert table.health().index_coverage["vector (v)"] == 1.0
+    table.rollback(before)
+    assert table.health().index_coverage["vector (v)"] == 0.0
+    query = np.ones(WIDE)
+    expected = table.nearest(query, columns=["id"], metric="dot", exact=True)
+    assert table.nearest(query, columns=["id"]).equals(expected)
+    assert _by_lists(table) == (0, 1)
+    # The files lack the index that the table declares, so adding it completes them.
+    table.add_index(nb.VectorIndex("v", metric="dot"))
+    assert _by_lists(table) == (1, 0)
+    assert table.health().index_coverage["vector (v)"] == 1.0
+    with pytest.raises(nb.InvalidArgumentError, match="already"):
+        table.add_index(nb.VectorIndex("v", metric="dot"))
+
+
+def test_search_of_one_partition_opens_its_files_only(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    rng = np.random.default_rng(7)
+    index = nb.VectorIndex("v", metric="cosine")
+    table = lake.create_table("a.b", SCHEMA, partition_by=["color"], indexes=[index])
+    for color in ("red", "blue", "green"):
+        rows: Rows = {i: (color, rng.normal(size=DIMENSIONS).tolist()) for i in range(20)}
+        table.append(_table(rows))
+    paths = sorted((tmp_path / "a").rglob("*.nimble"), key=lambda path: path.stat().st_mtime_ns)
+    assert len(paths) == 3
+    for path in paths[1:]:
+        path.unlink()
+    # Not even the metric is read from the other files.
+    hits = nb.connect(tmp_path).table("a.b").nearest(np.ones(DIMENSIONS), filter="color = 'red'")
+    assert set(hits["color"].to_pylist()) == {"red"}

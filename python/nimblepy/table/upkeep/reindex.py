@@ -69,6 +69,14 @@ def add_index(table: TableAccess, indexes: TableIndex | Sequence[TableIndex]) ->
         return add_parquet_index(table, new)
     existing = _declared(metadata)
     again = [index for index in new if identity_of(schema, index) in existing]
+    for index in again:
+        metric = existing[identity_of(schema, index)].metric
+        if isinstance(index, VectorIndex) and index.metric != metric:
+            raise InvalidArgumentError(
+                f"add_index: {table.name} has a vector index on {index.column!r} of metric "
+                f"{metric!r} already; call drop_index({index.column!r}) before adding one of "
+                f"{index.metric!r}"
+            )
     if again and not _unfinished(table, metadata, again, set()):
         raise InvalidArgumentError(f"add_index: {table.name} has the index {again[0]} already")
     return _run(table, "add_index", new, set())
@@ -132,8 +140,14 @@ def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, tuple[int, floa
     for member in rows.members if declared else ():
         total += member.file.rows
         child = rows.reading.child(member.file, keep=False)
-        there = {identity_of(rows.schema, info) for info in child.indexes if info.kind != "cluster"}
-        for item in there & counts.keys():
+        there = {
+            identity
+            for info in child.indexes
+            if info.kind != "cluster"
+            and (identity := identity_of(rows.schema, info)) in declared
+            and info.metric == declared[identity].metric
+        }
+        for item in there:
             counts[item] += member.file.rows
             files[item] += 1
     return {
@@ -211,9 +225,25 @@ def _missing_specs(
     for index in indexes:
         identity = identity_of(rows.schema, index)
         paths = [ids[number] for number, _, _ in identity[1] if number in ids]
-        if identity not in there and len(paths) == len(identity[1]):
+        if len(paths) != len(identity[1]):
+            continue
+        if identity not in there or _has_other_metric(file, rows, index, ids):
             specs += index_specs(file.schema, [_renamed(index, paths)])
     return specs
+
+
+def _has_other_metric(
+    file: FileSource, rows: FileSet, index: TableIndex, ids: dict[int, Path]
+) -> bool:
+    """Returns whether the file has a vector index on the same column, but of another metric."""
+    if not isinstance(index, VectorIndex):
+        return False
+    ((number, _, _),) = identity_of(rows.schema, index)[1]
+    name = ids[number][0]
+    return any(
+        info.kind == "vector" and info.columns[0].column == name and info.metric != index.metric
+        for info in file.indexes
+    )
 
 
 class _Reindexing(Compaction):
@@ -270,8 +300,15 @@ def _copy(
     with closing(open_source(path)) as file:
         ids = _ids(file, rows)
         there = _positions(file, ids)
-        dropped = [number for item, number in there.items() if item in drop]
         specs = _missing_specs(file, rows, add)
+        # A new vector index replaces one of another metric.
+        replaced = {
+            identity
+            for index in add
+            if (identity := identity_of(rows.schema, index)) in there
+            and _has_other_metric(file, rows, index, ids)
+        }
+        dropped = [number for item, number in there.items() if item in drop or item in replaced]
         if not dropped and not specs:
             return None
         new_path = target.new_path()
