@@ -88,6 +88,7 @@ REPLAY_TEST(bloom)
 REPLAY_TEST(hash_partition)
 REPLAY_TEST(key_chunk)
 REPLAY_TEST(key_decode)
+REPLAY_TEST(vector_index)
 
 TEST(FuzzReplay, NoTargetIsForgotten) {
   size_t tests = 0;

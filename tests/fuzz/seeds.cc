@@ -14,6 +14,7 @@ std::vector<std::vector<uint8_t>> seeds_of(const Target& target) {
   if (name == "hash_partition") return partition_seeds();
   if (name == "key_chunk") return chunk_seeds();
   if (name == "key_decode") return key_seeds();
+  if (name == "vector_index") return vector_index_seeds();
   return {file_seeds()[0]};  // postscript
 }
 

@@ -20,5 +20,6 @@ std::vector<std::vector<uint8_t>> bloom_seeds();
 std::vector<std::vector<uint8_t>> partition_seeds();
 std::vector<std::vector<uint8_t>> chunk_seeds();
 std::vector<std::vector<uint8_t>> key_seeds();
+std::vector<std::vector<uint8_t>> vector_index_seeds();  // vector_target.cc
 
 }  // namespace nimble::fuzz
