@@ -105,7 +105,7 @@ class VectorIndex:
 
     The column has fixed-size lists of float16, float32, float64, int8 or uint8. The index groups
     near rows into lists, and stores one bit per dimension of each row. If a column has fewer than
-    2^20 numbers (rows times dimensions), the file stores only the metric, because comparing all
+    2^16 numbers (rows times dimensions), the file stores only the metric, because comparing all
     rows is as fast.
 
     Args:

@@ -156,7 +156,7 @@ TEST(VectorIndex, BytesDoNotDependOnThreads) {
   CHECK_EQ(root.left_out, 22u);
   CHECK_EQ(root.num_lists, 93u);
   CHECK(!root.curve10.empty());
-  CHECK_EQ(root.curve10.back().recall, 1.0f);
+  CHECK(root.curve10.back().recall > 0.95f);
   CHECK(one == built(2, &root));
   CHECK(one == built(8, &root));
 }

@@ -60,6 +60,24 @@ CodeNumbers encode_residual(VectorMetric metric, const float* rotated,
   return out;
 }
 
+float search_key(VectorMetric metric, const float* query, const float* row,
+                 const float* centroid, uint32_t padded) {
+  const ResidualSums sums = sum_residual(row, centroid, padded);
+  const float scale = sums.sizes > 0 ? 2 * sums.squares / sums.sizes : 0;
+  float product = 0;  // <v, query>
+  for (uint32_t i = 0; i < padded; ++i) {
+    product += row[i] - centroid[i] >= 0 ? query[i] / 2 : -query[i] / 2;
+  }
+  if (metric == VectorMetric::kDot) {
+    const float length = std::sqrt(dot_product(query, query, padded));
+    return -dot_product(query, centroid, padded) -
+           scale * (product + kGreatestError * length);
+  }
+  const float distance = squared_distance(query, centroid, padded);
+  return distance + sums.squares + scale * sums.centroid -
+         2 * scale * (product + kGreatestError * std::sqrt(distance));
+}
+
 float encode_centroid(const float* centroid, uint32_t padded, int8_t* code) {
   float greatest = 0;
   for (uint32_t i = 0; i < padded; ++i) {

@@ -26,6 +26,18 @@ CodeNumbers encode_residual(VectorMetric metric, const float* rotated,
                             const float* centroid, uint32_t padded,
                             uint32_t lane, uint8_t* block);
 
+// The mean error of an estimated product <r, query - c> is .75 / sqrt(n) of the
+// two lengths' product, for n dimensions. The length of a residual r is about
+// .4 sqrt(n) of its scale. So the error is .3 scale |query - c|. A search
+// assumes that an estimate is too large by at most twice this error.
+constexpr float kGreatestError = 2 * 0.3f;
+
+// The key by which a search orders a row: its estimated distance minus the
+// greatest error. Computed without the rounding of a QueryCode.
+// REQUIRES: all vectors are rotated.
+float search_key(VectorMetric metric, const float* query, const float* row,
+                 const float* centroid, uint32_t padded);
+
 // Codes a centroid with one byte per dimension. Returns the scale.
 float encode_centroid(const float* centroid, uint32_t padded, int8_t* code);
 

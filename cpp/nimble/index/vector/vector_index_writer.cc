@@ -17,6 +17,10 @@ namespace {
 
 constexpr uint64_t kSampleRowsPerList = 32;
 constexpr uint64_t kCalibrationQueries = 256;
+// At most this part of the rows are queries for calibration. K-means does not
+// see them. Centroids are pulled to the rows that they are trained on, so such
+// rows would find their neighbours in fewer lists than other queries.
+constexpr uint64_t kCalibrationPart = 4;
 constexpr uint32_t kNeighbours[] = {10, 100};
 // The recalls for which the curve stores the necessary number of rows.
 constexpr double kRecalls[] = {.5,  .6,  .7,  .75,  .8,  .85,  .9,   .925, .95,
@@ -118,9 +122,23 @@ class VectorIndexWriter::Truth {
     }
   }
 
+  uint32_t size() const { return count_; }
+  const float* query(uint32_t i) const {
+    return &queries_[uint64_t{i} * padded_];
+  }
+  // At most `k`, nearest first. Distances lack the squared length of the query.
+  std::vector<Neighbour> neighbours(uint32_t query, uint32_t k) const {
+    std::vector<Neighbour> out = nearest_[query];
+    std::sort(out.begin(), out.end());
+    out.resize(std::min<size_t>(k, out.size()));
+    return out;
+  }
+
   // Returns how many rows a search must look at to find a part of the `k`
-  // neighbours. Orders lists by the codes of centroids, like a search.
-  std::vector<CurvePoint> curve(uint32_t k, const std::vector<float>& centroids,
+  // neighbours. Orders lists by the codes of centroids, like a search. `found`
+  // is the part of the neighbours in these lists that a search finds.
+  std::vector<CurvePoint> curve(uint32_t k, double found,
+                                const std::vector<float>& centroids,
                                 const std::vector<uint32_t>& list_of) const {
     const auto num_lists = static_cast<uint32_t>(centroids.size() / padded_);
     std::vector<uint64_t> sizes(num_lists);
@@ -137,7 +155,7 @@ class VectorIndexWriter::Truth {
     std::vector<std::pair<float, uint32_t>> order(num_lists);
     std::vector<float> reached(num_lists);
     for (uint32_t q = 0; q < count_; ++q) {
-      code.set(&queries_[uint64_t{q} * padded_], padded_);
+      code.set(query(q), padded_);
       for (uint32_t i = 0; i < num_lists; ++i) {
         order[i] = {
             code.centroid_distance(metric_, &codes[uint64_t{i} * padded_],
@@ -151,10 +169,8 @@ class VectorIndexWriter::Truth {
         reached[list] = static_cast<float>(static_cast<double>(rows) /
                                            static_cast<double>(list_of.size()));
       }
-      std::vector<Neighbour> sorted = nearest_[q];
-      std::sort(sorted.begin(), sorted.end());
-      for (size_t i = 0; i < std::min<size_t>(k, sorted.size()); ++i) {
-        needed.push_back(std::min(1.0f, reached[list_of[sorted[i].row]]));
+      for (const Neighbour& n : neighbours(q, k)) {
+        needed.push_back(std::min(1.0f, reached[list_of[n.row]]));
       }
     }
     std::vector<CurvePoint> out;
@@ -163,8 +179,8 @@ class VectorIndexWriter::Truth {
     for (const double recall : kRecalls) {
       const auto n = static_cast<size_t>(
           std::ceil(recall * static_cast<double>(needed.size())));
-      out.push_back(
-          {needed[std::max<size_t>(n, 1) - 1], static_cast<float>(recall)});
+      out.push_back({needed[std::max<size_t>(n, 1) - 1],
+                     static_cast<float>(recall * found)});
     }
     return out;
   }
@@ -250,15 +266,24 @@ Status VectorIndexWriter::find_center() {
   return Status::ok();
 }
 
-Result<std::vector<float>> VectorIndexWriter::train(uint32_t num_lists) const {
+Result<std::vector<float>> VectorIndexWriter::train(
+    uint32_t num_lists, const std::vector<uint64_t>& left_out) const {
   const uint64_t row_bytes = uint64_t{padded()} * sizeof(float);
   const uint64_t fits =
       std::max<uint64_t>(num_lists, options_.memory_bytes / row_bytes);
   const uint64_t wanted =
       std::min(fits, uint64_t{num_lists} * kSampleRowsPerList);
   RandomStream random(2);
-  const std::vector<uint64_t> rows =
-      random_numbers(store_.size(), wanted, &random);
+  std::vector<uint64_t> rows =
+      random_numbers(store_.size() - left_out.size(), wanted, &random);
+  // Numbers of the other rows become numbers of all rows.
+  size_t skipped = 0;
+  for (uint64_t& row : rows) {
+    while (skipped < left_out.size() && left_out[skipped] <= row + skipped) {
+      ++skipped;
+    }
+    row += skipped;
+  }
   std::vector<float> sample(rows.size() * padded());
   std::vector<Status> status(div_ceil(rows.size(), VectorPanels::kBlockRows));
   parallel_for(status.size(), options_.threads, [&](size_t b) {
@@ -303,7 +328,9 @@ Result<std::vector<float>> VectorIndexWriter::calibration_queries(
     return out;
   }
   RandomStream random(3);
-  *rows = random_numbers(store_.size(), kCalibrationQueries, &random);
+  *rows = random_numbers(
+      store_.size(),
+      std::min(kCalibrationQueries, store_.size() / kCalibrationPart), &random);
   std::vector<float> out(rows->size() * padded()), row(n);
   std::vector<uint8_t> bytes;
   for (size_t i = 0; i < rows->size(); ++i) {
@@ -348,6 +375,36 @@ Status VectorIndexWriter::assign(const std::vector<float>& centroids,
     }
   }
   return Status::ok();
+}
+
+Result<double> VectorIndexWriter::part_found(
+    const Truth& truth, uint32_t k, const std::vector<float>& centroids,
+    const std::vector<uint32_t>& list_of) const {
+  // Neighbours of a query that are examined.
+  constexpr size_t kExamined = 10;
+  uint64_t examined = 0, found = 0;
+  std::vector<float> row;
+  for (uint32_t q = 0; q < truth.size(); ++q) {
+    const std::vector<Truth::Neighbour> near = truth.neighbours(q, k);
+    if (near.empty()) continue;
+    const float* const query = truth.query(q);
+    float limit = near.back().distance;
+    if (options_.metric != VectorMetric::kDot) {
+      limit += dot_product(query, query, padded());
+    }
+    const size_t step = div_ceil(near.size(), kExamined);
+    for (size_t i = step - 1; i < near.size(); i += step) {
+      NIMBLE_RETURN_IF_ERROR(read_rotated(near[i].row, 1, &row));
+      const float key = search_key(
+          options_.metric, query, row.data(),
+          &centroids[uint64_t{list_of[near[i].row]} * padded()], padded());
+      ++examined;
+      found += key <= limit;
+    }
+  }
+  return examined == 0
+             ? 1.0
+             : static_cast<double>(found) / static_cast<double>(examined);
 }
 
 Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
@@ -480,21 +537,27 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
   if (is_small || store_.has_long_rows()) return root.serialize();
   const auto best = static_cast<uint64_t>(
       std::llround(2 * std::sqrt(static_cast<double>(rows))));
-  root.num_lists = static_cast<uint32_t>(std::clamp<uint64_t>(
-      options_.lists == 0 ? best : options_.lists, 1, rows));
+  // At least half of the rows can train the centroids.
+  root.num_lists = static_cast<uint32_t>(
+      std::clamp<uint64_t>(options_.lists == 0 ? best : options_.lists, 1,
+                           std::max<uint64_t>(1, rows / 2)));
   NIMBLE_RETURN_IF_ERROR(find_center());
   if (!center_.empty()) root.rotation = kCenteredAndRotated;
-  NIMBLE_ASSIGN_OR_RETURN(const std::vector<float> centroids,
-                          train(root.num_lists));
   std::vector<uint64_t> own_rows;
   NIMBLE_ASSIGN_OR_RETURN(std::vector<float> queries,
                           calibration_queries(&own_rows));
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<float> centroids,
+                          train(root.num_lists, own_rows));
   Truth truth(options_.metric, std::move(queries), padded(),
               std::move(own_rows));
   std::vector<uint32_t> list_of;
   NIMBLE_RETURN_IF_ERROR(assign(centroids, &truth, &list_of));
-  root.curve10 = truth.curve(kNeighbours[0], centroids, list_of);
-  root.curve100 = truth.curve(kNeighbours[1], centroids, list_of);
+  for (const uint32_t k : kNeighbours) {
+    NIMBLE_ASSIGN_OR_RETURN(const double found,
+                            part_found(truth, k, centroids, list_of));
+    (k == kNeighbours[0] ? root.curve10 : root.curve100) =
+        truth.curve(k, found, centroids, list_of);
+  }
   NIMBLE_RETURN_IF_ERROR(write_lists(centroids, list_of, sink, &root));
   return root.serialize();
 }

@@ -60,12 +60,20 @@ class VectorIndexWriter {
   // under cosine, scales rows to length 1.
   Status read_rotated(uint64_t first, uint64_t count,
                       std::vector<float>* out) const;
-  Result<std::vector<float>> train(uint32_t num_lists) const;
+  // Returns queries. If they are stored rows, stores their numbers, ascending.
   Result<std::vector<float>> calibration_queries(
       std::vector<uint64_t>* rows) const;
+  // Trains centroids on a sample of the stored rows except `left_out`.
+  Result<std::vector<float>> train(uint32_t num_lists,
+                                   const std::vector<uint64_t>& left_out) const;
   // Finds each row's list, and the exact nearest rows of the queries.
   Status assign(const std::vector<float>& centroids, Truth* truth,
                 std::vector<uint32_t>* list_of) const;
+  // Returns the part of the `k` nearest rows of the queries that a search finds
+  // if it looks at their lists. It misses rows with bad estimates.
+  Result<double> part_found(const Truth& truth, uint32_t k,
+                            const std::vector<float>& centroids,
+                            const std::vector<uint32_t>& list_of) const;
   Status write_lists(const std::vector<float>& centroids,
                      const std::vector<uint32_t>& list_of,
                      const SectionSink& sink, VectorRoot* root) const;

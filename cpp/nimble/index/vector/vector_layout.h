@@ -29,9 +29,12 @@ constexpr uint32_t kMaxVectorDimensions = 65536;
 // Stored values of VectorRoot::rotation.
 constexpr uint8_t kRotated = 1;
 constexpr uint8_t kCenteredAndRotated = 2;
-// Files with fewer numbers (rows times dimensions) do not have lists: comparing
-// a query with every row takes about as long as searching lists.
-constexpr uint64_t kMinListedNumbers = uint64_t{1} << 20;
+// Searches of fewer numbers (rows times dimensions), over all files, compare
+// all rows. This takes about as long as searching lists.
+constexpr uint64_t kMinSearchedNumbers = uint64_t{1} << 20;
+// Files with fewer numbers do not have lists. The files of a table are searched
+// together, so lists are of use in smaller files than those above.
+constexpr uint64_t kMinListedNumbers = uint64_t{1} << 16;
 
 struct CurvePoint {
   float rows = 0;

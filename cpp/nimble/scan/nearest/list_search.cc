@@ -11,15 +11,6 @@
 namespace nimble {
 namespace {
 
-// The curve was measured on a sample, so a slightly higher recall is looked up.
-constexpr double kRecallMargin = 0.01;
-// The mean error of an estimated product is .75 / sqrt(dimensions) of the
-// residual's length times the query's distance to the centroid. The length of a
-// residual is about .4 sqrt(dimensions) of its scale.
-constexpr float kErrorOfScale = 0.3f;
-// A candidate's estimate is assumed to be too large by at most this many mean
-// errors.
-constexpr float kErrors = 2.0f;
 // A second level of tables is used if the error of one level would be more than
 // this share of the typical error of estimates.
 constexpr float kTableErrorPart = 0.25f;
@@ -115,6 +106,7 @@ Status ListSearch::run(const double* query, NearestRows* out,
   stats_ = stats;
   probes_.clear();
   candidates_.clear();
+  upper_bounds_.clear();
   seen_ = 0;
   limit_ = std::numeric_limits<float>::infinity();
   for (Prepared& p : prepared_) prepare(query, &p);
@@ -169,8 +161,7 @@ void ListSearch::choose_lists() {
     rows += n;
     allowed += n * part.density();
     needed +=
-        n * part.index().rows_needed(
-                std::min(1.0, options_.recall + kRecallMargin), options_.k);
+        n * part.index().rows_needed(options_.recall, options_.k).value_or(1);
     Prepared& query = prepared(p);
     for (uint32_t i = 0; i < root.num_lists; ++i) {
       if (lists.rows_of(i) == 0) continue;
@@ -187,7 +178,7 @@ void ListSearch::choose_lists() {
     // for dot products, the error depends on the whole query
     if (is_dot()) break;
     const float usual =
-        kErrorOfScale * std::sqrt(std::max(query.nearest, 0.0f));
+        kGreatestError / 2 * std::sqrt(std::max(query.nearest, 0.0f));
     if (query.code.table_error() > kTableErrorPart * usual) {
       query.code.set(query.rotated.data(), query.index->root().padded, 2);
     }
@@ -303,9 +294,11 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
   const float factor = is_dot() ? 1 : 2;
   const float reach = is_dot() ? query.code.norm() : base;
   const float a = factor * query.code.table_scale();
+  // Keys are estimates minus scale * error.
+  const float error =
+      factor * kGreatestError * std::sqrt(std::max(reach, 0.0f));
   const float b =
-      factor * (query.code.table_offset() - query.half_sum +
-                kErrors * kErrorOfScale * std::sqrt(std::max(reach, 0.0f)));
+      factor * (query.code.table_offset() - query.half_sum) + error;
   float keys[kVectorBlock];
   for (uint64_t block = begin_block; block < end_block; ++block) {
     const uint64_t slot = block * kVectorBlock;
@@ -324,6 +317,9 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
       if (!(keys[i] <= limit_)) continue;
       candidates_.push_back(
           {keys[i], probe.part, row_at(list + at.row_at, slot + i, root)});
+      add_upper_bound(keys[i] +
+                      2 * error *
+                          load<float>(list + at.scale_at + 4 * (slot + i)));
       if (candidates_.size() >= 2 * limit_candidates_) keep_nearest();
     }
   }
@@ -342,12 +338,27 @@ uint32_t ListSearch::keep_allowed(const SearchPart& part, const uint8_t* rows,
   return hits & passing;
 }
 
+void ListSearch::add_upper_bound(float bound) {
+  if (upper_bounds_.size() < options_.k) {
+    upper_bounds_.push_back(bound);
+  } else if (bound < upper_bounds_.front()) {
+    std::pop_heap(upper_bounds_.begin(), upper_bounds_.end());
+    upper_bounds_.back() = bound;
+  } else {
+    return;
+  }
+  std::push_heap(upper_bounds_.begin(), upper_bounds_.end());
+  if (upper_bounds_.size() == options_.k) {
+    limit_ = std::min(limit_, upper_bounds_.front());
+  }
+}
+
 void ListSearch::keep_nearest() {
   if (candidates_.size() <= limit_candidates_) return;
   const auto end =
       candidates_.begin() + static_cast<ptrdiff_t>(limit_candidates_);
   std::nth_element(candidates_.begin(), end - 1, candidates_.end());
-  limit_ = (end - 1)->key;
+  limit_ = std::min(limit_, (end - 1)->key);
   candidates_.erase(end, candidates_.end());
 }
 
@@ -355,6 +366,9 @@ void ListSearch::keep_nearest() {
 // remaining ones are unlikely to be nearer.
 Status ListSearch::refine(const double* query, NearestRows* out) {
   keep_nearest();
+  // The limit has fallen since most candidates were added.
+  std::erase_if(candidates_,
+                [this](const Candidate& c) { return !(c.key <= limit_); });
   std::sort(candidates_.begin(), candidates_.end());
   for (auto& distance : distances_) {
     if (distance) distance->set_query(query);

@@ -70,6 +70,8 @@ class ListSearch {
                         uint64_t slot, uint64_t count, const VectorRoot& root,
                         uint32_t hits);
   void keep_nearest();
+  // Lowers limit_ with the greatest distance that a row is assumed to have.
+  void add_upper_bound(float bound);
   Status refine(const double* query, NearestRows* out);
   Status prepare_vectors(std::span<const Candidate> candidates,
                          const double* query);
@@ -93,7 +95,9 @@ class ListSearch {
   std::vector<uint32_t> sums_, more_sums_;
   std::vector<float> centroid_;
   std::vector<Candidate> candidates_;
-  float limit_ = 0;
+  // The least k upper bounds of distances so far, as a heap.
+  std::vector<float> upper_bounds_;
+  float limit_ = 0;  // candidates with a greater key are not among the nearest
   std::vector<std::vector<uint64_t>> rows_of_;        // by part
   std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
   // Indexed by VectorElement. Elements that are set have the current query.

@@ -88,13 +88,34 @@ class Search {
       part.by_lists =
           !options_.exact && options_.recall < 1 && g.index != nullptr &&
           g.index->root().num_lists > 0 &&
-          part.allowed.size() >= div_ceil(kMinListedNumbers, dimensions_);
-      if (part.allowed.size() > 0) {
-        ++(part.by_lists ? stats_.files_by_lists : stats_.files_compared);
-      }
+          g.index->rows_needed(options_.recall, options_.k).has_value();
       parts_.push_back(std::move(part));
     }
+    choose_lists();
+    for (const SearchPart& part : parts_) {
+      if (part.allowed.size() == 0) continue;
+      ++(part.by_lists ? stats_.files_by_lists : stats_.files_compared);
+    }
     return Status::ok();
+  }
+
+  // Compares all rows of parts whose lists would not save time.
+  void choose_lists() {
+    const uint64_t least = div_ceil(kMinSearchedNumbers, dimensions_);
+    uint64_t rows = 0;
+    for (const SearchPart& part : parts_) {
+      if (part.by_lists) rows += part.allowed.size();
+    }
+    for (SearchPart& part : parts_) {
+      // Searching the lists of a part for few of its rows costs more than
+      // comparing these.
+      constexpr double kFewRows = 1.0 / 16;
+      if (rows < least ||
+          (part.by_lists && part.allowed.size() < least &&
+           part.density() < kFewRows)) {
+        part.by_lists = false;
+      }
+    }
   }
 
   // The queries that are compared with all rows of a part.

@@ -9,6 +9,11 @@
 #include "nimble/open/section_fetch.h"
 
 namespace nimble {
+namespace {
+
+constexpr double kStandardErrors = 2.25;
+
+}  // namespace
 
 Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
     const OpenFile& file, size_t i) {
@@ -130,9 +135,16 @@ Status VectorIndex::read(std::span<const uint32_t> lists,
   return Status::ok();
 }
 
-double VectorIndex::rows_needed(double recall, uint64_t k) const {
+std::optional<double> VectorIndex::rows_needed(double recall,
+                                               uint64_t k) const {
+  // The curve was measured with a sample of queries, so a higher recall is
+  // looked up. The standard error of 256 queries is about this large if the
+  // neighbours of a query are as unevenly found as in random vectors.
+  const double error = 0.02 * std::sqrt(std::max(0.0, 1 - recall));
+  recall += std::min(kStandardErrors * error, (1 - recall) / 2);
   const std::vector<CurvePoint>& curve =
       k <= 30 ? root_.curve10 : root_.curve100;
+  if (curve.empty() || double{curve.back().recall} < recall) return {};
   double rows = 1;
   CurvePoint last{0, 0};
   for (const CurvePoint& p : curve) {

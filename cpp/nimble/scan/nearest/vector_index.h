@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,9 +42,9 @@ class VectorIndex {
   // Reads lists in one round. May block.
   Status read(std::span<const uint32_t> lists, std::vector<List>* out) const;
   // Returns the fraction of the rows that a search must look at to find the
-  // share `recall` of the `k` nearest rows. Returns 1 if the stored recall
-  // curve has no such point.
-  double rows_needed(double recall, uint64_t k) const;
+  // share `recall` of the `k` nearest rows. Empty if the lists cannot promise
+  // this recall.
+  std::optional<double> rows_needed(double recall, uint64_t k) const;
   // Checks every list, and that each row of the file is in at most one list.
   Status verify() const;
 
