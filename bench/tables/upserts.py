@@ -35,7 +35,7 @@ STAGES = {
     "sort": ("nimblepy.table.changing.upsert", "KeyedRows"),
     "locate": ("nimblepy.table.changing.key_positions", "KeyPositions.find"),
     "write rows": ("nimblepy.table.changing.upsert", "write_rows"),
-    "write deletes": ("nimblepy.table.changing.row_commit", "write_delete_files"),
+    "write deletes": ("nimblepy.table.changing.row_commit", "write_deletion"),
     "commit": ("nimblepy.table.changing.row_commit", "run"),
 }
 # The columns of the key, by what it is called.

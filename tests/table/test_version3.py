@@ -19,6 +19,7 @@ import nimblepy as nb
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.table.base.deletion_vector import deletion_vector
 from nimblepy.table.base.places import readable_path
+from nimblepy.table.iceberg.metadata import manifest_form
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.plan import clear_caches
 
@@ -357,3 +358,19 @@ def test_vectors_have_the_bytes_of_java(tmp_path: Path) -> None:
             index = jvm.org.apache.iceberg.deletes.Deletes.toPositionIndex(some)
             theirs = bytes(index.serialize().array())
             assert deletion_vector(np.array(rows, dtype=np.uint64)) == theirs, list(rows)[:10]
+
+
+def test_entries_of_vectors_have_the_bytes_of_the_library(lake: nb.Catalog) -> None:
+    rows = pa.table({"k": range(9), "d": pa.array([None, *range(8)], pa.date32())})
+    for number, by in enumerate(([], ["d"], ["bucket(2, k)", "d"])):
+        table = lake.create_table(f"n.t{number}", rows, partition_by=by, format_version=3)
+        table.delete("k < 4")
+        if not by:
+            table.delete("k = 5")
+        metadata = table._metadata
+        head = metadata.head()
+        assert head is not None
+        for manifest in metadata.manifests(head):
+            form = manifest_form(metadata, manifest.spec_id)
+            for entry in metadata.all_entries(manifest):
+                assert form.encode(entry) == form.records.encode(entry)

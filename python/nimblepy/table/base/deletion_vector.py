@@ -7,7 +7,6 @@ https://iceberg.apache.org/puffin-spec and https://github.com/RoaringBitmap/Roar
 
 from __future__ import annotations
 
-import itertools
 import struct
 import zlib
 from typing import Any, TypeAlias
@@ -89,39 +88,43 @@ def deletion_vector(rows: RowNumbers) -> bytes:
 
 def _bitmap_bytes(values: _Values) -> bytes:
     """Serializes a 32-bit bitmap of ascending values."""
-    high, low = values >> 16, values & 0xFFFF
-    cuts = [0, *(np.flatnonzero(high[1:] != high[:-1]) + 1).tolist(), len(values)]
-    cuts = cuts if len(values) else [0]
-    keys, counts = high[cuts[:-1]], np.array(cuts[1:]) - cuts[:-1]
-    containers = [_container_bytes(low[begin:end]) for begin, end in itertools.pairwise(cuts)]
-    is_run = np.array([run for run, _ in containers], dtype=np.uint8)
-    if is_run.any():
+    all_keys = values >> 16
+    begin = np.flatnonzero(np.diff(all_keys, prepend=-1))
+    keys, counts = all_keys[begin], np.diff(begin, append=len(values))
+    low = (values & 0xFFFF).astype("<u2")
+    is_first = np.diff(values, prepend=-2) != 1  # of a run
+    is_first[begin] = True
+    runs = np.add.reduceat(is_first, begin, dtype=np.int64) if len(begin) else counts
+    sizes = np.minimum(2 * counts, _BITMAP_BYTES)
+    is_run = sizes > 2 + 4 * runs
+    sizes[is_run] = 2 + 4 * runs[is_run]
+    has_runs = bool(is_run.any())
+    if has_runs:
         head = _NUMBER.pack(_WITH_RUNS | (len(keys) - 1) << 16)
         head += np.packbits(is_run, bitorder="little").tobytes()
     else:
         head = _NUMBER.pack(_NO_RUNS) + _NUMBER.pack(len(keys))
     head += np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
-    octets = [part for _, part in containers]
-    if not is_run.any() or len(keys) >= _FEWEST_WITH_OFFSETS:
-        sizes = [len(part) for part in octets]
+    if not has_runs or len(keys) >= _FEWEST_WITH_OFFSETS:
         first = len(head) + 4 * len(keys)
-        head += (first + np.cumsum([0, *sizes])[: len(keys)]).astype("<u4").tobytes()
-    return head + b"".join(octets)
+        head += (first + np.cumsum(sizes) - sizes).astype("<u4").tobytes()
+    if not has_runs and (counts <= _MOST_IN_ARRAY).all():
+        return head + low.tobytes()
+    containers = zip(begin.tolist(), counts.tolist(), is_run.tolist(), strict=True)
+    return head + b"".join(_container_bytes(low[at : at + n], run) for at, n, run in containers)
 
 
-def _container_bytes(values: _Values) -> tuple[bool, bytes]:
-    """Returns (whether the container has runs, its bytes)."""
-    begin = np.append(0, np.flatnonzero(values[1:] - values[:-1] != 1) + 1)
-    size = min(2 * len(values), _BITMAP_BYTES)
-    if size > 2 + 4 * len(begin):
+def _container_bytes(values: np.ndarray[Any, np.dtype[np.uint16]], is_run: bool) -> bytes:
+    if is_run:
+        begin = np.flatnonzero(np.diff(values.astype(np.int64), prepend=-2) != 1)
         ends = np.append(begin[1:], len(values)) - 1
         pairs = np.stack([values[begin], values[ends] - values[begin]], axis=1)
-        return True, struct.pack("<H", len(begin)) + pairs.astype("<u2").tobytes()
+        return struct.pack("<H", len(begin)) + pairs.astype("<u2").tobytes()
     if len(values) <= _MOST_IN_ARRAY:
-        return False, values.astype("<u2").tobytes()
+        return values.tobytes()
     bits = np.zeros(8 * _BITMAP_BYTES, dtype=np.uint8)
     bits[values] = 1
-    return False, np.packbits(bits, bitorder="little").tobytes()
+    return np.packbits(bits, bitorder="little").tobytes()
 
 
 class _Bytes:

@@ -118,6 +118,13 @@ def write_delete_files(
     return write_vectors(vectors, target), replaced
 
 
+def write_deletion(deletion: Deletion, target: Target) -> list[DataFile]:
+    """Writes the deleted positions of a change as the target wants them."""
+    if target.vectors:
+        return write_vectors(deletion.vectors, target)
+    return write_position_deletes(deletion.groups, target)
+
+
 def write_position_deletes(groups: Groups, target: Target) -> list[DataFile]:
     """Writes one delete file for each partition."""
     return [

@@ -20,7 +20,7 @@ from nimblepy.table.changing.delete_files import (
     deletion_of,
     in_groups,
     same_positions,
-    write_position_deletes,
+    write_deletion,
 )
 from nimblepy.table.changing.new_columns import Fit, WiderTable, with_new_columns
 from nimblepy.table.changing.row_change import Effect, RowChange, Rule
@@ -38,7 +38,7 @@ from nimblepy.table.writing.batches import (
 )
 from nimblepy.table.writing.commit import Change, Commit, reloaded, report, run
 from nimblepy.table.writing.settings import target_of
-from nimblepy.table.writing.write import discard, write_vectors
+from nimblepy.table.writing.write import discard
 
 _log = logger(__name__)
 
@@ -242,11 +242,7 @@ class RowCommit:
         ):
             self._remove(self._deletes)
             self._deletes, self._positions = [], {}
-            self._deletes = (
-                write_vectors(deletion.vectors, target)
-                if target.vectors
-                else write_position_deletes(deletion.groups, target)
-            )
+            self._deletes = write_deletion(deletion, target)
             self._positions, self._has_vectors = deletion.groups, target.vectors
         self.inserted, self.updated = effect.inserted, effect.updated
         self.deleted = deletion.rows - effect.updated - effect.moved

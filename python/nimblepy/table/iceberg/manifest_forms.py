@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 from itertools import chain, count
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import resolve_writer
 from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.manifest import (
     DataFileContent,
+    ManifestEntry,
     data_file_with_partition,
     manifest_entry_schema_with_data_file,
 )
@@ -25,6 +26,15 @@ from nimblepy.table.base.model import (
     Content,
     DataFile,
 )
+from nimblepy.table.iceberg.avro import encoded_bytes, encoded_long
+
+# The field id of the partition values.
+_PARTITION = 102
+# Places in the record of a data file: the first field that may be null, the data file of a vector,
+# and the offset of the vector.
+_FIRST_OPTIONAL, _VECTOR, _OFFSET = 6, 17, 18
+# The branches of an optional field in Avro.
+_NULL, _VALUE = b"\x00", b"\x02"
 
 CONTENTS: dict[Any, Content] = {
     DataFileContent.DATA: "data",
@@ -42,7 +52,7 @@ RECORD_VERSION: Literal[3] = 3
 
 
 def ice_file(item: DataFile) -> IceDataFile:
-    vector = item.vector
+    vector, metrics = item.vector, item.metrics
     made = IceDataFile.from_args(
         _table_format_version=RECORD_VERSION,
         content=_CONTENT_OF[item.content],
@@ -51,12 +61,12 @@ def ice_file(item: DataFile) -> IceDataFile:
         partition=Record(*item.partition),
         record_count=item.rows,
         file_size_in_bytes=item.bytes,
-        column_sizes=dict(item.metrics.column_bytes),
-        value_counts=dict(item.metrics.values),
-        null_value_counts=dict(item.metrics.nulls),
-        nan_value_counts=dict(item.metrics.nans),
-        lower_bounds=dict(item.metrics.lower),
-        upper_bounds=dict(item.metrics.upper),
+        column_sizes=None if vector else dict(metrics.column_bytes),
+        value_counts=None if vector else dict(metrics.values),
+        null_value_counts=None if vector else dict(metrics.nulls),
+        nan_value_counts=None if vector else dict(metrics.nans),
+        lower_bounds=None if vector else dict(metrics.lower),
+        upper_bounds=None if vector else dict(metrics.upper),
         key_metadata=None,
         split_offsets=None,
         equality_ids=list(item.equality_ids) or None,
@@ -139,9 +149,43 @@ class ManifestForm:
             for number in (version, RECORD_VERSION)
         )
         self.records = Records("manifest_entry", written, read)
+        self._has_vectors = version == RECORD_VERSION
+        fields = cast(StructType, written.find_field(_PARTITION).field_type).fields
+        self._partitions = Records("partition", Schema(*fields), Schema(*fields))
         self.header = {
             "schema": schema.model_dump_json(),
             "partition-spec": json.dumps([item.model_dump(mode="json") for item in spec.fields]),
             "partition-spec-id": str(spec.spec_id),
             "format-version": str(version),
         }
+
+    def encode(self, entry: ManifestEntry) -> bytes:
+        """Encodes an entry of a manifest.
+
+        Deletion vectors are encoded here: an upsert lists one for each data file that it touches,
+        and the library takes 0.1 ms for each.
+        """
+        file = entry.data_file
+        values = [file[i] for i in range(len(file))]
+        if not self._has_vectors or values[_OFFSET] is None or any(values[_FIRST_OPTIONAL:_VECTOR]):
+            return self.records.encode(entry)
+        assigned = entry.snapshot_id, entry.sequence_number, entry.file_sequence_number
+        return b"".join(
+            (
+                encoded_long(int(entry.status)),
+                *(
+                    _NULL if number is None else _VALUE + encoded_long(number)
+                    for number in assigned
+                ),
+                encoded_long(int(file.content)),
+                encoded_bytes(file.file_path.encode()),
+                encoded_bytes(str(file.file_format).encode()),
+                self._partitions.encode(file.partition),
+                encoded_long(file.record_count),
+                encoded_long(file.file_size_in_bytes),
+                _NULL * (_VECTOR - _FIRST_OPTIONAL),
+                _VALUE,
+                encoded_bytes(values[_VECTOR].encode()),
+                *(_VALUE + encoded_long(number) for number in values[_OFFSET:]),
+            )
+        )

@@ -623,6 +623,9 @@ class Metadata:
 
     def all_entries(self, manifest: Manifest) -> list[ManifestEntry]:
         """Returns all files of a manifest as pyiceberg entries, including removed files."""
+        kept = kept_entries.get(manifest.path)
+        if kept is not None:
+            return list(kept)
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
@@ -809,9 +812,15 @@ def _defaults(fields: Iterable[NestedField]) -> dict[int, pa.Scalar]:
 kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
 
 
+# Entries of short delete manifests that this process wrote, by path. Each commit may replace
+# the deletion vectors of the last one.
+kept_entries: LruCache[list[ManifestEntry]] = LruCache(KEPT_METADATA)
+
+
 def forget_lists() -> None:
-    """Clears the cache of manifest lists."""
+    """Clears the caches of manifest lists and entries."""
     kept_lists.clear()
+    kept_entries.clear()
 
 
 def manifest_row_id(item: ManifestFile) -> int | None:
@@ -1142,7 +1151,7 @@ def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
         file_sequence_number=old.file_sequence_number,
         data_file=old.data_file,
     )
-    return bytes(manifest_form(metadata, spec_id).records.encode(made))
+    return bytes(manifest_form(metadata, spec_id).encode(made))
 
 
 def manifest_form(metadata: Metadata, spec_id: int) -> ManifestForm:

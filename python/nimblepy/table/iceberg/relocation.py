@@ -157,7 +157,7 @@ class Relocation:
         octets = container(
             form.records.schema,
             {**form.header, "content": content},
-            [form.records.encode(entry) for entry in entries],
+            [form.encode(entry) for entry in entries],
         )
         raw = manifest.raw
         made = ManifestFile(*(raw[i] for i in range(len(raw))))

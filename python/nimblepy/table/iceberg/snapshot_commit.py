@@ -67,6 +67,7 @@ from nimblepy.table.iceberg.manifest_forms import RECORD_VERSION, Records, ice_f
 from nimblepy.table.iceberg.manifests import new_files
 from nimblepy.table.iceberg.metadata import (
     Metadata,
+    kept_entries,
     kept_lists,
     manifest_form,
     plain_manifest,
@@ -171,6 +172,7 @@ class SnapshotCommit:
         self._written: list[Manifest] = []
         self._listed: list[str] = []  # identities of the files in these manifests
         self._files: dict[str, list[DataFile]] = {}  # the data files of each manifest of new files
+        self._entries: dict[str, list[ManifestEntry]] = {}  # their entries
         self._blob = ""
         self._unsure = False  # an attempt may have taken effect
         self.doubtful = False
@@ -279,6 +281,8 @@ class SnapshotCommit:
             if 0 < len(files) <= _SHORT_MANIFEST:
                 first_id = item.first_row_id
                 keep_manifest(done, new_files(files, item.spec_id, item.path, sequence, first_id))
+                if item.deletes:
+                    kept_entries.put(item.path, _with_sequence(self._entries[item.path], sequence))
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
@@ -358,6 +362,7 @@ class SnapshotCommit:
             self._forget(metadata.ice.io, self._kept)
         self._written.clear()
         self._files.clear()
+        self._entries.clear()
         self._blob = ""
         self._listed = []
         groups: dict[tuple[bool, int], list[DataFile]] = {}
@@ -377,6 +382,7 @@ class SnapshotCommit:
             made = self._manifest(metadata, deletes, spec_id, entries, self._kept)
             self._written.append(made)
             self._files[made.path] = files
+            self._entries[made.path] = entries
         self._listed = paths
         return self._written
 
@@ -394,7 +400,7 @@ class SnapshotCommit:
         octets = container(
             form.records.schema,
             {**form.header, "content": "deletes" if deletes else "data"},
-            [form.records.encode(entry) for entry in listed],
+            [form.encode(entry) for entry in listed],
         )
         output = self._new_manifest(metadata, keep)
         _write(output, octets)
@@ -527,6 +533,20 @@ class SnapshotCommit:
         made.update(batch_records(metadata, parent))
         made.update(self.summary)
         return made
+
+
+def _with_sequence(entries: Sequence[ManifestEntry], sequence: int) -> list[ManifestEntry]:
+    """Returns new entries as they are read, with the sequence number that they inherit."""
+    return [
+        ManifestEntry.from_args(
+            status=entry.status,
+            snapshot_id=entry.snapshot_id,
+            sequence_number=sequence if entry.sequence_number is None else entry.sequence_number,
+            file_sequence_number=sequence,
+            data_file=entry.data_file,
+        )
+        for entry in entries
+    ]
 
 
 def with_row_ids(manifests: Sequence[Manifest], first: int) -> tuple[list[Manifest], int]:

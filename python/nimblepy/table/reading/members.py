@@ -437,7 +437,7 @@ class MemberRows(FilesSource):
             child = self.child(number)
             opened = child.child if isinstance(child, MappedRows) else child
             first = self.members[number].file.first_row_id
-            if ROW_ID in opened.schema.names:
+            if opened.schema.get_field_index(ROW_ID) >= 0:
                 numbered = self.reading.with_lineage().child_of(self.members[number])
                 ids[number] = numbered.read(rows, (ROW_ID,)).column(0).combine_chunks()
             elif first is None:
