@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,39 @@ def test_calls_above_the_limits_are_cut_in_pages(lake: nb.Catalog) -> None:
     ):
         got = served.table("t").range(columns=COLUMNS, accept="raw")
         assert got.equals(lake.table("a.t").range(columns=COLUMNS))
+
+
+def test_metadata_above_the_limit_of_a_reply(lake: nb.Catalog) -> None:
+    with (
+        nb.serve(lake, {"t": "a.t"}, max_reply_bytes=4000) as server,
+        nb.connect(server.address) as served,
+    ):
+        got = served.table("t").range(5000, 6000, columns=["k", "constant"], accept="raw")
+        assert got.equals(lake.table("a.t").range(5000, 6000, columns=["k", "constant"]))
+
+
+def test_threads_share_the_parts_of_files(lake: nb.Catalog, served: nb.RemoteLake) -> None:
+    table, local = served.table("t"), lake.table("a.t")
+    problems: list[BaseException] = []
+
+    def read(seed: int) -> None:
+        rng = random.Random(seed)
+        try:
+            for _ in range(10):
+                begin = rng.randrange(ROWS)
+                asked = {"columns": rng.sample(COLUMNS, 5), "limit": 2000}
+                got = table.range(begin, accept="raw", **asked)
+                assert got.equals(local.range(begin, **asked))
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if problems:
+        raise problems[0]
 
 
 def test_damaged_blocks_are_found(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

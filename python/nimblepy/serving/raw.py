@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersionError
 from nimblepy.io.fork import ForkLock
-
-if TYPE_CHECKING:
-    from nimblepy.serving.resp_client import Connection
+from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
 
 # Bytes of files to keep in memory. They save asking for metadata again.
 _KEPT_BYTES = 64 << 20
@@ -64,8 +61,8 @@ class RawReader:
         """Returns the rows of a reply ``AS RAW``, with the types of ``schema``.
 
         Raises:
-            CannotDecodeError: this process cannot read the format, or has no address space, or the
-                server dropped a file before its metadata was read.
+            CannotDecodeError: this process cannot read the format, or has no address space; or the
+                server dropped a file before its metadata was read, or allows only small replies.
             CorruptFileError: the reply is damaged.
         """
         try:
@@ -85,23 +82,25 @@ class RawReader:
             raise CorruptFileError("raw reply: it has other columns than were asked for")
         with self._lock:
             file = self._file(frame.file)
-            try:
-                missing = file.parts.missing(frame)
-                if missing:
-                    words = [str(number) for part in missing for number in part]
-                    checksum, size = frame.file
-                    sent = self._connection.ask(
-                        "NB.META", self._table, "FILE", str(checksum), str(size), *words
-                    )
-                    file.parts.fill(missing, sent)
-                file.parts.fill_frame(frame)
-                batch = frame.read(file.projection(frame.columns, schema.names))
-            except (UnsupportedVersionError, StaleFileError) as error:
-                raise CannotDecodeError(str(error)) from error
-            except BaseException:
-                # Filled parts keep their bytes, so damaged ones must go with the file.
+        try:
+            missing = file.parts.missing(frame)
+            if missing:
+                words = [str(number) for part in missing for number in part]
+                checksum, size = frame.file
+                sent = self._connection.ask(
+                    "NB.META", self._table, "FILE", str(checksum), str(size), *words
+                )
+                file.parts.fill(missing, sent)
+            file.parts.fill_frame(frame)
+            batch = frame.read(file.projection(frame.columns, schema.names))
+        except (UnsupportedVersionError, StaleFileError, ReplyTooLargeError) as error:
+            raise CannotDecodeError(str(error)) from error
+        except BaseException:
+            # Filled parts keep their bytes, so damaged ones must go with the file.
+            with self._lock:
                 self._files.pop(frame.file, None)
-                raise
+            raise
+        with self._lock:
             self._evict()
         return pa.Table.from_batches([pa.RecordBatch._import_from_c_capsule(*batch)])
 
