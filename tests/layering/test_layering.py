@@ -107,6 +107,7 @@ PYTHON_STANDS_ON: dict[str, set[str]] = {
     "table": {"table/claims"},
     "serving": {"table"},
     "interop": {"files", "table", "serving"},
+    "feast": {"serving"},
     "mcp": {"interop", "table"},
     "spark/base": {"table"},
     "spark/reading": {"spark/base"},
@@ -136,6 +137,7 @@ PYTHON_RESERVED = {
         "spark/optimizer",
     },
     "typer": {"cli"},
+    "feast": {"feast"},
     "mcp": {"mcp"},
 }
 # Underscore names that are public all the same.

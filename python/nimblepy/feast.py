@@ -1,0 +1,306 @@
+"""An online store for Feast, in tables of a lake.
+
+    online_store:
+        type: nimblepy.feast.NimbleOnlineStore
+        path: data/lake            # or nimble://HOST:PORT, which only reads
+
+Each feature view is a table ``NAMESPACE.PROJECT_VIEW`` with the primary key ``entity_key``: Feast's
+serialized entity key. Features of scalar and list types are columns of these types. Values
+of other types, such as maps, are serialized protobuf values.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from nimblepy.errors import InvalidArgumentError, MissingExtraError
+from nimblepy.serving.connect import connect
+
+try:
+    from feast.entity import Entity
+    from feast.feature_view import FeatureView
+    from feast.infra.key_encoding_utils import serialize_entity_key
+    from feast.infra.online_stores.online_store import OnlineStore
+    from feast.protos.feast.types import Value_pb2
+    from feast.protos.feast.types.EntityKey_pb2 import EntityKey
+    from feast.repo_config import FeastConfigBaseModel, RepoConfig
+    from feast.value_type import ValueType
+except ImportError as error:
+    raise MissingExtraError("Feast is not installed: pip install 'nimblepy[feast]'") from error
+
+KEY = "entity_key"
+EVENT_TIME = "event_timestamp"
+CREATED = "created_timestamp"
+_OWN = (KEY, EVENT_TIME, CREATED)
+_TIME = pa.timestamp("us", tz="UTC")
+
+# The field of a protobuf value, and the type of the column.
+_SCALARS: dict[ValueType, tuple[str, pa.DataType]] = {
+    ValueType.BYTES: ("bytes_val", pa.binary()),
+    ValueType.STRING: ("string_val", pa.string()),
+    ValueType.INT32: ("int32_val", pa.int32()),
+    ValueType.INT64: ("int64_val", pa.int64()),
+    ValueType.DOUBLE: ("double_val", pa.float64()),
+    ValueType.FLOAT: ("float_val", pa.float32()),
+    ValueType.BOOL: ("bool_val", pa.bool_()),
+    ValueType.UNIX_TIMESTAMP: ("unix_timestamp_val", pa.int64()),  # seconds
+}
+_LISTS: dict[ValueType, tuple[str, pa.DataType]] = {
+    ValueType[f"{kind.name}_LIST"]: (
+        field.replace("_val", "_list_val"),
+        pa.list_(pa.field("element", item, nullable=False)),
+    )
+    for kind, (field, item) in _SCALARS.items()
+}
+_SERIALIZED = pa.binary()
+
+
+class NimbleOnlineStoreConfig(FeastConfigBaseModel):
+    """The ``online_store`` of a ``feature_store.yaml``.
+
+    Attributes:
+        path: a lake, or the address of a server, which serves the table of each view under the name
+            ``PROJECT_VIEW``.
+        namespace: the namespace of the tables.
+        token: the token for a server that requires one.
+        refresh_seconds: how old the snapshot may be that a read uses.
+    """
+
+    type: Literal["nimblepy.feast.NimbleOnlineStore"] = "nimblepy.feast.NimbleOnlineStore"
+    path: str = "data/online_lake"
+    namespace: str = "feast"
+    token: str | None = None
+    refresh_seconds: float = 1.0
+
+
+class _Feature:
+    """Converts the values of a feature."""
+
+    def __init__(self, name: str, kind: ValueType) -> None:
+        self.name = name
+        self.field, self.type = _SCALARS.get(kind) or _LISTS.get(kind) or ("", _SERIALIZED)
+        self._is_list = kind in _LISTS
+        message = type(getattr(Value_pb2.Value(), self.field)) if self._is_list else None
+        self._list: Callable[..., Any] | None = message
+
+    def to_column(self, value: Any) -> Any:
+        held = value.WhichOneof("val")
+        if held is None:
+            return None
+        if not self.field:
+            return value.SerializeToString()
+        if held != self.field:
+            raise InvalidArgumentError(
+                f"feature {self.name}: the value is a {held}; expected {self.field}"
+            )
+        plain = getattr(value, held)
+        return list(plain.val) if self._is_list else plain
+
+    def to_values(self, column: pa.ChunkedArray) -> list[Any]:
+        made = Value_pb2.Value
+        if not self.field:
+            return [made() if v is None else made.FromString(v) for v in column.to_pylist()]
+        name, of_list = self.field, self._list
+        if of_list is not None:
+            return [
+                made() if v is None else made(**{name: of_list(val=v)}) for v in column.to_pylist()
+            ]
+        return [made() if v is None else made(**{name: v}) for v in column.to_pylist()]
+
+
+class NimbleOnlineStore(OnlineStore):
+    """Reads and writes the newest values of features, by entity key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lakes: dict[tuple[str, str | None], Any] = {}
+        self._tables: dict[tuple[str, str], Any] = {}
+
+    # ---- reading
+
+    def online_read(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        entity_keys: list[EntityKey],
+        requested_features: list[str] | None = None,
+    ) -> list[tuple[datetime | None, dict[str, Any] | None]]:
+        """Returns the event time and the features of each entity; ``(None, None)`` if missing."""
+        features = _features(table, requested_features)
+        keys = _keys(config, entity_keys)
+        rows = self._opened(config, table).lookup(
+            pa.array(keys, pa.binary()),
+            columns=[EVENT_TIME, *(feature.name for feature in features)],
+            missing="null",
+        )
+        columns = [feature.to_values(rows[feature.name]) for feature in features]
+        names = [feature.name for feature in features]
+        found: list[tuple[datetime | None, dict[str, Any] | None]] = []
+        for i, time in enumerate(rows[EVENT_TIME].to_pylist()):
+            if time is None:
+                found.append((None, None))
+            else:
+                values = {name: column[i] for name, column in zip(names, columns, strict=True)}
+                found.append((time, values))
+        return found
+
+    # ---- writing
+
+    def online_write_batch(
+        self,
+        config: RepoConfig,
+        table: FeatureView,
+        data: list[tuple[EntityKey, dict[str, Any], datetime, datetime | None]],
+        progress: Callable[[int], Any] | None,
+    ) -> None:
+        """Writes the rows whose event time is not before that of the row that is there."""
+        features = _features(table, None)
+        newest: dict[bytes, dict[str, Any]] = {}
+        for key, (_, values, time, created) in zip(
+            _keys(config, [row[0] for row in data]), data, strict=True
+        ):
+            row: dict[str, Any] = {KEY: key, EVENT_TIME: _utc(time), CREATED: _utc(created)}
+            if key in newest and row[EVENT_TIME] < newest[key][EVENT_TIME]:
+                continue
+            for feature in features:
+                value = values.get(feature.name)
+                row[feature.name] = None if value is None else feature.to_column(value)
+            newest[key] = row
+        opened = self._opened(config, table, to_write=True)
+        if newest:
+            rows = pa.Table.from_pylist([*newest.values()], schema=_schema(features))
+            (
+                opened.merge(rows)
+                .when_matched(update=True, condition=f"source.{EVENT_TIME} >= target.{EVENT_TIME}")
+                .when_not_matched(insert=True)
+                .execute()
+            )
+        if progress is not None:
+            progress(len(data))
+
+    def update(
+        self,
+        config: RepoConfig,
+        tables_to_delete: Sequence[FeatureView],
+        tables_to_keep: Sequence[FeatureView],
+        entities_to_delete: Sequence[Entity],
+        entities_to_keep: Sequence[Entity],
+        partial: bool,
+    ) -> None:
+        """Creates the tables of views, adds columns of new features, and drops other tables."""
+        lake = self._lake(config, to_write=True)
+        for view in tables_to_keep:
+            features = _features(view, None)
+            name = _name(config, view)
+            if name not in _names_of(lake, config):
+                lake.create_table(name, _schema(features), primary_key=[KEY], cluster_by=[KEY])
+                continue
+            opened = self._opened(config, view, to_write=True)
+            missing = [f for f in features if f.name not in opened.schema.names]
+            if missing:
+                with opened.alter() as change:
+                    for feature in missing:
+                        change.add_column(feature.name, feature.type)
+            for feature in features:
+                held = opened.schema.field(feature.name).type
+                if held != feature.type:
+                    raise InvalidArgumentError(
+                        f"feature {view.name}:{feature.name} has another type than its column "
+                        f"({held}); give it another name, or tear the view down"
+                    )
+        self._drop(config, tables_to_delete)
+
+    def teardown(
+        self, config: RepoConfig, tables: Sequence[FeatureView], entities: Sequence[Entity]
+    ) -> None:
+        """Drops the tables of these views with their files."""
+        self._drop(config, tables)
+
+    def _drop(self, config: RepoConfig, views: Sequence[FeatureView]) -> None:
+        lake = self._lake(config, to_write=True)
+        for view in views:
+            name = _name(config, view)
+            with self._lock:
+                self._tables.pop((config.online_store.path, name), None)
+            if name in _names_of(lake, config):
+                lake.drop_table(name, purge=True)
+
+    # ---- tables
+
+    def _lake(self, config: RepoConfig, *, to_write: bool = False) -> Any:
+        place = config.online_store.path
+        is_server = place.startswith(("nimble://", "nimble+unix://"))
+        if is_server and to_write:
+            raise InvalidArgumentError(
+                f"{place}: a server only reads; write with the path of its lake"
+            )
+        if not is_server and "://" not in place and config.repo_path is not None:
+            place = str(config.repo_path / place)
+        with self._lock:
+            lake = self._lakes.get((place, config.online_store.token))
+            if lake is None:
+                lake = (
+                    connect(place, token=config.online_store.token) if is_server else connect(place)
+                )
+                self._lakes[place, config.online_store.token] = lake
+            return lake
+
+    def _opened(self, config: RepoConfig, view: FeatureView, *, to_write: bool = False) -> Any:
+        """The table of a view, with a snapshot that is new enough."""
+        lake, name = self._lake(config, to_write=to_write), _name(config, view)
+        key = config.online_store.path, name
+        with self._lock:
+            opened = self._tables.get(key)
+            if opened is None:
+                is_server = not hasattr(lake, "create_table")
+                opened = lake.table(name.partition(".")[2] if is_server else name)
+                self._tables[key] = opened
+                return opened
+        if hasattr(opened, "upsert"):  # the snapshot of a server moves by itself
+            opened.refresh(if_older_than=0.0 if to_write else config.online_store.refresh_seconds)
+        return opened
+
+
+def _name(config: RepoConfig, view: FeatureView) -> str:
+    return f"{config.online_store.namespace}.{config.project}_{view.name}"
+
+
+def _names_of(lake: Any, config: RepoConfig) -> list[str]:
+    namespace = config.online_store.namespace
+    return list(lake.tables(namespace)) if namespace in lake.namespaces() else []
+
+
+def _features(view: FeatureView, wanted: Sequence[str] | None) -> list[_Feature]:
+    features = {field.name: field.dtype.to_value_type() for field in view.features}
+    for name in features if wanted is None else wanted:
+        if name not in features or name in _OWN:
+            raise InvalidArgumentError(f"feature view {view.name} cannot have a feature {name!r}")
+    return [_Feature(name, features[name]) for name in (features if wanted is None else wanted)]
+
+
+def _schema(features: Sequence[_Feature]) -> pa.Schema:
+    own = [
+        pa.field(KEY, pa.binary(), nullable=False),
+        pa.field(EVENT_TIME, _TIME, nullable=False),
+        pa.field(CREATED, _TIME),
+    ]
+    return pa.schema([*own, *(pa.field(feature.name, feature.type) for feature in features)])
+
+
+def _keys(config: RepoConfig, entity_keys: Sequence[EntityKey]) -> list[bytes]:
+    version = config.entity_key_serialization_version
+    return [
+        serialize_entity_key(key, entity_key_serialization_version=version) for key in entity_keys
+    ]
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    """Feast gives times in UTC, with or without a zone."""
+    if time is None or time.tzinfo is None:
+        return None if time is None else time.replace(tzinfo=UTC)
+    return time.astimezone(UTC)

@@ -1,0 +1,169 @@
+"""The online store of Feast: equal to Feast's SQLite store for all types of values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nimblepy as nb
+
+pytest.importorskip("feast")
+
+from feast import Entity, FeatureView, Field, FileSource
+from feast.infra.online_stores.sqlite import SqliteOnlineStore, SqliteOnlineStoreConfig
+from feast.protos.feast.types.EntityKey_pb2 import EntityKey
+from feast.protos.feast.types.Value_pb2 import (
+    BytesList,
+    Int64List,
+    StringList,
+    Value,
+)
+from feast.repo_config import RegistryConfig, RepoConfig
+from feast.types import Array, Bool, Bytes, Float32, Float64, Int32, Int64, String, UnixTimestamp
+from feast.value_type import ValueType
+
+from nimblepy.feast import NimbleOnlineStore, NimbleOnlineStoreConfig
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+TYPES = {
+    "i32": Int32,
+    "i64": Int64,
+    "f32": Float32,
+    "f64": Float64,
+    "ok": Bool,
+    "text": String,
+    "blob": Bytes,
+    "at": UnixTimestamp,
+    "numbers": Array(Int64),
+    "texts": Array(String),
+    "blobs": Array(Bytes),
+}
+
+
+def view(name: str = "drivers", **types: Any) -> FeatureView:
+    return FeatureView(
+        name=name,
+        entities=[Entity(name="driver", join_keys=["driver_id"], value_type=ValueType.INT64)],
+        ttl=timedelta(days=1),
+        schema=[
+            Field(name="driver_id", dtype=Int64),
+            *(Field(name=n, dtype=t) for n, t in (types or TYPES).items()),
+        ],
+        source=FileSource(path="unused.parquet", timestamp_field="ts"),
+    )
+
+
+def config(online: Any, path: Path) -> RepoConfig:
+    return RepoConfig(
+        project="shop",
+        provider="local",
+        registry=RegistryConfig(path=str(path / "registry.db")),
+        online_store=online,
+        entity_key_serialization_version=3,
+        repo_path=path,
+    )
+
+
+def key(number: int) -> EntityKey:
+    return EntityKey(join_keys=["driver_id"], entity_values=[Value(int64_val=number)])
+
+
+def values(number: int) -> dict[str, Value]:
+    if number % 5 == 4:
+        return {name: Value() for name in TYPES}  # nulls
+    return {
+        "i32": Value(int32_val=-number),
+        "i64": Value(int64_val=2**62 + number),
+        "f32": Value(float_val=number / 4),
+        "f64": Value(double_val=number / 3),
+        "ok": Value(bool_val=number % 2 == 0),
+        "text": Value(string_val="" if number == 1 else f"é{number}"),
+        "blob": Value(bytes_val=bytes([number, 0])),
+        "at": Value(unix_timestamp_val=1_700_000_000 + number),
+        "numbers": Value(int64_list_val=Int64List(val=range(number % 3))),
+        "texts": Value(string_list_val=StringList(val=["", f"t{number}"])),
+        "blobs": Value(bytes_list_val=BytesList(val=[b"", b"\0"])),
+    }
+
+
+def test_values_equal_those_of_the_sqlite_store(tmp_path: Path) -> None:
+    drivers = view()
+    ours = NimbleOnlineStore(), config(NimbleOnlineStoreConfig(path="lake"), tmp_path)
+    sqlite = config(SqliteOnlineStoreConfig(path=str(tmp_path / "online.db")), tmp_path)
+    theirs = SqliteOnlineStore(), sqlite
+    rows = [(key(i), values(i), NOON + timedelta(seconds=i), NOON) for i in range(20)]
+    done: list[int] = []
+    for store, of in (ours, theirs):
+        store.update(of, [], [drivers], [], [], partial=False)
+        store.online_write_batch(of, drivers, rows, done.append)
+    assert done[0] == 20
+    for wanted in (None, ["text", "i64"]):
+        asked = [key(i) for i in (3, 0, 99, 4, 19, 3)]
+        got = ours[0].online_read(ours[1], drivers, asked, wanted)
+        expected = theirs[0].online_read(theirs[1], drivers, asked, wanted)
+        for mine, other in zip(got, expected, strict=True):
+            if other == (None, None):
+                assert mine == (None, None)
+                continue
+            assert mine[0] is not None
+            assert mine[0].replace(tzinfo=None) == other[0].replace(tzinfo=None)
+            names = TYPES if wanted is None else wanted  # SQLite answers all of them
+            assert mine[1] == {name: other[1][name] for name in names}
+    for store, of in (ours, theirs):
+        store.teardown(of, [drivers], [])
+    assert nb.connect(tmp_path / "lake").tables() == []
+
+
+def test_older_rows_do_not_replace_newer_ones(tmp_path: Path) -> None:
+    drivers = view(n=Int64)
+    store, of = NimbleOnlineStore(), config(NimbleOnlineStoreConfig(path="lake"), tmp_path)
+    store.update(of, [], [drivers], [], [], partial=False)
+
+    def write(*rows: tuple[int, int, int]) -> None:
+        batch = [
+            (key(k), {"n": Value(int64_val=n)}, (NOON + timedelta(seconds=s)), None)
+            for k, n, s in rows
+        ]
+        store.online_write_batch(of, drivers, batch, None)
+
+    def read(k: int) -> int | None:
+        ((_, row),) = store.online_read(of, drivers, [key(k)])
+        return None if row is None else int(row["n"].int64_val)
+
+    write((1, 10, 5), (2, 20, 5), (1, 11, 3))
+    assert (read(1), read(2), read(3)) == (10, 20, None)
+    write((1, 12, 4), (2, 21, 5), (3, 30, 0))
+    assert (read(1), read(2), read(3)) == (10, 21, 30)
+    write((1, 13, 6))
+    write()
+    assert read(1) == 13
+    with pytest.raises(nb.InvalidArgumentError, match="expected int64_val"):
+        store.online_write_batch(
+            of, drivers, [(key(1), {"n": Value(string_val="x")}, NOON, None)], None
+        )
+
+
+def test_views_change_and_servers_answer(tmp_path: Path) -> None:
+    first, second = view(n=Int64), view(n=Int64, m=String)
+    store, of = NimbleOnlineStore(), config(NimbleOnlineStoreConfig(path="lake"), tmp_path)
+    store.update(of, [], [first], [], [], partial=False)
+    store.online_write_batch(of, first, [(key(1), {"n": Value(int64_val=1)}, NOON, None)], None)
+    store.update(of, [], [second], [], [], partial=False)
+    row = {"n": Value(int64_val=2), "m": Value(string_val="x")}
+    store.online_write_batch(of, second, [(key(2), row, NOON, None)], None)
+    asked = [key(2), key(1), key(3)]
+    expected = [row, {"n": Value(int64_val=1), "m": Value()}, None]
+    assert [r for _, r in store.online_read(of, second, asked)] == expected
+    with nb.serve(tmp_path / "lake", {"shop_drivers": "feast.shop_drivers"}) as server:
+        remote = config(NimbleOnlineStoreConfig(path=server.address), tmp_path)
+        reader = NimbleOnlineStore()
+        assert [r for _, r in reader.online_read(remote, second, asked)] == expected
+        with pytest.raises(nb.InvalidArgumentError, match="a server only reads"):
+            reader.online_write_batch(remote, second, [(key(2), row, NOON, None)], None)
+    with pytest.raises(nb.InvalidArgumentError, match="another type"):
+        store.update(of, [], [view(n=String)], [], [], partial=False)
+    store.update(of, [second], [], [], [], partial=False)
+    assert nb.connect(tmp_path / "lake").tables() == []
