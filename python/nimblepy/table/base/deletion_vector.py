@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,39 +79,45 @@ def deletion_vector(rows: RowNumbers) -> bytes:
     """
     values = rows.astype(np.int64)
     bitmaps = int(values[-1] >> 32) + 1 if len(values) else 0
-    cuts = np.searchsorted(values >> 32, np.arange(bitmaps + 1))
     parts = [_MAGIC, _COUNT.pack(bitmaps)]
-    for key in range(bitmaps):
-        parts += [_NUMBER.pack(key), _bitmap_bytes(values[cuts[key] : cuts[key + 1]] & 0xFFFFFFFF)]
+    if bitmaps == 1:
+        parts += [_NUMBER.pack(0), _bitmap_bytes(values)]
+    else:
+        cuts = np.searchsorted(values >> 32, np.arange(bitmaps + 1))
+        for key in range(bitmaps):
+            part = values[cuts[key] : cuts[key + 1]] & 0xFFFFFFFF
+            parts += [_NUMBER.pack(key), _bitmap_bytes(part)]
     content = b"".join(parts)
     return _LENGTH.pack(len(content)) + content + _LENGTH.pack(zlib.crc32(content))
 
 
 def _bitmap_bytes(values: _Values) -> bytes:
     """Serializes a 32-bit bitmap of ascending values."""
-    all_keys = values >> 16
-    begin = np.flatnonzero(np.diff(all_keys, prepend=-1))
-    keys, counts = all_keys[begin], np.diff(begin, append=len(values))
-    low = (values & 0xFFFF).astype("<u2")
-    is_first = np.diff(values, prepend=-2) != 1  # of a run
-    is_first[begin] = True
-    runs = np.add.reduceat(is_first, begin, dtype=np.int64) if len(begin) else counts
-    sizes = np.minimum(2 * counts, _BITMAP_BYTES)
-    is_run = sizes > 2 + 4 * runs
-    sizes[is_run] = 2 + 4 * runs[is_run]
-    has_runs = bool(is_run.any())
+    high, low = values >> 16, (values & 0xFFFF).astype("<u2")
+    cuts = (np.flatnonzero(high[1:] != high[:-1]) + 1).tolist()
+    begin = [0, *cuts] if len(values) else []
+    keys, counts = high[begin].tolist(), [b - a for a, b in pairwise([*begin, len(values)])]
+    begins_run = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(values[1:] - values[:-1], 1, out=begins_run[1:])
+    begins_run[begin] = True
+    runs = np.add.reduceat(begins_run, begin, dtype=np.int64).tolist() if begin else []
+    sizes = [min(2 * count, _BITMAP_BYTES) for count in counts]
+    is_run = [size > 2 + 4 * count for size, count in zip(sizes, runs, strict=True)]
+    has_runs = any(is_run)
     if has_runs:
+        sizes = [2 + 4 * r if run else n for n, r, run in zip(sizes, runs, is_run, strict=True)]
         head = _NUMBER.pack(_WITH_RUNS | (len(keys) - 1) << 16)
         head += np.packbits(is_run, bitorder="little").tobytes()
     else:
         head = _NUMBER.pack(_NO_RUNS) + _NUMBER.pack(len(keys))
-    head += np.stack([keys, counts - 1], axis=1).astype("<u2").tobytes()
+    pairs = [number for key, n in zip(keys, counts, strict=True) for number in (key, n - 1)]
+    head += struct.pack(f"<{len(pairs)}H", *pairs)
     if not has_runs or len(keys) >= _FEWEST_WITH_OFFSETS:
-        first = len(head) + 4 * len(keys)
-        head += (first + np.cumsum(sizes) - sizes).astype("<u4").tobytes()
-    if not has_runs and (counts <= _MOST_IN_ARRAY).all():
+        offsets = list(accumulate(sizes, initial=len(head) + 4 * len(keys)))[:-1]
+        head += struct.pack(f"<{len(offsets)}I", *offsets)
+    if not has_runs and max(counts, default=0) <= _MOST_IN_ARRAY:
         return head + low.tobytes()
-    containers = zip(begin.tolist(), counts.tolist(), is_run.tolist(), strict=True)
+    containers = zip(begin, counts, is_run, strict=True)
     return head + b"".join(_container_bytes(low[at : at + n], run) for at, n, run in containers)
 
 

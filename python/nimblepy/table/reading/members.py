@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
@@ -437,13 +438,13 @@ class MemberRows(FilesSource):
             child = self.child(number)
             opened = child.child if isinstance(child, MappedRows) else child
             first = self.members[number].file.first_row_id
+            inherited = pa.nulls(rows.num_rows, pa.int64())
+            if first is not None:
+                inherited = pa.array(rows.expand().begin.astype(np.int64) + first)
             if opened.schema.get_field_index(ROW_ID) >= 0:
-                numbered = self.reading.with_lineage().child_of(self.members[number])
-                ids[number] = numbered.read(rows, (ROW_ID,)).column(0).combine_chunks()
-            elif first is None:
-                ids[number] = pa.nulls(rows.num_rows, pa.int64())
-            else:
-                ids[number] = pa.array(rows.expand().begin.astype(np.int64) + first)
+                stored = opened.read(rows, (ROW_ID,)).column(0).combine_chunks()
+                inherited = pc.coalesce(stored, inherited) if stored.null_count else stored
+            ids[number] = inherited
         return ids
 
     @property
