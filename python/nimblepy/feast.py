@@ -12,7 +12,7 @@ of other types, such as maps, are serialized protobuf values.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -58,6 +58,10 @@ _LISTS: dict[ValueType, tuple[str, pa.DataType]] = {
     for kind, (field, item) in _SCALARS.items()
 }
 _SERIALIZED = pa.binary()
+# Up to this number of keys, reading row by row is faster than one lookup.
+_FEW_KEYS = 8
+# Selections of features to remember.
+_MOST_REQUESTS = 1000
 
 
 class NimbleOnlineStoreConfig(FeastConfigBaseModel):
@@ -85,8 +89,6 @@ class _Feature:
         self.name = name
         self.field, self.type = _SCALARS.get(kind) or _LISTS.get(kind) or ("", _SERIALIZED)
         self._is_list = kind in _LISTS
-        message = type(getattr(Value_pb2.Value(), self.field)) if self._is_list else None
-        self._list: Callable[..., Any] | None = message
 
     def to_column(self, value: Any) -> Any:
         held = value.WhichOneof("val")
@@ -101,16 +103,19 @@ class _Feature:
         plain = getattr(value, held)
         return list(plain.val) if self._is_list else plain
 
-    def to_values(self, column: pa.ChunkedArray) -> list[Any]:
-        made = Value_pb2.Value
+    def to_value(self, held: Any) -> Any:
+        """Returns the protobuf value of a column's value."""
+        value = Value_pb2.Value()
+        if held is None:
+            return value
         if not self.field:
-            return [made() if v is None else made.FromString(v) for v in column.to_pylist()]
-        name, of_list = self.field, self._list
-        if of_list is not None:
-            return [
-                made() if v is None else made(**{name: of_list(val=v)}) for v in column.to_pylist()
-            ]
-        return [made() if v is None else made(**{name: v}) for v in column.to_pylist()]
+            value.ParseFromString(held)
+        elif self._is_list:
+            getattr(value, self.field).val.extend(held)
+            getattr(value, self.field).SetInParent()  # also for an empty list
+        else:
+            setattr(value, self.field, held)
+        return value
 
 
 class NimbleOnlineStore(OnlineStore):
@@ -120,6 +125,7 @@ class NimbleOnlineStore(OnlineStore):
         self._lock = threading.Lock()
         self._lakes: dict[tuple[str, str | None], Any] = {}
         self._tables: dict[tuple[str, str], Any] = {}
+        self._features: dict[Any, tuple[FeatureView, list[_Feature]]] = {}
 
     # ---- reading
 
@@ -131,23 +137,37 @@ class NimbleOnlineStore(OnlineStore):
         requested_features: list[str] | None = None,
     ) -> list[tuple[datetime | None, dict[str, Any] | None]]:
         """Returns the event time and the features of each entity; ``(None, None)`` if missing."""
-        features = _features(table, requested_features)
-        keys = _keys(config, entity_keys)
-        rows = self._opened(config, table).lookup(
-            pa.array(keys, pa.binary()),
-            columns=[EVENT_TIME, *(feature.name for feature in features)],
-            missing="null",
-        )
-        columns = [feature.to_values(rows[feature.name]) for feature in features]
+        features = self._features_of(table, requested_features)
         names = [feature.name for feature in features]
-        found: list[tuple[datetime | None, dict[str, Any] | None]] = []
-        for i, time in enumerate(rows[EVENT_TIME].to_pylist()):
-            if time is None:
-                found.append((None, None))
-            else:
-                values = {name: column[i] for name, column in zip(names, columns, strict=True)}
-                found.append((time, values))
-        return found
+        wanted = [EVENT_TIME, *names]
+        opened, keys = self._opened(config, table), _keys(config, entity_keys)
+        rows: Iterable[Sequence[Any] | None]
+        if len(keys) <= _FEW_KEYS:
+            single = (opened.get(key, wanted) for key in keys)
+            rows = (None if row is None else [row[name] for name in wanted] for row in single)
+        else:
+            read = opened.lookup(pa.array(keys, pa.binary()), columns=wanted, missing="null")
+            rows = zip(*(read[name].to_pylist() for name in wanted), strict=True)
+        makers = [feature.to_value for feature in features]
+        answers: list[tuple[datetime | None, dict[str, Any] | None]] = []
+        for row in rows:
+            if row is None or row[0] is None:
+                answers.append((None, None))
+                continue
+            time, *values = row
+            made = [make(value) for make, value in zip(makers, values, strict=True)]
+            answers.append((time, dict(zip(names, made, strict=True))))
+        return answers
+
+    def _features_of(self, view: FeatureView, wanted: list[str] | None) -> list[_Feature]:
+        """The features to read. Views are immutable between two updates of the registry."""
+        key = view.name, view.last_updated_timestamp, None if wanted is None else tuple(wanted)
+        cached = self._features.get(key)
+        if cached is None or cached[0] is not view:
+            if len(self._features) >= _MOST_REQUESTS:
+                self._features = {}
+            cached = self._features[key] = (view, _features(view, wanted))
+        return cached[1]
 
     # ---- writing
 

@@ -591,12 +591,16 @@ def test_commands_with_hostile_arguments(server: nb.Server) -> None:
         *(b"COLS", b"KEYS", b"ALL", b"MISSING", b"SKIP", b"NULL", b"PROBE", b"PAGE", b"AFTER"),
         *(b"LIMIT", b"REVERSE", b"STARTS", b"INCLUSIVE", b"[]", b"-", b"+", b"0", b"1", b"2"),
         *(b"18446744073709551615", b"-1", b"", b"\0", b"\xff" * 40, b"a" * 9000, b"id", b"tags"),
-        *(b"cents", b"1:2", b":", b"AAAA", b"A" * 80),
+        *(b"cents", b"1:2", b":", b"AAAA", b"A" * 80, b"RAW", b"FILTER", b"AND", b"OR", b"TEST"),
+        *(b"VALID", b"==", b"in", b"prefix", b"user", b"n", b"FILE"),
     ]
     starts = [
         *([b"NB.MGET", b"users", b"AS", b"ARROW"], [b"NB.RANGE", b"users", b"-", b"+"]),
         *([b"NB.RANGE", b"events", b"-", b"+", b"PAGE"], [b"NB.PREFIX", b"events", b"a\\:b"]),
         *([b"NB.AT", b"0123456789abcdef", b"NB.COUNT", b"users"], [b"NB.AT"], []),
+        *([b"NB.RANGE", b"events", b"-", b"+", b"AS", b"RAW"], [b"NB.META", b"events", b"FILE"]),
+        [b"NB.RANGE", b"events", b"-", b"+", b"FILTER", b"6", b"TEST", b"n"],
+        [b"NB.PREFIX", b"users", b"1", b"FILTER", b"3", b"AND", b"1"],
     ]
     for _ in range(20):
         commands = [

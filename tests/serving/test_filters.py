@@ -148,6 +148,7 @@ def test_rows_are_tested_a_limited_number_at_a_time(local: nb.Dataset) -> None:
             )
 
 
+@pytest.mark.sanitizer
 def test_filters_that_a_server_refuses(remote: nb.RemoteTable) -> None:
     for text, message in [
         ("row = 1", "row is not a column of the cluster key"),

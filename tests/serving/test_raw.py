@@ -230,6 +230,7 @@ def test_threads_share_the_parts_of_files(lake: nb.Catalog, served: nb.RemoteLak
         raise problems[0]
 
 
+@pytest.mark.sanitizer
 def test_damaged_blocks_are_found(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """No changed byte of a reply gives other rows, and the handle remains usable."""
     rng = random.Random(3)
