@@ -153,3 +153,50 @@ def test_exact_reads_nothing_of_the_index(tmp_path: Path) -> None:
         assert exact["id"].to_pylist() == nearest("l2", x[0], x, 10)
         with pytest.raises(nb.NimbleError):
             f.nearest(x[0])
+
+
+@pytest.mark.slow
+def test_lists_beyond_64_mib_are_read_in_several_rounds(tmp_path: Path) -> None:
+    # A round of lists is at most 64 MiB. Vectors of 65,536 numbers have lists of half a MiB.
+    random = np.random.default_rng(9)
+    x = random.integers(-100, 100, (320, 65_536)).astype(np.int8)
+    with write(tmp_path / "a.nimble", x, nb.VectorIndex("v", lists=160)) as mapped:
+        size = next(i.size_bytes for i in mapped.indexes if i.kind == "vector")
+        assert size > 80 << 20
+        # A search looks at no fewer than 2 k rows.
+        assert mapped.explain(nearest=x[3], k=200)["lists probed"] == 160
+        hits = mapped.nearest(x[3], k=200, columns=["id"])
+        assert hits["id"].to_pylist() == nearest("l2", x[3], x, 200)
+    with nb.open(tmp_path / "a.nimble", mmap=False) as f:
+        assert f.nearest(x[3], k=200, columns=["id"]).equals(hits)
+        rounds = f.io_stats.rounds
+    with nb.open(tmp_path / "a.nimble", mmap=False) as f:
+        f.nearest(x[3], k=1, columns=["id"])
+        # The second query needs one round of lists more.
+        assert rounds == f.io_stats.rounds + 1
+
+
+def test_a_build_that_spills_equals_one_in_memory(tmp_path: Path) -> None:
+    # Also with a center that is subtracted, and with rows that are left out.
+    random = np.random.default_rng(10)
+    x = (500 + random.normal(size=(2200, 512))).astype(np.float32)
+    x[7, 3], x[2100] = np.nan, np.inf
+    column = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 512)
+    table = pa.table({"id": np.arange(2200), "v": column})
+    for metric in METRICS:
+        written = []
+        for memory in (1 << 20, 256 << 20):  # 4.5 MB of vectors
+            options = nb.WriteOptions(index_memory_bytes=memory)
+            path = tmp_path / f"{memory}.nimble"
+            index = nb.VectorIndex("v", metric=metric)
+            nb.write(table, path, indexes=[index], options=options)
+            written.append(path)
+            assert not [p for p in tmp_path.iterdir() if p.suffix not in ("", ".nimble")]
+        with nb.open(written[0]) as spilled, nb.open(written[1]) as whole:
+            spilled.verify()
+            query = 500 + random.normal(size=512)
+            exact = whole.nearest(query, columns=["id"], exact=True)
+            for f in (spilled, whole):
+                assert f.explain(nearest=query)["files by lists"] == 1
+                hits = f.nearest(query, columns=["id"])
+                assert len({*hits["id"].to_pylist()} & {*exact["id"].to_pylist()}) >= 8
