@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import unquote
 
@@ -17,11 +19,22 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.texts import (
+    Typed,
+    is_of_text,
+    keeps_json,
+    merged_type,
+    of_json,
+    of_text,
+    read_type,
+    rows_of_json,
+    without_times,
+)
 from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.conform import common_schema, conform, with_missing
-from nimblepy.schema.kinds import is_list, is_text
+from nimblepy.schema.kinds import is_text
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -60,6 +73,17 @@ class CountedReader(NamedTuple):
 
     reader: pa.RecordBatchReader
     num_rows: int | None
+
+
+class _Wanted(NamedTuple):
+    """The types in which the text of a file is read.
+
+    Attributes:
+        cast: round or truncate values that a type cannot represent.
+    """
+
+    schema: pa.Schema
+    cast: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +142,11 @@ def open_files(
     parts = [part for path in given for part in _parts_of(os.fspath(path), format)]
     if not parts:
         raise InvalidArgumentError("data: the list of paths is empty")
-    if cast and target is not None:
-        target = pa.schema([item for item in target if not pt.is_decimal(item.type)])
+    wanted = None if target is None else _Wanted(target, cast)
     if len(parts) == 1:
         stack = ExitStack()
         try:
-            opened = _open(parts[0], columns, _hints(parts[0], target), stack)
+            opened = _open(parts[0], columns, wanted, stack)
         except BaseException:
             stack.close()
             raise
@@ -134,13 +157,13 @@ def open_files(
     schemas, counts = [], []
     for part in parts:
         with ExitStack() as stack:
-            opened = _open(part, None, _hints(part, target), stack)
+            opened = _open(part, None, wanted, stack)
             schemas.append(opened.schema)
             counts.append(opened.num_rows)
     schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
     total = None if None in counts else sum(filter(None, counts))
     return CountedReader(
-        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, schema)), total
+        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, schema, cast)), total
     )
 
 
@@ -150,45 +173,16 @@ def _closing(batches: Iterable[pa.RecordBatch], stack: ExitStack) -> Iterator[pa
 
 
 def _chained(
-    parts: Sequence[_Part], schemas: Sequence[pa.Schema], schema: pa.Schema
+    parts: Sequence[_Part], schemas: Sequence[pa.Schema], schema: pa.Schema, cast: bool
 ) -> Iterator[pa.RecordBatch]:
     for part, own in zip(parts, schemas, strict=True):
         names = [name for name in schema.names if own.get_field_index(name) >= 0]
         with ExitStack() as stack:
-            for batch in _open(part, names, schema, stack).batches:
+            for batch in _open(part, names, _Wanted(schema, cast), stack).batches:
                 try:
                     yield conform(with_missing(batch, schema), schema, cast=True)
                 except InvalidArgumentError as error:
                     raise InvalidArgumentError(f"{part.name}: {error}") from error
-
-
-def _hints(part: _Part, target: pa.Schema | None) -> pa.Schema | None:
-    """Returns the types in which the columns of a text file are read; ``None`` for other formats.
-
-    The types of columns that are not in the result are inferred from the text.
-    """
-    if target is None or part.format not in ("csv", "tsv", "json"):
-        return None
-    if part.format != "json":
-        return pa.schema([item for item in target if _is_read_as_text(item.type)])
-    with ExitStack() as stack:  # JSON would add columns that the file does not have
-        names = _open(part, None, None, stack).schema.names
-    floats = [item for item in target if item.name in names and _has_narrow_floats(item.type)]
-    return pa.schema(
-        [
-            item.with_type(pa.list_(pa.float32())) if is_list(item.type) else item.remove_metadata()
-            for item in floats
-        ]
-    )
-
-
-def _is_read_as_text(kind: pa.DataType) -> bool:
-    """Returns whether CSV text must be read in this type directly, to keep the exact values."""
-    return bool(pt.is_string(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
-
-
-def _has_narrow_floats(kind: pa.DataType) -> bool:
-    return bool(pt.is_float32(kind) or (is_list(kind) and pt.is_float32(kind.value_type)))
 
 
 # ------------------------------------------------------------------ which files
@@ -311,17 +305,17 @@ def _format_of(store: FileSystem, path: str, name: str) -> Format:
 
 
 def _open(
-    part: _Part, columns: Sequence[str] | None, target: pa.Schema | None, stack: ExitStack
+    part: _Part, columns: Sequence[str] | None, wanted: _Wanted | None, stack: ExitStack
 ) -> _Opened:
     """Opens one file, and adds the columns in its path.
 
     Args:
         columns: columns of the result; ``None`` means all.
-        target: the types of columns, for formats without types.
+        wanted: the types of columns, for formats without types.
         stack: the stack that closes the file.
     """
     try:
-        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, target, stack)
+        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
     except pa.ArrowInvalid as error:
         raise _unreadable(part, error) from error
     extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
@@ -356,6 +350,10 @@ def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
             return InvalidArgumentError(
                 f"{part.name}: column {name!r}: {why}; correct the text, or pass cast=True"
             )
+    if part.format == "json" and "from object to array in row 0" in str(error):
+        return InvalidArgumentError(
+            f"{part.name}: it begins with a list; expected one object per line (JSON lines)"
+        )
     return InvalidArgumentError(f"{part.name}: it cannot be read as {part.format}: {error}")
 
 
@@ -392,7 +390,7 @@ def _known(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None
     return None if columns is None else [name for name in columns if name in schema.names]
 
 
-def _open_parquet(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
+def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
     from pyarrow.parquet import ParquetFile
 
     source = stack.enter_context(part.store.open_input_file(part.path))
@@ -407,37 +405,52 @@ def _open_parquet(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _
     return _Opened(file.schema_arrow, file.metadata.num_rows, batches)
 
 
-def _open_csv(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
+def _open_csv(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStack) -> _Opened:
     """Opens a CSV file: an empty field is null, a quoted empty field of a text is an empty text.
 
     pyarrow has one list of null texts for all columns. So text columns, where NA is a text, have a
-    reader of their own. Both readers cut the file into the same blocks.
+    reader of their own. Both readers cut the file into the same blocks. Columns whose types are
+    given are read as text, and converted.
     """
-    types = {} if target is None else {item.name: item.type for item in target}
-    every = _csv_reader(part, stack, types, None, text=False)
+    every = _csv_reader(part, stack, {}, None, text=False)
     names = every.schema.names
-    texts = [item.name for item in every.schema if _has_text(item.type)]
-    if not texts or len(set(names)) < len(names):  # equal names are refused later
+    if len(set(names)) < len(names):  # refused later
         return _Opened(every.schema, None, every)
-    text = _csv_reader(part, stack, types, texts, text=True)
-    if len(texts) == len(names):
-        return _Opened(text.schema, None, text)
+    given = _given(wanted, names)
+    converted = {name: kind for name, kind in given.items() if is_of_text(kind)}
+    kinds = {field.name: field.type for field in every.schema} | given
+    texts = [name for name in names if name not in converted and _has_text(kinds[name])]
     rest = [name for name in names if name not in set(texts)]
-    numbers = _csv_reader(part, stack, types, rest, text=False)
-    schema = pa.schema([(text if n in set(texts) else numbers).schema.field(n) for n in names])
-    return _Opened(schema, None, _merged(schema, text, numbers))
+    types = {name: pa.string() for name in (*converted, *texts) if name in given}
+    readers = [
+        _csv_reader(part, stack, types, some, text=text)
+        for some, text in ((texts, True), (rest, False))
+        if some
+    ]
+    read = {field.name: field for reader in readers for field in reader.schema}
+    schema = pa.schema([read[name] for name in names])
+    cast = wanted is not None and wanted.cast
+    typed = Typed(
+        part.name,
+        {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()},
+    )
+    return _Opened(typed.schema(schema), None, typed(_merged(schema, readers)))
+
+
+def _given(wanted: _Wanted | None, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """Returns the given types of the columns of a file."""
+    return {} if wanted is None else {f.name: f.type for f in wanted.schema if f.name in names}
 
 
 def _has_text(kind: pa.DataType) -> bool:
     return is_text(kind) or pt.is_binary(kind) or pt.is_null(kind)
 
 
-def _merged(
-    schema: pa.Schema, texts: Iterable[pa.RecordBatch], numbers: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for text, number in zip(texts, numbers, strict=True):
-        found = dict(zip(text.schema.names, text.columns, strict=True))
-        found.update(zip(number.schema.names, number.columns, strict=True))
+def _merged(schema: pa.Schema, readers: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    for batches in zip(*readers, strict=True):
+        found: dict[str, pa.Array] = {}
+        for batch in batches:
+            found.update(zip(batch.schema.names, batch.columns, strict=True))
         yield pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
@@ -459,30 +472,59 @@ def _csv_reader(
             ),
             read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
             convert_options=csv.ConvertOptions(
-                column_types=types,
+                column_types={name: types[name] for name in columns or () if name in types},
                 include_columns=columns or [],
                 null_values=[""] if text else _NO_NUMBERS,
-                strings_can_be_null=text,
+                # The first reader only finds out which columns have text.
+                strings_can_be_null=columns is not None,
                 quoted_strings_can_be_null=not text,
             ),
         )
     )
 
 
-def _open_json(part: _Part, columns: Any, target: pa.Schema | None, stack: ExitStack) -> _Opened:
+def _open_json(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStack) -> _Opened:
+    """Opens JSON lines. Text that looks like a time stays text, unless a column of times is given.
+
+    If pyarrow's types lose digits of a given type, each value is converted from its text.
+    """
+    inferred = _json_reader(part, None, stack).schema
+    found = pa.schema([field.with_type(without_times(field.type)) for field in inferred])
+    given = _given(wanted, found.names)
+    cast = wanted is not None and wanted.cast
+    if all(keeps_json(found.field(name).type, kind) for name, kind in given.items()):
+        kinds = {field.name: given.get(field.name, field.type) for field in found}
+        read = [field.with_type(read_type(field.type, kinds[field.name])) for field in found]
+        reader = _json_reader(part, pa.schema(read), stack)
+        merged = {name: merged_type(found.field(name).type, kind) for name, kind in given.items()}
+        typed = Typed(
+            part.name,
+            {name: (partial(of_json, target=k, cast=cast), k) for name, k in merged.items()},
+        )
+        return _Opened(typed.schema(reader.schema), None, typed(reader))
+    target = pa.schema(
+        [
+            field.with_type(merged_type(field.type, given.get(field.name, field.type)))
+            for field in found
+        ]
+    )
+    source = stack.enter_context(part.store.open_input_stream(part.path))
+    lines = stack.enter_context(io.BufferedReader(source))
+    return _Opened(target, None, rows_of_json(lines, target, cast, part.name))
+
+
+def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any:
     from pyarrow import json
 
     source = stack.enter_context(part.store.open_input_stream(part.path))
     options = json.ReadOptions(block_size=_BLOCK_BYTES)
-    parse = json.ParseOptions(explicit_schema=target)
+    parse = json.ParseOptions(explicit_schema=schema)
     if hasattr(json, "open_json"):
-        reader = json.open_json(source, read_options=options, parse_options=parse)
-    else:  # pyarrow before 20
-        reader = json.read_json(source, read_options=options, parse_options=parse).to_reader()
-    return _Opened(reader.schema, None, reader)
+        return json.open_json(source, read_options=options, parse_options=parse)
+    return json.read_json(source, read_options=options, parse_options=parse).to_reader()
 
 
-def _open_arrow(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
+def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
     source = stack.enter_context(part.store.open_input_file(part.path))
     if source.read(6) != b"ARROW1":
         source.seek(0)
@@ -495,7 +537,7 @@ def _open_arrow(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Op
     return _Opened(file.schema, rows, batches)
 
 
-def _open_nimble(part: _Part, columns: Any, target: Any, stack: ExitStack) -> _Opened:
+def _open_nimble(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
     core = open_core_file(part.name, mmap=True, cache_bytes=_CACHE_BYTES)
     schema = pa.schema(core)
     names = schema.names if columns is None else _known(schema, columns) or []

@@ -36,11 +36,22 @@ def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bo
             row and the value.
     """
     try:
-        return _column(values, target, cast, f"column {name!r}")
+        return typed_array(values, target, cast, f"column {name!r}")
     except _ExtraFieldError:
         return pa.array(values)
     except UnfitError as error:
         raise InvalidArgumentError(error.message(f"column {name!r}")) from None
+
+
+def typed_array(
+    values: Sequence[Any], target: pa.DataType, cast: bool, place: str = ""
+) -> pa.Array:
+    """Converts Python values as :func:`typed_column` does.
+
+    Raises:
+        UnfitError: the type cannot represent a value.
+    """
+    return _column(values, target, cast, place)
 
 
 def _column(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) -> pa.Array:
@@ -55,7 +66,7 @@ def _column(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
         return (
             _nested(values, target, cast, place) if pt.is_nested(target) else each(values, target)
         )
-    return _converted(array, target, cast, place)
+    return converted(array, target, cast, place)
 
 
 def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> None:
@@ -82,7 +93,8 @@ def _has_maps(data_type: pa.DataType) -> bool:
     return bool(pt.is_map(data_type))
 
 
-def _converted(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
+def converted(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
+    """Converts an array of values that come from Python or from text."""
     rules = Rules(match_by_name, _null, stored(cast=cast, literals=True), _extra)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -120,7 +132,7 @@ def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
             arrays.append(_column(members, fields[name].type, cast, f"{place}.{name}"))
             made.append(pa.field(name, arrays[-1].type))
         array = pa.StructArray.from_arrays(arrays, fields=made, mask=mask)
-        return _converted(array, target, cast, place)
+        return converted(array, target, cast, place)
     lists = [[] if value is None else _items(i, value) for i, value in enumerate(values)]
     offsets = np.concatenate([[0], np.cumsum([len(items) for items in lists])]).astype(np.int32)
     flat = [item for items in lists for item in items]
@@ -129,14 +141,14 @@ def _nested(values: Sequence[Any], target: pa.DataType, cast: bool, place: str) 
             keys = _column([k for k, _ in flat], target.key_type, cast, f"{place}.key")
             items = _column([v for _, v in flat], target.item_type, cast, f"{place}.value")
             pairs = pa.MapArray.from_arrays(pa.array(offsets, mask=_ends(missing)), keys, items)
-            return _converted(pairs, target, cast, place)
+            return converted(pairs, target, cast, place)
         elements = _column(flat, target.value_type, cast, f"{place}.element")
     except UnfitError as error:
         if error.row is not None:
             error.row = int(np.searchsorted(offsets, error.row, "right")) - 1
         raise
     array = pa.ListArray.from_arrays(pa.array(offsets), elements, mask=mask)
-    return _converted(array, target, cast, place)
+    return converted(array, target, cast, place)
 
 
 def _ends(missing: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -112,13 +112,14 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
                     _refuse_mixed_times(str(name), frame[name].tolist())
         if target is None or not objects:
             return pa.Table.from_pandas(frame, preserve_index=named)
-        table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
+        columns: dict[str, Any] = {}
+        if named or len(objects) < len(frame.columns):
+            table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
+            columns = dict(zip(table.column_names, table.columns, strict=True))
         for name in objects:
             values = [None if is_null(v) or is_nan(v) else v for v in frame[name]]
-            table = table.append_column(
-                name, typed_column(name, values, target.field(name).type, cast)
-            )
-        return table
+            columns[name] = typed_column(name, values, target.field(name).type, cast)
+        return pa.table(columns)
     except (TypeError, ValueError) as error:
         if isinstance(error, pa.ArrowException):
             raise

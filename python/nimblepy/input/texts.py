@@ -1,0 +1,309 @@
+"""Converts the columns of CSV and JSON files to the types of a table.
+
+Values in these files are text, so they are converted from the text: through another type, such as
+the double that a reader infers, long numbers and time zones would be lost.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.python_values import converted, typed_array
+from nimblepy.schema.convert import stored
+from nimblepy.schema.field_ids import match_by_name
+from nimblepy.schema.kinds import is_list, is_text
+from nimblepy.schema.reshape import UnfitError
+from nimblepy.schema.text import is_uuid
+from nimblepy.schema.values import show
+
+Convert: TypeAlias = Callable[[pa.Array], pa.Array]
+
+# Rows of JSON that are converted in Python at once.
+_ROWS = 1 << 14
+_INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
+
+
+def is_of_text(kind: pa.DataType) -> bool:
+    """Returns whether :func:`of_text` converts to this type."""
+    return is_uuid(kind) or not (pt.is_nested(kind) or is_text(kind) or _is_other(kind))
+
+
+def _is_other(kind: pa.DataType) -> bool:
+    numbers = pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
+    times = pt.is_timestamp(kind) or pt.is_date(kind) or pt.is_time(kind)
+    return not (numbers or times or pt.is_boolean(kind))
+
+
+def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    """Converts the fields of a CSV column.
+
+    Raises:
+        UnfitError: a text is not a value of the type.
+    """
+    import pyarrow.compute as pc
+
+    texts = pc.utf8_trim_whitespace(texts)
+    if pt.is_floating(target):
+        return _floats(texts, target)
+    if pt.is_integer(target) or pt.is_decimal(target):
+        return _exact_numbers(texts, target, cast)
+    rule = stored(cast=cast, literals=True, checked=True)
+    try:
+        return rule(texts.type, target, "")(texts)
+    except UnfitError:
+        for kind in _finer(target) if cast else ():
+            try:
+                array = texts.cast(kind)
+            except pa.ArrowException:
+                continue
+            return rule(kind, target, "")(array)
+        raise
+
+
+def _finer(target: pa.DataType) -> list[pa.DataType]:
+    """Returns types of times whose values ``cast=True`` truncates."""
+    if pt.is_time(target):
+        return [pa.time64("ns")]
+    if pt.is_timestamp(target) or pt.is_date(target):
+        return [pa.timestamp(unit, zone) for unit in ("ns", "us") for zone in (None, "UTC")]
+    return []
+
+
+def _floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
+    import pyarrow.compute as pc
+
+    made = stored(checked=True)(texts.type, target, "")(texts)
+    infinite = pc.is_inf(made)
+    if pc.any(infinite).as_py():
+        beyond = pc.and_not(infinite, pc.match_substring_regex(texts, _INFINITE))
+        row = pc.index(beyond, True).as_py()
+        if row >= 0:
+            raise UnfitError(row, f"{texts[row].as_py()!r} is out of range of {target}")
+    return made
+
+
+def _exact_numbers(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    try:
+        return texts.cast(target)
+    except pa.ArrowException:
+        numbers = [_decimal(row, text, target) for row, text in enumerate(texts.to_pylist())]
+    return typed_array(numbers, target, cast)
+
+
+def _decimal(row: int, text: str | None, target: pa.DataType) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise UnfitError(row, f"{show(text)} is not a value of {target}") from None
+    if not number.is_finite():
+        raise UnfitError(row, f"{show(text)} is not a value of {target}")
+    return number
+
+
+class Typed:
+    """Converts the batches of one file.
+
+    Args:
+        name: of the file, for messages.
+        columns: conversion and type by column.
+    """
+
+    def __init__(self, name: str, columns: Mapping[str, tuple[Convert, pa.DataType]]) -> None:
+        self._name = name
+        self._columns = columns
+        self._rows = 0
+
+    def schema(self, have: pa.Schema) -> pa.Schema:
+        return pa.schema(
+            [
+                field if field.name not in self._columns else pa.field(field.name, kind)
+                for field in have
+                for _, kind in (self._columns.get(field.name, (None, field.type)),)
+            ]
+        )
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrays = [
+                self._column(name, array)
+                for name, array in zip(batch.schema.names, batch.columns, strict=True)
+            ]
+            self._rows += batch.num_rows
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema(batch.schema))
+
+    def _column(self, name: str, array: pa.Array) -> pa.Array:
+        if name not in self._columns:
+            return array
+        try:
+            return self._columns[name][0](array)
+        except UnfitError as error:
+            message = error.message(f"{self._name}: column {name!r}", self._rows)
+            raise InvalidArgumentError(message) from None
+
+
+# ------------------------------------------------------------------ JSON
+
+
+def without_times(kind: pa.DataType) -> pa.DataType:
+    """Returns a type that pyarrow inferred from JSON, with text for what looked like times.
+
+    JSON has no times, and pyarrow drops their zones.
+    """
+    if pt.is_timestamp(kind):
+        return pa.string()
+    if pt.is_struct(kind):
+        return pa.struct([item.with_type(without_times(item.type)) for item in kind])
+    if is_list(kind):
+        return pa.list_(without_times(kind.value_type))
+    return kind
+
+
+def keeps_json(have: pa.DataType, target: pa.DataType) -> bool:
+    """Returns whether a column that pyarrow inferred from JSON has the exact values."""
+    if pt.is_null(have):
+        return True
+    if pt.is_struct(have) and pt.is_struct(target):
+        fields = [target.field(i) for i in range(target.num_fields)]
+        found = [(item, match_by_name(item, fields)) for item in have]
+        return all(at is None or keeps_json(item.type, fields[at].type) for item, at in found)
+    if is_list(have) and is_list(target):
+        return keeps_json(have.value_type, target.value_type)
+    if pt.is_nested(have) or pt.is_nested(target):
+        return not pt.is_map(target)  # an object for a map
+    return not pt.is_floating(have) or pt.is_floating(target)
+
+
+def read_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """Returns the type in which pyarrow reads a column of JSON: inferred, or of narrow floats."""
+    if pt.is_struct(have) and pt.is_struct(target):
+        kinds = {item.name: item.type for item in target}
+        return pa.struct(
+            [item.with_type(read_type(item.type, kinds.get(item.name, item.type))) for item in have]
+        )
+    if is_list(have) and is_list(target):
+        return pa.list_(read_type(have.value_type, target.value_type))
+    return target if pt.is_floating(have) and pt.is_float32(target) else have
+
+
+def of_json(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    """Converts a column that pyarrow read from JSON.
+
+    Raises:
+        UnfitError: a value is not a value of the type.
+    """
+    if is_text(array.type) and pt.is_temporal(target):
+        return of_text(array, target, cast)
+    _refuse_infinities(array)
+    return converted(array, target, cast, "")
+
+
+def _refuse_infinities(array: pa.Array) -> None:
+    """Raises for floats that were out of range: JSON has no infinities."""
+    import pyarrow.compute as pc
+
+    if pt.is_struct(array.type):
+        for i in range(array.type.num_fields):
+            _refuse_infinities(array.field(i))
+    elif is_list(array.type):
+        _refuse_infinities(array.flatten())
+    elif pt.is_floating(array.type) and pc.any(pc.is_inf(array)).as_py():
+        raise UnfitError(None, f"a value is out of range of {array.type}")
+
+
+def rows_of_json(
+    source: Iterable[bytes], target: pa.Schema, cast: bool, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Reads JSON lines value by value.
+
+    Args:
+        target: all columns, and their types.
+        name: of the file, for messages.
+
+    Raises:
+        InvalidArgumentError: a line is not an object, or a value does not fit.
+    """
+    rows: list[Mapping[str, Any]] = []
+    done = 0
+    for number, line in enumerate(source, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line, parse_float=_Number)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{name}: line {number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise InvalidArgumentError(
+                f"{name}: line {number}: expected an object, got {show(row)}; each line has one row"
+            )
+        rows.append(row)
+        if len(rows) == _ROWS:
+            yield _batch(rows, target, cast, name, done)
+            done += len(rows)
+            rows = []
+    yield _batch(rows, target, cast, name, done)
+
+
+class _Number(str):
+    """The text of a number with a point or an exponent."""
+
+
+def _batch(
+    rows: Sequence[Mapping[str, Any]], target: pa.Schema, cast: bool, name: str, done: int
+) -> pa.RecordBatch:
+    arrays = []
+    for field in target:
+        try:
+            values = [
+                _valued(number, row.get(field.name), field.type) for number, row in enumerate(rows)
+            ]
+            arrays.append(typed_array(values, field.type, cast))
+        except UnfitError as error:
+            message = error.message(f"{name}: column {field.name!r}", done)
+            raise InvalidArgumentError(message) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def merged_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
+    """Returns a table's type, with the additional fields that JSON objects have."""
+    if pt.is_struct(have) and pt.is_struct(target):
+        found = {item.name: item for item in have}
+        fields = [
+            item.with_type(merged_type(found.pop(item.name).type, item.type))
+            if item.name in found
+            else item
+            for item in target
+        ]
+        return pa.struct([*fields, *found.values()])
+    if is_list(have) and is_list(target):
+        element = target.value_field
+        return pa.list_(element.with_type(merged_type(have.value_type, element.type)))
+    return target
+
+
+def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
+    """Returns a value of JSON with the numbers of a type: floats, or else exact decimals."""
+    if isinstance(value, _Number):
+        if not pt.is_floating(kind):
+            return Decimal(value)
+        number = float(value)
+        if math.isinf(number):
+            raise UnfitError(row, f"{value} is out of range of {kind}")
+        return number
+    if isinstance(value, list) and is_list(kind):
+        return [_valued(row, item, kind.value_type) for item in value]
+    if isinstance(value, dict) and pt.is_struct(kind):
+        kinds = {item.name: item.type for item in kind}
+        return {name: _valued(row, v, kinds.get(name, pa.null())) for name, v in value.items()}
+    if isinstance(value, dict) and pt.is_map(kind):
+        return {name: _valued(row, item, kind.item_type) for name, item in value.items()}
+    return value

@@ -1,0 +1,209 @@
+"""Values of CSV and JSON files are stored as their text says, or the error names the value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import nimblepy as nb
+from nimblepy.input.foreign import open_files
+
+PARIS = pa.timestamp("us", "Europe/Paris")
+NAIVE = pa.timestamp("us")
+PRICE = pa.decimal128(20, 2)
+
+
+def load(
+    folder: Path, kind: pa.DataType, files: Sequence[tuple[str, str]], *, cast: bool = False
+) -> list[Any]:
+    """The column ``a`` of files, given as (suffix, content), read as a type."""
+    paths = []
+    for number, (suffix, content) in enumerate(files):
+        paths.append(folder / f"{number}.{suffix}")
+        paths[-1].write_text(content)
+    reader = open_files(paths, target=pa.schema({"a": kind}), cast=cast).reader
+    table = reader.read_all()
+    assert table.schema.field("a").type == kind
+    return table["a"].to_pylist()  # type: ignore[no-any-return]
+
+
+def moment(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[misc,arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-07-01T10:00:00Z", moment(2024, 7, 1, 10)),
+        ("2024-07-01T10:00:00+05:00", moment(2024, 7, 1, 5)),
+        ("2024-07-01T10:00:00.5Z", moment(2024, 7, 1, 10, 0, 0, 500_000)),
+        ("2024-07-01T10:00:00", moment(2024, 7, 1, 8)),  # wall clock of the column
+        ("2024-07-01", moment(2024, 6, 30, 22)),
+    ],
+)
+def test_zones_are_kept(tmp_path: Path, text: str, expected: dt.datetime) -> None:
+    for file in (("csv", f"a\n{text}\n"), ("jsonl", json.dumps({"a": text}))):
+        assert load(tmp_path, PARIS, [file]) == [expected]
+
+
+def test_a_zone_for_a_column_without_one_is_refused(tmp_path: Path) -> None:
+    for file in (("csv", "a\n2024-07-01T10:00:00Z\n"), ("jsonl", '{"a":"2024-07-01T10:00:00Z"}')):
+        with pytest.raises(nb.InvalidArgumentError, match="column 'a', row 0"):
+            load(tmp_path, NAIVE, [file])
+        assert load(tmp_path, NAIVE, [file], cast=True) == [dt.datetime(2024, 7, 1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "expected"),
+    [
+        (pa.int64(), [("csv", "a\n9007199254740993\n1.0\n")], [9007199254740993, 1]),
+        (pa.int64(), [("csv", "a\n9007199254740993\n"), ("csv", "a\n1.0\n")], [2**53 + 1, 1]),
+        (pa.int64(), [("jsonl", '{"a":9007199254740993}\n{"a":1.0}\n')], [2**53 + 1, 1]),
+        (pa.int64(), [("csv", "a\n 5\n+6\n-0\n")], [5, 6, 0]),
+        (PRICE, [("jsonl", '{"a":12345678901234567.89}')], [Decimal("12345678901234567.89")]),
+        (
+            PRICE,
+            [("csv", "a\n12345678901234567.89\n"), ("jsonl", '{"a":1.5}')],
+            [Decimal("12345678901234567.89"), Decimal("1.50")],
+        ),
+        (
+            pa.float64(),
+            [("csv", "a\ninf\n-Infinity\n1e308\n")],
+            [float("inf"), -float("inf"), 1e308],
+        ),
+        (pa.string(), [("jsonl", '{"a":"2024-01-01"}')], ["2024-01-01"]),
+        (pa.list_(pa.string()), [("jsonl", '{"a":["2024-01-01"]}')], [["2024-01-01"]]),
+        (
+            pa.string(),
+            [("jsonl", '{"a":"2024-01-01"}'), ("jsonl", '{"a":"x"}')],
+            ["2024-01-01", "x"],
+        ),
+        (pa.bool_(), [("csv", "a\n0\n1\ntrue\n")], [False, True, True]),
+        (pa.map_(pa.string(), PRICE), [("jsonl", '{"a":{"x":0.1}}')], [[("x", Decimal("0.10"))]]),
+        (
+            NAIVE,
+            [("jsonl", '{"a":"2024-01-01T00:00:00"}'), ("csv", "a\n2024-01-01\nNA\n")],
+            [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1), None],
+        ),
+        (
+            NAIVE,
+            [("csv", "a\n2024-01-01\n"), ("csv", "a\n2024-01-01T00:00:00.5\n"), ("csv", "a\nNA\n")],
+            [dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 0, 500_000), None],
+        ),
+        (
+            pa.struct({"x": PRICE, "t": PARIS}),
+            [("jsonl", '{"a":{"x":12345678901234567.89,"t":"2024-07-01T10:00:00Z"}}')],
+            [{"x": Decimal("12345678901234567.89"), "t": moment(2024, 7, 1, 10)}],
+        ),
+    ],
+)
+def test_values_are_kept(
+    tmp_path: Path, kind: pa.DataType, files: list[tuple[str, str]], expected: list[Any]
+) -> None:
+    assert load(tmp_path, kind, files) == expected
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), PRICE, pa.bool_()),
+        *(pa.date32(), pa.time64("us"), NAIVE, PARIS, pa.uuid()),
+    ],
+    ids=str,
+)
+def test_a_column_without_values_is_null(tmp_path: Path, kind: pa.DataType) -> None:
+    text = 'id,a\n1,NA\n2,""\n3,\n4,NULL\n5,None\n'
+    assert load(tmp_path, kind, [("csv", text)]) == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "message"),
+    [
+        (pa.int32(), ("csv", "a\n2\nabc\n"), "row 1: 'abc' is not a value of int32"),
+        (pa.int32(), ("csv", "a\n1.5\n"), "row 0: 1.5 .*cast=True to truncate"),
+        (pa.int8(), ("csv", "a\n300\n"), "row 0: 300"),
+        (pa.int64(), ("csv", "a\nnan\n"), "row 0: 'nan' is not a value of int64"),
+        (pa.float32(), ("csv", "a\n1e40\n"), "row 0: '1e40' is out of range of float"),
+        (pa.float64(), ("csv", "a\n1e400\n"), "row 0: '1e400' is out of range of double"),
+        (pa.float32(), ("jsonl", '{"a":1e40}'), "out of range of float"),
+        (pa.float64(), ("jsonl", '{"a":1e400}'), "too big"),
+        (pa.decimal128(12, 2), ("csv", "a\n12345678901\n"), "row 0: 12345678901 does not fit"),
+        (pa.decimal128(12, 2), ("csv", "a\n1.255\n"), "row 0: 1.255 .*cast=True to round"),
+        (pa.bool_(), ("csv", "a\nyes\n"), "row 0: 'yes'"),
+        (pa.date32(), ("csv", "a\n2024-02-30\n"), "row 0: '2024-02-30'"),
+        (NAIVE, ("csv", "a\n2024-01-01T00:00:00.123456789\n"), "row 0"),
+        (pa.int64(), ("jsonl", '{"a":1}\n{"a":1.5}\n'), "row 1: 1.5 .*cast=True to truncate"),
+        (PRICE, ("jsonl", '{"a":0.5}\n{"a":[]}\n'), "a"),
+        (pa.int64(), ("json", '[{"a":1}]'), "begins with a list"),
+    ],
+)
+def test_errors_name_the_value(
+    tmp_path: Path, kind: pa.DataType, file: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        load(tmp_path, kind, [file])
+
+
+def test_cast_rounds_as_for_python_values(tmp_path: Path) -> None:
+    kind = pa.decimal128(12, 2)
+    assert load(tmp_path, kind, [("csv", "a\n1.255\n2.665\n")], cast=True) == [
+        Decimal("1.26"),
+        Decimal("2.66"),
+    ]
+    assert load(tmp_path, pa.int32(), [("csv", "a\n1.7\n-1.7\n")], cast=True) == [1, -1]
+    finer = "2024-01-01T00:00:00.123456789"
+    cut = dt.datetime(2024, 1, 1, 0, 0, 0, 123456)
+    assert load(tmp_path, NAIVE, [("csv", f"a\n{finer}\n")], cast=True) == [cut]
+    assert load(tmp_path, pa.date32(), [("csv", f"a\n{finer}\n")], cast=True) == [cut.date()]
+
+
+def test_json_without_types_keeps_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"t":"2024-01-01T00:00:00Z","l":["2024-01-01"]}\n')
+    read = open_files(tmp_path / "a.jsonl")[0].read_all()
+    assert read.to_pylist() == [{"t": "2024-01-01T00:00:00Z", "l": ["2024-01-01"]}]
+
+
+def test_random_numbers_are_what_python_reads(tmp_path: Path) -> None:
+    rng = random.Random(1)
+
+    def number() -> str:
+        digits = str(rng.randrange(10 ** rng.randrange(1, 19)))
+        sign = rng.choice(["", "-"])
+        return sign + digits + rng.choice(["", ".5", ".25", f"e{rng.randrange(-3, 4)}", ".0"])
+
+    texts = [number() for _ in range(3000)]
+    exact = [Decimal(text) for text in texts]
+    csv, lines = "a\n" + "\n".join(texts) + "\n", "".join(f'{{"a":{text}}}\n' for text in texts)
+    for file in (("csv", csv), ("jsonl", lines)):
+        assert load(tmp_path, pa.float64(), [file]) == [float(text) for text in texts]
+        assert load(tmp_path, pa.decimal128(38, 8), [file]) == exact
+    whole = [text for text, number in zip(texts, exact, strict=True) if number == int(number)]
+    csv, lines = "a\n" + "\n".join(whole) + "\n", "".join(f'{{"a":{text}}}\n' for text in whole)
+    for file in (("csv", csv), ("jsonl", lines)):
+        fitting = [text for text in whole if abs(Decimal(text)) < 2**63]
+        if len(fitting) == len(whole):
+            assert load(tmp_path, pa.int64(), [file]) == [int(Decimal(text)) for text in whole]
+
+
+def test_many_batches_count_rows(tmp_path: Path) -> None:
+    lines = [f'{{"a":{row}.5}}\n' for row in range(40_000)]
+    lines[39_000] = '{"a":0.123}\n'
+    with pytest.raises(nb.InvalidArgumentError, match=r"row 39000: 0\.123"):
+        load(tmp_path, PRICE, [("jsonl", "".join(lines))])
+
+
+def test_frames_of_objects_alone_are_stored(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    lake = nb.connect(tmp_path)
+    table = lake.create_table("a.b", pa.schema({"d": pa.date32(), "f": pa.bool_()}))
+    table.append(pd.DataFrame({"d": [dt.date(2024, 1, 1)], "f": [None]}))
+    table.append(pd.DataFrame({"f": [True, None]}))
+    assert table.num_rows == 3
