@@ -157,3 +157,37 @@ def test_the_next_page_is_found_by_the_key(path: Path) -> None:
     again = file.scan(["id"], filter="(user, ts) > ($u, $t)", params=after, limit=20).to_table()
     assert again.column("id").to_pylist() == list(range(5099, 5119))
     assert file.io_stats.reads <= 4
+
+
+@pytest.mark.parametrize(
+    ("text", "params", "expected"),
+    [
+        ("length(s) = $n OR s = ''", {"n": 1}, [0, 1]),
+        ("length(s) = ? OR s = ''", [1], [0, 1]),
+        ("month(t) IN $m", {"m": [1, 2]}, [0]),
+        ("month(t) IN $m", {"m": [None, 3]}, [1, 2]),
+        ("month(t) NOT IN $m", {"m": [None, 3]}, []),
+        ("month(t) IN $m", {"m": []}, []),
+        ("month(t) NOT IN $m", {"m": []}, [0, 1, 2]),
+        ("d IN $d", {"d": [1.1]}, [0]),
+        ("d + 0 IN $d", {"d": [1.1, Decimal("2.5")]}, [0, 1]),
+        ("upper(s) IN $s", {"s": ["X", "it's"]}, [1]),
+    ],
+)
+def test_lists_and_empty_texts_in_functions(
+    tmp_path: Path, text: str, params: Any, expected: list[int]
+) -> None:
+    table = pa.table(
+        {
+            "s": ["", "x", "yy"],
+            "t": [
+                datetime.datetime(2024, 1, 1),
+                datetime.datetime(2024, 3, 1),
+                datetime.datetime(2024, 3, 2),
+            ],
+            "d": pa.array([Decimal("1.10"), Decimal("2.50"), None], pa.decimal128(9, 2)),
+        }
+    )
+    nb.write(table.append_column("row", pa.array([0, 1, 2])), tmp_path / "t.nimble")
+    scan = nb.open(tmp_path / "t.nimble").scan(["row"], filter=text, params=params)
+    assert scan.to_table()["row"].to_pylist() == expected

@@ -173,7 +173,8 @@ def _parsed(text: str, questions: int) -> exp.Expression:
             at = token.end
     dialect = DuckDB()
     try:
-        parsed_tokens = dialect.tokenize("".join(pieces) + text[at:])
+        # Without the space, sqlglot rejects a text with $ that ends in two quotes.
+        parsed_tokens = dialect.tokenize("".join(pieces) + text[at:] + " ")
         parser = _Parser(dialect=dialect, error_level=sqlglot.ErrorLevel.IMMEDIATE)
         (tree,) = parser.parse_into(exp.Condition, parsed_tokens, text)
     except SqlglotError as error:
@@ -258,7 +259,22 @@ class _Renderer:
                 return self._parameter(node)
             return node
 
-        return tree.transform(replace, copy=False)
+        return tree.transform(self._expanded, copy=False).transform(replace, copy=False)
+
+    def _expanded(self, node: exp.Expression) -> exp.Expression:
+        """Returns ``IN $list`` with the items: DuckDB would convert the list to one type."""
+        if not isinstance(node, exp.In):
+            return node
+        field = node.args.get("field")
+        if not isinstance(field, (exp.Placeholder, exp.Parameter)):
+            return node
+        texts = self._sql_of(field, sql_values.written_items)
+        if texts is None:
+            return node
+        if not texts:
+            return exp.false()
+        items = [exp.maybe_parse(text, dialect="duckdb") for text in texts]
+        return exp.In(this=node.this, expressions=items)
 
     def column(self, node: exp.Expression) -> Column:
         """Returns the column that a name refers to."""
@@ -277,6 +293,10 @@ class _Renderer:
         return exp.column(name)
 
     def _parameter(self, node: exp.Expression) -> exp.Expression:
+        return exp.paren(exp.maybe_parse(self._sql_of(node, sql_values.written), dialect="duckdb"))
+
+    def _sql_of(self, node: exp.Expression, write: Callable[[object], _T]) -> _T:
+        """Returns the value of a parameter as SQL."""
         name = node.name
         tree = Syntax(
             "parameter",
@@ -287,7 +307,7 @@ class _Renderer:
         )
         value = self._binder.parameter(tree)
         try:
-            return exp.paren(exp.maybe_parse(sql_values.written(value), dialect="duckdb"))
+            return write(value)
         except (InvalidArgumentError, pa.ArrowException, ValueError, TypeError) as error:
             raise self._binder.refuse(tree, error) from None
 

@@ -278,18 +278,26 @@ def type_name(data_type: pa.DataType) -> str | None:
     return _NAMES.get(str(data_type))
 
 
-def written(value: object) -> str:
-    """Returns the value of a parameter as SQL text for DuckDB."""
+def written_items(value: object) -> list[str] | None:
+    """Returns the values of a list as SQL texts; ``None`` if it is one value."""
     many = None if isinstance(value, (pa.Scalar, str, bytes)) else as_many(value)
     if isinstance(value, pa.ListScalar):
         many = value.values if value.is_valid else None
+    return None if many is None else [written(item) for item in values_of_column(many)]
+
+
+def written(value: object) -> str:
+    """Returns the value of a parameter as SQL text for DuckDB."""
+    many = written_items(value)
     if many is not None:
-        return f"[{', '.join(written(item) for item in values_of_column(many))}]"
+        return f"[{', '.join(many)}]"
     value = parameter(value)
     if isinstance(value, Quoted):
         return quoted(value.text)
-    if isinstance(value, (bool, int, Decimal)):
-        return str(value) if isinstance(value, bool) else f"{value:f}"
+    if isinstance(value, (bool, int)):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     if isinstance(value, bytes):
         return "'" + "".join(f"\\x{octet:02X}" for octet in value) + "'::BLOB"
     if isinstance(value, uuid.UUID):
