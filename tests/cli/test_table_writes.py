@@ -100,7 +100,8 @@ def test_append_several_files_in_one_commit(table: str, tmp_path: Path) -> None:
 def test_append_once_per_batch(table: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,price\n4,4\n")
     for _ in range(2):
-        run("table", "append", table, tmp_path / "a.csv", "--batch", "daily=7")
+        shown = run("table", "append", table, tmp_path / "a.csv", "--batch", "daily=7").stdout
+    assert "already has batch daily=7 or a later one" in shown
     assert opened(table).num_rows == 4
     wrong = run("table", "append", table, tmp_path / "a.csv", "--batch", "7", status=2)
     assert "NAME=NUMBER" in wrong.stderr

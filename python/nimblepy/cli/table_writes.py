@@ -82,7 +82,7 @@ def run_append(
         done = table.append(
             rows, cast=cast, batch=_batch(batch), progress=_progress(as_json=as_json), **arguments
         )
-    _print_commit(text, done, as_json=as_json)
+    _print_commit(text, done, as_json=as_json, batch=batch)
 
 
 def run_upsert(
@@ -101,7 +101,7 @@ def run_upsert(
     names = None if update is None else split_names(update)
     with _rows(paths, format, table.schema, cast=cast) as rows:
         done = table.upsert(rows, update=names, cast=cast, batch=_batch(batch), **arguments)
-    _print_commit(text, done, as_json=as_json)
+    _print_commit(text, done, as_json=as_json, batch=batch)
 
 
 def run_delete(
@@ -279,9 +279,15 @@ def _progress(*, as_json: bool) -> bool:
     return not as_json and sys.stderr.isatty()
 
 
-def _print_commit(text: str, done: Commit, *, as_json: bool) -> None:
+def _print_commit(text: str, done: Commit, *, as_json: bool, batch: str | None = None) -> None:
     if as_json:
         print_json(asdict(done))
+        return
+    if batch is not None and not done.files_added:
+        typer.echo(
+            f"{text}: nothing changed: there are no rows, or the table already has batch {batch} "
+            "or a later one of this name"
+        )
         return
     deleted = f"{done.rows_deleted:,} deleted, " if done.rows_deleted else ""
     typer.echo(
