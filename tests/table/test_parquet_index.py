@@ -742,3 +742,44 @@ def test_a_purged_table_leaves_no_index_files(tmp_path: Path) -> None:
     assert len(list(folder.rglob("keys-*"))) > 2
     lake.drop_table("a.b", purge=True)
     assert [path for path in folder.rglob("*") if path.is_file()] == []
+
+
+def test_a_handle_that_read_nothing_finds_the_newest_indexes(
+    table: nb.Table, tmp_path: Path
+) -> None:
+    """The list of indexes that its metadata names was replaced and removed."""
+    old = nb.connect(tmp_path / "lake").table("a.b")
+    table.append(rows(300, 310))
+    table.optimize()
+    table.remove_orphans(older_than=NOW)
+    clear_caches()
+    assert emails(old) == SEVENS
+    assert old.num_rows == 270
+    table.drop_index(["email"])
+    table.remove_orphans(older_than=NOW)
+
+
+def test_indexes_that_a_table_is_created_with(lake: nb.Catalog) -> None:
+    full = lake.create_table("a.c", rows(0, 100), data_format="parquet", indexes=INDEXES)
+    assert set(full.health().index_coverage.values()) == {1.0}
+    assert full.get(7, on="id") == {"id": 7, "email": "u7@x", "v": 3.5}
+    empty = lake.create_table(
+        "a.d", rows(0, 0).schema, data_format="parquet", indexes=nb.HashIndex(["v"])
+    )
+    empty.append(rows(0, 100))
+    assert empty.count([3.5], on="v").to_pylist() == [1]
+    empty.optimize()
+    assert set(empty.health().index_coverage.values()) == {1.0}
+    vectors = pa.table({"e": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))})
+    with pytest.raises(nb.InvalidArgumentError, match="hash and sorted"):
+        lake.create_table("a.e", vectors, data_format="parquet", indexes=[nb.VectorIndex("e")])
+    assert "a.e" not in lake.tables()
+
+
+def test_a_conversion_keeps_indexes(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.c", rows(0, 100), primary_key="id", indexes=INDEXES[1:])
+    for data_format in ("parquet", "nimble", "parquet"):
+        table.convert(data_format)  # type: ignore[arg-type]
+        assert "email" in [key.column for info in table.indexes for key in info.columns]
+        assert emails(table) == [7, 57]
+    assert set(table.health().index_coverage.values()) == {1.0}

@@ -292,7 +292,8 @@ class Catalog:
                 different files. Filters use the columns, not the transforms.
             layout: decides which rows share a file, instead of ``partition_by``:
                 :class:`nimblepy.Sorted`, :class:`nimblepy.ZOrder` or :class:`nimblepy.OTree`.
-            indexes: secondary indexes of every file.
+            indexes: secondary indexes of every file. With Parquet files, they cover the rows of
+                ``schema_or_data``; ``add_index`` or ``optimize`` covers later files.
             data_format: ``"nimble"``, which only nimblepy reads, or ``"parquet"``, which every
                 Iceberg engine reads. A lookup in a Parquet file reads all of its keys.
             options: write options of nimble files.
@@ -309,6 +310,7 @@ class Catalog:
         from nimblepy.file.write import index_specs
         from nimblepy.input.tabular import as_reader
         from nimblepy.table.base.transforms import parse_partition
+        from nimblepy.table.upkeep.index_parquet import stored_index
         from nimblepy.table.writing.settings import (
             check_lineage_names,
             checked_version,
@@ -345,7 +347,11 @@ class Catalog:
         # Checks the columns of indexes before anything is created. This schema has no field ids
         # yet, but it has vectors of a fixed length.
         index_specs(schema, indexes)
-        index_property(_with_ids(schema, primary), indexes)
+        ids = _with_ids(schema, primary)
+        index_property(ids, indexes)
+        if data_format == "parquet":
+            for index in indexes if isinstance(indexes, Sequence) else [indexes]:
+                stored_index(ids, index)
         try:
             return self._make(
                 parts, schema, primary, keys, fields, kept, indexes, layout, data, version
@@ -370,7 +376,7 @@ class Catalog:
         data: Any,
         version: int,
     ) -> Table:
-        from nimblepy.table.writing.settings import index_property
+        from nimblepy.table.writing.settings import DATA_FORMAT, index_property
 
         ice.create_namespace(self.iceberg, parts[:-1])
         ids = _with_ids(schema, primary)
@@ -392,9 +398,13 @@ class Catalog:
         )
         table = self._handle(metadata)
         _log.info("%s: create_table: %s", table.name, metadata.location)
-        if data is not None:
+        by_files = properties[DATA_FORMAT] == "parquet" and indexes
+        if data is not None or by_files:
             try:
-                table.append(data[0])
+                if data is not None:
+                    table.append(data[0])
+                if by_files:
+                    table.add_index(indexes)
             except BaseException:
                 with contextlib.suppress(Exception):  # the caller gets the first error
                     self._unmake(parts, metadata)

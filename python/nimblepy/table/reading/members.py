@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.errors import CorruptFileError, UnsupportedVersionError
+from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersionError
 from nimblepy.expr.filter import Filter as Parsed
 from nimblepy.expr.filter import parse_filter
 from nimblepy.file.open import open_source
@@ -611,7 +611,12 @@ class MemberRows(FilesSource):
         by_index = self._search(request) if isinstance(request, Keys) else None
         if by_index is None or not isinstance(request, Keys):
             return super().find(request, limit=limit, reverse=reverse)
-        parts = by_index.find(request, self.deleted)
+        try:
+            parts = by_index.find(request, self.deleted)
+        except (FileNotFoundError, StaleFileError):
+            # An index file was removed because newer ones replaced it.
+            self._searches[request.names] = None
+            return super().find(request, limit=limit, reverse=reverse)
         if by_index.others:
             rows = self.part(by_index.others).find(request)
             if len(rows.begin):

@@ -8,6 +8,7 @@ these files themselves.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -192,6 +193,22 @@ def readable_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
     except (CorruptFileError, FileNotFoundError, IsADirectoryError) as error:
         _log.warning("%s: its indexes are not used: %s", ".".join(metadata.name), error)
         return []
+
+
+def _with_list(metadata: ice.Metadata) -> ice.Metadata:
+    """Returns the newest metadata if the list of the indexes was replaced and removed since.
+
+    The indexes of the newest version also cover the older files that are still in use.
+    """
+    try:
+        stored_indexes(metadata)
+    except FileNotFoundError:
+        with contextlib.suppress(NimbleError, OSError, ice.NoSuchTable):
+            newest = ice.load_table(metadata.ice.catalog, metadata.name)
+            return newest if newest.uuid == metadata.uuid else metadata
+    except (CorruptFileError, IsADirectoryError):
+        pass  # readable_indexes() logs it
+    return metadata
 
 
 def index_paths(metadata: ice.Metadata) -> list[str]:
@@ -487,9 +504,10 @@ def parquet_indexes(
         return None
 
     def load() -> list[tuple[StoredIndex, list[str]]]:
+        listing = _with_list(metadata)
         return [
-            (index, [metadata.blob_path(file.name) for file in index.files])
-            for index in readable_indexes(metadata)
+            (index, [listing.blob_path(file.name) for file in index.files])
+            for index in readable_indexes(listing)
         ]
 
     return ParquetIndexes(load, schema, names)

@@ -10,6 +10,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
 from nimblepy.errors import (
     ConflictError,
     CorruptFileError,
@@ -29,6 +31,7 @@ from nimblepy.foreign.records import (
     record_of,
     schema_of,
 )
+from nimblepy.io.log import logger
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.schema.names import ColumnName
@@ -53,7 +56,9 @@ from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
-from nimblepy.table.writing.settings import TableIndex
+from nimblepy.table.writing.settings import TableIndex, asked_indexes
+
+_log = logger(__name__)
 
 # Returns the new indexes: (metadata, rows, old indexes).
 Changed = Callable[[ice.Metadata, FileSet, list[StoredIndex]], list[StoredIndex]]
@@ -66,7 +71,7 @@ def add_parquet_index(table: TableAccess, indexes: Sequence[TableIndex]) -> Comm
     """See :meth:`nimblepy.Table.add_index`."""
 
     def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
-        new = [_stored(rows, index) for index in indexes]
+        new = [stored_index(rows.schema, index) for index in indexes]
         known = {(index.kind, index.columns) for index in old}
         added = [index for index in new if (index.kind, index.columns) not in known]
         current = _covering_now(metadata, rows, [*old, *added])
@@ -85,6 +90,27 @@ def extend_parquet_indexes(table: TableAccess) -> Commit:
     return _change(table, "add_index", _covering_now)
 
 
+def index_as_declared(table: TableAccess) -> None:
+    """Adds the indexes that nimble files of the table had to its Parquet files.
+
+    Logs the indexes that Parquet files cannot have.
+    """
+    metadata = table.newest()
+    rows, usable = table.rows(metadata), list[TableIndex]()
+    for index in asked_indexes(metadata):
+        try:
+            stored_index(rows.schema, index)
+        except InvalidArgumentError as error:
+            _log.warning(
+                "%s: %s is not an index of the table any more: %s", table.name, index, error
+            )
+        else:
+            usable.append(index)
+    if usable:
+        with contextlib.suppress(InvalidArgumentError):  # the table has them already
+            add_parquet_index(table, usable)
+
+
 def drop_parquet_index(
     table: TableAccess, index: ColumnName | Sequence[ColumnName] | TableIndex
 ) -> Commit:
@@ -92,7 +118,7 @@ def drop_parquet_index(
 
     def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
         given = isinstance(index, (HashIndex, SortedIndex))
-        asked = _stored(rows, index if given else HashIndex(index))  # type: ignore[arg-type]
+        asked = stored_index(rows.schema, index if given else HashIndex(index))  # type: ignore[arg-type]
         kept = [
             item
             for item in old
@@ -133,8 +159,12 @@ def _resolved(rows: FileSet) -> list[KeyIndex]:
     return [] if parquet is None else parquet.indexes
 
 
-def _stored(rows: FileSet, index: TableIndex) -> StoredIndex:
-    """Returns the description of an index without files."""
+def stored_index(schema: pa.Schema, index: TableIndex) -> StoredIndex:
+    """Returns the description of an index without files.
+
+    Raises:
+        InvalidArgumentError: Parquet tables do not have such indexes.
+    """
     if not isinstance(index, (HashIndex, SortedIndex)):
         raise InvalidArgumentError(
             f"add_index: Parquet tables have hash and sorted indexes, got {index!r}; "
@@ -142,7 +172,7 @@ def _stored(rows: FileSet, index: TableIndex) -> StoredIndex:
         )
     columns: list[int] = []
     for key in as_sort_keys(index.columns):
-        column = resolve_column(rows.schema, key.column)
+        column = resolve_column(schema, key.column)
         if len(column.path) > 1:
             raise InvalidArgumentError(
                 f"add_index: column {column_of(key)!r} is a part of a struct; an index of Parquet "
@@ -152,7 +182,7 @@ def _stored(rows: FileSet, index: TableIndex) -> StoredIndex:
             raise InvalidArgumentError(
                 f"add_index: {key}: indexes of Parquet files are ascending, nulls last"
             )
-        number = field_id_of(rows.schema.field(column.path[0]))
+        number = field_id_of(schema.field(column.path[0]))
         assert number is not None
         columns.append(number)
     return StoredIndex("hash" if isinstance(index, HashIndex) else "sorted", tuple(columns))

@@ -31,7 +31,8 @@ from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
 from nimblepy.table.writing.write import Target
 
-_FORMAT = "nimblepy.data-format"
+# The property that stores the format of new files.
+DATA_FORMAT = "nimblepy.data-format"
 _INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
@@ -119,7 +120,7 @@ def check_property(name: object, value: object) -> None:
 def check_name(name: str) -> None:
     """Raises for names of properties that nimblepy itself sets."""
     own = (
-        *(_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
+        *(DATA_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
         *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version", PARQUET_INDEXES),
     )
     if name in own or name.startswith((BATCH_PREFIX, CLAIMS_PREFIX)):
@@ -225,7 +226,7 @@ def changed_indexes(
     dropped = {*drop, *(identity_of(schema, index) for index in add)}
     kept = [
         index
-        for index in _asked_indexes(metadata, None)
+        for index in asked_indexes(metadata, None)
         if identity_of(schema, index) not in dropped
     ]
     return {_INDEXES: "[]"} | index_property(schema, [*kept, *add])
@@ -254,7 +255,7 @@ def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Table
     """Returns the indexes whose columns all exist, and an index on the primary key if nothing else
     covers it.
     """
-    indexes = _asked_indexes(metadata, schema_id)
+    indexes = asked_indexes(metadata, schema_id)
     primary = metadata.primary_key(schema_id)
     names = [key.column for key in metadata.cluster_by(schema_id)]
     if primary and set(names[: len(primary)]) != set(primary):
@@ -264,7 +265,8 @@ def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Table
     return indexes
 
 
-def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[TableIndex]:
+def asked_indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
+    """Returns the declared indexes whose columns all exist."""
     indexes: list[TableIndex] = []
     for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
         if item["kind"] == "hash":
@@ -306,7 +308,7 @@ def _asked_indexes(metadata: ice.Metadata, schema_id: int | None) -> list[TableI
 
 def data_format_of(metadata: ice.Metadata) -> DataFormat:
     """Returns the format of new files; Parquet for tables that other engines created."""
-    stored = metadata.properties.get(_FORMAT, "parquet")
+    stored = metadata.properties.get(DATA_FORMAT, "parquet")
     return "nimble" if stored == "nimble" else "parquet"
 
 
@@ -316,7 +318,7 @@ def format_property(data_format: DataFormat) -> dict[str, str]:
         raise InvalidArgumentError(
             f"data_format: expected 'nimble' or 'parquet', got {data_format!r}"
         )
-    return {_FORMAT: data_format, "write.format.default": "parquet"}
+    return {DATA_FORMAT: data_format, "write.format.default": "parquet"}
 
 
 def target_of(metadata: ice.Metadata) -> Target:
