@@ -214,11 +214,20 @@ class FileSource(RowSource):
     def nearest_parts(
         self, request: NearestRows, rows: RowSet | None = None
     ) -> Iterator[NearestPart]:
+        assert isinstance(request.column, str)
+        lists = None if request.compares_all else self.handle.vector_index(request.column)
+        if rows is None and request.within is None and request.filter is None:
+            # Searches of many files would spend most of their time in making parts.
+            whole = self.handle.whole_parts.get(request.column)
+            if whole is None:
+                where = Where(None, self.everything)
+                whole = scan_part(self.handle, where, (request.column,))
+                self.handle.whole_parts[request.column] = whole
+            yield NearestPart(0, whole, lists, None)
+            return
         if rows is None:
             rows = self.everything if request.within is None else self.find(request.within)
         part = scan_part(self.handle, Where(request.filter, rows), (request.column,))
-        assert isinstance(request.column, str)
-        lists = None if request.compares_all else self.handle.vector_index(request.column)
         yield NearestPart(0, part, lists, None)
 
     def _index_for(self, keys: Keys) -> Index:
