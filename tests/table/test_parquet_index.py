@@ -783,3 +783,14 @@ def test_a_conversion_keeps_indexes(lake: nb.Catalog) -> None:
         assert "email" in [key.column for info in table.indexes for key in info.columns]
         assert emails(table) == [7, 57]
     assert set(table.health().index_coverage.values()) == {1.0}
+
+
+def test_an_index_on_a_dropped_column_goes_with_the_next_upkeep(table: nb.Table) -> None:
+    before = len(index_files(table))
+    with table.alter() as a:
+        a.drop_column("email")
+    table.optimize()
+    assert [info.columns[0].column for info in table.indexes if info.kind != "cluster"] == ["id"]
+    table.remove_orphans(older_than=NOW)
+    assert len(index_files(table)) == before - 1
+    assert table.lookup([7, 8])["id"].to_pylist() == [7, 8]

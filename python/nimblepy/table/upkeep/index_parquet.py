@@ -264,6 +264,8 @@ def _covering_now(
 ) -> list[StoredIndex]:
     """Returns the indexes with files that cover all data files which have the key columns.
 
+    Leaves out indexes on columns that were dropped.
+
     Cost: reads the footers, and the keys, of files that an index does not cover.
     """
     sizes = {
@@ -272,11 +274,13 @@ def _covering_now(
         for member in of_branch.members
         if member.file.format == "PARQUET"
     }
+    columns = {field_id_of(field) for field in rows.schema}
     read: dict[str, FileRecord] = {}
     made: list[StoredIndex] = []
     try:
         for index in indexes:
-            made.append(_extended(rows, metadata, index, sizes, read))
+            if set(index.columns) <= columns:
+                made.append(_extended(rows, metadata, index, sizes, read))
     except BaseException:
         _discard(metadata, made, indexes, "")
         raise
