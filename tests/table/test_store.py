@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -286,3 +287,25 @@ def test_files_that_are_gone_are_not_committed(connected: Callable[[], nb.Catalo
     with pytest.raises(FileNotFoundError, match="write their rows again"):
         commit_files(table, files)
     assert table.to_table().num_rows == 11
+
+
+def test_a_table_in_a_store_is_published_as_delta(connected: Callable[[], nb.Catalog]) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    table = written(connected(), 100, data_format="parquet")
+    assert table.publish_delta() == 0
+    table.delete("id < 150")
+    options = {
+        "AWS_ENDPOINT_URL": os.environ["AWS_ENDPOINT_URL"],
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": os.environ["AWS_REGION"],
+        "AWS_ACCESS_KEY_ID": os.environ["AWS_ACCESS_KEY_ID"],
+        "AWS_SECRET_ACCESS_KEY": os.environ["AWS_SECRET_ACCESS_KEY"],
+    }
+    opened = deltalake.DeltaTable(table.location, storage_options=options)
+    assert opened.version() == 1
+    paths = {uri.rpartition("/")[2] for uri in opened.file_uris()}
+    assert paths == {path.rpartition("/")[2] for path in table.files()["path"].to_pylist()}
+    with table.alter() as change:
+        change.rename_column("s", "t")
+    connected().table("a.b").append({"id": [2000], "a": [0.5], "t": ["x"]})
+    assert table.publish_delta() == 3
