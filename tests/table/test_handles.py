@@ -384,3 +384,20 @@ def test_a_lost_file_is_not_taken_for_an_expired_snapshot(lake: nb.Catalog) -> N
         table.get(3)
     assert raised.value.filename == path
     assert "a.d" in str(raised.value)
+
+
+def test_an_unpickled_handle_of_an_expired_snapshot_can_be_refreshed(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.e", rows(*range(10)), primary_key="k")
+    pickled = pickle.dumps(lake.table("a.e"))
+    table.upsert(rows(3))
+    table.expire(keep=1)
+    plan.clear_caches()
+    read: nb.Table = pickle.loads(pickled)
+    assert read.snapshot != table.snapshot
+    with pytest.raises(nb.StaleFileError, match=rf"a\.e: snapshot {read.snapshot} has expired"):
+        read.get(3)
+    assert read.refresh() is read
+    assert read.get(3) == {"k": 3, "v": 3}
+    moved: nb.Table = pickle.loads(pickled)
+    moved.upsert(rows(11))  # it can write, like the handle that was pickled
+    assert moved.num_rows == 11

@@ -152,18 +152,13 @@ def print_stats(path: str, version: Version, output: OutputFormat) -> None:
 
 def _damage(rows: Joinable) -> list[Exception]:
     """Verifies rows. Returns an error for each file that is damaged or missing."""
+    source = source_of(rows)
     try:
-        rows.verify()
-    except (nb.CorruptFileError, FileNotFoundError) as first:
-        errors: list[Exception] = []
-        source = source_of(rows)
         if isinstance(source, FilesSource):
-            for number in range(source.num_files):
-                try:
-                    source.child(number).verify()
-                except (nb.CorruptFileError, FileNotFoundError) as error:
-                    errors.append(error)
-        return errors or [first]
+            return list(source.damage())
+        rows.verify()
+    except (nb.CorruptFileError, nb.StaleFileError, FileNotFoundError) as error:
+        return [error]
     return []
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.errors import IndexUnavailableError
+from nimblepy.errors import CorruptFileError, IndexUnavailableError, StaleFileError
 from nimblepy.expr.nodes import Node
 from nimblepy.file.handle import batch_table
 from nimblepy.file.indexes import Index, choose, choose_for_asof
@@ -235,8 +235,20 @@ class FilesSource(RowSource):
         )
 
     def verify(self) -> None:
-        for child in self.children():
-            child.verify()
+        for error in self.damage():
+            raise error
+
+    def damage(self) -> Iterator[Exception]:
+        """Verifies each file, and yields an error for each that is damaged or missing."""
+        for file in range(self.num_files):
+            try:
+                self.verify_file(file)
+            except (CorruptFileError, FileNotFoundError, StaleFileError) as error:
+                yield error
+
+    def verify_file(self, file: int) -> None:
+        """Verifies one file."""
+        self.child(file).verify()
 
     def children(self) -> Iterator[RowSource]:
         """Yields every source in order."""

@@ -142,9 +142,12 @@ class IndexedFiles(FilesSource):
         for file in range(self.num_files) if files is None else files:
             self._children[file].check()
 
-    def verify(self) -> None:
-        self.index.verify()
-        super().verify()
+    def damage(self) -> Iterator[Exception]:
+        try:
+            self.index.verify()
+        except CorruptFileError as error:
+            yield error
+        yield from super().damage()
 
     def compiled(self, reader: Compiled[Reader]) -> Reader | None:
         made: Any = None

@@ -155,10 +155,11 @@ class Rows(_core.PointBase, ABC):
         self._current.reset_io_stats()
 
     def verify(self) -> None:
-        """Checks every checksum, value and index entry.
+        """Checks every checksum, value and index entry. For tables, also the delete files.
 
         Raises:
             CorruptFileError: a part is damaged; the message has its place and the expected value.
+            FileNotFoundError: a file is missing. ``nimble verify`` lists all such files.
 
         Cost: reads and decodes everything.
         """

@@ -183,7 +183,9 @@ class TableHandle(VersionedRows[FileSet]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         at = self._at
-        name, uuid, snapshot = at.metadata.name, at.metadata.uuid, id_of(at.snapshot)
+        name, uuid, snapshot = at.metadata.name, at.metadata.uuid, at.snapshot
+        if snapshot is not None:
+            snapshot = replace(snapshot, summary=dict(snapshot.summary))
         opened = (self.catalog, name, uuid, snapshot, at.schema_id, self._pinned)
         return _reopen, (type(self), *opened, at.metadata.branch)
 
@@ -193,14 +195,15 @@ def _reopen(
     catalog: Tables,
     name: tuple[str, ...],
     uuid: str,
-    snapshot: int | None,
+    snapshot: Snapshot | None,
     schema_id: int,
     pinned: str | None,
     branch: str,
 ) -> TableHandle:
     """Returns a handle at the same snapshot with the same columns.
 
-    Works only until the snapshot expires.
+    If the snapshot has expired, reads of the handle raise StaleFileError, as reads of the pickled
+    handle do.
     """
     metadata = catalog.load(name)
     if metadata.uuid != uuid:
@@ -208,9 +211,7 @@ def _reopen(
             f"{'.'.join(name)}: the table was dropped or renamed, and another table has its name",
             kind="table",
         )
-    past = None if snapshot is None else metadata.snapshot(snapshot)
-    if snapshot is not None and past is None:
-        raise InvalidArgumentError(f"{'.'.join(name)}: snapshot {snapshot} has expired")
+    past = None if snapshot is None else metadata.snapshot(snapshot.id) or snapshot
     return kind(catalog, metadata, at=(past, schema_id), pinned=pinned, branch=branch)
 
 

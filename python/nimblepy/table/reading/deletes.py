@@ -89,8 +89,7 @@ class _Cache:
             if cached is not None:
                 self._files.move_to_end(key)
                 return cached
-        read = _read(file) if file.vector is None else _read_vector(file, file.vector)
-        positions = _translated(file, read)
+        positions = _stored_positions(file)
         self.put(key, positions)
         return positions
 
@@ -126,6 +125,19 @@ def positions(file: DataFile) -> Mapping[str, RowNumbers]:
     Cost: a process reads the file once. The process that wrote it does not read it.
     """
     return _cache.get(file)
+
+
+def verify_positions(file: DataFile) -> Mapping[str, RowNumbers]:
+    """Checks a file of position deletes in storage, and returns its rows. Uses no cache."""
+    if file.format == "NIMBLEPY":
+        with SourceHandle(open_source(readable_path(file.path))) as source:
+            source.verify()
+    return _stored_positions(file)
+
+
+def _stored_positions(file: DataFile) -> Mapping[str, RowNumbers]:
+    read = _read(file) if file.vector is None else _read_vector(file, file.vector)
+    return _translated(file, read)
 
 
 def keep_positions(path: str, rows: Mapping[str, RowNumbers]) -> None:

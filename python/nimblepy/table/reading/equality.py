@@ -119,6 +119,15 @@ def keys_of(file: DataFile, columns: KeyColumns, names: dict[tuple[str, ...], in
     return keys
 
 
+def verify_keys(file: DataFile, columns: KeyColumns, names: dict[tuple[str, ...], int]) -> pa.Table:
+    """Checks an equality delete file in storage, and returns its keys. Uses no cache."""
+    path = readable_path(file.path)
+    if file.format == "NIMBLEPY":
+        with SourceHandle(open_source(path)) as source:
+            source.verify()
+    return _read(file, columns, names)
+
+
 def _read(file: DataFile, columns: KeyColumns, names: dict[tuple[str, ...], int]) -> pa.Table:
     path = readable_path(file.path)
     source = open_source(path) if file.format == "NIMBLEPY" else ParquetRows(path)

@@ -122,6 +122,8 @@ class FileSet(MemberRows):
         return self.plan.missing(error)
 
     child = explains_missing_files(MemberRows.child)
+    verify_file = explains_missing_files(MemberRows.verify_file)
+    verify_deletes = explains_missing_files(MemberRows.verify_deletes)
     prepare = explains_missing_files(MemberRows.prepare)
     # Parquet files are opened again for each read.
     read = explains_missing_files(MemberRows.read)

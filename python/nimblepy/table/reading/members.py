@@ -6,6 +6,7 @@ description that another process sent (:mod:`nimblepy.table.reading.shipped`).
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,8 +46,14 @@ from nimblepy.table.base.model import DataFile, Entry, PartitionField
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.values import constant
 from nimblepy.table.otree.layouts import WEIGHT_FIELD
-from nimblepy.table.reading.deletes import deleted_rows, merged, positions
-from nimblepy.table.reading.equality import FindColumns, keys_of, no_columns, rows_with_keys
+from nimblepy.table.reading.deletes import deleted_rows, merged, positions, verify_positions
+from nimblepy.table.reading.equality import (
+    FindColumns,
+    keys_of,
+    no_columns,
+    rows_with_keys,
+    verify_keys,
+)
 from nimblepy.table.reading.parquet_index import ParquetIndexes, Search, search
 
 # Maximum number of files of a set that keeps references to its open files.
@@ -189,7 +196,7 @@ class Reading:
         return self._numbered(child.child, member)
 
     def _open_numbered(self, member: Member) -> NumberedRows:
-        return self._numbered(self._opened(member.file), member)
+        return self._numbered(self.opened(member.file), member)
 
     def _numbered(self, opened: RowSource, member: Member) -> NumberedRows:
         file = member.file
@@ -229,14 +236,19 @@ class Reading:
     def is_open(self, file: DataFile) -> bool:
         return (file.path, None) in self.open_files
 
-    def _opened(self, file: DataFile) -> RowSource:
-        """Opens a file, with its own columns."""
+    def opened(self, file: DataFile, *, use_index: bool = True) -> RowSource:
+        """Opens a file, with its own columns.
+
+        Args:
+            use_index: whether an index of Parquet files may answer for the file.
+        """
         path = file.path
         opened: RowSource
         if file.format == "NIMBLEPY":
             opened = open_source(readable_path(path))
         elif file.format == "PARQUET":
-            child = None if self.parquet is None else self.parquet.child(path, file.bytes)
+            parquet = self.parquet if use_index else None
+            child = None if parquet is None else parquet.child(path, file.bytes)
             opened = ParquetRows(readable_path(path)) if child is None else child
         else:
             raise UnsupportedVersionError(
@@ -251,7 +263,7 @@ class Reading:
         return opened
 
     def _open(self, file: DataFile) -> RowSource:
-        opened = self._opened(file)
+        opened = self.opened(file)
         indexes = [] if self.parquet is None else self.parquet.indexes
         as_it_is = isinstance(opened, FileSource) and fits_as_it_is(opened.schema, self.schema)
         searched = [self.primary_key, *(index.names for index in indexes)]
@@ -345,6 +357,10 @@ class Reading:
             if item.transform == "identity" and kind is not None:
                 values[item.source_id] = constant(kind, value)
         return values
+
+
+def _row_outside(path: str, row: int, rows: int) -> str:
+    return f"{path}: a delete file lists row {row}, but the data file has only {rows} rows"
 
 
 def _finds_key(opened: RowSource, key: Sequence[str]) -> bool:
@@ -518,12 +534,43 @@ class MemberRows(FilesSource):
             deleted = self.reading.deleted_bitmap(member)
             if deleted is not None and deleted.last >= member.file.rows:
                 raise CorruptFileError(
-                    f"{member.file.path}: a delete file lists row {deleted.last}, but the data "
-                    "file has only "
-                    f"{member.file.rows} rows"
+                    _row_outside(member.file.path, deleted.last, member.file.rows)
                 )
             self._deleted[file] = deleted
         return self._deleted[file]
+
+    def damage(self) -> Iterator[Exception]:
+        """Yields an error for each data file or delete file that is damaged or missing."""
+        yield from super().damage()
+        checked: set[str] = set()
+        for file in range(self.num_files):
+            for delete in self.members[file].deletes:
+                if delete.identity in checked:
+                    continue
+                checked.add(delete.identity)
+                try:
+                    self.verify_deletes(delete)
+                except (CorruptFileError, FileNotFoundError, StaleFileError) as error:
+                    yield error
+
+    def verify_file(self, file: int) -> None:
+        """Verifies a data file as it is in storage now, not the open one."""
+        opened = self.reading.opened(self.members[file].file, use_index=False)
+        try:
+            opened.verify()
+        finally:
+            opened.close()
+
+    def verify_deletes(self, file: DataFile) -> None:
+        """Verifies a delete file as it is in storage now, not the cached one."""
+        if file.content == "equality deletes":
+            columns = self.reading.columns_of(file.equality_ids)
+            verify_keys(file, columns, self.reading.names)
+            return
+        most_rows = {member.file.path: member.file.rows for member in self.members}
+        for path, rows in verify_positions(file).items():
+            if len(rows) and rows[-1] >= most_rows.get(path, math.inf):
+                raise CorruptFileError(_row_outside(path, int(rows[-1]), most_rows[path]))
 
     def prepare(self, files: Sequence[int]) -> None:
         """Opens files of a store and reads their delete files, all at once."""
