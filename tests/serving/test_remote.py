@@ -8,6 +8,7 @@ import datetime
 import random
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -395,9 +396,8 @@ def test_tables_and_new_snapshots(tmp_path: Path) -> None:
             if older.get(7):
                 break
             waited.wait(0.02)
-        assert remote.get(7) == {"id": 7, "v": "q", "w": 1}  # its columns, until it refreshes
-        assert remote.range(columns=None).column_names == ["id", "v", "w"]
-        remote.refresh()
+        assert remote.get(7) == {"id": 7, "v": "q", "w": 1, "x": 2}
+        assert remote.range(columns=None).column_names == ["id", "v", "w", "x"]
         assert remote.get(1) == {"id": 1, "v": "z", "w": 5, "x": None}
         assert remote.lookup([3, 1, 9]).equals(table.lookup([3, 1, 9]))
 
@@ -583,3 +583,100 @@ def test_slow_command_does_not_delay_others_of_the_handle() -> None:
         answered.set()
         slow.join()
         lake.close()
+
+
+@pytest.fixture
+def evolving(tmp_path: Path) -> Iterator[tuple[nb.Table, nb.Server]]:
+    table = nb.connect(tmp_path / "lake").create_table(
+        "a.t", {"k": range(2000), "n": range(2000), "s": ["x"] * 2000}, primary_key="k"
+    )
+    with nb.serve(tmp_path / "lake", {"t": "a.t"}, poll=0.02) as server:
+        yield table, server
+
+
+def _wait(server: nb.Server, table: nb.Table) -> None:
+    deadline = time.monotonic() + 20
+    while server.stats()["swaps"] == 0 or _names(server) != table.schema.names:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _names(server: nb.Server) -> list[str]:
+    with nb.connect(server.address) as lake:
+        return lake.table("t").schema.names
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.get(5),
+        lambda t: t.lookup([5, 7]),
+        lambda t: t.lookup(iter([5, 7]), missing="null"),
+        lambda t: t.range(5, 9),
+        lambda t: t.range(0, 1500, **({"accept": "raw"} if isinstance(t, nb.RemoteTable) else {})),
+        lambda t: t.prefix(5),
+        lambda t: t.page(limit=3).rows,
+        lambda t: t.count([5]),
+    ],
+    ids=["get", "lookup", "missing", "range", "raw", "prefix", "page", "count"],
+)
+def test_calls_follow_the_columns_of_the_table(
+    evolving: tuple[nb.Table, nb.Server], read: Any
+) -> None:
+    table, server = evolving
+    with nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        assert read(remote) == read(table)
+        changes: list[Any] = [
+            lambda a: a.rename_column("n", "m"),
+            lambda a: a.add_column("w", pa.int64(), default=7),
+            lambda a: a.drop_column("m"),
+            lambda a: a.rename_column("k", "key"),
+        ]
+        for change in changes:
+            with table.alter() as alter:
+                change(alter)
+            _wait(server, table)
+            assert read(remote) == read(table.refresh())
+
+
+def test_new_columns_can_be_named_without_refresh(
+    evolving: tuple[nb.Table, nb.Server],
+) -> None:
+    table, server = evolving
+    with nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        with table.alter() as alter:
+            alter.rename_column("n", "m")
+        _wait(server, table)
+        assert remote.get(5, ["m"]) == {"m": 5}
+        with pytest.raises(nb.InvalidArgumentError, match="no column 'n'"):
+            remote.get(5, ["n"])
+
+
+def test_arguments_are_refused_as_by_local_tables(tmp_path: Path) -> None:
+    rows = {"a": ["", "b", "c"], "b": [1, 2, 3]}
+    local = nb.connect(tmp_path).create_table("a.y", rows, cluster_by=["a", "b"])
+    with nb.serve(tmp_path, {"y": "a.y"}) as server, nb.connect(server.address) as lake:
+        remote = lake.table("y")
+        assert remote.prefix([]).equals(local.prefix([]))
+        assert remote.prefix([], reverse=True, limit=2).equals(
+            local.prefix([], reverse=True, limit=2)
+        )
+        assert remote.page([]).rows.equals(local.page([]).rows)
+        for table in (local, remote):
+            with pytest.raises(nb.InvalidArgumentError, match="expected a list of names"):
+                table.get(("b", 2), "b")  # type: ignore[arg-type]
+            with pytest.raises(nb.InvalidArgumentError, match="expected a list of names"):
+                table.lookup([("b", 2)], columns="b")  # type: ignore[arg-type]
+            with pytest.raises(nb.InvalidArgumentError):
+                table.get("b")
+        # A local table finds keys of fewer columns. A server does not, and says so.
+        short: list[Any] = [
+            lambda: remote.lookup(["b"]),
+            lambda: remote.count(["b"]),
+            lambda: remote.get({"a": "b"}),
+        ]
+        for call in short:
+            with pytest.raises(nb.InvalidArgumentError, match=r"1 of the 2 columns a, b; .*prefix"):
+                call()

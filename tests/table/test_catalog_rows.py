@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -136,7 +137,7 @@ def test_uris_that_cannot_be(tmp_path: Path, uri: str, message: str) -> None:
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"something else" * 100)
-    with pytest.raises(nb.CorruptFileError, match=r"catalog\.db: no catalog: .*not a database"):
+    with pytest.raises(nb.CorruptFileError, match=r"catalog\.db: not the database of a catalog.*not a database"):
         nb.connect(tmp_path)
     with pytest.raises(OSError, match="unable to open"):
         nb.connect(f"sqlite:///{tmp_path}/none/x.db", properties={"warehouse": str(tmp_path)})
@@ -304,3 +305,44 @@ def test_what_is_no_metadata_is_damaged(lake: nb.Catalog, tmp_path: Path, text: 
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(nb.CorruptFileError, match="not a metadata file"):
         lake.iceberg.metadata_file_at(str(path))
+
+
+def test_a_reader_does_not_create_a_moved_database(tmp_path: Path) -> None:
+    nb.connect(tmp_path / "lake").create_table("a.b", ROWS)
+    database, moved = tmp_path / "lake" / "catalog.db", tmp_path / "moved.db"
+    table = nb.connect(tmp_path / "lake", create=False).table("a.b")
+    new = nb.connect(tmp_path / "lake")
+    os.rename(database, moved)
+    reads: list[Callable[[], object]] = [table.refresh, new.tables, lambda: new.table("a.b")]
+    for read in reads:
+        with pytest.raises((FileNotFoundError, nb.InvalidArgumentError), match=r"catalog|table"):
+            read()
+        assert not database.exists()
+    with pytest.raises(FileNotFoundError, match="the database of the catalog is missing"):
+        table.append(ROWS)
+    assert not database.exists()
+    with pytest.raises(nb.InvalidArgumentError, match="there is no catalog"):
+        nb.connect(tmp_path / "lake", create=False)
+    os.rename(moved, database)
+    assert table.refresh().num_rows == 2
+
+
+def test_an_empty_database_has_no_catalog(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").touch()
+    with pytest.raises(nb.InvalidArgumentError, match="there is no catalog"):
+        nb.connect(tmp_path, create=False)
+    assert (tmp_path / "catalog.db").stat().st_size == 0
+    assert nb.connect(tmp_path).create_table("a.b", ROWS).num_rows == 2
+    assert nb.connect(tmp_path, create=False).tables() == ["a.b"]
+
+
+@pytest.mark.parametrize("place", range(0, 20_000, 701))
+def test_a_damaged_database_raises_errors_of_the_library(tmp_path: Path, place: int) -> None:
+    nb.connect(tmp_path).create_table("a.b", ROWS)
+    path = tmp_path / "catalog.db"
+    content = bytearray(path.read_bytes())
+    for at in range(place % len(content), min(place % len(content) + 300, len(content)), 3):
+        content[at] ^= 0xC1
+    path.write_bytes(content)
+    with contextlib.suppress(nb.NimbleError, OSError):
+        nb.connect(tmp_path, create=False).table("a.b").to_table()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from nimblepy import _core
 from nimblepy.cached import cached_property
-from nimblepy.errors import IndexUnavailableError
+from nimblepy.errors import CorruptFileError, IndexUnavailableError
 from nimblepy.file.source import FileSource
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.files.open_files import most_together

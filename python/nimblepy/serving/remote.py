@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -10,8 +11,8 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError, StaleFileError
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.rows.arguments import at_least, inclusive_sides, row_limit
-from nimblepy.rows.keys import KeyColumns, key_columns, read_keys, typed_keys
+from nimblepy.rows.arguments import at_least, column_names, inclusive_sides, row_limit
+from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.page import Page
 from nimblepy.rows.request import key_prefix, key_range
 from nimblepy.rows.source import Filter
@@ -69,14 +70,32 @@ class RemoteLake:
         return f"<nimblepy.RemoteLake {self.address}>"
 
 
+class _OtherColumnsError(Exception):
+    """The server's table has other columns than the handle knows."""
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the server said about a table."""
+
+    meta: Mapping[str, Any]
+    schema: pa.Schema
+    key: list[str]
+    cluster: list[SortKey]
+
+    def has_columns_of(self, other: _Shown) -> bool:
+        keys = self.key, self.cluster
+        return self.schema.equals(other.schema) and keys == (other.key, other.cluster)
+
+
 class RemoteTable:
     """A table of a server. Thread-safe.
 
     Each call is answered from one snapshot, the newest of the server when the call begins. Two
     calls may see different snapshots. If a call has too many keys or rows for one command, the
     handle sends several commands. If the server gets a new snapshot between two of them, the handle
-    repeats the call, at most 5 times. The handle keeps the columns that the table had when the
-    handle was opened or last refreshed.
+    repeats the call, at most 5 times. If the columns of the table have changed, the handle reads
+    them again and repeats the call.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -89,13 +108,9 @@ class RemoteTable:
         """Reads the columns, the keys and the snapshot from the server. Returns this handle."""
         reply = self._connection.ask("NB.META", self.name)
         meta = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
-        self._meta = meta
-        self._schema = read_arrow(
-            self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")
-        ).schema
+        schema = read_arrow(self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")).schema
         order = [entry.decode().split(" ") for entry in meta["cluster_order"]]
-        self._key = [name.decode() for name in meta["key"]]
-        self._cluster = [
+        cluster = [
             SortKey(
                 " ".join(words[2:]),
                 descending=words[0] == "desc",
@@ -103,7 +118,46 @@ class RemoteTable:
             )
             for words in order
         ]
+        self._shown = _Shown(meta, schema, [name.decode() for name in meta["key"]], cluster)
         return self
+
+    # One attribute, because another thread may refresh the handle.
+    @property
+    def _meta(self) -> Mapping[str, Any]:
+        return self._shown.meta
+
+    @property
+    def _schema(self) -> pa.Schema:
+        return self._shown.schema
+
+    @property
+    def _key(self) -> list[str]:
+        return self._shown.key
+
+    @property
+    def _cluster(self) -> list[SortKey]:
+        return self._shown.cluster
+
+    def _with_newest_columns(self, read: Callable[[], _Answer]) -> _Answer:
+        """Calls ``read``. If the columns of the table have changed, reads them and calls it again.
+
+        ``read`` must not consume an iterator of the caller.
+        """
+        for _ in range(_ATTEMPTS):
+            before = self._shown
+            try:
+                return read()
+            except ReplyTooLargeError:
+                raise
+            except _OtherColumnsError:
+                self.refresh()
+            except InvalidArgumentError:  # it may name a column that is new to this handle
+                self.refresh()
+                if self._shown.has_columns_of(before):
+                    raise
+        raise StaleFileError(
+            f"{self.name}: the table changed during each of {_ATTEMPTS} attempts; call again later"
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -127,13 +181,15 @@ class RemoteTable:
         return list(self._cluster)
 
     def get(
-        self, key: Key, columns: str | Sequence[str] | None = None, *, default: Any = None
+        self, key: Key, columns: Sequence[str] | None = None, *, default: Any = None
     ) -> dict[str, Any] | None:
         """Returns a row as a dict, or ``default`` if no row has the key.
 
         See :meth:`nimblepy.Table.get`.
         """
-        rows = self._lookup([key], columns, None, is_first=True)
+        names = column_names(columns)
+        keys = read_keys([key])
+        rows = self._with_newest_columns(lambda: self._lookup(keys, names, None, is_first=True))
         row: dict[str, Any] | None = rows.slice(0, 1).to_pylist()[0] if rows.num_rows else default
         return row
 
@@ -141,7 +197,7 @@ class RemoteTable:
         self,
         keys: ManyKeys,
         *,
-        columns: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         probe_row: str | None = None,
         missing: str = "drop",
     ) -> pa.Table:
@@ -155,9 +211,14 @@ class RemoteTable:
         """
         if missing not in ("drop", "null"):
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
+        # An iterator can be read only once.
+        given, names = read_keys(keys), column_names(columns)
         if missing == "drop":
-            return self._lookup(keys, columns, probe_row)
-        given = read_keys(keys)  # an iterator can be read only once
+            return self._with_newest_columns(lambda: self._lookup(given, names, probe_row))
+        return self._with_newest_columns(lambda: self._lookup_or_null(given, names, probe_row))
+
+    def _lookup_or_null(self, given: GivenKeys, columns: Any, probe_row: str | None) -> pa.Table:
+        """The rows of each key, and a row of nulls for a key without rows."""
         name = probe_row or "#"
         while probe_row is None and name in self._schema.names:
             name += "#"
@@ -189,7 +250,8 @@ class RemoteTable:
             answers = iter(self._connection.ask(*at, "NB.COUNT", self.name, *asked))
             return [0 if text is None else next(answers) for text in part]
 
-        counts = self._in_parts(self._texts(keys), ask)
+        given = read_keys(keys)
+        counts = self._with_newest_columns(lambda: self._in_parts(self._texts(given), ask))
         return pa.array([count for part in counts for count in part], pa.int64())
 
     def range(
@@ -198,7 +260,7 @@ class RemoteTable:
         upper: Key = None,
         *,
         inclusive: str = "[)",
-        columns: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
         after: Key = None,
@@ -220,6 +282,18 @@ class RemoteTable:
                 process. ``"auto"``: ``"raw"`` for a server on another machine, otherwise
                 ``"arrow"``.
         """
+        names = column_names(columns)
+
+        def read() -> pa.Table:
+            command = self._command_from(lower, upper, inclusive, reverse, after)
+            words = self._filter(filter, params)
+            return self._read_in_order(command, words, names, limit, reverse, accept)
+
+        return self._with_newest_columns(read)
+
+    def _command_from(
+        self, lower: Key, upper: Key, inclusive: str, reverse: bool, after: Key
+    ) -> list[str | bytes] | None:
         sides = inclusive_sides(inclusive)
         if after is not None:
             if isinstance(after, Mapping):
@@ -233,15 +307,13 @@ class RemoteTable:
                 if lower is not None:
                     raise InvalidArgumentError("give lower or after, not both")
                 lower, sides = after, (False, sides[1])
-        command = self._range_command(lower, upper, sides)
-        words = self._filter(filter, params)
-        return self._read_in_order(command, words, columns, limit, reverse, accept)
+        return self._range_command(lower, upper, sides)
 
     def prefix(
         self,
         prefix: Key,
         *,
-        columns: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
         filter: Filter = None,
@@ -252,9 +324,14 @@ class RemoteTable:
 
         See :meth:`nimblepy.Table.prefix`, and :meth:`range` for ``filter`` and ``accept``.
         """
-        command = self._prefix_command(prefix)
-        words = self._filter(filter, params)
-        return self._read_in_order(command, words, columns, limit, reverse, accept)
+        names = column_names(columns)
+
+        def read() -> pa.Table:
+            command = self._prefix_command(prefix)
+            words = self._filter(filter, params)
+            return self._read_in_order(command, words, names, limit, reverse, accept)
+
+        return self._with_newest_columns(read)
 
     def page(
         self,
@@ -263,7 +340,7 @@ class RemoteTable:
         lower: Key = None,
         upper: Key = None,
         inclusive: str = "[)",
-        columns: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         limit: int = 200,
         reverse: bool = False,
         filter: Filter = None,
@@ -279,21 +356,36 @@ class RemoteTable:
         valid until the server stops. If a reply would be too large, the page has fewer rows than
         ``limit``.
         """
-        schema, left = self._projected(columns), at_least("limit", limit, 1)
+        names, most = column_names(columns), at_least("limit", limit, 1)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgumentError(
                 f"page: token {token!r} is damaged; begin again without a token"
             )
-        if prefix is None:
-            command = self._range_command(lower, upper, inclusive_sides(inclusive))
-        elif lower is not None or upper is not None:
+        if prefix is not None and (lower is not None or upper is not None):
             raise InvalidArgumentError("give prefix or bounds, not both")
-        else:
-            command = self._prefix_command(prefix)
-        if command is None:
-            return Page(schema.empty_table(), None)
-        command += [*self._filter(filter, params), "AS", "ARROW"]
-        command += [*self._columns(columns), *["REVERSE"][: int(reverse)]]
+
+        def read() -> Page:
+            if prefix is None:
+                command = self._range_command(lower, upper, inclusive_sides(inclusive))
+            else:
+                command = self._prefix_command(prefix)
+            schema = self._projected(names)
+            if command is None:
+                return Page(schema.empty_table(), None)
+            command += [*self._filter(filter, params), "AS", "ARROW"]
+            command += [*self._columns(names), *["REVERSE"][: int(reverse)]]
+            return self._read_page(command, schema, most, token, filter is not None)
+
+        return self._with_newest_columns(read)
+
+    def _read_page(
+        self,
+        command: list[str | bytes],
+        schema: pa.Schema,
+        left: int,
+        token: str | None,
+        is_filtered: bool,
+    ) -> Page:
         has_moved = False
         while True:
             try:
@@ -302,7 +394,7 @@ class RemoteTable:
                 )
                 rows, has_moved = read_arrow(reply), has_moved or bool(moved)
                 # The server tests a limited number of rows at a time.
-                if rows.num_rows or following is None or filter is None:
+                if rows.num_rows or following is None or not is_filtered:
                     break
                 token = following.decode()
             except ReplyTooLargeError:
@@ -310,7 +402,7 @@ class RemoteTable:
                     raise
                 left = min(left, _ROWS_AT_ONCE) // 2
         text = None if following is None else following.decode()
-        return Page(as_schema(rows, schema), text, has_moved)
+        return Page(_shown_as(rows, schema), text, has_moved)
 
     def _range_command(
         self, lower: Key, upper: Key, sides: tuple[bool, bool]
@@ -338,6 +430,8 @@ class RemoteTable:
         """The command for a prefix; ``None`` if no row can have it."""
         keys = self._ordered()
         request = key_prefix(prefix, key_columns(self._schema, keys), keys)
+        if not request.nothing and not request.values:
+            return self._range_command(None, None, (True, False))
         if request.nothing or any(not value.is_valid for value in request.values):
             return None
         text = key_text(request.values, self._types(keys[: len(request.values)]))
@@ -379,7 +473,7 @@ class RemoteTable:
         if name != probe_row:
             return _without_columns(sum(rows.num_rows for rows in parts))
         return pa.concat_tables(
-            [schema.empty_table(), *(as_schema(rows, schema) for rows in parts)]
+            [schema.empty_table(), *(_shown_as(rows, schema) for rows in parts)]
         )
 
     def _in_parts(
@@ -436,6 +530,11 @@ class RemoteTable:
         if not self._key:
             raise IndexUnavailableError(f"{self.name}: it has no key")
         given = read_keys(keys)
+        if given.width < len(self._key):
+            raise InvalidArgumentError(
+                f"keys: {given.width} of the {len(self._key)} columns {', '.join(self._key)}; a "
+                "server finds whole keys; for the rows with the first columns call prefix()"
+            )
         order = [SortKey(name) for name in self._key]
         columns: KeyColumns = key_columns(self._schema, order)
         values, usable = typed_keys(given, columns)
@@ -464,16 +563,14 @@ class RemoteTable:
     def _projected(self, columns: Any) -> pa.Schema:
         if columns is None:
             return self._schema
-        names = [columns] if isinstance(columns, str) else list(columns)
-        for name in names:
+        for name in columns:
             if name not in self._schema.names:
                 raise InvalidArgumentError(f"no column {name!r} in {self.name}")
-        return pa.schema([self._schema.field(name) for name in names])
+        return pa.schema([self._schema.field(name) for name in columns])
 
     def _columns(self, columns: Any) -> list[str]:
-        """Returns the COLS option. It lists all columns, because the server may have new ones."""
-        names = self._projected(columns).names
-        return ["COLS", str(len(names)), *names]
+        """Returns the COLS option. Without it, the server sends all columns of its snapshot."""
+        return [] if columns is None else ["COLS", str(len(columns)), *columns]
 
     def _read_in_order(
         self,
@@ -489,17 +586,26 @@ class RemoteTable:
             raise InvalidArgumentError(f"accept: expected 'auto', 'arrow' or 'raw', got {accept!r}")
         if command is None:
             return schema.empty_table()
+        version = self._meta["version"].decode()
         is_raw = accept == "raw" or (accept == "auto" and not self._connection.is_local)
         shown = [*filter, *self._columns(columns), *["REVERSE"][: int(reverse)]]
 
         def read_as(form: str) -> pa.Table:
             options = ["AS", form, *shown]
             limits = [] if most is None else ["LIMIT", str(most)]
+            # Blocks of files do not name their columns, so the table must be as the handle knows.
+            at = ["NB.AT", version] if form == "RAW" and columns is None else []
             try:
-                _, rows = self._connection.ask(*command, *options, *limits)
-                return self._rows_of(rows, schema, form)
-            except ReplyTooLargeError:
-                return self._read_pages([*command, *options], schema, most, form)
+                try:
+                    _, rows = self._connection.ask(*at, *command, *options, *limits)
+                    return self._rows_of(rows, schema, form)
+                except ReplyTooLargeError:
+                    pinned = at or self._at_this_version()
+                    return self._read_pages(pinned, [*command, *options], schema, most, form)
+            except StaleFileError:
+                if at:
+                    raise _OtherColumnsError from None
+                raise
 
         def read(_: list[str]) -> pa.Table:
             if is_raw:
@@ -513,14 +619,18 @@ class RemoteTable:
 
     def _rows_of(self, reply: bytes, schema: pa.Schema, form: str) -> pa.Table:
         if form == "ARROW":
-            return as_schema(read_arrow(reply), schema)
+            return _shown_as(read_arrow(reply), schema)
         return self._raw.rows(reply, schema)
 
     def _read_pages(
-        self, command: list[str | bytes], schema: pa.Schema, limit: int | None, form: str
+        self,
+        at: list[str],
+        command: list[str | bytes],
+        schema: pa.Schema,
+        limit: int | None,
+        form: str,
     ) -> pa.Table:
         """Rows that are too many for one reply, of one snapshot."""
-        at = self._at_this_version()
         parts = [schema.empty_table()]
         token: bytes | None = b""
         left, at_once = _MOST_ROWS if limit is None else limit, _ROWS_AT_ONCE
@@ -546,6 +656,17 @@ class RemoteTable:
             f"<nimblepy.RemoteTable {self.name!r} of {self._connection.address}: "
             f"{self.num_rows:,} rows, {len(self._schema)} columns>"
         )
+
+
+def _shown_as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Returns rows with the handle's types.
+
+    Raises:
+        _OtherColumnsError: the server has other columns.
+    """
+    if rows.schema.names != schema.names or rows.schema.types != schema.types:
+        raise _OtherColumnsError
+    return as_schema(rows, schema)
 
 
 def _without_columns(count: int) -> pa.Table:

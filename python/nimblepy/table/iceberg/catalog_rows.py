@@ -66,6 +66,9 @@ _SYSTEM_ERRORS = {
 
 def _system_error(path: str, error: sqlite3.OperationalError) -> OSError:
     """Returns the OSError for a database that cannot be used, with a fitting ``errno`` if any."""
+    if path not in _MEMORY and not os.path.exists(path):
+        message = "the database of the catalog is missing; was it moved or removed?"
+        return FileNotFoundError(errno.ENOENT, message, path)
     code = _SYSTEM_ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return OSError(f"{path}: {error}") if code is None else OSError(code, str(error), path)
 
@@ -129,8 +132,8 @@ class CatalogRows:
 
     @property
     def exists(self) -> bool:
-        """Whether the database exists. The first write creates it."""
-        return self._memory is not None or os.path.exists(self._path)
+        """Whether the database has a catalog. The first write creates it."""
+        return self._prepare(make=False)
 
     def _prepare(self, *, make: bool) -> bool:
         """Returns whether the database exists and has the tables of a catalog; ``make`` creates
@@ -138,15 +141,17 @@ class CatalogRows:
         """
         if self._prepared:
             return True
-        if not self.exists:
+        if self._memory is None and not os.path.exists(self._path):
             if not make:
                 return False
             if self._own_directory:
                 # The directory may be a link whose target does not exist yet.
                 os.makedirs(os.path.realpath(os.path.dirname(self._path)), exist_ok=True)
-        with self._opened() as database:
+        with self._opened(make=make) as database:
             columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
             if not columns:
+                if not make:
+                    return False
                 database.executescript(f"BEGIN IMMEDIATE; {_MAKE} COMMIT;")
         # Old databases do not store the type of a row. New ones may contain views.
         self._typed = not columns or "iceberg_type" in columns
@@ -169,8 +174,8 @@ class CatalogRows:
             yield database
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
-        try:
+    def _opened(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
+        with _library_errors(self._path):
             if self._turn.database is not None:
                 yield self._turn.database
                 return
@@ -178,14 +183,8 @@ class CatalogRows:
                 with no_fork(), self._lock:
                     yield self._memory
                 return
-            with _connection(self._path, self._timeout) as database:
+            with _connection(self._path, self._timeout, make=make) as database:
                 yield database
-        except sqlite3.IntegrityError:
-            raise NameTaken from None
-        except sqlite3.OperationalError as error:
-            raise _system_error(self._path, error) from error
-        except sqlite3.DatabaseError as error:
-            raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -332,16 +331,11 @@ class CatalogRows:
         """Reads the row of a table through a new connection. The database must exist."""
         statement = _LOCATION.format(_IS_TABLE if self._typed else "1")
         values = (_MARK, "", "roots", self.catalog, namespace, name)
-        try:
-            database = sqlite3.connect(self._path, timeout=self._timeout, isolation_level=None)
-            try:
-                row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
-            finally:
-                database.close()
-        except sqlite3.OperationalError as error:
-            raise _system_error(self._path, error) from error
-        except sqlite3.DatabaseError as error:
-            raise CorruptFileError(f"{self._path}: no catalog: {error}") from error
+        with (
+            _library_errors(self._path),
+            contextlib.closing(_open(self._path, self._timeout)) as database,
+        ):
+            row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
         return row
 
     def _roots(self) -> list[str]:
@@ -547,15 +541,37 @@ def chosen_name(names: Sequence[str], uri: str) -> str:
     return names[0]
 
 
+def _open(path: str, timeout: float, *, make: bool = False) -> sqlite3.Connection:
+    """Opens a database. Creates it only with ``make``: SQLite would always create it."""
+    mode = "rwc" if make else "rw"
+    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
+    return sqlite3.connect(uri, timeout=timeout, isolation_level=None, uri=True)
+
+
 @contextlib.contextmanager
-def _connection(path: str, timeout: float) -> Iterator[sqlite3.Connection]:
+def _library_errors(path: str) -> Iterator[None]:
+    """Raises errors of SQLite as errors of nimblepy."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise NameTaken from None
+    except sqlite3.OperationalError as error:
+        raise _system_error(path, error) from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise CorruptFileError(
+            f"{path}: not the database of a catalog, or damaged: {error}; restore it from a backup"
+        ) from error
+
+
+@contextlib.contextmanager
+def _connection(path: str, timeout: float, *, make: bool = False) -> Iterator[sqlite3.Connection]:
     """Opens a connection to a database until the block ends. Forks wait until then.
 
     A child forked in between would wait forever for a mutex of SQLite that this thread held. Or it
     would wait for a lock of the database that SQLite mistakes for the child's own.
     """
     with no_fork():
-        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        connection = _open(path, timeout, make=make)
         with contextlib.closing(connection) as database:
             yield database
 
