@@ -118,9 +118,12 @@ def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float
     call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
     with subprocess.Popen(call, stdout=subprocess.DEVNULL) as p:
         try:
-            while not os.path.exists(path):
-                time.sleep(0.002)
-            peer = Peer("nimble", p, path)
+            peer = None
+            while peer is None:
+                try:
+                    peer = Peer("nimble", p, path)
+                except (FileNotFoundError, ConnectionRefusedError):
+                    time.sleep(0.002)
             peer.exists(f"{tables[0]}:1")
             yield peer, time.perf_counter() - start
         finally:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError, NimbleError
@@ -17,9 +18,11 @@ from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, source_of_dataset
 from nimblepy.files.resolve import as_rows
 from nimblepy.io.log import logger
-from nimblepy.serving.manifest import Served, serving_manifest
 from nimblepy.table.catalog import Catalog, connect
-from nimblepy.table.table import Table
+
+# Tables load pyiceberg, which takes longer than to start from the last manifests.
+if TYPE_CHECKING:
+    from nimblepy.serving.manifest import Served
 
 # File names in the directory of serving manifests.
 CURRENT = "CURRENT"
@@ -49,6 +52,8 @@ def open_served(
                 'serve: a lake needs the tables to serve, as in {"users": "shop.users"}'
             )
         return {_checked(name): source.table(table) for name, table in tables.items()}
+    from nimblepy.table.table import Table
+
     if isinstance(tables, Mapping):
         raise InvalidArgumentError(
             "serve: a file, a dataset or a table takes one name, as in serve(source, 'users')"
@@ -123,6 +128,8 @@ class Follower:
                 self._handles, self._open = self._open(), None
             except Exception as error:  # a catalog may fail in any way
                 problem = str(error)
+        from nimblepy.serving.manifest import serving_manifest
+
         for name, handle in self._handles.items():
             try:
                 if self._moved(handle) or name not in self._published:
@@ -147,6 +154,8 @@ class Follower:
 
     @staticmethod
     def _moved(handle: Served) -> bool:
+        from nimblepy.table.table import Table
+
         if isinstance(handle, Table):
             before = handle._position
             handle.refresh()

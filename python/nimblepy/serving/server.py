@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
@@ -24,8 +24,10 @@ from nimblepy.serving.follow import (
     write_manifests,
 )
 from nimblepy.serving.http import StatusPages
-from nimblepy.serving.manifest import Served
 from nimblepy.table.catalog import Catalog
+
+if TYPE_CHECKING:
+    from nimblepy.serving.manifest import Served
 
 # Number of files to open before a snapshot is served. Requests open further files.
 _OPENED_AHEAD = 512
