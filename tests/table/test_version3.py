@@ -22,6 +22,7 @@ from nimblepy.table.base.places import readable_path
 from nimblepy.table.iceberg.metadata import manifest_form
 from nimblepy.table.reading.deletes import positions
 from nimblepy.table.reading.plan import clear_caches
+from nimblepy.table.testing import commit_hooks
 
 FORMATS = ("nimble", "parquet")
 
@@ -374,3 +375,75 @@ def test_entries_of_vectors_have_the_bytes_of_the_library(lake: nb.Catalog) -> N
             form = manifest_form(metadata, manifest.spec_id)
             for entry in metadata.all_entries(manifest):
                 assert form.encode(entry) == form.records.encode(entry)
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_writers_that_lose_a_race_merge_their_vectors(lake: nb.Catalog, data_format: Any) -> None:
+    rng = random.Random(0)
+    table = lake.create_table(
+        "n.t", data(range(60), 0), primary_key="k", data_format=data_format, format_version=3
+    )
+    other = lake.table("n.t")
+    expected = dict.fromkeys(range(60), 0)
+    before = lineage_of(table)
+    for value in range(1, 8):
+        first = document(table)["next-row-id"]
+        theirs, ours = (rng.sample(range(80), 6) for _ in range(2))
+        overtaking = [lambda theirs=theirs, value=value: other.upsert(data(theirs, -value))]
+        if value % 3 == 0:
+            overtaking = [other.compact]
+            theirs = []
+        with commit_hooks(before_swap=lambda todo=overtaking: todo and todo.pop()()):
+            if value % 2:
+                done = table.upsert(data(ours, value))
+            else:
+                done = table.delete(f"k IN ({', '.join(map(str, ours))})")
+        assert done.retries == (1 if theirs else done.retries)
+        expected |= dict.fromkeys(theirs, -value)
+        for key in ours:
+            expected.pop(key, None)
+        if value % 2:
+            expected |= dict.fromkeys(ours, value)
+        assert rows_of(lake, table) == expected
+        check_metadata(table)
+        after = lineage_of(table)
+        for key, (_, number, _) in after.items():
+            assert number == before[key][1] if key in before else number >= first
+        before = after
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_changes_are_those_of_version_2(lake: nb.Catalog, data_format: Any) -> None:
+    for seed in range(3):
+        tables = []
+        for version in (2, 3):
+            rng = random.Random(seed)
+            table = lake.create_table(
+                f"n.t{seed}v{version}",
+                data(range(100), 0),
+                primary_key="k",
+                data_format=data_format,
+                format_version=version,
+            )
+            snapshots = [table.snapshot]
+            for value in range(1, 8):
+                keys = rng.sample(range(140), rng.choice([1, 7, 40]))
+                steps = [
+                    lambda keys=keys, value=value, table=table: table.upsert(data(keys, value)),
+                    lambda keys=keys, table=table: table.delete(f"k IN ({str(keys)[1:-1]})"),
+                    table.compact,
+                ]
+                rng.choice(steps)()
+                snapshots.append(table.snapshot)
+            tables.append((table, snapshots))
+        (old, old_snapshots), (new, new_snapshots) = tables
+        for before, after in zip(old_snapshots, new_snapshots, strict=True):
+            read = [
+                sorted(
+                    (row["_change"], row["k"], row["v"])
+                    for batch in table.changes(since)
+                    for row in batch.to_pylist()
+                )
+                for table, since in ((old, before), (new, after))
+            ]
+            assert read[0] == read[1]
