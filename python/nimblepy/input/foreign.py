@@ -75,7 +75,7 @@ class CountedReader(NamedTuple):
     num_rows: int | None
 
 
-class _Wanted(NamedTuple):
+class _Types(NamedTuple):
     """The types in which the text of a file is read.
 
     Attributes:
@@ -142,11 +142,11 @@ def open_files(
     parts = [part for path in given for part in _parts_of(os.fspath(path), format)]
     if not parts:
         raise InvalidArgumentError("data: the list of paths is empty")
-    wanted = None if target is None else _Wanted(target, cast)
+    given_types = None if target is None else _Types(target, cast)
     if len(parts) == 1:
         stack = ExitStack()
         try:
-            opened = _open(parts[0], columns, wanted, stack)
+            opened = _open(parts[0], columns, given_types, stack)
         except BaseException:
             stack.close()
             raise
@@ -157,7 +157,7 @@ def open_files(
     schemas, counts = [], []
     for part in parts:
         with ExitStack() as stack:
-            opened = _open(part, None, wanted, stack)
+            opened = _open(part, None, given_types, stack)
             schemas.append(opened.schema)
             counts.append(opened.num_rows)
     schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
@@ -178,7 +178,7 @@ def _chained(
     for part, own in zip(parts, schemas, strict=True):
         names = [name for name in schema.names if own.get_field_index(name) >= 0]
         with ExitStack() as stack:
-            for batch in _open(part, names, _Wanted(schema, cast), stack).batches:
+            for batch in _open(part, names, _Types(schema, cast), stack).batches:
                 try:
                     yield conform(with_missing(batch, schema), schema, cast=True)
                 except InvalidArgumentError as error:
@@ -305,17 +305,17 @@ def _format_of(store: FileSystem, path: str, name: str) -> Format:
 
 
 def _open(
-    part: _Part, columns: Sequence[str] | None, wanted: _Wanted | None, stack: ExitStack
+    part: _Part, columns: Sequence[str] | None, given_types: _Types | None, stack: ExitStack
 ) -> _Opened:
     """Opens one file, and adds the columns in its path.
 
     Args:
         columns: columns of the result; ``None`` means all.
-        wanted: the types of columns, for formats without types.
+        given_types: the types of columns, for formats without types.
         stack: the stack that closes the file.
     """
     try:
-        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, wanted, stack)
+        opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, given_types, stack)
     except pa.ArrowInvalid as error:
         raise _unreadable(part, error) from error
     extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
@@ -390,7 +390,7 @@ def _known(schema: pa.Schema, columns: Sequence[str] | None) -> list[str] | None
     return None if columns is None else [name for name in columns if name in schema.names]
 
 
-def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_parquet(part: _Part, columns: Any, given_types: Any, stack: ExitStack) -> _Opened:
     from pyarrow.parquet import ParquetFile
 
     source = stack.enter_context(part.store.open_input_file(part.path))
@@ -405,7 +405,7 @@ def _open_parquet(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _
     return _Opened(file.schema_arrow, file.metadata.num_rows, batches)
 
 
-def _open_csv(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStack) -> _Opened:
+def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: ExitStack) -> _Opened:
     """Opens a CSV file: an empty field is null, a quoted empty field of a text is an empty text.
 
     pyarrow has one list of null texts for all columns. So text columns, where NA is a text, have a
@@ -416,7 +416,7 @@ def _open_csv(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStac
     names = every.schema.names
     if len(set(names)) < len(names):  # refused later
         return _Opened(every.schema, None, every)
-    given = _given(wanted, names)
+    given = _given(given_types, names)
     converted = {name: kind for name, kind in given.items() if is_of_text(kind)}
     kinds = {field.name: field.type for field in every.schema} | given
     texts = [name for name in names if name not in converted and _has_text(kinds[name])]
@@ -429,7 +429,7 @@ def _open_csv(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStac
     ]
     read = {field.name: field for reader in readers for field in reader.schema}
     schema = pa.schema([read[name] for name in names])
-    cast = wanted is not None and wanted.cast
+    cast = given_types is not None and given_types.cast
     typed = Typed(
         part.name,
         {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()},
@@ -437,9 +437,13 @@ def _open_csv(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStac
     return _Opened(typed.schema(schema), None, typed(_merged(schema, readers)))
 
 
-def _given(wanted: _Wanted | None, names: Sequence[str]) -> dict[str, pa.DataType]:
+def _given(given_types: _Types | None, names: Sequence[str]) -> dict[str, pa.DataType]:
     """Returns the given types of the columns of a file."""
-    return {} if wanted is None else {f.name: f.type for f in wanted.schema if f.name in names}
+    return (
+        {}
+        if given_types is None
+        else {f.name: f.type for f in given_types.schema if f.name in names}
+    )
 
 
 def _has_text(kind: pa.DataType) -> bool:
@@ -448,10 +452,10 @@ def _has_text(kind: pa.DataType) -> bool:
 
 def _merged(schema: pa.Schema, readers: Sequence[Any]) -> Iterator[pa.RecordBatch]:
     for batches in zip(*readers, strict=True):
-        found: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array] = {}
         for batch in batches:
-            found.update(zip(batch.schema.names, batch.columns, strict=True))
-        yield pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+            columns.update(zip(batch.schema.names, batch.columns, strict=True))
+        yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
 def _csv_reader(
@@ -483,20 +487,22 @@ def _csv_reader(
     )
 
 
-def _open_json(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitStack) -> _Opened:
+def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: ExitStack) -> _Opened:
     """Opens JSON lines. Text that looks like a time stays text, unless a column of times is given.
 
     If pyarrow's types lose digits of a given type, each value is converted from its text.
     """
-    inferred = _json_reader(part, None, stack).schema
-    found = pa.schema([field.with_type(without_times(field.type)) for field in inferred])
-    given = _given(wanted, found.names)
-    cast = wanted is not None and wanted.cast
-    if all(keeps_json(found.field(name).type, kind) for name, kind in given.items()):
-        kinds = {field.name: given.get(field.name, field.type) for field in found}
-        read = [field.with_type(read_type(field.type, kinds[field.name])) for field in found]
+    with_times = _json_reader(part, None, stack).schema
+    inferred = pa.schema([field.with_type(without_times(field.type)) for field in with_times])
+    given = _given(given_types, inferred.names)
+    cast = given_types is not None and given_types.cast
+    if all(keeps_json(inferred.field(name).type, kind) for name, kind in given.items()):
+        kinds = {field.name: given.get(field.name, field.type) for field in inferred}
+        read = [field.with_type(read_type(field.type, kinds[field.name])) for field in inferred]
         reader = _json_reader(part, pa.schema(read), stack)
-        merged = {name: merged_type(found.field(name).type, kind) for name, kind in given.items()}
+        merged = {
+            name: merged_type(inferred.field(name).type, kind) for name, kind in given.items()
+        }
         typed = Typed(
             part.name,
             {name: (partial(of_json, target=k, cast=cast), k) for name, k in merged.items()},
@@ -505,7 +511,7 @@ def _open_json(part: _Part, columns: Any, wanted: _Wanted | None, stack: ExitSta
     target = pa.schema(
         [
             field.with_type(merged_type(field.type, given.get(field.name, field.type)))
-            for field in found
+            for field in inferred
         ]
     )
     source = stack.enter_context(part.store.open_input_stream(part.path))
@@ -524,7 +530,7 @@ def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any
     return json.read_json(source, read_options=options, parse_options=parse).to_reader()
 
 
-def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_arrow(part: _Part, columns: Any, given_types: Any, stack: ExitStack) -> _Opened:
     source = stack.enter_context(part.store.open_input_file(part.path))
     if source.read(6) != b"ARROW1":
         source.seek(0)
@@ -537,7 +543,7 @@ def _open_arrow(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Op
     return _Opened(file.schema, rows, batches)
 
 
-def _open_nimble(part: _Part, columns: Any, wanted: Any, stack: ExitStack) -> _Opened:
+def _open_nimble(part: _Part, columns: Any, given_types: Any, stack: ExitStack) -> _Opened:
     core = open_core_file(part.name, mmap=True, cache_bytes=_CACHE_BYTES)
     schema = pa.schema(core)
     names = schema.names if columns is None else _known(schema, columns) or []

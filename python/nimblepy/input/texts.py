@@ -174,8 +174,8 @@ def keeps_json(have: pa.DataType, target: pa.DataType) -> bool:
         return True
     if pt.is_struct(have) and pt.is_struct(target):
         fields = [target.field(i) for i in range(target.num_fields)]
-        found = [(item, match_by_name(item, fields)) for item in have]
-        return all(at is None or keeps_json(item.type, fields[at].type) for item, at in found)
+        pairs = [(item, match_by_name(item, fields)) for item in have]
+        return all(at is None or keeps_json(item.type, fields[at].type) for item, at in pairs)
     if is_list(have) and is_list(target):
         return keeps_json(have.value_type, target.value_type)
     if pt.is_nested(have) or pt.is_nested(target):
@@ -276,14 +276,14 @@ def _batch(
 def merged_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
     """Returns a table's type, with the additional fields that JSON objects have."""
     if pt.is_struct(have) and pt.is_struct(target):
-        found = {item.name: item for item in have}
+        extra = {item.name: item for item in have}
         fields = [
-            item.with_type(merged_type(found.pop(item.name).type, item.type))
-            if item.name in found
+            item.with_type(merged_type(extra.pop(item.name).type, item.type))
+            if item.name in extra
             else item
             for item in target
         ]
-        return pa.struct([*fields, *found.values()])
+        return pa.struct([*fields, *extra.values()])
     if is_list(have) and is_list(target):
         element = target.value_field
         return pa.list_(element.with_type(merged_type(have.value_type, element.type)))

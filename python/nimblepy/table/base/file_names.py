@@ -1,8 +1,8 @@
-"""Names of columns in Parquet files, where they differ from the names in the table.
+"""Names of columns in Parquet files that differ from the names in the table.
 
 Iceberg finds columns by field id, so a column may have another name in each file. Delta finds them
 by one name. So a table that is published as Delta keeps the names that columns had first: files are
-written with these names, and the property :data:`FILE_NAMES` has those that differ.
+written with these names. The property :data:`FILE_NAMES` stores the names that differ.
 """
 
 from __future__ import annotations
@@ -88,32 +88,32 @@ def names_after(
 
 def _former(schemas: Iterable[pa.Schema]) -> dict[str, int]:
     """Returns the field id that had each name first."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for schema in schemas:
         for field in schema:
             number = field_id_of(field)
             if number is not None:
-                found.setdefault(field.name, number)
-    return found
+                numbers.setdefault(field.name, number)
+    return numbers
 
 
 def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa.Schema]) -> None:
-    known: dict[str, int] = {}
+    earlier_numbers: dict[str, int] = {}
     for schema in (*earlier, before):
         for path, number in _inner(schema).items():
-            known.setdefault(path, number)
-    names = {number: path for path, number in known.items()}
+            earlier_numbers.setdefault(path, number)
+    names = {number: path for path, number in earlier_numbers.items()}
     for path, number in _inner(after).items():
-        if names.get(number, path) != path or known.get(path, number) != number:
+        if names.get(number, path) != path or earlier_numbers.get(path, number) != number:
             raise InvalidArgumentError(
-                f"column {path!r}: this table is published as Delta, where a field inside a column "
+                f"column {path!r}: this table is published as Delta, so a field inside a column "
                 "keeps its name; first stop publishing, by publish_delta(keep=False)"
             )
 
 
 def _inner(schema: pa.Schema) -> dict[str, int]:
     """Returns the field ids of fields inside columns. A path begins with the column's field id."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
 
     def visit(kind: pa.DataType, path: str) -> None:
         if pt.is_struct(kind):
@@ -121,7 +121,7 @@ def _inner(schema: pa.Schema) -> dict[str, int]:
                 field = kind.field(i)
                 number = field_id_of(field)
                 if number is not None:
-                    found[f"{path}.{field.name}"] = number
+                    numbers[f"{path}.{field.name}"] = number
                 visit(field.type, f"{path}.{field.name}")
         elif is_list(kind):
             visit(kind.value_type, f"{path}.element")
@@ -131,4 +131,4 @@ def _inner(schema: pa.Schema) -> dict[str, int]:
 
     for field in schema:
         visit(field.type, str(field_id_of(field)))
-    return found
+    return numbers

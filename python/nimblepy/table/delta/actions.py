@@ -105,8 +105,8 @@ def _bounds(kind: pa.DataType, number: int, metrics: Metrics) -> tuple[Any, Any]
         return None
     if pt.is_floating(kind) and metrics.nans.get(number, 1):
         return None
-    found = [_value(kind, side[number]) for side in (metrics.lower, metrics.upper)]
-    return None if None in found else (found[0], found[1])
+    bounds = [_value(kind, side[number]) for side in (metrics.lower, metrics.upper)]
+    return None if None in bounds else (bounds[0], bounds[1])
 
 
 def _value(kind: pa.DataType, octets: bytes) -> Any:

@@ -130,36 +130,36 @@ class DeltaLog:
         """
         self.path = f"{readable_path(location).rstrip('/')}/{DELTA_LOG}"
 
-    def read(self, known: LogState | None = None) -> LogState:
+    def read(self, earlier: LogState | None = None) -> LogState:
         """Returns the state of the newest commit.
 
         Args:
-            known: an earlier state, from which the later commits are applied. It is changed.
+            earlier: an earlier state, from which the later commits are applied. It is changed.
 
         Raises:
             ConflictError: another program has written a commit.
             CorruptFileError: a commit is missing or damaged.
 
-        Cost: one listing, one read for each later commit; without ``known`` also the newest
+        Cost: one listing, one read for each later commit; without ``earlier`` also the newest
         checkpoint.
         """
         names = self._place().names()
         numbers = sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
         if not numbers:
             return LogState()
-        state = known or self._begin(names)
+        state = earlier or self._begin(names)
         for number in range(state.version + 1, numbers[-1] + 1):
             self._apply(state, number)
         return state
 
     def _begin(self, names: Iterable[str]) -> LogState:
-        found = [int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name))]
+        checkpoints = [int(match[1]) for name in names if (match := _CHECKPOINT.fullmatch(name))]
         state = LogState()
-        if not found:
+        if not checkpoints:
             return state
         from pyarrow import parquet
 
-        number = max(found)
+        number = max(checkpoints)
         path = f"{number:020d}.checkpoint.parquet"
         octets = self._read(path)
         with self._damage(path):
@@ -247,8 +247,8 @@ class DeltaLog:
         else:
             files = [(name, changed) for name, _, changed in place.files()]
         for name, changed in files:
-            found = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
-            if found is not None and int(found[1]) < number and changed < old:
+            named = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+            if named is not None and int(named[1]) < number and changed < old:
                 self._place(name).remove()
 
     def paths(self) -> list[str]:

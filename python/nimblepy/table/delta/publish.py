@@ -70,7 +70,7 @@ class _Logs:
         self.lock = threading.RLock()
 
     def take(self, path: str) -> LogState | None:
-        """Removes and returns a state. Whoever changes it puts it back afterwards."""
+        """Removes and returns a state. The caller changes it and puts it back."""
         return self._states.pop(path, None)
 
     def put(self, path: str, state: LogState) -> None:
@@ -143,9 +143,9 @@ def _actions(
     now = int(time.time() * 1000)
     head = metadata.head()
     schema = metadata.schema()
-    wanted = _wanted(metadata, names, state)
-    gone = state.adds.keys() - wanted.keys()
-    changed = {path: add for path, add in wanted.items() if add is not state.adds.get(path)}
+    adds = _adds_of(metadata, names, state)
+    left = state.adds.keys() - adds.keys()
+    changed = {path: add for path, add in adds.items() if add is not state.adds.get(path)}
     features = set(state.protocol.get("readerFeatures") or ())
     features |= {_MAPPING} if names else set()
     features |= {_NAIVE_TIMES} if has_naive_times(schema) else set()
@@ -175,7 +175,7 @@ def _actions(
         for path in changed.keys() & state.adds.keys()
         if state.adds[path].get("deletionVector") != changed[path].get("deletionVector")
     }
-    for path in sorted({*gone, *again}):
+    for path in sorted({*left, *again}):
         actions.append({"remove": _removal(state.adds[path], now)})
     actions += [{"add": add} for add in changed.values()]
     facts = {
@@ -205,7 +205,7 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
     return removal
 
 
-def _wanted(
+def _adds_of(
     metadata: ice.Metadata, names: Mapping[int, str], state: LogState
 ) -> dict[str, dict[str, Any]]:
     """Returns the `add` actions of the newest snapshot by path; those of ``state`` if unchanged."""
@@ -216,26 +216,26 @@ def _wanted(
     try:
         plan = SnapshotPlan(metadata, head, metadata.schema_id)
         members = plan.members()
-        wanted: dict[str, dict[str, Any]] = {}
+        adds: dict[str, dict[str, Any]] = {}
         if not plan.has_deletes:
             paths = [path for part in members.files.parts for path in part.paths.to_pylist()]
             for path in paths:
                 key = _key(path, metadata.location)
                 add = state.adds.get(key)
                 if add is not None and not add["tags"][DELETES_TAG]:
-                    wanted[key] = add
-            if len(wanted) == len(members):
-                return wanted
+                    adds[key] = add
+            if len(adds) == len(members):
+                return adds
         adding = _Adding(metadata, reading, names, head.timestamp_ms)
         for member in members:
             key = _key(member.file.path, metadata.location)
-            add = wanted.get(key) or state.adds.get(key)
+            add = adds.get(key) or state.adds.get(key)
             if add is None or add["tags"][DELETES_TAG] != deletes_digest(member.deletes):
                 if add is None:
                     adding.check(member.file)
                 add = adding.action(key, member, add)
-            wanted[key] = add
-        return wanted
+            adds[key] = add
+        return adds
     finally:
         reading.close()
 
@@ -288,15 +288,15 @@ class _Adding:
             )
         has_defaults = any(value.is_valid for value in self.reading.defaults.values())
         if self.names or has_defaults or _OWN_FILE.fullmatch(os.path.basename(file.path)) is None:
-            found = names_in(file, self.reading)
+            names = names_in(file, self.reading)
             for field in self.reading.schema:
                 number = field_id_of(field)
                 expected = name_in_files(field, self.names)
-                if number in found and found[number] != expected:
-                    why = f"its column {field.name!r} has the name {found[number]!r} in it"
-                elif number not in found and expected in found.values():
+                if number in names and names[number] != expected:
+                    why = f"its column {field.name!r} has the name {names[number]!r} in it"
+                elif number not in names and expected in names.values():
                     why = f"it has another column with the name {expected!r}"
-                elif number not in found and self._value(file, field) is not None:
+                elif number not in names and self._value(file, field) is not None:
                     why = f"it lacks column {field.name!r}, whose value is in the table's metadata"
                 else:
                     continue
@@ -346,8 +346,8 @@ def first_properties(metadata: ice.Metadata) -> dict[str, str]:
         reading = reading_of(metadata, metadata.schema_id)
         plan = SnapshotPlan(metadata, head, metadata.schema_id)
         current = {field_id_of(field): field.name for field in reading.schema}
-        for path, found in _names_of_all(plan, reading):
-            for number, name in found.items():
+        for path, in_file in _names_of_all(plan, reading):
+            for number, name in in_file.items():
                 if number in current and names.setdefault(number, name) != name:
                     raise InvalidArgumentError(
                         f"{'.'.join(metadata.name)}: publish_delta: column {current[number]!r} has "
