@@ -40,7 +40,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     for name, data in tables.items():
         table = lake.create_table(f"bench.{name}", data.schema, cluster_by=["id"])
         table.append(data)
-    sequence = events(rows)
+    sequence = events(max(rows, 200_000))
     clicks = lake.create_table("bench.events", sequence.schema, cluster_by=["user", "n"])
     clicks.append(sequence)
     keys = [int(k) for k in rng.integers(0, rows, 200)]
@@ -101,7 +101,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
             )
         private = {"nimble": nimble.private_bytes(), "redis": redis.private_bytes()}
         with nb.connect(f"nimble+unix://{directory}/nimble.sock") as served:
-            ranges = compare(nimble, served.table("events"), rows, rounds)
+            ranges = compare(nimble, served.table("events"), sequence.num_rows, rounds)
         visible = fresh(lake.table("bench.users"), nimble, tables["users"])
         nimble.process.kill()
         nimble.process.wait()
