@@ -249,6 +249,7 @@ class RowCommit:
         self.files_removed = len(deletion.removed)
         self.commit.added = [*effect.added, *self._deletes]
         self.commit.removed = deletion.removed | deletion.useless
+        self.commit.removed_deletes = deletion.useless
         self.commit.repeated = deletion.repeated
         if self.change.operation is None:
             self.commit.operation = "overwrite" if deletion.rows else "append"

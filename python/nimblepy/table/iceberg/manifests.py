@@ -218,6 +218,10 @@ class ManifestFiles(FileColumns):
                 self._entries[file] = entry
         return entry
 
+    def keep_entry(self, file: int, entry: Entry) -> None:
+        """Keeps the description of a file that the caller has."""
+        self._entries[file] = entry
+
     def _vector(self, file: int) -> Vector | None:
         data_files, offsets, sizes = self._vectors
         if not (data_files and offsets and sizes):
@@ -319,7 +323,11 @@ def new_files(
         what: Maps.from_dicts([getattr(file.metrics, what) for file in files], kind)
         for what, kind in _KINDS.items()
     }
-    return ManifestFiles(path, spec_id, sequences, columns, metrics, first_row_id)
+    made = ManifestFiles(path, spec_id, sequences, columns, metrics, first_row_id)
+    for i, file in enumerate(files[:_KEPT_ENTRIES]):
+        if file.vector is not None:
+            made.keep_entry(i, Entry(file, int(sequences[i]), path))
+    return made
 
 
 def manifest_files(

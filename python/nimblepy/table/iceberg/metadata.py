@@ -614,7 +614,10 @@ class Metadata:
         return 0 if head is None else len(kept_lists.get(head.manifest_list) or ())
 
     def entries(self, manifest: Manifest) -> list[Entry]:
-        """Returns the live files of a manifest. Cost: one read."""
+        """Returns the live files of a manifest. Cost: one read, unless this process wrote it."""
+        kept = kept_entries.get(manifest.path)
+        if kept is not None:
+            return list(kept)
         return [
             Entry(plain_file(entry.data_file), entry.sequence_number or 0, manifest.path, entry)
             for entry in self.all_entries(manifest)
@@ -625,7 +628,7 @@ class Metadata:
         """Returns all files of a manifest as pyiceberg entries, including removed files."""
         kept = kept_entries.get(manifest.path)
         if kept is not None:
-            return list(kept)
+            return [entry.raw for entry in kept]
         data = self.read(manifest.path)
         spec = self.ice_spec(manifest.spec_id)
         with decoding(manifest.path, "manifest"):
@@ -814,7 +817,7 @@ kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
 
 # Entries of short delete manifests that this process wrote, by path. Each commit may replace
 # the deletion vectors of the last one.
-kept_entries: LruCache[list[ManifestEntry]] = LruCache(KEPT_METADATA)
+kept_entries: LruCache[list[Entry]] = LruCache(KEPT_METADATA)
 
 
 def forget_lists() -> None:

@@ -53,6 +53,7 @@ from nimblepy.table.base.model import (
     MAIN,
     PLAN_INDEX,
     DataFile,
+    Entry,
     Manifest,
     Snapshot,
 )
@@ -141,6 +142,7 @@ class SnapshotCommit:
 
     Attributes:
         removed: Data files and delete files to remove from the table, by :attr:`DataFile.identity`.
+        removed_deletes: The delete files of ``removed``, which data manifests do not list.
         repeated: Removed paths that the previous snapshot lists more than once.
         forget: Omit manifests whose files are all removed. Otherwise this snapshot keeps them as a
             record of the removal.
@@ -154,6 +156,7 @@ class SnapshotCommit:
     operation: str
     added: list[DataFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
+    removed_deletes: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     summary: dict[str, str] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
@@ -282,7 +285,10 @@ class SnapshotCommit:
                 first_id = item.first_row_id
                 keep_manifest(done, new_files(files, item.spec_id, item.path, sequence, first_id))
                 if item.deletes:
-                    kept_entries.put(item.path, _with_sequence(self._entries[item.path], sequence))
+                    raws = _with_sequence(self._entries[item.path], sequence)
+                    pairs = zip(files, raws, strict=True)
+                    kept = [Entry(file, sequence, item.path, raw) for file, raw in pairs]
+                    kept_entries.put(item.path, kept)
         return done
 
     def _numbered(self, manifest: Manifest, sequence: int) -> Manifest:
@@ -450,6 +456,8 @@ class SnapshotCommit:
                 continue
             merge = self.operation == "replace" and manifest.files <= _SHORT_MANIFEST
             left = missing | self.repeated
+            if not manifest.deletes:
+                left = left - self.removed_deletes
             entries = metadata.entries(manifest) if left or merge else []
             removed_paths = {entry.file.identity for entry in entries} & left
             if not removed_paths and not merge:

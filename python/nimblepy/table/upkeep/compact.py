@@ -450,6 +450,7 @@ class Compaction:
                 useless |= {file.path for file in deletes}
         self.commit.added = [*added, *self._carried]
         self.commit.removed = removed | useless
+        self.commit.removed_deletes = useless
         self.commit.summary = summary_of(self) | ice.key_record(metadata)
         return bool(self.commit.removed or len(self.commit.rebuilt))
 
