@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,6 +18,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -35,6 +37,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr size_t kBuckets = 24;
 constexpr int kTickMillis = 200;
+constexpr int kReservedDescriptors = 64;
 // After this many commands of a pipeline, other clients are served.
 constexpr size_t kCommandsAtOnce = 1024;
 constexpr size_t kMaxQueuedInMulti = 1024;
@@ -53,6 +56,18 @@ size_t number_of(std::string_view name) {
     if (name == kNames[i]) return i;
   }
   return kNames.size() - 1;
+}
+
+// Descriptors with this number and above are for files, not for clients:
+// otherwise clients could keep the server from opening a new snapshot.
+int descriptors_for_clients() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+      limit.rlim_cur > static_cast<rlim_t>(INT_MAX)) {
+    return INT_MAX;
+  }
+  const int all = static_cast<int>(limit.rlim_cur);
+  return all - std::min(kReservedDescriptors, all / 4);
 }
 
 class Descriptor {
@@ -207,6 +222,7 @@ class Server::Impl {
   std::atomic<bool> stopping{false}, ending{false};
   Counters counters;
   std::vector<Descriptor> listeners;
+  const int client_descriptors = descriptors_for_clients();
   uint16_t port = 0;
 
  private:
@@ -432,12 +448,17 @@ void Loop::accept_from(int listener) {
       return;
     }
     server_.counters.accepted.fetch_add(1, std::memory_order_relaxed);
-    if (server_.counters.clients.load() >= server_.options.max_clients) {
+    // The system gives the lowest free number, so all lower ones are in use.
+    const bool needs_reserve = fd >= server_.client_descriptors;
+    if (needs_reserve ||
+        server_.counters.clients.load() >= server_.options.max_clients) {
       server_.counters.rejected.fetch_add(1, std::memory_order_relaxed);
-      constexpr std::string_view kFull =
-          "-ERR max number of clients reached\r\n";
+      const std::string_view full =
+          needs_reserve ? "-BUSY the server has too few file descriptors for "
+                          "more clients; raise ulimit -n\r\n"
+                        : "-ERR max number of clients reached\r\n";
       [[maybe_unused]] const ssize_t n =
-          ::send(fd, kFull.data(), kFull.size(), MSG_NOSIGNAL);
+          ::send(fd, full.data(), full.size(), MSG_NOSIGNAL);
       ::close(fd);
       continue;
     }

@@ -43,7 +43,7 @@ struct ServerOptions {
 struct ServerStats {
   uint64_t clients = 0;  // connected now
   uint64_t accepted = 0;
-  uint64_t rejected = 0;  // above max_clients
+  uint64_t rejected = 0;  // above max_clients or the limit of descriptors
   uint64_t commands = 0;
   uint64_t errors = 0;
   uint64_t busy = 0;

@@ -75,7 +75,7 @@ def _page(path: str, server: Observed) -> tuple[int, str]:
 
 _COUNTERS = {
     "accepted": "Connections accepted",
-    "rejected": "Connections rejected above the limit",
+    "rejected": "Connections rejected above max_clients or the limit of file descriptors",
     "errors": "Commands answered with an error",
     "busy": "Commands answered with -BUSY",
     "bytes_in": "Bytes received",

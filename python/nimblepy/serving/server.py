@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import ipaddress
 import math
 import os
+import resource
 import secrets
 import threading
 import time
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 # Number of files to open before a snapshot is served. Requests open further files.
 _OPENED_AHEAD = 512
+# Number of file descriptors for everything but clients.
+_OTHER_DESCRIPTORS = 1024
 
 
 def serve(
@@ -131,6 +135,17 @@ def serve(
         raise
 
 
+def _allow_descriptors(clients: int) -> None:
+    """Raises the soft limit of file descriptors for this many clients, up to the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients + _OTHER_DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # then fewer clients are accepted
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _page_secret(token: str | None) -> bytes:
     """The key that signs page tokens.
 
@@ -202,6 +217,9 @@ class Server:
         if self._follower.last_error is not None:
             raise InvalidArgumentError(f"serve: {self._follower.last_error}")
         self._directory = directory
+        self._has_warned = False
+        self._max_clients: int = options["max_clients"]
+        _allow_descriptors(options["max_clients"])
         self._core = _core.Server(tables=self._tables, **options)
         self.unix: str | None = options["unix"] or None
         self.host: str | None = options["host"] or None
@@ -215,7 +233,7 @@ class Server:
             raise
         self._stop = threading.Event()
         self._thread = threading.Thread(
-            target=self._follower.run, args=(poll, self._stop), name="nimble-follow", daemon=True
+            target=self._follow, args=(poll,), name="nimble-follow", daemon=True
         )
         self._thread.start()
 
@@ -242,6 +260,17 @@ class Server:
         self._swapped_at = time.monotonic()
         if self._core is not None:
             self._core.swap(self._tables)
+
+    def _follow(self, poll: float) -> None:
+        while not self._stop.wait(poll):
+            self._follower.poll()
+            if not self._has_warned and self.stats()["rejected"]:
+                self._has_warned = True
+                logger("nimblepy.serving").warning(
+                    "serve: clients are rejected: max_clients (%d) or the limit of file descriptors"
+                    " is reached; raise them, or set idle_seconds",
+                    self._max_clients,
+                )
 
     def _write(self, manifests: dict[str, bytes]) -> None:
         """Writes manifests for the next start. The server does not need them."""
