@@ -1191,8 +1191,8 @@ class Table(TableHandle):
         """Returns every file below the table's location and every file that its snapshots name.
 
         The columns are ``path``, ``bytes``, ``kind`` (data, deletes, manifest, manifest list, plan
-        index, metadata, cubes, statistics, expiry), ``reachable``, and the ids of the ``snapshots``
-        that name the file.
+        index, key index, metadata, version hint, delta log, cubes, statistics, expiry),
+        ``reachable``, and the ids of the ``snapshots`` that name the file.
         """
         return census(self._state.reload)
 
