@@ -274,3 +274,43 @@ def test_a_catalog_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     result = run("table", "ls", tmp_path / "empty")
     assert "not a catalog of tables" in " ".join(result.stderr.split())
+
+
+def test_lookup_takes_the_key_that_python_takes(lake: nb.Catalog, tmp_path: Path) -> None:
+    rows = {"id": [1, 2], "g": ["a", "b"]}
+    table = lake.create_table("shop.keys", rows, primary_key="id", cluster_by="g")
+    place = f"{tmp_path}/lake#shop.keys"
+    for command in (("lookup",), ("table", "lookup")):
+        result = run(*command, place, "2", "--json")
+        assert result.exit_code == 0, result.output
+        assert lines(result) == table.lookup([2]).to_pylist()
+    assert lines(run("lookup", place, "a", "--on", "g", "--json")) == [{"id": 1, "g": "a"}]
+
+
+def test_show_prints_the_comment_properties_and_indexes(lake: nb.Catalog, tmp_path: Path) -> None:
+    lake.create_table(
+        "shop.shown", {"id": [1], "g": ["a"]}, primary_key="id", comment="what it is",
+        properties={"owner": "me"}, indexes=[nb.HashIndex("g")],
+    )  # fmt: skip
+    text = run("table", "show", f"{tmp_path}/lake#shop.shown").stdout
+    assert "comment: what it is" in text
+    assert "  owner: me" in text
+    assert "hash on g" in text
+
+
+@pytest.mark.parametrize("kind", ["tag", "branch"])
+def test_a_name_in_an_empty_table_names_its_first_snapshot(
+    lake: nb.Catalog, tmp_path: Path, kind: str
+) -> None:
+    lake.create_table("shop.empty", pa.schema({"id": pa.int64()}))
+    result = run("table", kind, f"{tmp_path}/lake#shop.empty", "t")
+    assert result.exit_code == 0, result.output
+    table = lake.table("shop.empty")
+    snapshot = (table.tags if kind == "tag" else table.branches)["t"]
+    assert f"names snapshot {snapshot}" in result.stdout
+
+
+def test_serve_says_the_order_of_a_table_and_its_name(place: str) -> None:
+    result = run("serve", place.partition("#")[0], "--table", "items=shop.items")
+    assert result.exit_code != 0
+    assert "--table shop.items=items" in " ".join(result.stderr.split())

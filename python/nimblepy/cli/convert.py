@@ -15,7 +15,6 @@ import nimblepy as nb
 from nimblepy.cli.arguments import Version
 from nimblepy.cli.output import print_json, split_names
 from nimblepy.cli.sources import (
-    is_catalog,
     is_table,
     no_table,
     not_a_table,
@@ -24,6 +23,7 @@ from nimblepy.cli.sources import (
 )
 from nimblepy.io.location import locate
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
+from nimblepy.table.base.places import has_catalog
 
 
 def run_convert(
@@ -55,7 +55,7 @@ def run_convert(
             )
     with ExitStack() as stack:
         rows: Any = source
-        if is_catalog(source):
+        if has_catalog(source):
             raise no_table(source)
         if is_table(source):
             if chosen.pop("format", None) is not None:

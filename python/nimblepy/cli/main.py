@@ -192,7 +192,10 @@ def lookup(
         list[str],
         typer.Argument(
             metavar="KEY...",
-            help="Keys; a composite one as 'x,7', and in it text with a comma as '\"eu, de\",3'.",
+            help=(
+                "Keys of the primary key, or of the cluster key if there is none; a composite one "
+                "as 'x,7', and in it text with a comma as '\"eu, de\",3'."
+            ),
         ),
     ],
     on: OnOption = None,

@@ -61,12 +61,12 @@ class Bounds:
 def run_lookup(path: str, keys: Sequence[str], query: Query) -> bool:
     """Prints the rows of each key, in the order of the keys. Returns whether there are any."""
     with open_rows(path, query.version) as file:
-        columns = _key_columns(file, query.on)
+        columns = _key_columns(file, query.on, primary=True)
         on = [column.name for column in columns]
         parsed = [_parse_key(columns, key) for key in keys]
         if len({len(key) for key in parsed}) > 1:
             raise nb.InvalidArgumentError("all keys must have the same number of values")
-        # The first columns of the cluster key are a key too.
+        # The first columns of a key are a key too.
         on = on[: len(parsed[0])]
         values = [key[0] if len(on) == 1 else key for key in parsed]
         if query.explain:
@@ -203,8 +203,17 @@ def _print_plan(plan: nb.Plan, query: Query) -> bool:
     return True
 
 
-def _key_columns(file: Joinable, on: str | None) -> list[Column]:
-    names = split_names(on) if on is not None else [key.column for key in file.cluster_by]
+def _key_columns(file: Joinable, on: str | None, *, primary: bool = False) -> list[Column]:
+    """Returns the columns of ``on``, by default of the cluster key.
+
+    Args:
+        primary: the default is the primary key of a table that has one, as for ``Table.lookup``.
+    """
+    names: Sequence[ColumnName] = [key.column for key in file.cluster_by]
+    if on is not None:
+        names = split_names(on)
+    elif primary and (columns := getattr(file, "primary_key", None)):
+        names = columns
     if not names:
         have = "; ".join(
             f"{index.kind} on {', '.join(map(str, index.columns))}" for index in file.indexes

@@ -11,10 +11,11 @@ from typing import Any
 
 import typer
 
-from nimblepy.cli.sources import existing_catalog, is_catalog
+from nimblepy.cli.sources import existing_catalog
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.serving.follow import SERVE_DIRECTORY, Follower, open_served, write_manifests
 from nimblepy.serving.server import serve
+from nimblepy.table.base.places import has_catalog
 from nimblepy.table.catalog import connect
 
 
@@ -30,7 +31,7 @@ def run_serve(
         given: tuple[Any, Any] = lake, _names(tables)
         if os.path.isdir(source):
             options["manifests"] = source
-    elif is_catalog(source):
+    elif has_catalog(source):
         raise InvalidArgumentError(f"{source}: a catalog; give --table NAMESPACE.TABLE=NAME")
     else:
         given = source, name
@@ -72,6 +73,10 @@ def _names(tables: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for text in tables:
         table, mark, name = text.partition("=")
+        if mark and "." in name and "." not in table:
+            raise InvalidArgumentError(
+                f"--table {text}: expected TABLE=NAME, the table first: --table {name}={table}"
+            )
         name = name if mark else table.rpartition(".")[2]
         if name in names:
             raise InvalidArgumentError(f"--table {text}: the name {name!r} is given twice")

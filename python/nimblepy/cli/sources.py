@@ -11,6 +11,7 @@ from nimblepy.cli.arguments import NEWEST, Version
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
+from nimblepy.table.base.places import has_catalog
 
 if TYPE_CHECKING:
     from nimblepy.table.catalog import Catalog
@@ -23,7 +24,7 @@ _SHOWN = 8
 
 def open_rows(text: str, version: Version = NEWEST) -> Joinable:
     """Opens the rows that ``text`` names, in a version if they are a table."""
-    if is_catalog(text):
+    if has_catalog(text):
         raise no_table(text)
     if "#" not in text or os.path.exists(text):
         if version.given:
@@ -87,18 +88,12 @@ def parse_time(text: str) -> datetime.timedelta | datetime.datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
 
 
-def is_catalog(text: str) -> bool:
-    """Returns whether ``text`` is a catalog directory."""
-    places = ("catalog.db", "nimble.catalog")
-    return any(os.path.exists(os.path.join(text, name)) for name in places)
-
-
 def is_table(text: str) -> bool:
     """Returns whether ``text`` names a table, and not a file with ``#`` in its name."""
     catalog, mark, _ = text.rpartition("#")
     if not mark or os.path.exists(text):
         return False
-    return ":" in catalog or is_catalog(catalog)
+    return ":" in catalog or has_catalog(catalog)
 
 
 def only_file(text: str, command: str, instead: str) -> str:
@@ -118,7 +113,7 @@ def no_table(text: str) -> InvalidArgumentError:
     For a catalog, it lists the tables.
     """
     message = f"{text}: expected CATALOG#NAMESPACE.NAME"
-    if is_catalog(text):
+    if has_catalog(text):
         from nimblepy.table.catalog import connect
 
         tables = connect(text).tables()
@@ -130,7 +125,7 @@ def no_table(text: str) -> InvalidArgumentError:
 
 def existing_catalog(text: str) -> str:
     """Returns a catalog's directory or URI. A directory must already be a catalog."""
-    if ":" not in text and not is_catalog(text):
+    if ":" not in text and not has_catalog(text):
         if not os.path.exists(text):
             raise InvalidArgumentError(
                 f"{text}: not a catalog of tables: the directory does not exist"

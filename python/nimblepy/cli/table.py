@@ -16,6 +16,7 @@ from nimblepy.cli.output import print_json, print_rows, split_names
 from nimblepy.cli.sources import existing_catalog, open_table, parse_age, snapshot_of
 from nimblepy.input.foreign import selected
 from nimblepy.schema.types import format_bytes
+from nimblepy.table.base.model import COMMENT
 from nimblepy.table.catalog import connect
 from nimblepy.table.handle import files_of
 from nimblepy.table.reading.changes import CHANGE
@@ -55,6 +56,11 @@ def show_table(text: str, version: Version, *, as_json: bool) -> None:
         "primary_key": table.primary_key,
         "cluster_by": [str(key) for key in table.cluster_by],
         "partition_by": table.partition_by,
+        "indexes": [
+            f"{index.kind} on {', '.join(map(str, index.columns))}" for index in table.indexes
+        ],
+        "comment": table.comment,
+        "properties": {k: v for k, v in table.properties.items() if k != COMMENT},
         "tags": table.tags,
         "branches": table.branches,
         "columns": {field.name: str(field.type) for field in table.schema},

@@ -181,6 +181,8 @@ def run_reference(
             table.tag(name, named, replace)
         else:
             table.branch(name, named)
+        # A table without rows gets its first snapshot for the name.
+        named = (table.tags if kind == "tag" else table.branches)[name]
         typer.echo(f"{text}: {kind} {name!r} names snapshot {named}")
 
 

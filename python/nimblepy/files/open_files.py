@@ -21,6 +21,7 @@ from nimblepy.rows.source import RowSource
 from nimblepy.schema.types import IoStats
 
 Opened = TypeVar("Opened", bound=RowSource)
+_Result = TypeVar("_Result")
 # A file's name and its identity: the checksum of its footer, or None if names are never reused.
 Key = tuple[str, int | None]
 
@@ -235,7 +236,7 @@ class OpenFiles(Generic[Opened]):
                 _pool.hits += 1
                 self._touch(entry)
                 return entry.file
-        file = _opened(open_file)
+        file = with_descriptors(open_file)
         if identity is not None:
             _check_identity(file, identity)
         with _pool.lock:
@@ -313,7 +314,7 @@ class OpenFiles(Generic[Opened]):
         del dropped
 
 
-def _opened(open_file: Callable[[], Opened]) -> Opened:
+def with_descriptors(open_file: Callable[[], _Result]) -> _Result:
     """Opens a file. If the process has no free descriptor, closes other files and tries again."""
     try:
         return open_file()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.file.open import open as open_file
 from nimblepy.files.dataset import open_dataset, resolve_directory
-from nimblepy.io.location import FileSystem
+from nimblepy.io.location import FileSystem, is_uri
 from nimblepy.join.asof import AsofKeywords
 from nimblepy.join.joinable import Joinable
 from nimblepy.join.plan import JoinKeywords
@@ -34,12 +34,25 @@ def as_rows(source: Source, *, filesystem: FileSystem | None = None) -> Joinable
             "expected a File, a Dataset, a Table, or the path or URI of a file or dataset, got "
             f"{type(source).__name__}"
         )
+    if filesystem is None:
+        check_names_no_table(source)
     text = os.fspath(source)
     if text.endswith(".nimble"):
         return open_file(source, filesystem=filesystem)
     if resolve_directory(source, filesystem).is_directory():
         return open_dataset(source, filesystem=filesystem)
     return open_file(source, filesystem=filesystem)
+
+
+def check_names_no_table(source: object) -> None:
+    """Raises InvalidArgumentError for ``LAKE#NAMESPACE.NAME``, which names a table in commands."""
+    if not isinstance(source, str) or "#" not in source or os.path.exists(source):
+        return
+    lake, _, name = source.rpartition("#")
+    if "." in name and (is_uri(lake) or os.path.isdir(lake)):
+        raise InvalidArgumentError(
+            f"{source!r} names a table; open tables with nb.connect({lake!r}).table({name!r})"
+        )
 
 
 @passes_on_to(Joinable.index_join)

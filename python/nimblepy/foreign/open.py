@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
 
 from nimblepy.file.file import File
 from nimblepy.file.open import open as open_file
+from nimblepy.files.open_files import with_descriptors
+from nimblepy.files.resolve import check_names_no_table
 from nimblepy.foreign.marker import is_index
 from nimblepy.io.location import FileSystem, locate
 
@@ -52,7 +55,10 @@ def open(
 
     Cost: one read of the file's last 64 KiB; a second read if the footer is larger.
     """
-    file = open_file(
+    if filesystem is None:
+        check_names_no_table(source)
+    opening = partial(
+        open_file,
         source,
         filesystem=filesystem,
         mmap=mmap,
@@ -61,6 +67,7 @@ def open(
         record=record,
         timeout=timeout,
     )
+    file = with_descriptors(opening)
     if not isinstance(source, (str, os.PathLike)) or not is_index(file.metadata):
         return file
     # Import here, because opening a nimble file should be fast.

@@ -305,10 +305,15 @@ def _rows_as_tables(
     A name that a row lacks is null. pyarrow would use only the names of the first row.
     """
     schema = None
+    begin = 0
     while some := list(islice(rows, BATCH_ROWS)):
-        wrong = next((row for row in some if not isinstance(row, Mapping)), None)
+        wrong = next((i for i, row in enumerate(some) if not isinstance(row, Mapping)), None)
         if wrong is not None:
-            raise InvalidArgumentError(f"data: rows as dicts: one row is a {type(wrong).__name__}")
+            raise InvalidArgumentError(
+                f"data: row {begin + wrong} is {some[wrong]!r:.50}; expected a dict, as the rows "
+                "before it"
+            )
+        begin += len(some)
         names = dict.fromkeys(name for row in some for name in row)
         if schema is not None:
             unknown = [name for name in names if name not in schema.names]

@@ -74,9 +74,21 @@ def _resolve(path: str | os.PathLike[str], filesystem: FileSystem | None) -> tup
             raise InvalidArgumentError(
                 f"path: {text!r}: '#' and '?' end the path of a URI; write %23 and %3F"
             )
+        import pyarrow as pa
         import pyarrow.fs as pafs
 
-        store, text = pafs.FileSystem.from_uri(text)
+        if text.startswith(("nimble://", "nimble+unix://")):
+            raise InvalidArgumentError(
+                f"{text!r} is the address of a server; open its tables with "
+                f"nb.connect({text!r}).table(NAME)"
+            )
+        try:
+            store, text = pafs.FileSystem.from_uri(text)
+        except pa.ArrowInvalid as error:
+            raise InvalidArgumentError(
+                f"path: {text!r} is not a URI of a supported store: {error}; pass filesystem= for "
+                "other stores"
+            ) from error
     elif object_store.is_store(filesystem):
         return filesystem, text
     else:

@@ -18,6 +18,7 @@ from nimblepy.file.file import File
 from nimblepy.files.dataset import Dataset, source_of_dataset
 from nimblepy.files.resolve import as_rows
 from nimblepy.io.log import logger
+from nimblepy.table.base.places import has_catalog
 from nimblepy.table.catalog import Catalog, connect
 
 # Tables load pyiceberg, which takes longer than to start from the last manifests.
@@ -46,6 +47,13 @@ def open_served(
     """
     if isinstance(source, (str, os.PathLike)) and isinstance(tables, Mapping):
         source = connect(source, create=False)
+    elif isinstance(source, (str, os.PathLike)) and has_catalog(source):
+        named = tables if isinstance(tables, str) else "NAMESPACE.TABLE"
+        name = named.rpartition(".")[2]
+        raise InvalidArgumentError(
+            f"serve: {os.fspath(source)!r} is a lake; pass its tables by the names that keys use: "
+            f"serve({os.fspath(source)!r}, {{{name!r}: {named!r}}})"
+        )
     if isinstance(source, Catalog):
         if not isinstance(tables, Mapping) or not tables:
             raise InvalidArgumentError(

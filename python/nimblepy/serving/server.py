@@ -138,12 +138,12 @@ def serve(
 def _allow_descriptors(clients: int) -> None:
     """Raises the soft limit of file descriptors for this many clients, up to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = clients + _OTHER_DESCRIPTORS
+    new_limit = clients + _OTHER_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+        new_limit = min(new_limit, hard)
+    if soft != resource.RLIM_INFINITY and soft < new_limit:
         with contextlib.suppress(OSError, ValueError):  # then fewer clients are accepted
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
 
 
 def _page_secret(token: str | None) -> bytes:

@@ -147,7 +147,7 @@ def _connect(
     if is_uri(text) or re.match(r"[a-z0-9]+\+[a-z0-9_]+://|rest:", text):
         found = ice.open_uri(text, named, given)
         return Catalog(lambda: found, text, given if named is None else {**given, "name": named})
-    directory = checked_directory(text)
+    directory = checked_directory(os.path.expanduser(text))
     if _has_pointers(directory, kind):
         return _of_pointers(f"file://{directory}", directory, create)
     rows = CatalogRows(f"sqlite:///{directory}/catalog.db?timeout=60", named, own_directory=True)

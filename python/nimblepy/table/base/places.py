@@ -24,6 +24,12 @@ def readable_path(location: str) -> str:
     return location
 
 
+def has_catalog(directory: str | os.PathLike[str]) -> bool:
+    """Returns whether a directory has a catalog of tables: a database, or files."""
+    names = ("catalog.db", "nimble.catalog")
+    return any(os.path.exists(os.path.join(directory, name)) for name in names)
+
+
 def remove_file(location: str) -> None:
     """Removes a file if it exists.
 
