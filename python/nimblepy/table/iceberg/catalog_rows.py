@@ -106,6 +106,7 @@ class CatalogRows:
         """
         self.uri = uri
         self._path, self._timeout = _parsed(uri)
+        self._uri = _uri(self._path)
         self._own_directory = own_directory
         self._root = ""
         self._has_noted_root = False
@@ -175,7 +176,7 @@ class CatalogRows:
 
     @contextlib.contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
-        with _library_errors(self._path):
+        try:
             if self._turn.database is not None:
                 yield self._turn.database
                 return
@@ -185,6 +186,8 @@ class CatalogRows:
                 return
             with _connection(self._path, self._timeout, make=make) as database:
                 yield database
+        except _ERRORS as error:
+            raise _library_error(self._path, error) from error
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -331,11 +334,14 @@ class CatalogRows:
         """Reads the row of a table through a new connection. The database must exist."""
         statement = _LOCATION.format(_IS_TABLE if self._typed else "1")
         values = (_MARK, "", "roots", self.catalog, namespace, name)
-        with (
-            _library_errors(self._path),
-            contextlib.closing(_open(self._path, self._timeout)) as database,
-        ):
-            row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
+        try:
+            database = sqlite3.connect(
+                self._uri, timeout=self._timeout, isolation_level=None, uri=True
+            )
+            with contextlib.closing(database):
+                row: tuple[str, ...] | None = database.execute(statement, values).fetchone()
+        except _ERRORS as error:
+            raise _library_error(self._path, error) from error
         return row
 
     def _roots(self) -> list[str]:
@@ -541,26 +547,23 @@ def chosen_name(names: Sequence[str], uri: str) -> str:
     return names[0]
 
 
-def _open(path: str, timeout: float, *, make: bool = False) -> sqlite3.Connection:
-    """Opens a database. Creates it only with ``make``: SQLite would always create it."""
-    mode = "rwc" if make else "rw"
-    uri = f"file:{quote(os.fsencode(path))}?mode={mode}"
-    return sqlite3.connect(uri, timeout=timeout, isolation_level=None, uri=True)
+def _uri(path: str, *, make: bool = False) -> str:
+    """Returns the URI of a database that is created only with ``make``."""
+    return f"file:{quote(os.fsencode(path))}?mode={'rwc' if make else 'rw'}"
 
 
-@contextlib.contextmanager
-def _library_errors(path: str) -> Iterator[None]:
-    """Raises errors of SQLite as errors of nimblepy."""
-    try:
-        yield
-    except sqlite3.IntegrityError:
-        raise NameTaken from None
-    except sqlite3.OperationalError as error:
-        raise _system_error(path, error) from error
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise CorruptFileError(
-            f"{path}: not the database of a catalog, or damaged: {error}; restore it from a backup"
-        ) from error
+_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
+
+
+def _library_error(path: str, error: Exception) -> Exception:
+    """Returns the error of nimblepy for an error of SQLite."""
+    if isinstance(error, sqlite3.IntegrityError):
+        return NameTaken()
+    if isinstance(error, sqlite3.OperationalError):
+        return _system_error(path, error)
+    return CorruptFileError(
+        f"{path}: not the database of a catalog, or damaged: {error}; restore it from a backup"
+    )
 
 
 @contextlib.contextmanager
@@ -571,7 +574,8 @@ def _connection(path: str, timeout: float, *, make: bool = False) -> Iterator[sq
     would wait for a lock of the database that SQLite mistakes for the child's own.
     """
     with no_fork():
-        connection = _open(path, timeout, make=make)
+        uri = _uri(path, make=make)
+        connection = sqlite3.connect(uri, timeout=timeout, isolation_level=None, uri=True)
         with contextlib.closing(connection) as database:
             yield database
 
