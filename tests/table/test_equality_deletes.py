@@ -344,7 +344,7 @@ def test_damage(lake: nb.Catalog, tmp_path: Path, what: str) -> None:
     file = delete_file(table, pa.table({"k": [1]}), tmp_path)
     commit(table, [replace(file, **change)])
     steps: list[Callable[[], Any]] = [
-        table.to_table, lambda: table.get(1), table.compact, table.convert_deletes
+        table.to_table, lambda: table.get(1), table.compact, table.convert_deletes, table.verify
     ]  # fmt: skip
     for step in steps:
         with pytest.raises(kind, match=message):
