@@ -137,7 +137,9 @@ def test_uris_that_cannot_be(tmp_path: Path, uri: str, message: str) -> None:
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"something else" * 100)
-    with pytest.raises(nb.CorruptFileError, match=r"catalog\.db: not the database of a catalog.*not a database"):
+    with pytest.raises(
+        nb.CorruptFileError, match=r"catalog\.db: not the database of a catalog.*not a database"
+    ):
         nb.connect(tmp_path)
     with pytest.raises(OSError, match="unable to open"):
         nb.connect(f"sqlite:///{tmp_path}/none/x.db", properties={"warehouse": str(tmp_path)})
