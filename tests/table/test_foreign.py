@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.util
 import re
 import time
 import uuid
@@ -21,19 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deletion_vectors import version_3
+from duckdb_extensions import with_extensions
 from equality_deletes import commit, delete_file
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import StaticTable
 
 import nimblepy as nb
-
-
-def extension(name: str) -> str | None:
-    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
-    if spec is None or spec.origin is None:
-        return None
-    found = Path(spec.origin).parent / f"extensions/v{duckdb.__version__}/{name}.duckdb_extension"
-    return str(found) if found.exists() else None
 
 
 def by_duckdb(table: nb.Table, where: str = "TRUE") -> pa.Table:
@@ -48,13 +40,7 @@ def explained_by_duckdb(table: nb.Table, where: str) -> str:
 
 
 def duckdb_with_iceberg() -> duckdb.DuckDBPyConnection:
-    paths = [extension("avro"), extension("iceberg")]
-    if None in paths:
-        pytest.skip("no Iceberg extension for this DuckDB")
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    for path in paths:
-        connection.load_extension(path)
-    return connection
+    return with_extensions("avro", "iceberg")
 
 
 def _select(table: nb.Table, where: str) -> str:
