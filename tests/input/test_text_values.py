@@ -152,6 +152,71 @@ def test_errors_name_the_value(
         load(tmp_path, kind, [file])
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        (pa.decimal128(12, 2), "1e-999999999", "does not fit"),  # Arrow's cast crashed
+        (pa.decimal128(12, 2), "340282366920938463463374607431768211956", "does not fit"),
+        (pa.decimal128(38, 0), "4.424e40", "does not fit"),
+        (pa.decimal128(12, 2), "9" * 100_000, "does not fit"),
+        (pa.decimal128(12, 2), "1e999999999", "does not fit"),
+        (pa.decimal128(12, 2), "1_000", "is not a value"),
+        (pa.int32(), "0xFFFFFFFF", "is not a value"),
+        (pa.int64(), "0x10", "is not a value"),
+        (pa.int64(), "1_000", "is not a value"),
+        (pa.int64(), "9223372036854775808", "does not fit"),
+        (pa.uint8(), "-1", "does not fit"),
+        (PARIS, "2024-03-31T02:30:00", "clocks skip it"),
+        (pa.time64("us"), "10:00:00.1234567", "not a value"),
+    ],
+)
+def test_numbers_and_times_that_arrow_reads_wrongly(
+    tmp_path: Path, kind: pa.DataType, text: str, message: str
+) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=f"row 0: .*{message}"):
+        load(tmp_path, kind, [("csv", f"a\n{text}\n")])
+
+
+def test_zeros_with_large_exponents(tmp_path: Path) -> None:
+    text = "a\n0e-999999999\n0e999\n-0\n"
+    assert load(tmp_path, PRICE, [("csv", text)]) == [Decimal(0)] * 3
+    assert load(tmp_path, pa.decimal128(38, 38), [("csv", "a\n1e-38\n")]) == [Decimal("1e-38")]
+
+
+def test_cast_keeps_the_wall_clock_of_the_text(tmp_path: Path) -> None:
+    text = "a\n2024-01-01T10:00:00+02:00\n2024-01-01T10:00:00\n2024-01-01\n"
+    clock = dt.datetime(2024, 1, 1, 10)
+    assert load(tmp_path, NAIVE, [("csv", text)], cast=True) == [
+        clock,
+        clock,
+        dt.datetime(2024, 1, 1),
+    ]
+
+
+def test_columns_of_paths_have_the_types_of_the_table(tmp_path: Path) -> None:
+    for code in ("12", "AB"):
+        (tmp_path / f"code={code}").mkdir()
+        (tmp_path / f"code={code}" / "a.csv").write_text("a\n1\n")
+    schema = pa.schema({"a": pa.int64(), "code": pa.string()})
+    read = open_files(tmp_path, target=schema)[0].read_all()
+    assert read["code"].to_pylist() == ["12", "AB"]
+
+
+def test_late_columns_of_json_are_not_lost(tmp_path: Path) -> None:
+    lines = ['{"a":1.5}\n'] * 20_000 + ['{"a":1,"new":2}\n']
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    read = open_files(tmp_path / "a.jsonl", target=pa.schema({"a": PRICE}))[0].read_all()
+    assert read["new"].to_pylist()[-1] == 2
+
+
+def test_later_values_of_json_decide_the_type(tmp_path: Path) -> None:
+    start = json.dumps({"p": "x" * 1000, "a": 1}) + "\n"
+    (tmp_path / "a.jsonl").write_text(start * 20_000 + '{"a":1.5,"b":2}\n')
+    schema = pa.schema({"a": pa.float64(), "b": pa.int64(), "p": pa.string()})
+    read = open_files(tmp_path / "a.jsonl", target=schema)[0].read_all()
+    assert (read["a"][-1].as_py(), read["b"][-1].as_py()) == (1.5, 2)
+
+
 def test_cast_rounds_as_for_python_values(tmp_path: Path) -> None:
     kind = pa.decimal128(12, 2)
     assert load(tmp_path, kind, [("csv", "a\n1.255\n2.665\n")], cast=True) == [

@@ -35,6 +35,7 @@ from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
 from nimblepy.schema.conform import common_schema, conform, with_missing
 from nimblepy.schema.kinds import is_text
+from nimblepy.schema.reshape import UnfitError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -63,6 +64,8 @@ _FORMATS: dict[str, Format] = {
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 # The first block determines the types of CSV and JSON columns, so it is large.
 _BLOCK_BYTES = 16 << 20
+# JSON has types for each value, and pyarrow refuses later values of other types.
+_JSON_BLOCK_BYTES = 128 << 20
 # Fields of CSV columns of numbers and times that are null. NaN is not: it is a number.
 _NO_NUMBERS = ["", "NA", "N/A", "n/a", "NULL", "Null", "null", "None"]
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -322,16 +325,34 @@ def _open(
     batches: Iterable[pa.RecordBatch] = _read(part, opened.batches)
     schema = opened.schema
     for name, text in extra:
-        value: int | str | None = None if text == _NO_VALUE else text
-        kind = pa.string()
-        if re.fullmatch(r"-?(0|[1-9]\d{0,17})", text):
-            kind, value = pa.int64(), int(text)
+        value: Any = None if text == _NO_VALUE else text
+        kind = _given(given_types, [name]).get(name, pa.null())
+        if is_of_text(kind):
+            value = _path_value(
+                part, name, value, kind, cast=given_types is not None and given_types.cast
+            )
+        elif is_text(kind):
+            value = pa.scalar(value, kind)
+        else:
+            is_number = re.fullmatch(r"-?(0|[1-9]\d{0,17})", text)
+            kind = pa.int64() if is_number else pa.string()
+            value = pa.scalar(int(text) if is_number else value, kind)
         schema = schema.append(pa.field(name, kind))
-        batches = _with_constant(batches, pa.field(name, kind), pa.scalar(value, kind))
+        batches = _with_constant(batches, pa.field(name, kind), value)
     if columns is not None:
         schema = selected(schema, columns)
         batches = _select(batches, schema.names)
     return _Opened(schema, opened.num_rows, batches)
+
+
+def _path_value(
+    part: _Part, name: str, text: str | None, kind: pa.DataType, *, cast: bool
+) -> pa.Scalar:
+    """Returns the value of a column in the path of a file, in the type of the table."""
+    try:
+        return of_text(pa.array([text], pa.string()), kind, cast)[0]
+    except UnfitError as error:
+        raise InvalidArgumentError(f"{part.name}: column {name!r}: {error.text}") from None
 
 
 def _read(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -505,7 +526,10 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
         }
         typed = Typed(
             part.name,
-            {name: (partial(of_json, target=k, cast=cast), k) for name, k in merged.items()},
+            {
+                name: (partial(of_json, target=k, cast=cast, place=f"column {name!r}"), k)
+                for name, k in merged.items()
+            },
         )
         return _Opened(typed.schema(reader.schema), None, typed(reader))
     target = pa.schema(
@@ -523,7 +547,7 @@ def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any
     from pyarrow import json
 
     source = stack.enter_context(part.store.open_input_stream(part.path))
-    options = json.ReadOptions(block_size=_BLOCK_BYTES)
+    options = json.ReadOptions(block_size=_JSON_BLOCK_BYTES)
     parse = json.ParseOptions(explicit_schema=schema)
     if hasattr(json, "open_json"):
         return json.open_json(source, read_options=options, parse_options=parse)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -28,6 +29,17 @@ Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 
 # Rows of JSON that are converted in Python at once.
 _ROWS = 1 << 14
+_MOST_DIGITS = 90
+_MOST_SHOWN = 60
+_EXACT = Context(prec=300)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+# Numbers that Arrow reads right.
+_SIMPLE_INTEGER = r"^[+-]?[0-9]{1,18}$"
+_SIMPLE_DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,18})?$"
+# A time of day with a zone. Its first group is what stays without the zone.
+_ZONE = r"(:[0-9][0-9](?:\.[0-9]+)?)(?:[Zz]|[+-][0-9][0-9](?::?[0-9][0-9])?)$"
+# A time of day with digits beyond the microsecond.
+_FINER_TIME = r"\.[0-9]{6}[0-9]*[1-9]"
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
 
@@ -55,26 +67,51 @@ def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
         return _floats(texts, target)
     if pt.is_integer(target) or pt.is_decimal(target):
         return _exact_numbers(texts, target, cast)
-    rule = stored(cast=cast, literals=True, checked=True)
-    try:
-        return rule(texts.type, target, "")(texts)
-    except UnfitError:
-        for kind in _finer(target) if cast else ():
-            try:
-                array = texts.cast(kind)
-            except pa.ArrowException:
-                continue
-            return rule(kind, target, "")(array)
-        raise
-
-
-def _finer(target: pa.DataType) -> list[pa.DataType]:
-    """Returns types of times whose values ``cast=True`` truncates."""
-    if pt.is_time(target):
-        return [pa.time64("ns")]
     if pt.is_timestamp(target) or pt.is_date(target):
-        return [pa.timestamp(unit, zone) for unit in ("ns", "us") for zone in (None, "UTC")]
-    return []
+        return _moments(texts, target, cast)
+    rule = stored(cast=cast, literals=True, checked=True)
+    if pt.is_time(target) and not cast:
+        row = pc.index(pc.match_substring_regex(texts, _FINER_TIME), True).as_py()
+        if row >= 0:  # Python truncates these digits
+            shown = show(texts[row].as_py())
+            raise UnfitError(row, f"{shown} is not a value of {target}", "truncate it")
+    return rule(texts.type, target, "")(texts)
+
+
+def _moments(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    """Converts texts of dates and times, each with or without a zone."""
+    import pyarrow.compute as pc
+
+    has_zone = pc.match_substring_regex(texts, _ZONE)
+    if not pc.any(has_zone).as_py():
+        return _read_moments(texts, target, None, cast)
+    if not pt.is_timestamp(target) or target.tz is None:
+        if not cast:
+            row = pc.index(has_zone, True).as_py()
+            raise UnfitError(
+                row,
+                f"{show(texts[row].as_py())} has a time zone, the column has none",
+                "drop the zone",
+            )
+        without = pc.replace_substring_regex(texts, _ZONE, r"\1")
+        return _read_moments(without, target, None, cast)
+    nothing = pa.scalar(None, texts.type)
+    instants = _read_moments(pc.if_else(has_zone, texts, nothing), target, "UTC", cast)
+    without = pc.if_else(has_zone, nothing, texts)
+    return pc.coalesce(instants, _read_moments(without, target, None, cast))
+
+
+def _read_moments(texts: pa.Array, target: pa.DataType, zone: str | None, cast: bool) -> pa.Array:
+    rule = stored(cast=cast, literals=True, checked=True)
+    unit = target.unit if pt.is_timestamp(target) else "us"
+    for finer in dict.fromkeys((unit, "us", "ns") if cast else (unit,)):
+        kind = pa.timestamp(finer, zone)
+        try:
+            array = texts.cast(kind)
+        except pa.ArrowException:
+            continue
+        return rule(kind, target, "")(array)
+    return rule(texts.type, target, "")(texts)
 
 
 def _floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -91,23 +128,47 @@ def _floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _exact_numbers(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
-    try:
-        return texts.cast(target)
-    except pa.ArrowException:
-        numbers = [_decimal(row, text, target) for row, text in enumerate(texts.to_pylist())]
-    return typed_array(numbers, target, cast)
+    import pyarrow.compute as pc
+
+    # Arrow reads hexadecimal numbers, and long decimals wrongly.
+    simple = _SIMPLE_INTEGER if pt.is_integer(target) else _SIMPLE_DECIMAL
+    if pc.all(pc.match_substring_regex(texts, simple)).as_py() is not False:
+        try:
+            return texts.cast(target)
+        except pa.ArrowException:
+            pass
+    scale = 0 if pt.is_integer(target) else target.scale
+    numbers = [
+        None if text is None else _exact_number(row, text, target, scale, cast)
+        for row, text in enumerate(texts.to_pylist())
+    ]
+    return pa.array(numbers, target)
 
 
-def _decimal(row: int, text: str | None, target: pa.DataType) -> Decimal | None:
-    if text is None:
-        return None
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise UnfitError(row, f"{show(text)} is not a value of {target}") from None
-    if not number.is_finite():
+def _exact_number(row: int, text: str, target: pa.DataType, scale: int, cast: bool) -> Any:
+    """Returns a text as an int or a decimal with ``scale`` digits after the point."""
+    if _NUMBER.fullmatch(text) is None:
         raise UnfitError(row, f"{show(text)} is not a value of {target}")
-    return number
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    number = Decimal(text)
+    if number and number.adjusted() > _MOST_DIGITS:
+        raise UnfitError(row, f"{shown} does not fit {target}")
+    if number.adjusted() < -_MOST_DIGITS:  # is cut or refused below
+        number = Decimal("1e-99").copy_sign(number) if number else Decimal(0)
+    whole = pt.is_integer(target)
+    rounding = ROUND_DOWN if whole else ROUND_HALF_EVEN
+    made = number.quantize(Decimal(1).scaleb(-scale), rounding, _EXACT)
+    if made != number and not cast:
+        how = "truncate it" if whole else "round it"
+        raise UnfitError(row, f"{shown} does not fit {target}", how)
+    if whole:
+        limit = 1 << (target.bit_width - pt.is_signed_integer(target))
+        if not (-limit if pt.is_signed_integer(target) else 0) <= made < limit:
+            raise UnfitError(row, f"{shown} does not fit {target}")
+        return int(made)
+    if made and made.adjusted() >= target.precision - scale:
+        raise UnfitError(row, f"{shown} does not fit {target}")
+    return made
 
 
 class Typed:
@@ -195,7 +256,7 @@ def read_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
     return target if pt.is_floating(have) and pt.is_float32(target) else have
 
 
-def of_json(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+def of_json(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
     """Converts a column that pyarrow read from JSON.
 
     Raises:
@@ -204,7 +265,7 @@ def of_json(array: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     if is_text(array.type) and pt.is_temporal(target):
         return of_text(array, target, cast)
     _refuse_infinities(array)
-    return converted(array, target, cast, "")
+    return converted(array, target, cast, place)
 
 
 def _refuse_infinities(array: pa.Array) -> None:
@@ -260,6 +321,12 @@ class _Number(str):
 def _batch(
     rows: Sequence[Mapping[str, Any]], target: pa.Schema, cast: bool, name: str, done: int
 ) -> pa.RecordBatch:
+    unknown = {name for row in rows for name in row} - set(target.names)
+    if unknown:
+        raise InvalidArgumentError(
+            f"{name}: column {min(unknown)!r} is in rows {done} to {done + len(rows) - 1}, but not "
+            "in the first ones; put a row with all columns first"
+        )
     arrays = []
     for field in target:
         try:
@@ -270,6 +337,12 @@ def _batch(
         except UnfitError as error:
             message = error.message(f"{name}: column {field.name!r}", done)
             raise InvalidArgumentError(message) from None
+        except Exception as error:
+            why = str(error) or "an object has a field that the first ones do not have"
+            raise InvalidArgumentError(
+                f"{name}: column {field.name!r}, rows {done} to {done + len(rows) - 1}: cannot be "
+                f"stored as {field.type}: {why}"
+            ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=target)
 
 

@@ -65,16 +65,19 @@ def names_after(
         InvalidArgumentError: a field inside a column got another name or takes a former one.
     """
     old = {field_id_of(field): name_in_files(field, names) for field in before}
-    taken = {**{name: number for number, name in names.items()}, **_former(earlier)}
-    taken |= {name: number for number, name in old.items() if number is not None}
+    # Some readers ignore case.
+    taken = {name.lower(): number for name, number in _former(earlier).items()}
+    taken |= {name.lower(): number for number, name in names.items()}
+    taken |= {name.lower(): number for number, name in old.items() if number is not None}
     made: dict[int, str] = {}
     for field in after:
         number = field_id_of(field)
         if number is None:
             continue
         name = old.get(number, field.name)
-        if taken.get(name, number) != number:
-            name = f"{field.name}-{number}"
+        while taken.get(name.lower(), number) != number:
+            name = f"{name}-{number}"
+        taken[name.lower()] = number
         if name != field.name:
             made[number] = name
     _check_inner_names(before, after, earlier)
@@ -100,10 +103,10 @@ def _former(schemas: Iterable[pa.Schema]) -> dict[str, int]:
 def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa.Schema]) -> None:
     earlier_numbers: dict[str, int] = {}
     for schema in (*earlier, before):
-        for path, number in _inner(schema).items():
+        for path, number in inner_fields(schema).items():
             earlier_numbers.setdefault(path, number)
     names = {number: path for path, number in earlier_numbers.items()}
-    for path, number in _inner(after).items():
+    for path, number in inner_fields(after).items():
         if names.get(number, path) != path or earlier_numbers.get(path, number) != number:
             raise InvalidArgumentError(
                 f"column {path!r}: this table is published as Delta, so a field inside a column "
@@ -111,7 +114,19 @@ def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa
             )
 
 
-def _inner(schema: pa.Schema) -> dict[str, int]:
+def check_case(schema: pa.Schema) -> None:
+    """Raises InvalidArgumentError for names that differ only in case, which Delta refuses."""
+    names: dict[str, str] = {}
+    for field in schema:
+        other = names.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise InvalidArgumentError(
+                f"columns {other!r} and {field.name!r} differ only in case, which Delta refuses; "
+                "rename one of them"
+            )
+
+
+def inner_fields(schema: pa.Schema) -> dict[str, int]:
     """Returns the field ids of fields inside columns. A path begins with the column's field id."""
     numbers: dict[str, int] = {}
 

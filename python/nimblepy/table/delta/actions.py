@@ -38,7 +38,8 @@ def path_in_log(path: str, location: str) -> str:
     rest = below(path, as_root(location))
     if rest is not None:
         return quote(rest, safe="/=")
-    return quote(as_root(path), safe="/=:")
+    # DuckDB does not read URIs of local files.
+    return quote(as_root(path).removeprefix("file://"), safe="/=:")
 
 
 def deletes_digest(deletes: Iterable[DataFile]) -> str:
@@ -106,7 +107,12 @@ def _bounds(kind: pa.DataType, number: int, metrics: Metrics) -> tuple[Any, Any]
     if pt.is_floating(kind) and metrics.nans.get(number, 1):
         return None
     bounds = [_value(kind, side[number]) for side in (metrics.lower, metrics.upper)]
-    return None if None in bounds else (bounds[0], bounds[1])
+    if None in bounds:
+        return None
+    least, greatest = bounds
+    if pt.is_floating(kind):  # 0.0 equals -0.0, but readers compare their bits
+        least, greatest = (-0.0 if least == 0 else least), (0.0 if greatest == 0 else greatest)
+    return least, greatest
 
 
 def _value(kind: pa.DataType, octets: bytes) -> Any:

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -147,7 +148,9 @@ class DeltaLog:
         numbers = sorted(int(found[1]) for name in names if (found := _COMMIT.fullmatch(name)))
         if not numbers:
             return LogState()
-        state = earlier or self._begin(names)
+        # Someone may have removed the log, and published again.
+        is_known = earlier is not None and earlier.version in numbers
+        state = earlier if earlier is not None and is_known else self._begin(names)
         for number in range(state.version + 1, numbers[-1] + 1):
             self._apply(state, number)
         return state
@@ -163,16 +166,18 @@ class DeltaLog:
         path = f"{number:020d}.checkpoint.parquet"
         octets = self._read(path)
         with self._damage(path):
-            table = parquet.read_table(io.BytesIO(octets)).cast(_CHECKPOINT_SCHEMA)
+            table = parquet.read_table(io.BytesIO(octets))
             state.apply(_from_parquet(row) for row in table.to_pylist())
         state.version = state.checkpoint = number
-        state.info = self._info(number, self._actions(number))
+        with self._damage(_name(number)):
+            state.info = self._info(number, self._actions(number))
         return state
 
     def _apply(self, state: LogState, number: int) -> None:
         actions = self._actions(number)
-        state.info = self._info(number, actions)
-        state.apply(actions)
+        with self._damage(_name(number)):
+            state.info = self._info(number, actions)
+            state.apply(actions)
         state.version = number
 
     def _actions(self, number: int) -> list[dict[str, Any]]:
@@ -270,7 +275,7 @@ class DeltaLog:
         if not place.is_local:
             place.write(octets)
             return
-        temporary = f"{place.path}.tmp"
+        temporary = f"{place.path}.{uuid.uuid4().hex}.tmp"
         with open(temporary, "wb") as sink:
             sink.write(octets)
         os.replace(temporary, place.path)
@@ -310,16 +315,16 @@ def _for_parquet(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: made(value, _CHECKPOINT_SCHEMA.field(name).type) for name, value in row.items()}
 
 
-def _from_parquet(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an action of a checkpoint as a commit has it."""
+# Members of actions that are maps.
+_MAPS = {"partitionValues", "tags", "configuration", "options"}
 
-    def made(value: Any, kind: pa.DataType) -> Any:
-        if pa.types.is_map(kind):
-            return dict(value)
-        if pa.types.is_struct(kind):
-            pairs = ((item, value[item.name]) for item in kind)
-            return {item.name: made(part, item.type) for item, part in pairs if part is not None}
-        return value
 
-    pairs = ((item, row[item.name]) for item in _CHECKPOINT_SCHEMA)
-    return {item.name: made(value, item.type) for item, value in pairs if value is not None}
+def _from_parquet(value: Any) -> Any:
+    """Returns an action of a checkpoint, of any writer, as a commit has it."""
+    if isinstance(value, dict):
+        return {
+            name: dict(item) if name in _MAPS else _from_parquet(item)
+            for name, item in value.items()
+            if item is not None
+        }
+    return value

@@ -9,13 +9,14 @@ only if no other publisher has.
 from __future__ import annotations
 
 import functools
+import json
 import os
-import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,9 @@ from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.file_names import (
     PUBLISHES_DELTA,
+    check_case,
     file_names,
+    inner_fields,
     name_in_files,
     names_property,
 )
@@ -49,8 +52,6 @@ from nimblepy.table.reading.plan import SnapshotPlan
 
 _log = logger(__name__)
 
-# Names of data files that nimblepy wrote, with the names of columns that it chose.
-_OWN_FILE = re.compile(r"data-[0-9a-f]{32}\.parquet")
 # Number of tables whose log is kept in memory.
 _KEPT_LOGS = 16
 _MAPPING = "columnMapping"
@@ -143,6 +144,7 @@ def _actions(
     now = int(time.time() * 1000)
     head = metadata.head()
     schema = metadata.schema()
+    check_case(schema)
     adds = _adds_of(metadata, names, state)
     left = state.adds.keys() - adds.keys()
     changed = {path: add for path, add in adds.items() if add is not state.adds.get(path)}
@@ -180,6 +182,7 @@ def _actions(
     actions += [{"add": add} for add in changed.values()]
     facts = {
         "snapshot": None if head is None else head.id,
+        "columns": columns_key(schema, names),
         "metadata": os.path.basename(metadata.metadata_file),
     }
     info = {"timestamp": now, "operation": "WRITE", "engineInfo": "nimblepy", OWN: facts}
@@ -217,12 +220,14 @@ def _adds_of(
         plan = SnapshotPlan(metadata, head, metadata.schema_id)
         members = plan.members()
         adds: dict[str, dict[str, Any]] = {}
-        if not plan.has_deletes:
+        # After a change of columns, every file is checked again.
+        are_checked = state.info.get("columns") == columns_key(reading.schema, names)
+        if not plan.has_deletes and are_checked:
             paths = [path for part in members.files.parts for path in part.paths.to_pylist()]
             for path in paths:
                 key = _key(path, metadata.location)
                 add = state.adds.get(key)
-                if add is not None and not add["tags"][DELETES_TAG]:
+                if add is not None and not _digest_in(add):
                     adds[key] = add
             if len(adds) == len(members):
                 return adds
@@ -230,9 +235,9 @@ def _adds_of(
         for member in members:
             key = _key(member.file.path, metadata.location)
             add = adds.get(key) or state.adds.get(key)
-            if add is None or add["tags"][DELETES_TAG] != deletes_digest(member.deletes):
-                if add is None:
-                    adding.check(member.file)
+            if add is None or not are_checked:
+                adding.check(member.file)
+            if add is None or _digest_in(add) != deletes_digest(member.deletes):
                 add = adding.action(key, member, add)
             adds[key] = add
         return adds
@@ -286,24 +291,33 @@ class _Adding:
                 f"{name}: publish_delta: {file.path} is a {file.format.lower()} file; Delta has "
                 "only Parquet files: convert('parquet') rewrites the table"
             )
-        has_defaults = any(value.is_valid for value in self.reading.defaults.values())
-        if self.names or has_defaults or _OWN_FILE.fullmatch(os.path.basename(file.path)) is None:
-            names = names_in(file, self.reading)
-            for field in self.reading.schema:
-                number = field_id_of(field)
-                expected = name_in_files(field, self.names)
-                if number in names and names[number] != expected:
-                    why = f"its column {field.name!r} has the name {names[number]!r} in it"
-                elif number not in names and expected in names.values():
-                    why = f"it has another column with the name {expected!r}"
-                elif number not in names and self._value(file, field) is not None:
-                    why = f"it lacks column {field.name!r}, whose value is in the table's metadata"
-                else:
-                    continue
-                raise InvalidArgumentError(
-                    f"{name}: publish_delta: Delta would read {file.path} wrongly, because {why}; "
-                    "rewrite the file, for example by overwrite() with its rows"
-                )
+        in_file = schema_of(file, self.reading)
+        names = {field_id_of(field): field.name for field in in_file}
+        lower = {field.name.lower() for field in in_file}
+        for field in self.reading.schema:
+            number = field_id_of(field)
+            expected = name_in_files(field, self.names)
+            if number in names and names[number] != expected:
+                why = f"its column {field.name!r} has the name {names[number]!r} in it"
+            elif number not in names and expected.lower() in lower:
+                why = f"it has another column with the name {expected!r}"
+            elif number not in names and self._value(file, field) is not None:
+                why = f"it lacks column {field.name!r}, whose value is in the table's metadata"
+            else:
+                continue
+            raise self._misread(file, why)
+        now, then = inner_fields(self.reading.schema), inner_fields(in_file)
+        places = {number: place for place, number in then.items()}
+        for place, number in now.items():
+            if places.get(number, place) != place or then.get(place, number) != number:
+                name = place.partition(".")[2]
+                raise self._misread(file, f"the field {name!r} inside a column has another name")
+
+    def _misread(self, file: DataFile, why: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"{'.'.join(self.metadata.name)}: publish_delta: Delta would read {file.path} wrongly, "
+            f"because {why}; rewrite the file, for example by overwrite() with its rows"
+        )
 
     def _value(self, file: DataFile, field: pa.Field) -> Any:
         """Returns the value of a column that a file does not have; ``None`` for nulls."""
@@ -313,8 +327,8 @@ class _Adding:
         return value if value is not None and value.is_valid else None
 
 
-def names_in(file: DataFile, reading: Reading) -> dict[int, str]:
-    """Returns the names of the top-level columns in a Parquet file, by field id. One read."""
+def schema_of(file: DataFile, reading: Reading) -> pa.Schema:
+    """Returns the columns of a Parquet file, with field ids. Cost: one read."""
     from pyarrow import parquet
 
     place = locate(readable_path(file.path))
@@ -326,7 +340,20 @@ def names_in(file: DataFile, reading: Reading) -> dict[int, str]:
         schema = parquet.read_schema(RemoteFileObject(place.open()))
     if reading.names and not has_field_ids(schema):
         schema = with_field_ids(schema, reading.names)
-    return {number: field.name for field in schema if (number := field_id_of(field)) is not None}
+    return schema
+
+
+def _digest_in(add: Mapping[str, Any]) -> str:
+    """Returns the digest of the delete files that an action was made with."""
+    return str((add.get("tags") or {}).get(DELETES_TAG, "unknown"))
+
+
+def columns_key(schema: pa.Schema, names: Mapping[int, str]) -> str:
+    """Returns a text that changes with the columns and their names in files."""
+    columns = [[field_id_of(field), field.name, str(field.type)] for field in schema]
+    inner = sorted(inner_fields(schema).items())
+    text = json.dumps([columns, inner, sorted(names.items())])
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def first_properties(metadata: ice.Metadata) -> dict[str, str]:
@@ -361,4 +388,6 @@ def first_properties(metadata: ice.Metadata) -> dict[str, str]:
 def _names_of_all(plan: SnapshotPlan, reading: Reading) -> Iterator[tuple[str, dict[int, str]]]:
     for member in plan.members():
         if member.file.format == "PARQUET":
-            yield member.file.path, names_in(member.file, reading)
+            columns = schema_of(member.file, reading)
+            names = {field_id_of(field): field.name for field in columns}
+            yield member.file.path, {n: name for n, name in names.items() if n is not None}

@@ -281,6 +281,14 @@ class Evolution:
         before = self._metadata
         if properties.get(PUBLISHES_DELTA) != "true" or self.schema.equals(before.schema(), True):
             return
+        for item in self._transaction.table_metadata.schema().fields:
+            default = getattr(item, "initial_default", None)
+            if default is not None and before.column_name(item.field_id) is None:
+                raise InvalidArgumentError(
+                    f"column {item.name!r}: this table is published as Delta, where older rows of "
+                    "a new column are null; add it without a default, or first stop publishing, by "
+                    "publish_delta(keep=False)"
+                )
         schemas = [before.schema(item.schema_id) for item in before.ice.metadata.schemas]
         old = file_names(properties)
         names = names_after(before.schema(), self.schema, old, schemas)

@@ -21,8 +21,13 @@ def publish_delta(table: TableAccess, keep: bool) -> int:
     def properties(newest: ice.Metadata) -> dict[str, str]:
         return first(newest)
 
+    was = metadata.properties.get(PUBLISHES_DELTA, "false")
     set_properties(table, properties)
-    version = publish(table.reload(), table.reload)
+    try:
+        version = publish(table.reload(), table.reload)
+    except BaseException:
+        set_properties(table, {PUBLISHES_DELTA: was})
+        raise
     if not keep:
         set_properties(table, {PUBLISHES_DELTA: "false"})
     return version
