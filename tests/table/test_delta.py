@@ -504,7 +504,9 @@ def test_a_moved_lake_is_read_at_its_new_place(tmp_path: Path, table: nb.Table) 
     assert rows_of(found) == rows_of(moved.to_table())
 
 
-@pytest.mark.parametrize("octets", [b"", b"{", b"[]", b'{"commitInfo":{}}', b"\xff"])
+@pytest.mark.parametrize(
+    "octets", [b"", b"{", b"[]", b'{"commitInfo":{}}', b'{"commitInfo":null}', b"\xff"]
+)
 def test_a_damaged_log_is_an_error(table: nb.Table, octets: bytes) -> None:
     table.publish_delta()
     from nimblepy.table.delta.publish import _logs
@@ -515,3 +517,135 @@ def test_a_damaged_log_is_an_error(table: nb.Table, octets: bytes) -> None:
     with pytest.raises((nb.CorruptFileError, nb.ConflictError)):
         table.publish_delta()
     table.delete("k = 1")  # the table itself is not affected
+
+
+def parquet(lake: nb.Catalog, columns: dict[str, pa.DataType], **keywords: Any) -> nb.Table:
+    return lake.create_table("a.b", pa.schema(columns), data_format="parquet", **keywords)
+
+
+def test_a_name_that_is_taken_by_another_column(tmp_path: Path) -> None:
+    table = parquet(nb.connect(tmp_path), {"a": pa.string(), "a-3": pa.string()})
+    table.append({"a": ["old"], "a-3": ["x"]})
+    table.publish_delta()
+    with table.alter() as change:
+        change.drop_column("a")
+    with table.alter() as change:
+        change.add_column("a", pa.string())
+    table.append({"a": ["new"], "a-3": ["y"]})
+    assert table.num_rows == 2
+    check(table, duck(), "an invented name was taken")
+
+
+def test_new_columns_with_a_default_are_refused(tmp_path: Path) -> None:
+    table = parquet(nb.connect(tmp_path), {"k": pa.int64()}, format_version=3)
+    table.append({"k": [1]})
+    table.publish_delta()
+    with pytest.raises(nb.InvalidArgumentError, match="without a default"), table.alter() as change:
+        change.add_column("d", pa.int64(), default=5)
+    table.publish_delta(keep=False)
+    with table.alter() as change:
+        change.add_column("d", pa.int64(), default=5)
+    with pytest.raises(nb.InvalidArgumentError, match="lacks column 'd'"):
+        table.publish_delta()
+    assert table.properties["nimblepy.publish-delta"] == "false"
+
+
+@pytest.mark.parametrize("what", ["again", "renamed", "inner", "case"])
+def test_columns_that_changed_while_it_was_not_published(tmp_path: Path, what: str) -> None:
+    table = parquet(nb.connect(tmp_path), {"a": pa.int64(), "s": pa.struct({"x": pa.int64()})})
+    table.append([{"a": 1, "s": {"x": 2}}])
+    table.publish_delta(keep=False)
+    with table.alter() as change:
+        if what == "inner":
+            change.rename_column("s.x", "z")
+        elif what == "renamed":
+            change.rename_column("a", "b")
+        else:
+            change.drop_column("a")
+    if what != "inner":
+        with table.alter() as change:
+            change.add_column("A" if what == "case" else "a", pa.int64())
+    with pytest.raises(nb.InvalidArgumentError, match=r"wrongly, because|differ|two columns"):
+        table.publish_delta()
+    table.overwrite(table.to_table())
+    table.publish_delta()
+    check(table, duck(), what)
+
+
+def test_a_rollback_to_files_with_other_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = parquet(nb.connect(tmp_path), {"a": pa.int64()})
+    table.append({"a": [1]})
+    first = table.snapshot
+    with table.alter() as change:
+        change.rename_column("a", "b")
+    table.overwrite({"b": [2]})
+    table.publish_delta()
+    table.rollback(first)
+    assert "its column 'b' has the name 'a' in it" in caplog.text
+    assert delta_rs(folder(table))["b"].to_pylist() == [2]
+
+
+def test_bounds_of_zeros(tmp_path: Path) -> None:
+    for number, values in enumerate(([-0.0, 0.0], [-0.0], [0.0])):
+        table = parquet(nb.connect(tmp_path / str(number)), {"d": pa.float64()})
+        table.append({"d": values})
+        table.publish_delta()
+        for where in ("d >= 0.0", "d = 0.0", "d = -0.0", "d <= -0.0"):
+            found = duck().execute(f"SELECT d FROM delta_scan('{folder(table)}') WHERE {where}")
+            assert len(found.fetchall()) == len(values), (values, where)
+            opened = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(folder(table)))
+            found = pa.table(opened.execute(f"SELECT d FROM t WHERE {where}").read_all())
+            assert found.num_rows == len(values), (values, where)
+
+
+def test_a_checkpoint_of_another_program(table: nb.Table) -> None:
+    from nimblepy.table.delta.publish import _logs
+
+    table.publish_delta()
+    deltalake.DeltaTable(folder(table)).create_checkpoint()
+    _logs.take(str(Path(folder(table), "_delta_log")))
+    table.delete("k = 1")
+    check(table, duck(), "after another program's checkpoint")
+
+
+def test_a_log_that_was_removed_and_published_again(table: nb.Table) -> None:
+    from nimblepy.table.delta.publish import _logs
+
+    table.publish_delta()
+    for number in range(3):
+        table.delete(f"k = {number}")
+    log = Path(folder(table), "_delta_log")
+    state = _logs.take(str(log))
+    assert state is not None
+    for path in log.iterdir():
+        path.unlink()
+    table.publish_delta()
+    _logs.put(str(log), state)  # as in a process that knew the old log
+    table.delete("k = 5")
+    assert sorted(path.name for path in log.glob("*.json")) == [f"{n:020d}.json" for n in (0, 1)]
+    check(table, duck(), "published again")
+
+
+def test_files_outside_the_table(table: nb.Table, tmp_path: Path) -> None:
+    table.publish_delta()
+    pq.write_table(ROWS.slice(0, 2).set_column(0, "k", [[7000, 7001]]), tmp_path / "a b.parquet")
+    table.add_files([tmp_path / "a b.parquet"])
+    check(table, duck(), "a file elsewhere")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["5", '{"add":null}', '{"remove":{}}', '{"protocol":5}'],
+)
+def test_a_damaged_commit_is_an_error(table: nb.Table, line: str) -> None:
+    from nimblepy.table.delta.publish import _logs
+
+    table.publish_delta()
+    log = Path(folder(table), "_delta_log")
+    _logs.take(str(log))
+    first = (log / f"{0:020d}.json").read_text().splitlines()[0]
+    (log / f"{0:020d}.json").write_text(f"{first}\n{line}\n")
+    with pytest.raises(nb.NimbleError):
+        table.publish_delta()
