@@ -419,11 +419,10 @@ def test_declared_indexes_answer_where_there_are_no_rows(
     assert table.at(snapshot=table.snapshot).get(3, on="age") is None
 
 
-def test_a_parquet_table_without_rows_has_no_indexes(lake: nb.Catalog) -> None:
+def test_a_parquet_table_without_rows_has_its_indexes(lake: nb.Catalog) -> None:
     schema = pa.schema({"id": pa.int64(), "mail": pa.string()})
     table = lake.create_table(
         "a.b", schema, cluster_by="id", indexes=[nb.HashIndex("mail")], data_format="parquet"
     )
-    assert table.indexes == []
-    with pytest.raises(nb.IndexUnavailableError, match=r"no index on \(mail\)"):
-        table.get("m", on="mail")
+    assert [(index.kind, index.columns[0].column) for index in table.indexes] == [("hash", "mail")]
+    assert table.get("m", on="mail") is None
