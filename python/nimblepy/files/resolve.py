@@ -49,7 +49,8 @@ def check_names_no_table(source: object) -> None:
     if not isinstance(source, str) or "#" not in source or os.path.exists(source):
         return
     lake, _, name = source.rpartition("#")
-    if "." in name and (is_uri(lake) or os.path.isdir(lake)):
+    is_file = name.endswith((".nimble", ".nbx", ".parquet"))  # in a store, this is not looked up
+    if not is_file and "." in name and (is_uri(lake) or os.path.isdir(lake)):
         raise InvalidArgumentError(
             f"{source!r} names a table; open tables with nb.connect({lake!r}).table({name!r})"
         )
