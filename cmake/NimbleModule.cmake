@@ -39,9 +39,6 @@ if(NIMBLEPY_SANITIZE)
   # pybind11's templates with UBSan's checks take twice as long to compile, and
   # no byte of a file is decoded here
   target_compile_options(_core PRIVATE -fno-sanitize=undefined)
-  if(NOT NIMBLEPY_FUZZ)
-    target_compile_options(_core PRIVATE -O0)  # a quarter less to compile
-  endif()
   nimble_checked_floors(_core)
 elseif(NIMBLEPY_UNITY AND CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
   # CI's build, of whose speed nothing is measured: the loops are the floors'
