@@ -272,3 +272,42 @@ def test_frames_of_objects_alone_are_stored(tmp_path: Path) -> None:
     table.append(pd.DataFrame({"d": [dt.date(2024, 1, 1)], "f": [None]}))
     table.append(pd.DataFrame({"f": [True, None]}))
     assert table.num_rows == 3
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> nb.Table:
+    schema = pa.schema({"id": pa.int64(), "f": pa.float64(), "s": pa.string(), "d": pa.date32()})
+    return nb.connect(tmp_path / "lake").create_table("a.b", schema, primary_key="id")
+
+
+def test_a_first_row_of_none_is_refused(table: nb.Table) -> None:
+    # It ended the rows without an error, and `overwrite` emptied the table.
+    table.append([{"id": 1}])
+    for change in (table.append, table.upsert, table.overwrite):
+        with pytest.raises(nb.InvalidArgumentError, match="NoneType"):
+            change([None, {"id": 3}])
+    assert table.refresh().num_rows == 1
+
+
+def test_columns_of_nan_are_null_in_frames(table: nb.Table) -> None:
+    pd = pytest.importorskip("pandas")
+    nan = float("nan")
+    table.append(pd.DataFrame({"id": [1], "f": [nan], "s": [nan], "d": [nan]}))
+    assert table.get(1) == {"id": 1, "f": None, "s": None, "d": None}
+    assert table.append(pd.DataFrame({"id": [], "s": []})).rows_inserted == 0
+
+
+def test_frames_in_pieces_have_the_types_of_the_table(table: nb.Table) -> None:
+    pd = pytest.importorskip("pandas")
+    frames = [
+        pd.DataFrame({"id": [1, 2], "f": [5, 6], "s": ["a", None]}),
+        pd.DataFrame({"id": [3], "f": [7.5], "s": [float("nan")]}),
+    ]
+    table.append(iter(frames))
+    assert table.to_table()["f"].to_pylist() == [5.0, 6.0, 7.5]
+
+
+def test_rows_are_counted_over_all_pieces(table: nb.Table) -> None:
+    rows = ({"id": row, "f": "x" if row == 140_000 else row} for row in range(150_000))
+    with pytest.raises(nb.InvalidArgumentError, match="row 140000"):
+        table.append(rows)

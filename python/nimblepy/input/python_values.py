@@ -25,11 +25,14 @@ from nimblepy.schema.values import show
 _EXACT, _BEYOND = 1 << 24, 1 << 127
 
 
-def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bool) -> pa.Array:
+def typed_column(
+    name: str, values: Sequence[Any], target: pa.DataType, cast: bool, first_row: int = 0
+) -> pa.Array:
     """Converts a column of Python values to the type ``target``.
 
     Args:
         cast: whether to round or truncate values that the type cannot represent.
+        first_row: the number of the first value, for messages.
 
     Raises:
         InvalidArgumentError: the type cannot represent a value; the message names the column, the
@@ -40,7 +43,7 @@ def typed_column(name: str, values: Sequence[Any], target: pa.DataType, cast: bo
     except _ExtraFieldError:
         return pa.array(values)
     except UnfitError as error:
-        raise InvalidArgumentError(error.message(f"column {name!r}")) from None
+        raise InvalidArgumentError(error.message(f"column {name!r}", first_row)) from None
 
 
 def typed_array(

@@ -9,17 +9,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.foreign import CountedReader, is_paths, open_files
 from nimblepy.input.python_values import typed_column
+from nimblepy.input.texts import Typed
 from nimblepy.schema.conform import conform
-from nimblepy.schema.kinds import is_text
+from nimblepy.schema.convert import stored
+from nimblepy.schema.kinds import family, is_text
 from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.values import is_nan, is_null, show
 
 # Rows per batch for the core. Large enough to amortize a call, small enough for steady progress.
 BATCH_ROWS = 131_072
+# What an iterator without items gives. None would be an item.
+_END = object()
 
 
 def as_reader(
@@ -105,17 +110,21 @@ def _of_pandas(frame: Any, target: pa.Schema | None, cast: bool) -> pa.Table:
     # An index without names contains only row numbers.
     named = any(name is not None for name in frame.index.names)
     objects = _object_columns(frame, target)
+    empty = _columns_of_nan(frame, target)
     try:
         if target is None:
             for name, kind in frame.dtypes.items():
                 if kind.kind == "O" and frame.columns.is_unique:
                     _refuse_mixed_times(str(name), frame[name].tolist())
-        if target is None or not objects:
+        if target is None or not (objects or empty):
             return pa.Table.from_pandas(frame, preserve_index=named)
         columns: dict[str, Any] = {}
-        if named or len(objects) < len(frame.columns):
-            table = pa.Table.from_pandas(frame.drop(columns=objects), preserve_index=named)
+        if named or len(objects) + len(empty) < len(frame.columns):
+            rest = frame.drop(columns=[*objects, *empty])
+            table = pa.Table.from_pandas(rest, preserve_index=named)
             columns = dict(zip(table.column_names, table.columns, strict=True))
+        for name in empty:
+            columns[name] = pa.nulls(len(frame), target.field(name).type)
         for name in objects:
             values = [None if is_null(v) or is_nan(v) else v for v in frame[name]]
             columns[name] = typed_column(name, values, target.field(name).type, cast)
@@ -162,7 +171,23 @@ def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
     ]
 
 
-def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) -> pa.Table:
+def _columns_of_nan(frame: Any, target: pa.Schema | None) -> list[str]:
+    """Returns the columns of only NaN whose target type is no number: pandas has no other nulls."""
+    if target is None or not frame.columns.is_unique:
+        return []
+    return [
+        name
+        for name, kind in frame.dtypes.items()
+        if kind.kind == "f"
+        and name in target.names
+        and family(target.field(name).type) != "number"
+        and frame[name].isna().all()
+    ]
+
+
+def _table_of(
+    columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool, first_row: int = 0
+) -> pa.Table:
     made: dict[str, Any] = {}
     name: Any = None
     try:
@@ -172,7 +197,8 @@ def _table_of(columns: Mapping[Any, Any], target: pa.Schema | None, cast: bool) 
                 _refuse_mixed_times(str(name), values)
                 made[str(name)] = _column(values)
             else:
-                made[str(name)] = typed_column(str(name), values, target.field(at).type, cast)
+                kind = target.field(at).type
+                made[str(name)] = typed_column(str(name), values, kind, cast, first_row)
         name = None
         return pa.table(made)
     except InvalidArgumentError:
@@ -270,31 +296,45 @@ def _table_reader(table: pa.Table) -> pa.RecordBatchReader:
 
 def _chained(items: Iterator[Any], target: pa.Schema | None, cast: bool) -> pa.RecordBatchReader:
     """Concatenates data, with the schema of the first item."""
-    first = next(items, None)
-    if first is None and target is not None:
+    first: Any = next(items, _END)
+    if first is _END and target is not None:
         return target.empty_table().to_reader()
-    if first is None:
+    if first is _END:
         raise InvalidArgumentError(
             "data: an empty iterable has no columns; pass an empty table, schema.empty_table()"
         )
     if isinstance(first, Mapping):
         items = _rows_as_tables(chain([first], items), target, cast)
         first = next(items)
-    elif isinstance(first, (str, bytes, int, float, tuple, list)):
+    elif first is None or isinstance(first, (str, bytes, int, float, tuple, list)):
         raise InvalidArgumentError(
             "data: an iterable must yield pyarrow.RecordBatch objects, frames or rows as dicts, "
             f"got {type(first).__name__}"
         )
     reader, _ = as_reader(first, target, cast=cast)
-    schema = reader.schema
+    typed = _typed(reader.schema, target, cast)
+    schema = typed.schema(reader.schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
-        yield from reader
+        yield from typed(reader)
         for item in items:
-            for batch in as_reader(item, target, cast=cast)[0]:
+            following, _ = as_reader(item, target, cast=cast)
+            for batch in _typed(following.schema, target, cast)(following):
                 yield conform(batch, schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _typed(have: pa.Schema, target: pa.Schema | None, cast: bool) -> Typed:
+    """Returns the conversion to the types of a table, so that the types of frames may differ."""
+    columns: dict[str, tuple[Any, pa.DataType]] = {}
+    for field in have:
+        at = -1 if target is None else target.get_field_index(field.name)
+        kind = None if target is None or at < 0 else target.field(at).type
+        if kind is not None and not pt.is_nested(kind) and kind != field.type:
+            convert = stored(cast=cast)(field.type, kind, f"column {field.name!r}")
+            columns[field.name] = convert, kind
+    return Typed("data", columns)
 
 
 def _rows_as_tables(
@@ -313,7 +353,7 @@ def _rows_as_tables(
                 f"data: row {begin + wrong} is {some[wrong]!r:.50}; expected a dict, as the rows "
                 "before it"
             )
-        begin += len(some)
+        start, begin = begin, begin + len(some)
         names = dict.fromkeys(name for row in some for name in row)
         if schema is not None:
             unknown = [name for name in names if name not in schema.names]
@@ -327,7 +367,8 @@ def _rows_as_tables(
                 table = pa.Table.from_pylist(some, schema)
             else:
                 known = names if schema is None else schema.names
-                table = _table_of({n: [row.get(n) for row in some] for n in known}, target, cast)
+                columns = {n: [row.get(n) for row in some] for n in known}
+                table = _table_of(columns, target, cast, start)
         except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
             if isinstance(error, InvalidArgumentError):
                 raise

@@ -36,10 +36,6 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
 # Numbers that Arrow reads right.
 _SIMPLE_INTEGER = r"^[+-]?[0-9]{1,18}$"
 _SIMPLE_DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,18})?$"
-# A time of day with a zone. Its first group is what stays without the zone.
-_ZONE = r"(:[0-9][0-9](?:\.[0-9]+)?)(?:[Zz]|[+-][0-9][0-9](?::?[0-9][0-9])?)$"
-# A time of day with digits beyond the microsecond.
-_FINER_TIME = r"\.[0-9]{6}[0-9]*[1-9]"
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
 
@@ -67,50 +63,7 @@ def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
         return _floats(texts, target)
     if pt.is_integer(target) or pt.is_decimal(target):
         return _exact_numbers(texts, target, cast)
-    if pt.is_timestamp(target) or pt.is_date(target):
-        return _moments(texts, target, cast)
     rule = stored(cast=cast, literals=True, checked=True)
-    if pt.is_time(target) and not cast:
-        row = pc.index(pc.match_substring_regex(texts, _FINER_TIME), True).as_py()
-        if row >= 0:  # Python truncates these digits
-            shown = show(texts[row].as_py())
-            raise UnfitError(row, f"{shown} is not a value of {target}", "truncate it")
-    return rule(texts.type, target, "")(texts)
-
-
-def _moments(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
-    """Converts texts of dates and times, each with or without a zone."""
-    import pyarrow.compute as pc
-
-    has_zone = pc.match_substring_regex(texts, _ZONE)
-    if not pc.any(has_zone).as_py():
-        return _read_moments(texts, target, None, cast)
-    if not pt.is_timestamp(target) or target.tz is None:
-        if not cast:
-            row = pc.index(has_zone, True).as_py()
-            raise UnfitError(
-                row,
-                f"{show(texts[row].as_py())} has a time zone, the column has none",
-                "drop the zone",
-            )
-        without = pc.replace_substring_regex(texts, _ZONE, r"\1")
-        return _read_moments(without, target, None, cast)
-    nothing = pa.scalar(None, texts.type)
-    instants = _read_moments(pc.if_else(has_zone, texts, nothing), target, "UTC", cast)
-    without = pc.if_else(has_zone, nothing, texts)
-    return pc.coalesce(instants, _read_moments(without, target, None, cast))
-
-
-def _read_moments(texts: pa.Array, target: pa.DataType, zone: str | None, cast: bool) -> pa.Array:
-    rule = stored(cast=cast, literals=True, checked=True)
-    unit = target.unit if pt.is_timestamp(target) else "us"
-    for finer in dict.fromkeys((unit, "us", "ns") if cast else (unit,)):
-        kind = pa.timestamp(finer, zone)
-        try:
-            array = texts.cast(kind)
-        except pa.ArrowException:
-            continue
-        return rule(kind, target, "")(array)
     return rule(texts.type, target, "")(texts)
 
 
@@ -262,8 +215,6 @@ def of_json(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.
     Raises:
         UnfitError: a value is not a value of the type.
     """
-    if is_text(array.type) and pt.is_temporal(target):
-        return of_text(array, target, cast)
     _refuse_infinities(array)
     return converted(array, target, cast, place)
 

@@ -11,6 +11,7 @@ import datetime
 import uuid
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,6 +29,10 @@ from nimblepy.schema.zones import has_zone, localize, skipped, wall_clock
 _UUID_BYTES = 16
 _UUID_DIGITS = 32
 _TEMPORAL = ("date", "instant", "time")
+# A time of day with a zone. Its first group is what stays without the zone.
+_ZONE = r"(:[0-9][0-9](?:\.[0-9]+)?)(?:[Zz]|[+-][0-9][0-9](?::?[0-9][0-9])?)$"
+# A time of day with digits beyond the microsecond.
+_FINER_TIME = r"\.[0-9]{6}[0-9]*[1-9]"
 _ROUND, _TRUNCATE = "round it", "truncate it"
 
 
@@ -74,7 +79,7 @@ def _conversion(
     ):
         return _time(plain, target, cast) if kinds[0] != "bool" else _checked(target)
     if is_text(plain) and kinds[1] in _TEMPORAL:
-        return _parsed(target)
+        return partial(_times if kinds[1] == "time" else _moments, target=target, cast=cast)
     if is_text(plain) and is_text(target):
         return _checked(target)
     if is_bytes(plain) and is_bytes(target):
@@ -340,16 +345,42 @@ def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 # ------------------------------------------------------------------ text and UUIDs
 
 
-def _parsed(target: pa.DataType) -> Convert:
-    """Returns a conversion that parses text as dates or times."""
+def _times(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    """Converts texts of times of day."""
+    if not cast:
+        bad = pc.fill_null(pc.match_substring_regex(texts, _FINER_TIME), False)
+        _refuse(texts, bad, _not_in(target), _TRUNCATE)  # Python truncates these digits
+    return each(texts, target)
 
-    def convert(array: pa.Array) -> pa.Array:
+
+def _moments(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    """Converts texts of dates and times, each with or without a zone."""
+    texts = pc.utf8_trim_whitespace(texts)
+    zoned = pc.fill_null(pc.match_substring_regex(texts, _ZONE), False)
+    if not pc.any(zoned).as_py():
+        return _read_moments(texts, target, None, cast)
+    if not has_zone(target):
+        if not cast:
+            _refuse(texts, zoned, "has a time zone, the column has none", "drop the zone")
+        without = pc.replace_substring_regex(texts, _ZONE, r"\1")
+        return _read_moments(without, target, None, cast)
+    nothing = pa.scalar(None, texts.type)
+    instants = _read_moments(pc.if_else(zoned, texts, nothing), target, "UTC", cast)
+    without = pc.if_else(zoned, nothing, texts)
+    return pc.coalesce(instants, _read_moments(without, target, None, cast))
+
+
+def _read_moments(texts: pa.Array, target: pa.DataType, zone: str | None, cast: bool) -> pa.Array:
+    unit = target.unit if pt.is_timestamp(target) else "us"
+    for finer in dict.fromkeys((unit, "us", "ns") if cast else (unit,)):
+        kind = pa.timestamp(finer, zone)
         try:
-            return array.cast(target)
+            array = texts.cast(kind)
         except pa.ArrowException:
-            return each(array, target)
-
-    return convert
+            continue
+        convert = _time(kind, target, cast)
+        return array if convert is None else convert(array)
+    return each(texts, target)
 
 
 def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
