@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -23,6 +24,7 @@ def run_serve(
     source: str, tables: Sequence[str], name: str | None, token_file: str | None, **options: Any
 ) -> None:
     """Serves until a signal says to stop."""
+    _log_to_stderr()
     token = None if token_file is None else _read_token(token_file)
     if tables:
         if name is not None:
@@ -49,6 +51,7 @@ def run_follow(
     lake: str, tables: Sequence[str], directory: str | None, *, poll: float, once: bool
 ) -> None:
     """Writes serving manifests until a signal says to stop."""
+    _log_to_stderr()
     if directory is None:
         if ":" in lake:
             raise InvalidArgumentError(f"{lake}: give --dir, a directory of this machine")
@@ -63,6 +66,14 @@ def run_follow(
     with _until_signal() as stopped:
         typer.echo(f"serving manifests are in {directory}")
         follower.run(poll, stopped)
+
+
+def _log_to_stderr() -> None:
+    """Prints warnings, such as those of snapshots that cannot be read."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logging.getLogger("nimblepy").addHandler(handler)
 
 
 def _names(tables: Sequence[str]) -> dict[str, str]:

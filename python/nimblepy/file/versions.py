@@ -38,7 +38,7 @@ class Looks:
         now = time.monotonic()
         if now - self._last < seconds:
             return False
-        with self._lock:
+        with self._lock.native:
             before = self._last
             if now - before < seconds:
                 return False
@@ -80,7 +80,7 @@ class VersionedRows(Joinable, Generic[Version]):
             prepared: rows that the handle may move to, with getters for them. They spare the
                 threads that share the handle from preparing the same getters again.
         """
-        with self._moving:
+        with self._moving.native:
             position = following(self._position)  # type: ignore[arg-type]
             if position.rows is not self._position.rows:
                 # Release getters of the old rows first: they must not answer at the new position.
@@ -90,10 +90,10 @@ class VersionedRows(Joinable, Generic[Version]):
                 keep_getters(self, prepared[1])
 
     def _release(self) -> None:
-        with self._moving:
+        with self._moving.native:
             super()._release()
 
     def _keep(self, source: RowSource, keep: Callable[[], None]) -> None:
-        with self._moving:
+        with self._moving.native:
             if source is self._current:  # else the version was replaced in the meantime
                 super()._keep(source, keep)

@@ -320,7 +320,7 @@ class Dataset(VersionedRows[DatasetSource]):
         Cost: lists the directory and reads the footers of new files. Files that are still in the
             list remain open.
         """
-        with self._refreshing:
+        with self._refreshing.native:
             before = self._current.files
             files = self._footers.listed()
             if (files.names, files.identities) == (before.names, before.identities):

@@ -814,7 +814,7 @@ class FilesSource(RowSource):
         def point_readers(files: list[int]) -> list[_core.PointReader | None]:
             nonlocal last
             # After a refresh, many threads need the same file at once. One of them opens it.
-            with opening:
+            with opening.native:
                 if last[0] != files:
                     self.prepare(files)
                     readers = [

@@ -146,7 +146,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         Cost: see :attr:`stale`. If a file changed, also reads the key columns of new files and
             writes the whole index.
         """
-        with self._refreshing:
+        with self._refreshing.native:
             current = self._current
             # Open it once: another process may replace the file, and the entries and the record
             # must be from the same file.
@@ -183,7 +183,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
 
     def _index_changed(self) -> None:
         """Indexes changed files again, in a temporary index file that only this handle uses."""
-        with self._refreshing:
+        with self._refreshing.native:
             current = self._current
             files = []
             for file in current.record.files:

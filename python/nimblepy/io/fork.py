@@ -33,8 +33,14 @@ def renew_after_fork(renewable: Renewable) -> None:
 class ForkLock:
     """A lock that is free in a child process, even if another thread held it at the fork.
 
+    Use it as ``with lock.native``. The ``with`` of a class written in Python may be interrupted by
+    a signal after it took the lock, or before it released it; then the lock would stay held.
+
     Args:
         reentrant: a thread that holds the lock may take it again, for example in a finalizer.
+
+    Attributes:
+        native: the lock of Python's standard library; another one after a fork.
     """
 
     def __init__(self, *, reentrant: bool = False) -> None:
@@ -43,19 +49,14 @@ class ForkLock:
         renew_after_fork(self)
 
     def renew_after_fork(self) -> None:
-        self._lock = self._new()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.native: Any = self._new()
 
 
 # Maximum seconds that a fork waits for other threads. The limit prevents deadlocks if they wait for
 # the forking thread.
 _LONGEST_WAIT = 10.0
-_idle = threading.Condition()
+_mutex = threading.RLock()  # of the following; see ForkLock
+_idle = threading.Condition(_mutex)
 _busy: dict[object, int] = {}  # threads inside no_fork(), by block
 _forking: list[int] = []  # threads that are about to fork
 
@@ -71,13 +72,13 @@ def no_fork() -> Iterator[None]:
     this_thread = threading.get_ident()
     block = object()
     try:
-        with _idle:
+        with _mutex:
             if _forking and this_thread not in _busy.values():
                 _idle.wait_for(lambda: not _forking, timeout=_LONGEST_WAIT)
             _busy[block] = this_thread
         yield
     finally:
-        with _idle:
+        with _mutex:
             _busy.pop(block, None)  # in a child process, _busy was cleared
             if _forking:
                 _idle.notify_all()
@@ -91,7 +92,7 @@ def without_fork(call: Callable[..., Result], *arguments: Any) -> Result:
 
 def _before() -> None:
     this_thread = threading.get_ident()
-    _idle.acquire()  # released after the fork
+    _mutex.acquire()  # released after the fork
     _forking.append(this_thread)
     _idle.wait_for(
         lambda: all(thread == this_thread for thread in _busy.values()), timeout=_LONGEST_WAIT
@@ -101,12 +102,13 @@ def _before() -> None:
 def _after() -> None:
     _forking.remove(threading.get_ident())
     _idle.notify_all()
-    _idle.release()
+    _mutex.release()
 
 
 def _renew_all() -> None:
-    global _idle
-    _idle = threading.Condition()
+    global _mutex, _idle
+    _mutex = threading.RLock()
+    _idle = threading.Condition(_mutex)
     _busy.clear()
     _forking.clear()
     for renewable in list(_all):

@@ -80,7 +80,7 @@ class RawReader:
     def _decoded(self, frame: _core.RawFrame, schema: pa.Schema) -> pa.Table:
         if len(frame.columns) != len(schema):
             raise CorruptFileError("raw reply: it has other columns than were asked for")
-        with self._lock:
+        with self._lock.native:
             file = self._file(frame.file)
         try:
             missing = file.parts.missing(frame)
@@ -97,10 +97,10 @@ class RawReader:
             raise CannotDecodeError(str(error)) from error
         except BaseException:
             # Filled parts keep their bytes, so damaged ones must go with the file.
-            with self._lock:
+            with self._lock.native:
                 self._files.pop(frame.file, None)
             raise
-        with self._lock:
+        with self._lock.native:
             self._evict()
         return pa.Table.from_batches([pa.RecordBatch._import_from_c_capsule(*batch)])
 

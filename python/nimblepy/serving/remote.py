@@ -514,8 +514,9 @@ class RemoteTable:
             except StaleFileError as error:
                 if attempt == _ATTEMPTS:
                     raise StaleFileError(
-                        f"{self.name}: {_ATTEMPTS} attempts were not answered from one snapshot; "
-                        f"read less at once ({error})"
+                        f"{self.name}: {_ATTEMPTS} attempts failed: {error}; if one call sends "
+                        "many commands, read less at once; else look for a missing file with "
+                        "nimble verify"
                     ) from error
         raise AssertionError("the loop returns or raises")
 
@@ -530,6 +531,8 @@ class RemoteTable:
         if not self._key:
             raise IndexUnavailableError(f"{self.name}: it has no key")
         given = read_keys(keys)
+        if not len(given.columns[0]):
+            return []
         if given.width < len(self._key):
             raise InvalidArgumentError(
                 f"keys: {given.width} of the {len(self._key)} columns {', '.join(self._key)}; a "

@@ -105,7 +105,7 @@ class Connection:
 
     def close(self) -> None:
         """Closes the free connections. A later command connects again."""
-        with self._lock:
+        with self._lock.native:
             free, self._free = self._free, []
             is_mine = self._process == os.getpid()
             self._process = os.getpid()
@@ -120,11 +120,11 @@ class Connection:
     def _take(self) -> _Socket | None:
         if self._process != os.getpid():  # the connections belong to the parent process
             self.close()
-        with self._lock:
+        with self._lock.native:
             return self._free.pop() if self._free else None
 
     def _give_back(self, connection: _Socket) -> None:
-        with self._lock:
+        with self._lock.native:
             if len(self._free) < _MOST_FREE:
                 self._free.append(connection)
                 return

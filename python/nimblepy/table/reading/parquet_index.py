@@ -340,7 +340,7 @@ class _IndexFile:
 
     def open(self) -> _Opened | None:
         """Returns the open file; ``None`` if it is missing or damaged, which is logged."""
-        with self._lock:
+        with self._lock.native:
             if self._opened is None and not self._is_damaged:
                 try:
                     self._opened = _Opened(self.path, self.covers, self._schemas)
