@@ -273,3 +273,18 @@ def test_files_that_the_server_does_not_have(served: nb.RemoteLake) -> None:
     for words in (["FILE", "1", "2", "0"], ["FILE", "x", "2", "0", "1"], ["BYTES", *"1234"]):
         with pytest.raises(nb.InvalidArgumentError):
             ask("NB.META", "t", *words)
+
+
+def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from nimblepy.serving import raw
+
+    monkeypatch.setattr(raw, "_KEPT_FILES", 2)
+    for part in range(5):
+        rows = pa.table({"k": range(3000 * part, 3000 * part + 3000)})
+        nb.write(rows, tmp_path / f"{part}.nimble", cluster_by="k")
+    with nb.serve(tmp_path, "d") as server:
+        table = nb.connect(server.address).table("d")
+        for begin in (0, 3000, 6000, 9000, 12_000, 0):
+            read = table.range(begin, begin + 3000, accept="raw")
+            assert read["k"].to_pylist() == list(range(begin, begin + 3000))
+        assert 0 < len(table._raw._files) <= 2

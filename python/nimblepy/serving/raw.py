@@ -12,8 +12,10 @@ from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersion
 from nimblepy.io.fork import ForkLock
 from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
 
-# Bytes of files to keep in memory. They save asking for metadata again.
+# Bytes and number of files to keep in memory. They save asking for metadata again. An open file
+# needs memory besides its bytes.
 _KEPT_BYTES = 64 << 20
+_KEPT_FILES = 32
 _CACHE_BYTES = 16 << 20
 
 
@@ -48,7 +50,7 @@ class _File:
 
 
 class RawReader:
-    """Decodes the replies of one table. Thread-safe. Keeps parts of at most 64 MiB of its files."""
+    """Decodes the replies of one table. Thread-safe. Keeps 32 files, 64 MiB."""
 
     def __init__(self, connection: Connection, table: str) -> None:
         self._connection = connection
@@ -121,7 +123,7 @@ class RawReader:
 
     def _evict(self) -> None:
         held = sum(file.parts.filled_bytes for file in self._files.values())
-        while self._files and held > _KEPT_BYTES:
+        while self._files and (held > _KEPT_BYTES or len(self._files) > _KEPT_FILES):
             _, file = self._files.popitem(last=False)
             held -= file.parts.filled_bytes
 
