@@ -297,8 +297,7 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
   // Keys are estimates minus scale * error.
   const float error =
       factor * kGreatestError * std::sqrt(std::max(reach, 0.0f));
-  const float b =
-      factor * (query.code.table_offset() - query.half_sum) + error;
+  const float b = factor * (query.code.table_offset() - query.half_sum) + error;
   float keys[kVectorBlock];
   for (uint64_t block = begin_block; block < end_block; ++block) {
     const uint64_t slot = block * kVectorBlock;

@@ -110,9 +110,8 @@ class Search {
       // Searching the lists of a part for few of its rows costs more than
       // comparing these.
       constexpr double kFewRows = 1.0 / 16;
-      if (rows < least ||
-          (part.by_lists && part.allowed.size() < least &&
-           part.density() < kFewRows)) {
+      if (rows < least || (part.by_lists && part.allowed.size() < least &&
+                           part.density() < kFewRows)) {
         part.by_lists = false;
       }
     }
