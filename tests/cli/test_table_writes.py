@@ -129,6 +129,16 @@ def test_upsert(table: str, tmp_path: Path) -> None:
     assert [opened(table).get(key)["price"] for key in (3, 4)] == [9.0, 5.0]  # type: ignore[index]
 
 
+def test_publish_delta(tmp_path: Path) -> None:
+    place = f"{tmp_path}/lake#shop.flat"
+    (tmp_path / "a.csv").write_text("id,price\n4,4\n")
+    run("table", "create", place, "--schema", "id bigint, price double", "--data-format", "parquet")
+    assert "Delta version 0" in run("table", "publish-delta", place).stdout
+    run("table", "append", place, tmp_path / "a.csv")
+    shown = run("table", "publish-delta", place, "--stop").stdout
+    assert shown.startswith(f"{place}: Delta version 1; later commits are not published")
+
+
 def test_delete_takes_parameters(table: str) -> None:
     done = run("table", "delete", table, "--filter", "id = $id", "--param", "id=1")
     assert "1 deleted" in done.stdout

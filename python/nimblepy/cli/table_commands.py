@@ -475,6 +475,19 @@ def table_register(
     run_register(table, metadata_file)
 
 
+@app.command("publish-delta")
+def table_publish_delta(
+    table: TableArgument,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Publish a last time; the log stays.")
+    ] = False,
+) -> None:
+    """Publish a Parquet table as Delta. Later commits keep it up to date."""
+    from nimblepy.cli.table_writes import run_publish_delta
+
+    run_publish_delta(table, keep=not stop)
+
+
 @app.command("drop")
 def table_drop(
     table: TableArgument,

@@ -214,6 +214,12 @@ def run_register(text: str, metadata_file: str) -> None:
     typer.echo(f"{text}: {table.num_rows:,} rows")
 
 
+def run_publish_delta(text: str, *, keep: bool) -> None:
+    version = open_table(text).publish_delta(keep=keep)
+    later = "" if keep else "; later commits are not published"
+    typer.echo(f"{text}: Delta version {version}{later}")
+
+
 def run_drop(text: str, *, purge: bool, yes: bool) -> None:
     lake, name = open_lake(text)
     rows = lake.table(name).num_rows
