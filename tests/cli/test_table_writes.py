@@ -129,6 +129,16 @@ def test_upsert(table: str, tmp_path: Path) -> None:
     assert [opened(table).get(key)["price"] for key in (3, 4)] == [9.0, 5.0]  # type: ignore[index]
 
 
+def test_create_with_format_version_3(tmp_path: Path) -> None:
+    place = f"{tmp_path}/lake#shop.three"
+    run("table", "create", place, "--schema", "id bigint", "--format-version", "3")
+    assert opened(place).iceberg.metadata.format_version == 3
+    wrong = run(
+        "table", "create", f"{place}x", "--schema", "id bigint", "--format-version", "7", status=2
+    )
+    assert "expected a format version of 2 or 3, got 7" in wrong.stderr
+
+
 def test_publish_delta(tmp_path: Path) -> None:
     place = f"{tmp_path}/lake#shop.flat"
     (tmp_path / "a.csv").write_text("id,price\n4,4\n")

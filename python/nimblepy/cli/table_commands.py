@@ -255,6 +255,9 @@ def table_create(
     data_format: Annotated[
         str, typer.Option(help="Of the table's files: nimble or parquet.")
     ] = "nimble",
+    format_version: Annotated[
+        int, typer.Option(help="Of Iceberg's format: 2, or 3, which fewer engines read.")
+    ] = 2,
     property: PropertyOption = None,
     comment: CommentOption = None,
     if_not_exists: Annotated[
@@ -277,6 +280,7 @@ def table_create(
         hash_indexes=hash_index or [],
         sorted_indexes=sorted_index or [],
         data_format=data_format,
+        format_version=format_version,
         properties=property or [],
         comment=comment,
         if_not_exists=if_not_exists,
