@@ -189,11 +189,12 @@ def test_a_day_in_seconds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_day_in_minutes(tmp_path: Path) -> None:
-    """20,000 commits and refreshes; NIMBLEPY_SOAK changes the number of commits."""
-    commits = int(os.environ.get("NIMBLEPY_SOAK", "6000"))
+    """About 20,000 commits and refreshes; NIMBLEPY_SOAK changes the number of commits."""
+    commits = int(os.environ.get("NIMBLEPY_SOAK", "12000"))
     done = soak(tmp_path, commits)
     print(done)
-    assert done["write"] + done["follow"] >= min(20_000, 3 * commits)
+    assert done["write"] == commits
+    assert done["follow"] > commits // 10  # how many fit beside the commits depends on the machine
 
 
 # Reads a table of as many files with few descriptors.
