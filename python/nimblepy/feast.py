@@ -139,15 +139,15 @@ class NimbleOnlineStore(OnlineStore):
         """Returns the event time and the features of each entity; ``(None, None)`` if missing."""
         features = self._features_of(table, requested_features)
         names = [feature.name for feature in features]
-        wanted = [EVENT_TIME, *names]
+        columns = [EVENT_TIME, *names]
         opened, keys = self._opened(config, table), _keys(config, entity_keys)
         rows: Iterable[Sequence[Any] | None]
         if len(keys) <= _FEW_KEYS:
-            single = (opened.get(key, wanted) for key in keys)
-            rows = (None if row is None else [row[name] for name in wanted] for row in single)
+            single = (opened.get(key, columns) for key in keys)
+            rows = (None if row is None else [row[name] for name in columns] for row in single)
         else:
-            read = opened.lookup(pa.array(keys, pa.binary()), columns=wanted, missing="null")
-            rows = zip(*(read[name].to_pylist() for name in wanted), strict=True)
+            read = opened.lookup(pa.array(keys, pa.binary()), columns=columns, missing="null")
+            rows = zip(*(read[name].to_pylist() for name in columns), strict=True)
         makers = [feature.to_value for feature in features]
         answers: list[tuple[datetime | None, dict[str, Any] | None]] = []
         for row in rows:

@@ -97,7 +97,7 @@ def _has_maps(data_type: pa.DataType) -> bool:
 
 
 def converted(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
-    """Converts an array of values that come from Python or from text."""
+    """Converts an array of values of Python code or of text."""
     rules = Rules(match_by_name, _null, stored(cast=cast, literals=True), _extra)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()

@@ -1,6 +1,6 @@
 """The columns of row lineage, which tables of Iceberg's format version 3 have beside their schema.
 
-They can be read by name. A file stores them if its rows come from other files.
+They can be read by name. A file stores them if its rows were copied from other files.
 """
 
 from __future__ import annotations

@@ -169,14 +169,14 @@ class SourceRows:
         if not matches or not rows.reading.has_row_ids:
             return None
         places = np.concatenate([numbers(some) for some in matches.values()])
-        found = pa.concat_arrays(list(rows.row_ids(matches).values()))
+        row_ids = pa.concat_arrays(list(rows.row_ids(matches).values()))
         # Other engines may have written a key twice. The row keeps the least id.
-        order = np.lexsort((found.fill_null(_NO_ID).to_numpy(), places))
+        order = np.lexsort((row_ids.fill_null(_NO_ID).to_numpy(), places))
         first = np.ones(len(order), dtype=np.bool_)
         first[1:] = np.diff(places[order]) != 0
         at = np.full(self.source.num_rows, -1, dtype=np.int64)
         at[places[order][first]] = order[first]
-        return found.take(pa.array(at, mask=at < 0))
+        return row_ids.take(pa.array(at, mask=at < 0))
 
     def _write(self, rows: MemberRows, target: Target, row_ids: pa.Array | None) -> list[DataFile]:
         if not self.source.num_rows:

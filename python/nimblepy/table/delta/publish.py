@@ -60,7 +60,10 @@ _NAIVE_TIMES = "timestampNtz"
 
 
 class _Logs:
-    """The newest known state of logs by path. A thread that uses it holds ``lock``."""
+    """The newest known state of logs by path. A thread that uses one holds its lock.
+
+    A store that does not answer blocks only the commits of its own table.
+    """
 
     def __init__(self) -> None:
         self._states: OrderedDict[str, LogState] = OrderedDict()
@@ -68,7 +71,11 @@ class _Logs:
         self.renew_after_fork()
 
     def renew_after_fork(self) -> None:
-        self.lock = threading.RLock()
+        self._locks: dict[str, threading.RLock] = {}  # type: ignore[valid-type]
+
+    def lock(self, path: str) -> Any:
+        """Returns the lock of a log."""
+        return self._locks.setdefault(path, threading.RLock())
 
     def take(self, path: str) -> LogState | None:
         """Removes and returns a state. The caller changes it and puts it back."""
@@ -106,7 +113,7 @@ def publish(metadata: ice.Metadata, reload: Callable[[], ice.Metadata]) -> int:
         ConflictError: another program wrote to the Delta table, or every attempt lost.
     """
     log = DeltaLog(metadata.location)
-    with _logs.lock:
+    with _logs.lock(log.path):
         for _ in range(ice.MOST_ATTEMPTS):
             state = log.read(_logs.take(log.path))
             if state.version >= 0 and not _follows(metadata, state):

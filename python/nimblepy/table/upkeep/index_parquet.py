@@ -118,11 +118,11 @@ def drop_parquet_index(
 
     def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
         given = isinstance(index, (HashIndex, SortedIndex))
-        asked = stored_index(rows.schema, index if given else HashIndex(index))  # type: ignore[arg-type]
+        dropped = stored_index(rows.schema, index if given else HashIndex(index))  # type: ignore[arg-type]
         kept = [
             item
             for item in old
-            if item.columns != asked.columns or (given and item.kind != asked.kind)
+            if item.columns != dropped.columns or (given and item.kind != dropped.kind)
         ]
         if len(kept) == len(old):
             shown = ", ".join(map(str, _resolved(rows))) or "no index"
