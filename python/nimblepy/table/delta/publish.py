@@ -71,7 +71,7 @@ class _Logs:
         self.renew_after_fork()
 
     def renew_after_fork(self) -> None:
-        self._locks: dict[str, threading.RLock] = {}  # type: ignore[valid-type]
+        self._locks: dict[str, threading.RLock] = {}
 
     def lock(self, path: str) -> Any:
         """Returns the lock of a log."""
