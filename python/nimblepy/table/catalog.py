@@ -325,7 +325,8 @@ class Catalog:
                 f"if_exists: expected 'error' or 'ignore', got {if_exists!r}"
             )
         data = None if isinstance(schema_or_data, pa.Schema) else as_reader(schema_or_data)
-        schema = table_schema(schema_or_data if data is None else data[0].schema)
+        given = schema_or_data if data is None else data[0].schema
+        schema = table_schema(given, nanoseconds=version >= ice.ROW_ID_VERSION)
         if version >= ice.ROW_ID_VERSION:
             check_lineage_names(schema, "create_table")
         primary = texts_of(primary_key, "primary_key")

@@ -70,7 +70,8 @@ class Alter:
 
         Args:
             default: the value of existing rows, exactly representable in the type. It does not
-                apply to new rows. Structs, lists, maps and fields of structs can only have null.
+                apply to new rows. Structs, lists, maps, fields of structs and timestamps with
+                nanoseconds can only have null.
             after: the preceding column, in the same struct; by default the column is the last.
 
         Raises:
@@ -83,7 +84,12 @@ class Alter:
         def step(evolution: ice.Evolution) -> None:
             path = _new_path(evolution.schema, name)
             _check_free(evolution, path, None)
-            kind = table_type(type, f"column {show_path(path)!r}", nested=len(path) > 1)
+            kind = table_type(
+                type,
+                f"column {show_path(path)!r}",
+                nested=len(path) > 1,
+                nanoseconds=evolution.has_row_ids,
+            )
             evolution.add_column(path, kind, doc, _default(type, kind, default, path))
             _move(evolution, path, after, first)
 
@@ -425,6 +431,10 @@ def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) ->
     if len(path) > 1 or pa.types.is_nested(kind):
         raise InvalidArgumentError(
             f"add_column {show_path(path)!r}: nested columns can only have the default null"
+        )
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        raise InvalidArgumentError(
+            f"add_column {show_path(path)!r}: a column of {kind} can only have the default null"
         )
     value = default
     for column_type in (given, kind):

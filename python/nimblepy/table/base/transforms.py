@@ -181,12 +181,18 @@ def _numbers(array: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]
     return filled.to_numpy(zero_copy_only=False).astype(np.int64), mask
 
 
+def _whole_micros(kind: pa.DataType, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Rounds nanoseconds down to microseconds, from which Iceberg computes times and buckets."""
+    return values // 1000 if pt.is_timestamp(kind) and kind.unit == "ns" else values
+
+
 def _array(values: Any, mask: Any, kind: pa.DataType) -> pa.Array:
     return pa.array(values, mask=mask if mask.any() else None).cast(kind)
 
 
 def _time(array: pa.Array, unit: str) -> pa.Array:
     values, mask = _numbers(array)
+    values = _whole_micros(array.type, values)
     if unit == "hour":
         return _array(values // _HOUR_US, mask, pa.int32())
     days = values if pt.is_date32(array.type) else values // _DAY_US
@@ -233,6 +239,7 @@ def _bucket(array: pa.Array, count: int) -> pa.Array:
     kind = array.type
     if pt.is_integer(kind) or pt.is_date32(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
         values, mask = _numbers(array)
+        values = _whole_micros(kind, values)
         return _array(_modulo(_murmur_longs(values), count), mask, pa.int32())
     if pt.is_decimal128(kind):
         octets = [None if v is None else decimal_bytes(v, kind.scale) for v in array.to_pylist()]

@@ -24,44 +24,46 @@ from nimblepy.schema.zones import check_zone, has_zone
 _US = "us"
 
 
-def table_type(kind: pa.DataType, place: str, *, nested: bool = False) -> pa.DataType:
+def table_type(
+    kind: pa.DataType, place: str, *, nested: bool = False, nanoseconds: bool = False
+) -> pa.DataType:
     """Returns the type that a table has for values of ``kind``.
 
     Args:
+        nanoseconds: timestamps with nanoseconds keep them, as format version 3 of Iceberg allows.
         nested: the column is a field of a struct. In structs UUIDs are 16 bytes, because pyarrow
             cannot make nested values of its UUID type.
 
     Raises:
         InvalidArgumentError: tables do not support the type. ``place`` names the column.
     """
+
+    def inner(item: pa.DataType, name: str) -> pa.DataType:
+        return table_type(item, f"{place}.{name}", nested=True, nanoseconds=nanoseconds)
+
     if is_uuid(kind) and not nested:
         return pa.uuid()
     if isinstance(kind, pa.BaseExtensionType):
-        return table_type(kind.storage_type, place, nested=nested)
+        return table_type(kind.storage_type, place, nested=nested, nanoseconds=nanoseconds)
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        return table_type(kind.value_type, place, nested=nested)
+        return table_type(kind.value_type, place, nested=nested, nanoseconds=nanoseconds)
     if pt.is_struct(kind):
         if not kind.num_fields:
             raise InvalidArgumentError(
                 f"{place} is a struct without fields; a struct needs at least one field"
             )
-        return pa.struct(
-            [
-                only_doc(f.with_type(table_type(f.type, f"{place}.{f.name}", nested=True)))
-                for f in kind
-            ]
-        )
+        return pa.struct([only_doc(f.with_type(inner(f.type, f.name))) for f in kind])
     if pt.is_map(kind):
-        key = table_type(kind.key_type, f"{place}.key", nested=True)
-        value = table_type(kind.item_type, f"{place}.value", nested=True)
+        key, value = inner(kind.key_type, "key"), inner(kind.item_type, "value")
         return pa.map_(key, pa.field("value", value, kind.item_field.nullable))
     if hasattr(kind, "value_field"):
-        value = table_type(kind.value_type, f"{place}.element", nested=True)
+        value = inner(kind.value_type, "element")
         element = pa.field("element", value, kind.value_field.nullable)
         return pa.list_(element, kind.list_size if pt.is_fixed_size_list(kind) else -1)
     if has_zone(kind):
         check_zone(kind.tz, place)
-        return pa.timestamp(_US, kind.tz)
+    if pt.is_timestamp(kind):
+        return pa.timestamp("ns" if nanoseconds and kind.unit == "ns" else _US, kind.tz)
     plain = _plain(kind)
     if plain is None:
         raise InvalidArgumentError(
@@ -87,8 +89,6 @@ def _plain(kind: pa.DataType) -> pa.DataType | None:
         return pa.date32()
     if pt.is_time(kind):
         return pa.time64(_US)
-    if pt.is_timestamp(kind):
-        return pa.timestamp(_US)
     if pt.is_fixed_size_binary(kind):
         return kind if kind.byte_width else None
     if pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind):
@@ -110,8 +110,11 @@ def _hint(kind: pa.DataType) -> str:
     return ""
 
 
-def table_schema(schema: pa.Schema) -> pa.Schema:
+def table_schema(schema: pa.Schema, *, nanoseconds: bool = False) -> pa.Schema:
     """Returns the columns of a table for data with ``schema``.
+
+    Args:
+        nanoseconds: as for ``table_type``.
 
     Raises:
         InvalidArgumentError: a type is not supported, there is no column, or a name occurs twice.
@@ -123,9 +126,12 @@ def table_schema(schema: pa.Schema) -> pa.Schema:
             raise InvalidArgumentError(f"column {name!r} occurs twice")
         if not name:
             raise InvalidArgumentError("a column has no name")
-    return pa.schema(
-        [only_doc(f.with_type(table_type(f.type, f"column {f.name!r}"))) for f in schema]
-    )
+
+    def column(item: pa.Field) -> pa.Field:
+        kind = table_type(item.type, f"column {item.name!r}", nanoseconds=nanoseconds)
+        return only_doc(item.with_type(kind))
+
+    return pa.schema([column(item) for item in schema])
 
 
 class Conformer:

@@ -41,12 +41,12 @@ class Fit:
 
 
 def with_new_columns(
-    table: TableAccess, data: Any, schema: pa.Schema, fit: Fit, known: Sequence[str] = ()
+    table: TableAccess, data: Any, metadata: ice.Metadata, fit: Fit, known: Sequence[str] = ()
 ) -> tuple[TableAccess, Any]:
     """Returns the table widened by the data's new columns, and the data, which can be read once.
 
     Args:
-        schema: the table's schema, which gives types to Python values.
+        metadata: has the schema, which gives types to Python values.
         known: columns of the data that are not added.
 
     Raises:
@@ -58,13 +58,15 @@ def with_new_columns(
         )
     if fit.new_columns != "add":
         return table, data
+    schema = metadata.schema()
     reader, total = as_reader(data, schema, cast=fit.cast)
     names = {*schema.names, *known}
-    columns = [
-        pa.field(item.name, table_type(item.type, f"column {item.name!r}"))
-        for item in reader.schema
-        if item.name not in names
-    ]
+
+    def column(item: pa.Field) -> pa.Field:
+        place, exact = f"column {item.name!r}", metadata.has_row_ids
+        return pa.field(item.name, table_type(item.type, place, nanoseconds=exact))
+
+    columns = [column(item) for item in reader.schema if item.name not in names]
     given = CountedReader(reader, total)
     return (WiderTable(table, columns), given) if columns else (table, given)
 

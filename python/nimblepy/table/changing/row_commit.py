@@ -87,7 +87,7 @@ class Call:
         Args:
             not_added: columns of the data that are not added.
         """
-        table, data = with_new_columns(self.table, data, self.metadata.schema(), fit, not_added)
+        table, data = with_new_columns(self.table, data, self.metadata, fit, not_added)
         if not isinstance(table, WiderTable):
             return self, data
         metadata = table.newest()

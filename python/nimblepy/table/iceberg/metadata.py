@@ -322,7 +322,8 @@ class Metadata:
         defaults = _defaults(self.ice_schema(schema_id).fields)
         for number, what in type_details(self.properties).items():
             if number in defaults and isinstance(what, str):
-                defaults[number] = defaults[number].cast(pa.timestamp("us", what))
+                unit = defaults[number].type.unit
+                defaults[number] = defaults[number].cast(pa.timestamp(unit, what))
         return defaults
 
     def primary_key(self, schema_id: int | None = None) -> list[str]:

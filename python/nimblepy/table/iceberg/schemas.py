@@ -35,9 +35,12 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
+    UnknownType,
     UUIDType,
 )
 
@@ -85,6 +88,9 @@ _PRIMITIVES: list[tuple[type[PrimitiveType], pa.DataType]] = [
     (TimeType, pa.time64("us")),
     (TimestampType, pa.timestamp("us")),
     (TimestamptzType, pa.timestamp("us", "UTC")),
+    (TimestampNanoType, pa.timestamp("ns")),
+    (TimestamptzNanoType, pa.timestamp("ns", "UTC")),
+    (UnknownType, pa.null()),
     (StringType, pa.string()),
     (BinaryType, pa.binary()),
     (UUIDType, pa.binary(_UUID_BYTES)),
@@ -182,9 +188,10 @@ def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.Data
     if isinstance(kind, MapType):
         key = _arrow_field(kind.key_field, details, "key")
         return pa.map_(key, _arrow_field(kind.value_field, details, "value"))
-    if isinstance(kind, TimestamptzType):
+    if isinstance(kind, (TimestamptzType, TimestamptzNanoType)):
         zone = details.get(number)
-        return pa.timestamp("us", zone if isinstance(zone, str) else "UTC")
+        unit = "us" if isinstance(kind, TimestamptzType) else "ns"
+        return pa.timestamp(unit, zone if isinstance(zone, str) else "UTC")
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
@@ -264,7 +271,7 @@ def primitive(kind: pa.DataType) -> IcebergType:
     if is_uuid(kind):
         return UUIDType()
     if has_zone(kind):
-        return TimestamptzType()
+        return TimestamptzNanoType() if kind.unit == "ns" else TimestamptzType()
     if pt.is_fixed_size_binary(kind):
         return FixedType(kind.byte_width)
     for iceberg_type, arrow in _PRIMITIVES:
