@@ -48,6 +48,8 @@ def stored(*, cast: bool = False, literals: bool = False, checked: bool = False)
     """
 
     def leaf(have: pa.DataType, target: pa.DataType, place: str) -> Convert:
+        if pt.is_null(target):
+            return _only_nulls
         convert = _conversion(value_type(have), have, target, cast, literals)
         if convert is None and (cast or checked) and not pt.is_nested(have):
             convert = _checked(target)
@@ -57,6 +59,11 @@ def stored(*, cast: bool = False, literals: bool = False, checked: bool = False)
         return lambda array: convert(plain_array(array))
 
     return leaf
+
+
+def _only_nulls(array: pa.Array) -> pa.Array:
+    _refuse(array, pc.is_valid(array), "is not null, and the column has no type; drop the column")
+    return pa.nulls(len(array))
 
 
 def _conversion(

@@ -70,8 +70,8 @@ class Alter:
 
         Args:
             default: the value of existing rows, exactly representable in the type. It does not
-                apply to new rows. Structs, lists, maps, fields of structs and timestamps with
-                nanoseconds can only have null.
+                apply to new rows. Structs, lists, maps and timestamps with nanoseconds can
+                only have null.
             after: the preceding column, in the same struct; by default the column is the last.
 
         Raises:
@@ -117,8 +117,8 @@ class Alter:
         return self._step(lambda evolution: _drop(evolution, name))
 
     def widen(self, name: ColumnName, type: pa.DataType) -> Self:
-        """Widens the type of a column: int32 to int64, float32 to float64, or a decimal to more
-        digits.
+        """Widens the type of a column: int32 to int64, float32 to float64, a decimal to more
+        digits, or a column of Iceberg's type ``unknown`` (only nulls) to any type without fields.
         """
 
         def step(evolution: ice.Evolution) -> None:
@@ -428,7 +428,7 @@ def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) ->
     """
     if default is None:
         return None
-    if len(path) > 1 or pa.types.is_nested(kind):
+    if pa.types.is_nested(kind):
         raise InvalidArgumentError(
             f"add_column {show_path(path)!r}: nested columns can only have the default null"
         )

@@ -280,6 +280,8 @@ def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
     """Returns whether Iceberg allows widening a column from ``narrow`` to ``wide``, which keeps all
     values.
     """
+    if pt.is_null(narrow):
+        return not pt.is_nested(wide)
     if pt.is_int32(narrow):
         return bool(pt.is_int64(wide))
     if pt.is_float32(narrow):

@@ -316,9 +316,11 @@ class _Adding:
         now, then = inner_fields(self.reading.schema), inner_fields(in_file)
         places = {number: place for place, number in then.items()}
         for place, number in now.items():
+            name = place.partition(".")[2]
             if places.get(number, place) != place or then.get(place, number) != number:
-                name = place.partition(".")[2]
                 raise self._misread(file, f"the field {name!r} inside a column has another name")
+            elif number in self.reading.defaults and number not in places:
+                raise self._misread(file, f"it lacks the field {name!r}, which has a default")
 
     def _misread(self, file: DataFile, why: str) -> InvalidArgumentError:
         return InvalidArgumentError(

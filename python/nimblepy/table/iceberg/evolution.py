@@ -281,11 +281,13 @@ class Evolution:
         before = self._metadata
         if properties.get(PUBLISHES_DELTA) != "true" or self.schema.equals(before.schema(), True):
             return
-        for item in self._transaction.table_metadata.schema().fields:
-            default = getattr(item, "initial_default", None)
-            if default is not None and before.column_name(item.field_id) is None:
+        schema = self._transaction.table_metadata.schema()
+        for number in schema.field_ids:
+            default = getattr(schema.find_field(number), "initial_default", None)
+            if default is not None and before.column_name(number) is None:
+                name = schema.find_column_name(number)
                 raise InvalidArgumentError(
-                    f"column {item.name!r}: this table is published as Delta, where older rows of "
+                    f"column {name!r}: this table is published as Delta, where older rows of "
                     "a new column are null; add it without a default, or first stop publishing, by "
                     "publish_delta(keep=False)"
                 )

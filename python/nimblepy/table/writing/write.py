@@ -502,7 +502,13 @@ def sorted_rows(table: pa.Table, keys: Sequence[SortKey], *, presorted: bool = F
 
 
 def _with_iceberg_types(table: pa.Table) -> pa.Table:
-    """Converts vectors to lists and times to UTC, as other Iceberg readers expect."""
+    """Returns the columns as other Iceberg readers expect them.
+
+    Vectors become lists, times are in UTC, and columns of Iceberg's type ``unknown`` are left out.
+    """
+    known = [i for i, field in enumerate(table.schema) if not pt.is_null(field.type)]
+    if 0 < len(known) < table.num_columns:
+        table = table.select(known)
     fields = [field.with_type(_iceberg_type(field.type)) for field in table.schema]
     if fields == list(table.schema):
         return table
@@ -511,7 +517,8 @@ def _with_iceberg_types(table: pa.Table) -> pa.Table:
 
 def _iceberg_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind):
-        return pa.struct([item.with_type(_iceberg_type(item.type)) for item in kind])
+        known = [item for item in kind if not pt.is_null(item.type)] or kind
+        return pa.struct([item.with_type(_iceberg_type(item.type)) for item in known])
     if pt.is_map(kind):
         key, value = kind.key_field, kind.item_field
         return pa.map_(
