@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from bench.s3_server import BUCKET, KEYS, Server
+from duckdb_extensions import with_extensions
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.table import StaticTable
@@ -41,6 +42,11 @@ def content(table: nb.Table) -> pa.Table:
     return table.to_table().sort_by(table.schema.names[0])
 
 
+def row_ids(table: nb.Table) -> dict[int, int]:
+    read = table.to_table(["k", "_row_id"])
+    return dict(zip(read["k"].to_pylist(), read["_row_id"].to_pylist(), strict=True))
+
+
 def tree(folder: Path) -> dict[str, tuple[int, int]]:
     """The files of a directory with their sizes and times of change."""
     found = {}
@@ -64,7 +70,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return chosen
 
 
-def make_lake(folder: Path, kind: str, data_format: str) -> dict[str, pa.Table]:
+def make_lake(folder: Path, kind: str, data_format: str, version: int = 2) -> dict[str, pa.Table]:
     """Tables with all kinds of metadata; gives their rows."""
     lake = nb.connect(folder, catalog=kind)
     table = lake.create_table(
@@ -73,6 +79,7 @@ def make_lake(folder: Path, kind: str, data_format: str) -> dict[str, pa.Table]:
         primary_key="k",
         partition_by=["g"],
         data_format=data_format,  # type: ignore[arg-type]
+        format_version=version,
     )
     for i in range(3):
         table.upsert(rows(*range(5 * i, 5 * i + 8), group=i))
@@ -253,10 +260,18 @@ def test_files_of_the_old_place_cannot_be_added(tmp_path: Path, kind: str) -> No
 # ---------------------------------------------------------------- relocate
 
 
+@pytest.mark.parametrize("version", [2, 3, "upgraded"])
 @pytest.mark.parametrize("data_format", ["nimble", "parquet"])
-def test_metadata_is_relocated(tmp_path: Path, kind: str, data_format: str) -> None:
+def test_metadata_is_relocated(tmp_path: Path, kind: str, data_format: str, version: Any) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
-    before = make_lake(old, kind, data_format)
+    before = make_lake(old, kind, data_format, 3 if version == 3 else 2)
+    if version == "upgraded":  # its files have position deletes and vectors
+        upgraded = nb.connect(old).table("shop.events")
+        with upgraded.alter() as a:
+            a.upgrade(3)
+        upgraded.upsert(rows(30, 31, 1000, group=4))
+        before["shop.events"] = content(upgraded)
+    ids = None if version == 2 else row_ids(nb.connect(old).table("shop.events"))
     assert nb.connect(old).relocate() == []
     old.rename(new)
     lake = nb.connect(new)
@@ -270,12 +285,19 @@ def test_metadata_is_relocated(tmp_path: Path, kind: str, data_format: str) -> N
     numbers = table.snapshots()["snapshot_id"].to_pylist()
     counts = [table.at(snapshot=number).num_rows for number in numbers]
     assert counts[-1] == before["shop.events"].num_rows + 1
+    if ids is not None:
+        assert row_ids(table).items() >= ids.items()
     newest = Path(table.metadata_location.removeprefix("file://"))
     content_now = json.loads(newest.read_text())
     content_now.pop("metadata-log")
     assert str(old) not in json.dumps(content_now)
     if data_format == "parquet":
         read = StaticTable.from_metadata(table.metadata_location)
+        if version == 3:
+            place = table.metadata_location.removeprefix("file://")
+            with with_extensions("avro", "iceberg") as connection:
+                scan = f"SELECT k, _row_id FROM iceberg_scan('{place}')"
+                assert dict(connection.sql(scan).fetchall()) == row_ids(table)
         for number, count in zip(numbers, counts, strict=True):
             assert read.scan(snapshot_id=number).to_arrow().num_rows == count
     table.remove_orphans(older_than=NOW)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 from nimblepy.table.base.damage import BAD_BYTES
 
 _MAGIC = b"PFA1"
+# The property of a deletion vector that names its data file.
+VECTOR_PATH = "referenced-data-file"
 # The offset of the first blob.
 FIRST_BLOB = len(_MAGIC)
 _TAIL = struct.Struct("<i4s4s")
@@ -64,8 +66,7 @@ def puffin_bytes(blobs: Sequence[Blob]) -> tuple[bytes, int]:
         )
         parts.append(blob.payload)
         offset += len(blob.payload)
-    payload = json.dumps({"blobs": described, "properties": {"created-by": "nimblepy"}}).encode()
-    footer = b"".join([_MAGIC, payload, _TAIL.pack(len(payload), bytes(4), _MAGIC)])
+    footer = _footer_bytes({"blobs": described, "properties": {"created-by": "nimblepy"}})
     return b"".join([*parts, footer]), len(footer)
 
 
@@ -81,7 +82,35 @@ def read_puffin(octets: bytes) -> list[Blob]:
         raise ValueError(f"not a Puffin file, or damaged: {error!r}") from error
 
 
+def with_paths(octets: bytes, translated: Callable[[str], str]) -> bytes:
+    """Returns a Puffin file whose deletion vectors name other data files. Blobs keep their places.
+
+    Raises:
+        ValueError: the file has another format or is damaged.
+    """
+    try:
+        first, footer = _footer(octets)
+        for blob in footer["blobs"]:
+            properties = blob.get("properties", {})
+            if VECTOR_PATH in properties:
+                properties[VECTOR_PATH] = translated(str(properties[VECTOR_PATH]))
+    except BAD_BYTES as error:
+        raise ValueError(f"not a Puffin file, or damaged: {error!r}") from error
+    return octets[:first] + _footer_bytes(footer)
+
+
+def _footer_bytes(footer: Mapping[str, Any]) -> bytes:
+    payload = json.dumps(footer).encode()
+    return b"".join([_MAGIC, payload, _TAIL.pack(len(payload), bytes(4), _MAGIC)])
+
+
 def _blobs(octets: bytes) -> list[Blob]:
+    first, footer = _footer(octets)
+    return [_blob(item, octets, first) for item in footer["blobs"]]
+
+
+def _footer(octets: bytes) -> tuple[int, Any]:
+    """Returns the offset of the footer, and its JSON."""
     end = len(octets) - _TAIL.size
     if end < 2 * len(_MAGIC) or not octets.startswith(_MAGIC):
         raise ValueError("not a Puffin file")
@@ -91,7 +120,7 @@ def _blobs(octets: bytes) -> list[Blob]:
     first = end - size - len(_MAGIC)
     if octets[first : first + len(_MAGIC)] != _MAGIC:
         raise ValueError("the footer does not begin at its stated offset")
-    return [_blob(item, octets, first) for item in json.loads(octets[end - size : end])["blobs"]]
+    return first, json.loads(octets[end - size : end])
 
 
 def _blob(item: Mapping[str, Any], octets: bytes, end: int) -> Blob:

@@ -637,7 +637,9 @@ class Metadata:
         translation = translation_of(manifest.path)
         if translation is not None:
             for entry in entries:
-                entry.data_file[1] = translation.path(entry.data_file.file_path)
+                for place in _PATHS:
+                    if entry.data_file[place] is not None:
+                        entry.data_file[place] = translation.path(entry.data_file[place])
         return entries
 
     def columns(self, manifests: Sequence[Manifest]) -> Iterator[ManifestFiles]:
@@ -765,8 +767,8 @@ class Metadata:
         data = self.read(manifest.path)
         with decoding(manifest.path, "manifest"):
             entries = _entries(data, manifest.raw, self.ice_spec(manifest.spec_id))
-            paths = [entry.data_file.file_path for entry in entries]
-        return any(translation.path(path) != path for path in paths)
+            paths = [entry.data_file[place] for entry in entries for place in _PATHS]
+        return any(path is not None and translation.path(path) != path for path in paths)
 
     def read(self, path: str) -> bytes:
         """Returns a whole file of the table."""
@@ -931,6 +933,7 @@ _FILE = DATA_FILE_TYPE[RECORD_VERSION].fields
 
 # The place of a field in a data file's record.
 _FIRST_ROW_ID = 16
+_PATHS = (1, 17)  # the file, and the data file that it deletes rows of
 
 
 # Counts of files and rows, which manifest lists of format version 1 may omit.

@@ -11,15 +11,16 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Summary
 
-from nimblepy.errors import ConflictError, InvalidArgumentError, UnsupportedVersionError
+from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.io.log import logger
 from nimblepy.table.base.model import PLAN_INDEX, DataFile, Manifest, Snapshot
 from nimblepy.table.base.moved import translation_of
+from nimblepy.table.base.puffin import with_paths
 from nimblepy.table.iceberg.avro import container
 from nimblepy.table.iceberg.catalogs import SqliteCatalog, load_table
 from nimblepy.table.iceberg.locations import has_old_locations
 from nimblepy.table.iceberg.manifest_forms import ice_file
-from nimblepy.table.iceberg.metadata import Metadata, manifest_form, plain_file
+from nimblepy.table.iceberg.metadata import Metadata, decoding, manifest_form, plain_file
 from nimblepy.table.iceberg.snapshot_commit import LIST_RECORDS
 from nimblepy.table.otree.blocks import BLOBS, named_blobs
 
@@ -31,18 +32,19 @@ class Relocation:
     """Rewrites manifests, manifest lists and the metadata file of one table.
 
     Args:
-        deletes: returns a new delete file with current paths; ``None`` if the old file's paths are
-            current.
+        deletes: returns a new file of position deletes with current paths; ``None`` if the old
+            file's paths are current.
     """
 
     def __init__(self, metadata: Metadata, deletes: Callable[[DataFile], DataFile | None]) -> None:
         self._metadata = metadata
         self._deletes = deletes
-        # by path; None means that the manifest is kept
-        self._manifests: dict[str, ManifestFile | None] = {}
+        # by path and first row id, which older snapshots lack; None means that the manifest is kept
+        self._manifests: dict[tuple[str, int | None], ManifestFile | None] = {}
         self._lists: dict[str, str] = {}
         self._blobs: dict[str, str] = {}
         self._files: dict[str, DataFile | None] = {}
+        self._puffins: dict[str, tuple[str, int]] = {}  # new path and size
 
     def run(self) -> Metadata | None:
         """Commits the rewritten metadata.
@@ -52,7 +54,6 @@ class Relocation:
         Raises:
             InvalidArgumentError: the catalog cannot do this.
             ConflictError: every attempt lost.
-            UnsupportedVersionError: the table has another format version than 2.
         """
         catalog = self._metadata.ice.catalog
         name = ".".join(self._metadata.name)
@@ -65,11 +66,6 @@ class Relocation:
             return None
         for _ in range(_MOST_ATTEMPTS):
             metadata = self._metadata
-            if metadata.format_version != 2:
-                raise UnsupportedVersionError(
-                    f"relocate {name}: it has format version {metadata.format_version}; "
-                    "only version 2 can be relocated"
-                )
             snapshots = [self._snapshot(item) for item in metadata.ice.metadata.snapshots]
             made = metadata.ice.metadata.model_copy(update={"snapshots": snapshots})
             if made == metadata.ice.metadata and not self._is_old(metadata):
@@ -138,9 +134,10 @@ class Relocation:
         return path
 
     def _manifest(self, manifest: Manifest) -> ManifestFile:
-        if manifest.path not in self._manifests:
-            self._manifests[manifest.path] = self._rewritten(manifest)
-        made = self._manifests[manifest.path]
+        key = manifest.path, manifest.first_row_id
+        if key not in self._manifests:
+            self._manifests[key] = self._rewritten(manifest)
+        made = self._manifests[key]
         return manifest.raw if made is None else made
 
     def _rewritten(self, manifest: Manifest) -> ManifestFile | None:
@@ -170,9 +167,7 @@ class Relocation:
         file = plain_file(entry.data_file)
         if entry.status == ManifestEntryStatus.DELETED or file.content != "position deletes":
             return entry
-        if file.path not in self._files:
-            self._files[file.path] = self._deletes(file)
-        made = self._files[file.path]
+        made = self._new_vector(file) if file.vector is not None else self._new_deletes(file)
         if made is None:
             return entry
         made = replace(made, spec_id=file.spec_id, partition=file.partition)
@@ -183,6 +178,25 @@ class Relocation:
             file_sequence_number=entry.file_sequence_number,
             data_file=ice_file(made),
         )
+
+    def _new_deletes(self, file: DataFile) -> DataFile | None:
+        if file.path not in self._files:
+            self._files[file.path] = self._deletes(file)
+        return self._files[file.path]
+
+    def _new_vector(self, file: DataFile) -> DataFile | None:
+        """Returns a vector in a copy of its Puffin file, whose footer has current paths."""
+        translation = translation_of(file.path)
+        if translation is None:
+            return None
+        if file.path not in self._puffins:
+            octets = self._metadata.read(file.path)
+            with decoding(file.path, "Puffin file"):
+                moved = with_paths(octets, translation.path)
+            path = file.path if moved == octets else self._write(f"{uuid.uuid4()}.puffin", moved)
+            self._puffins[file.path] = path, len(moved)
+        path, size = self._puffins[file.path]
+        return None if path == file.path else replace(file, path=path, bytes=size)
 
     def _blob(self, name: str) -> str:
         if name not in self._blobs and not self._metadata.blob_names_old_places(name):

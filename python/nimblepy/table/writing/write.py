@@ -42,7 +42,7 @@ from nimblepy.table.base.model import (
     Vector,
 )
 from nimblepy.table.base.places import readable_path, remove_file
-from nimblepy.table.base.puffin import FIRST_BLOB, Blob, puffin_bytes
+from nimblepy.table.base.puffin import FIRST_BLOB, VECTOR_PATH, Blob, puffin_bytes
 from nimblepy.table.base.transforms import Apply, column_at, split_rows, transform
 from nimblepy.table.base.types import Conformer
 from nimblepy.table.base.values import internal_value
@@ -586,7 +586,7 @@ def write_vectors(files: Sequence[tuple[DataFile, RowNumbers]], target: Target) 
             kind="deletion-vector-v1",
             payload=deletion_vector(rows),
             fields=(ROW_POSITION_ID,),
-            properties={"referenced-data-file": file.path, "cardinality": str(len(rows))},
+            properties={VECTOR_PATH: file.path, "cardinality": str(len(rows))},
         )
         for file, rows in files
     ]
