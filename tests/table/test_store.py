@@ -309,3 +309,22 @@ def test_a_table_in_a_store_is_published_as_delta(connected: Callable[[], nb.Cat
         change.rename_column("s", "t")
     connected().table("a.b").append({"id": [2000], "a": [0.5], "t": ["x"]})
     assert table.publish_delta() == 3
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_deletion_vectors_in_a_store(connected: Callable[[], nb.Catalog], data_format: Any) -> None:
+    table = connected().create_table(
+        "a.b", rows(0, 500), primary_key="id", data_format=data_format, format_version=3
+    )
+    ids = dict(zip(*table.to_table(["id", "_row_id"]).to_pydict().values(), strict=True))
+    for first in (10, 300, 15):
+        table.upsert(rows(first, 20))
+        table.delete(f"id = {first + 1}")
+    clear_caches()
+    again = connected().table("a.b")
+    assert any(path.endswith(".puffin") for path in again.census()["path"].to_pylist())
+    left = set(range(500)) - {11, 301, 16}
+    found = again.to_table(["id", "_row_id"]).to_pydict()
+    assert dict(zip(found["id"], found["_row_id"], strict=True)) == {key: ids[key] for key in left}
+    again.compact()
+    assert connected().table("a.b").to_table(["id", "_row_id"]).num_rows == len(left)
