@@ -785,6 +785,15 @@ def test_a_conversion_keeps_indexes(lake: nb.Catalog) -> None:
     assert set(table.health().index_coverage.values()) == {1.0}
 
 
+def test_a_dropped_index_does_not_return_with_a_conversion(lake: nb.Catalog) -> None:
+    table = lake.create_table(
+        "a.d", rows(0, 100), primary_key="id", indexes=INDEXES[1:], data_format="parquet"
+    )
+    table.drop_index(["email"])
+    table.convert("nimble")
+    assert [info.kind for info in lake.table("a.d").indexes] == ["cluster"]
+
+
 def test_an_index_on_a_dropped_column_goes_with_the_next_upkeep(table: nb.Table) -> None:
     before = len(index_files(table))
     with table.alter() as a:

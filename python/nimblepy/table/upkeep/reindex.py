@@ -6,7 +6,7 @@ of a file are the same in its copy, even if another commit deletes them meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, cast
@@ -44,6 +44,7 @@ from nimblepy.table.writing.properties import set_properties
 from nimblepy.table.writing.settings import (
     IndexIdentity,
     TableIndex,
+    asked_indexes,
     changed_indexes,
     data_format_of,
     declared_indexes,
@@ -91,13 +92,15 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
             f"{table.name}; drop the index on {ice.MAIN!r}"
         )
     if data_format_of(metadata) == "parquet":
-        return drop_parquet_index(table, index)
-    schema, existing = metadata.schema(), _declared(metadata)
-    if isinstance(index, (HashIndex, SortedIndex, VectorIndex)):
-        dropped = {identity_of(schema, index)} & existing.keys()
-    else:
-        columns = [column for column, _, _ in identity_of(schema, HashIndex(index))[1]]
-        dropped = {item for item in existing if [column[0] for column in item[1]] == columns}
+        done = drop_parquet_index(table, index)
+        schema = metadata.schema()
+        asked = {identity_of(schema, item) for item in asked_indexes(metadata)}
+        dropped = _meant(schema, index, asked)
+        if dropped:  # or else a conversion to nimble files would make it again
+            set_properties(table, lambda newest: changed_indexes(newest, [], dropped))
+        return done
+    existing = _declared(metadata)
+    dropped = _meant(metadata.schema(), index, existing)
     if not dropped:
         shown = ", ".join(
             f"{info.kind} ({', '.join(map(str, info.columns))})" for info in existing.values()
@@ -107,12 +110,25 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
         )
     primary = metadata.primary_key()
     clustered = {key.column for key in metadata.cluster_by()[: len(primary)]}
-    if primary and clustered != {*primary} and identity_of(schema, HashIndex(primary)) in dropped:
+    on_primary = identity_of(metadata.schema(), HashIndex(primary)) if primary else None
+    if primary and clustered != {*primary} and on_primary in dropped:
         raise InvalidArgumentError(
             f"drop_index: the index of {table.name} on its primary key cannot be dropped, because "
             "writes look up keys in it"
         )
     return _run(table, "drop_index", [], dropped)
+
+
+def _meant(
+    schema: pa.Schema,
+    index: ColumnName | Sequence[ColumnName] | TableIndex,
+    existing: Iterable[IndexIdentity],
+) -> set[IndexIdentity]:
+    """Returns the existing indexes that an argument of ``drop_index`` means."""
+    if isinstance(index, (HashIndex, SortedIndex, VectorIndex)):
+        return {identity_of(schema, index)} & {*existing}
+    columns = [column for column, _, _ in identity_of(schema, HashIndex(index))[1]]
+    return {item for item in existing if [column[0] for column in item[1]] == columns}
 
 
 def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
