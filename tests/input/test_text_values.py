@@ -311,3 +311,29 @@ def test_rows_are_counted_over_all_pieces(table: nb.Table) -> None:
     rows = ({"id": row, "f": "x" if row == 140_000 else row} for row in range(150_000))
     with pytest.raises(nb.InvalidArgumentError, match="row 140000"):
         table.append(rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (["00777", "12345", ""], pa.string()),
+        (["1", "-01", "2"], pa.string()),
+        (["0", "-0", "10"], pa.int64()),
+        (["0.5", "1", "2"], pa.float64()),
+    ],
+)
+def test_numbers_with_leading_zeros_are_text(tmp_path: Path, column: Any, kind: Any) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["n,x", *(f"1,{text}" for text in column)]))
+    nb.write(path, tmp_path / "a.nimble")
+    read = nb.open(tmp_path / "a.nimble").to_table()
+    assert read.schema.types == [pa.int64(), kind]
+    if kind == pa.string():
+        assert read["x"].to_pylist() == [text or None for text in column]
+
+
+def test_files_with_and_without_leading_zeros(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n777\n")
+    (tmp_path / "b.csv").write_text("x\n00777\n")
+    with pytest.raises(nb.InvalidArgumentError, match="create the table with a schema"):
+        nb.write(str(tmp_path / "*.csv"), tmp_path / "a.nimble")

@@ -431,7 +431,8 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
 
     pyarrow has one list of null texts for all columns. So text columns, where NA is a text, have a
     reader of their own. Both readers cut the file into the same blocks. Columns whose types are
-    given are read as text, and converted.
+    given are read as text, and converted. Numbers with leading zeros in the first block, such as
+    postal codes, are text.
     """
     every = _csv_reader(part, stack, {}, None, text=False)
     names = every.schema.names
@@ -440,9 +441,12 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     given = _given(given_types, names)
     converted = {name: kind for name, kind in given.items() if is_of_text(kind)}
     kinds = {field.name: field.type for field in every.schema} | given
+    whole = [name for name in names if name not in given and pt.is_int64(kinds[name])]
+    codes = dict.fromkeys(_with_leading_zeros(part, whole), pa.string())
+    kinds |= codes
     texts = [name for name in names if name not in converted and _has_text(kinds[name])]
     rest = [name for name in names if name not in set(texts)]
-    types = {name: pa.string() for name in (*converted, *texts) if name in given}
+    types = {name: pa.string() for name in (*converted, *texts) if name in given} | codes
     readers = [
         _csv_reader(part, stack, types, some, text=text)
         for some, text in ((texts, True), (rest, False))
@@ -456,6 +460,21 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
         {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()},
     )
     return _Opened(typed.schema(schema), None, typed(_merged(schema, readers)))
+
+
+def _with_leading_zeros(part: _Part, names: list[str]) -> list[str]:
+    """Returns the columns of whole numbers that have a leading zero in the first block."""
+    import pyarrow.compute as pc
+
+    if not names:
+        return []
+    with ExitStack() as stack:
+        reader = _csv_reader(part, stack, dict.fromkeys(names, pa.string()), names, text=True)
+        first = next(iter(reader), None)
+    if first is None:
+        return []
+    zeros = (pc.match_substring_regex(column, r"^\s*[+-]?0[0-9]") for column in first.columns)
+    return [name for name, zero in zip(names, zeros, strict=True) if pc.any(zero).as_py()]
 
 
 def _given(given_types: _Types | None, names: Sequence[str]) -> dict[str, pa.DataType]:

@@ -163,7 +163,8 @@ def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Sche
                 if merged is None:
                     raise InvalidArgumentError(
                         f"column {item.name!r} is {item.type} in {name} and {field.type} before; "
-                        "no type can represent both; cast one of them"
+                        "no type can represent both; cast one of them, or create the table with a "
+                        "schema, to which the values are converted"
                     )
                 field = field.with_type(merged)
             common = common.set(at, field.with_nullable(field.nullable or item.nullable))
