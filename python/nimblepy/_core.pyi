@@ -362,6 +362,35 @@ def nearest(
     np.ndarray[Any, np.dtype[np.float32]],
     dict[str, int],
 ]: ...
+
+class NearestReader:
+    """Finds the rows nearest to a query in files, and reads their columns.
+
+    Args:
+        parts: for each file, all rows, the vector index, and the deleted rows.
+        projections: the columns of the result, for each file.
+        dimensions: the length of the vectors.
+        exact: whether to compare all rows.
+    """
+
+    def __init__(
+        self,
+        parts: list[tuple[ScanPart, VectorIndex | None, RowBitmap | None]],
+        projections: list[Projection],
+        metric: str,
+        dimensions: int,
+        exact: bool,
+    ) -> None: ...
+    @property
+    def can_read(self) -> bool:
+        """Whether the projections have the same types, so that their rows fit in one table."""
+    def search(self, query: object, k: object, recall: object) -> Any:
+        """Returns a table: the columns, and ``_distance``.
+
+        Returns ``NotImplemented`` for arguments that are invalid or not of the usual types, and if
+        the rows do not fit in one batch.
+        """
+
 def scan(
     parts: list[ScanPart],
     schema: pa.Schema,

@@ -1,14 +1,20 @@
-// _core.nearest() finds the nearest rows in files. _core.VectorIndex is an open
-// index.
+// _core.nearest() finds the nearest rows in files. _core.NearestReader also
+// reads them, in one call. _core.VectorIndex is an open index.
 #include "nimble/bindings/register_nearest.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "nimble/bindings/core_file.h"
+#include "nimble/bindings/values/arrow_bridge.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/scan/nearest/nearest.h"
+#include "nimble/stripe/file_rows.h"
 
 namespace py = pybind11;
 
@@ -73,6 +79,32 @@ py::dict to_dict(const NearestStats& s) {
   return out;
 }
 
+Result<std::unique_ptr<const NearestSearch>> prepare(
+    const std::vector<Part>& given, VectorMetric metric, uint64_t dimensions) {
+  if (dimensions == 0 || dimensions > kMaxVectorDimensions) {
+    return Status::invalid_argument("nearest: vectors of " +
+                                    std::to_string(dimensions) + " numbers");
+  }
+  std::vector<NearestPart> parts;
+  for (const auto& [scan, index, deleted] : given) {
+    if (scan->output->schema().children.size() != 1 ||
+        scan->output->is_nested(0)) {
+      return Status::invalid_argument("nearest: expected one column");
+    }
+    if (index != nullptr && (&index->index->file() != &scan->output->file() ||
+                             index->index->root().metric != metric)) {
+      return Status::invalid_argument(
+          "nearest: an index of another file or metric");
+    }
+    parts.push_back(
+        {*scan, index == nullptr ? nullptr : index->index.get(), deleted});
+  }
+  return without_gil([&] {
+    return NearestSearch::prepare(std::move(parts),
+                                  static_cast<uint32_t>(dimensions));
+  });
+}
+
 // Returns rows, their parts, queries and distances, and the statistics of the
 // search.
 py::tuple nearest(const std::vector<Part>& given, const Queries& queries,
@@ -84,32 +116,16 @@ py::tuple nearest(const std::vector<Part>& given, const Queries& queries,
   options.recall = recall;
   options.exact = exact;
   options.threads = threads_or_default(threads);
-  if (queries.ndim() != 2 || queries.shape(1) == 0 ||
-      queries.shape(1) > static_cast<py::ssize_t>(kMaxVectorDimensions)) {
+  if (queries.ndim() != 2) {
     raise(Status::invalid_argument("queries: expected a matrix"));
   }
-  std::vector<NearestPart> parts;
-  for (const auto& [scan, index, deleted] : given) {
-    if (scan->output->schema().children.size() != 1 ||
-        scan->output->is_nested(0)) {
-      raise(Status::invalid_argument("nearest: expected one column"));
-    }
-    if (index != nullptr && (&index->index->file() != &scan->output->file() ||
-                             index->index->root().metric != options.metric)) {
-      raise(
-          Status::invalid_argument("nearest: an index of another file or "
-                                   "metric"));
-    }
-    parts.push_back(
-        {*scan, index == nullptr ? nullptr : index->index.get(), deleted});
-  }
+  const auto search = unwrap(
+      prepare(given, options.metric, static_cast<uint64_t>(queries.shape(1))));
   const std::span<const double> values(queries.data(),
                                        static_cast<size_t>(queries.size()));
-  const auto dimensions = static_cast<uint32_t>(queries.shape(1));
   NearestStats stats;
-  const auto hits = unwrap(without_gil([&] {
-    return find_nearest(parts, values, dimensions, options, &stats);
-  }));
+  const auto hits =
+      unwrap(without_gil([&] { return search->run(values, options, &stats); }));
   std::vector<uint64_t> rows;
   std::vector<int64_t> files, numbers;
   std::vector<float> distances;
@@ -124,6 +140,162 @@ py::tuple nearest(const std::vector<Part>& given, const Queries& queries,
   return py::make_tuple(to_numpy(rows), to_numpy(files), to_numpy(numbers),
                         to_numpy(distances), to_dict(stats));
 }
+
+// Stores a vector of `count` finite numbers. Returns false if `query` is
+// something else.
+bool to_query(const py::handle& query, uint32_t count,
+              std::vector<double>* out) {
+  out->resize(count);
+  if (PyList_CheckExact(query.ptr())) {
+    if (PyList_GET_SIZE(query.ptr()) != py::ssize_t{count}) return false;
+    for (uint32_t i = 0; i < count; ++i) {
+      PyObject* const item = PyList_GET_ITEM(query.ptr(), i);
+      if (!PyFloat_CheckExact(item)) return false;
+      (*out)[i] = PyFloat_AS_DOUBLE(item);
+    }
+  } else {
+    if (!py::isinstance<py::array>(query)) return false;
+    const auto array = py::reinterpret_borrow<py::array>(query);
+    if (array.ndim() != 1 || array.shape(0) != py::ssize_t{count}) return false;
+    const auto* from = static_cast<const uint8_t*>(array.data());
+    const py::ssize_t step = array.strides(0);
+    const auto copy = [&]<class T>(T) {
+      for (uint32_t i = 0; i < count; ++i, from += step) {
+        (*out)[i] = double{load<T>(from)};
+      }
+    };
+    if (py::isinstance<py::array_t<float>>(array)) {
+      copy(float{});
+    } else if (py::isinstance<py::array_t<double>>(array)) {
+      copy(double{});
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(out->begin(), out->end(),
+                     [](double x) { return std::isfinite(x); });
+}
+
+// Finds the nearest rows of all files, or of all but deleted rows, and reads
+// them.
+class NearestReader {
+ public:
+  // `rows` reads the columns of the result, for each part.
+  NearestReader(const py::list& parts,
+                std::vector<std::shared_ptr<RowReader>> rows,
+                const std::string& metric, uint32_t dimensions, bool exact)
+      : rows_(std::move(rows)), kept_(parts) {
+    options_.metric = unwrap(metric_of(metric));
+    options_.exact = exact;
+    options_.threads = threads_or_default(0);
+    search_ = unwrap(prepare(py::cast<std::vector<Part>>(parts),
+                             options_.metric, dimensions));
+    for (const auto& reader : rows_) readers_.push_back(reader.get());
+    if (rows_.empty() || rows_.size() != search_->parts().size()) {
+      raise(Status::invalid_argument("nearest: expected columns of each part"));
+    }
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      if (&rows_[i]->file() != &search_->parts()[i].scan.output->file()) {
+        raise(Status::invalid_argument("nearest: columns of another file"));
+      }
+    }
+    result_ = rows_[0]->schema();
+    Field& distance = result_.children.emplace_back();
+    distance.name = "_distance";
+    distance.format = "f";
+    check(distance.resolve(distance.name));
+    const py::module_ arrow = py::module_::import("pyarrow");
+    schema_ = arrow.attr("Schema").attr("_import_from_c_capsule")(
+        schema_capsule(result_));
+    import_batch_ = arrow.attr("RecordBatch").attr("_import_from_c");
+    make_table_ = arrow.attr("Table").attr("from_batches");
+  }
+
+  // Whether rows of all parts can be read to one table.
+  bool can_read() const { return have_one_form(readers_); }
+  // Returns the rows as a pyarrow.Table, or NotImplemented for arguments that
+  // rows/nearest.py must convert or refuse.
+  py::object search(const py::handle& query, const py::handle& k,
+                    const py::handle& recall) const {
+    const auto not_implemented =
+        py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    NearestOptions options = options_;
+    std::vector<double> values;
+    if (!PyLong_CheckExact(k.ptr()) || !PyFloat_CheckExact(recall.ptr()) ||
+        !to_query(query, search_->dimensions(), &values)) {
+      return not_implemented;
+    }
+    int overflow = 0;
+    const long long most = PyLong_AsLongLongAndOverflow(k.ptr(), &overflow);
+    options.recall = PyFloat_AS_DOUBLE(recall.ptr());
+    const bool is_zero = std::all_of(values.begin(), values.end(),
+                                     [](double x) { return x == 0; });
+    if (overflow != 0 || most < 1 || most > kMostHits ||
+        !(options.recall > 0 && options.recall < 1) ||
+        (is_zero && options.metric == VectorMetric::kCosine)) {
+      return not_implemented;
+    }
+    options.k = static_cast<uint64_t>(most);
+    ArrowArray array{};
+    const Status status =
+        without_gil([&] { return find_and_read(values, options, &array); });
+    if (status.code() == StatusCode::kTooLarge) return not_implemented;
+    check(status);
+    return table_of(&array);
+  }
+
+ private:
+  static constexpr long long kMostHits = 10000;
+
+  Status find_and_read(std::span<const double> query,
+                       const NearestOptions& options, ArrowArray* array) const {
+    NearestStats stats;
+    NIMBLE_ASSIGN_OR_RETURN(const NearestHits hits,
+                            search_->run(query, options, &stats));
+    std::vector<uint64_t> numbers;
+    std::vector<int64_t> files;
+    Column out(result_, /*wide=*/false);
+    Column& distances = out.children.back();
+    uint8_t* to = distances.extend_values(hits[0].size());
+    for (const NearestHit& hit : hits[0]) {
+      numbers.push_back(hit.row);
+      files.push_back(hit.part);
+      std::memcpy(to, &hit.distance, sizeof hit.distance);
+      to += sizeof hit.distance;
+    }
+    distances.add_rows(numbers.size());
+    Column read = rows_[0]->make_output();
+    NIMBLE_RETURN_IF_ERROR(rows_.size() == 1
+                               ? rows_[0]->take(numbers, options.threads, &read)
+                               : take_file_rows(readers_, {files, numbers},
+                                                options.threads, &read));
+    for (size_t i = 0; i < read.children.size(); ++i) {
+      out.children[i] = std::move(read.children[i]);
+    }
+    out.add_rows(numbers.size());
+    return std::move(out).export_array(array);
+  }
+
+  py::object table_of(ArrowArray* array) const {
+    struct Release {
+      ArrowArray* array;
+      ~Release() {
+        if (array->release != nullptr) array->release(array);
+      }
+    } const release{array};
+    py::list batches(1);
+    batches[0] = import_batch_(reinterpret_cast<uintptr_t>(array), schema_);
+    return make_table_(batches);
+  }
+
+  std::vector<std::shared_ptr<RowReader>> rows_;
+  std::vector<const RowReader*> readers_;
+  std::unique_ptr<const NearestSearch> search_;
+  NearestOptions options_;
+  Field result_;
+  py::list kept_;  // the owners of the parts' indexes
+  py::object schema_, import_batch_, make_table_;
+};
 
 }  // namespace
 
@@ -154,6 +326,14 @@ void register_nearest(py::module_& m) {
   m.def("nearest", &nearest, py::arg("parts"), py::arg("queries"),
         py::arg("metric"), py::arg("k"), py::arg("recall"), py::arg("exact"),
         py::arg("threads"));
+  py::class_<NearestReader>(m, "NearestReader")
+      .def(py::init<const py::list&, std::vector<std::shared_ptr<RowReader>>,
+                    const std::string&, uint32_t, bool>(),
+           py::arg("parts"), py::arg("projections"), py::arg("metric"),
+           py::arg("dimensions"), py::arg("exact"))
+      .def_property_readonly("can_read", &NearestReader::can_read)
+      .def("search", &NearestReader::search, py::arg("query"), py::arg("k"),
+           py::arg("recall"));
 }
 
 }  // namespace nimble

@@ -25,12 +25,13 @@ from nimblepy.rows.compiled import (
     Compiled,
     FileScan,
     KeyIndex,
+    NearestReader,
     Ranges,
     RowForm,
     RowsOfFile,
     SingleRows,
 )
-from nimblepy.rows.nearest import NearestPart, NearestRows
+from nimblepy.rows.nearest import NearestPart, NearestRows, make_reader
 from nimblepy.rows.plan import LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import Positions, RowSet
@@ -255,6 +256,8 @@ class FileSource(RowSource):
                 made = self.handle.opened(index).core, index.keys[: len(names)]
             case AsofIndex():
                 made = self._asof_index(reader)
+            case NearestReader():
+                made = make_reader(reader, self, lambda _: self.handle.projection(reader.columns))
             case ColumnReader(columns):
                 made = self.handle.projection(columns)
             case FileScan(where, columns):

@@ -33,6 +33,7 @@ from nimblepy.rows.compiled import (
     ColumnReader,
     Compiled,
     FileScan,
+    NearestReader,
     RangeReader,
     Ranges,
     RowsOfFile,
@@ -40,7 +41,7 @@ from nimblepy.rows.compiled import (
 )
 from nimblepy.rows.gather import gather_array, rows_without_columns
 from nimblepy.rows.keys import key_columns
-from nimblepy.rows.nearest import NearestPart, NearestRows
+from nimblepy.rows.nearest import NearestPart, NearestRows, make_reader
 from nimblepy.rows.plan import DetailValue, LayoutNode, Plan
 from nimblepy.rows.request import Keys, Ordered, Prefix, Request, Where, leads, leads_to
 from nimblepy.rows.rowset import Positions, RowSet
@@ -788,6 +789,9 @@ class FilesSource(RowSource):
                 made = self._key_reader(columns, on)
             case Ranges(columns, on):
                 made = None if self.bounds is None else _RangesOfFiles(self, columns, on)
+            case NearestReader(columns) if self.keeps_readers and self.num_files <= most_together():
+                columns_of = ColumnReader(columns)
+                made = make_reader(reader, self, lambda i: self.child(i).compiled(columns_of))
         return made  # type: ignore[no-any-return]
 
     def _key_reader(self, columns: Projected, on: On) -> _core.FilesPointReader | None:

@@ -123,6 +123,25 @@ class AsofIndex(Compiled[tuple["_core.Index", tuple[SortKey, ...], tuple[int, ..
 
 
 @dataclass(frozen=True, slots=True)
+class NearestReader(Compiled["_core.NearestReader"]):
+    """Describes a reader of the rows nearest to a query, among all rows.
+
+    Attributes:
+        columns: the columns of the result; not empty.
+        vectors: the column of vectors.
+        width: the length of the vectors.
+        metric: the metric of the vector indexes to use.
+        exact: whether the search compares all rows and does not use indexes.
+    """
+
+    columns: Projected
+    vectors: ColumnName
+    width: int
+    metric: str
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnReader(Compiled["_core.Projection"]):
     """Describes the core's reader of the given columns."""
 

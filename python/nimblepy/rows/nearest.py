@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter
+from nimblepy.rows.compiled import NearestReader
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Ordered
 from nimblepy.rows.rowset import RowSet
@@ -182,29 +183,77 @@ def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
     Raises:
         InvalidArgumentError: an index has another metric than the request.
     """
-    metric = _metric(request, source)
+    metric = search_metric(request.metric, request.exact, request.column, source)
     if metric == "cosine" and not request.queries.any(axis=1).all():
         raise InvalidArgumentError("query: has only zeros, which have no cosine")
     parts = list(source.nearest_parts(request))
-    core = []
-    for part in parts:
-        # An old snapshot of a table may have files with an index of another metric.
-        usable = part.lists is not None and part.lists.metric == metric
-        core.append((part.scan, part.lists if usable else None, part.deleted))
     rows, part_of, queries, distances, stats = _core.nearest(
-        core, request.queries, metric, request.k, request.recall, request.exact, 0
+        _core_parts(parts, metric),
+        request.queries,
+        metric,
+        request.k,
+        request.recall,
+        request.exact,
+        0,
     )
     files = np.array([part.file for part in parts], dtype=np.int64)
     found = RowSet(rows, file=files[part_of] if len(part_of) else part_of)
     return Nearest(found, queries, distances, metric, stats)
 
 
-def _metric(request: NearestRows, source: VectorSource) -> Metric:
-    """Returns the metric of a search. Asks all files, so that a filter cannot change it."""
-    if request.metric is not None and request.exact:
-        return request.metric
-    metrics = source.vector_metrics(request.column)
-    metric: Any = request.metric
+_Part: TypeAlias = tuple[_core.ScanPart, "_core.VectorIndex | None", "_core.RowBitmap | None"]
+
+
+def _core_parts(parts: list[NearestPart], metric: str) -> list[_Part]:
+    core: list[_Part] = []
+    for part in parts:
+        # An old snapshot of a table may have files with an index of another metric.
+        usable = part.lists is not None and part.lists.metric == metric
+        core.append((part.scan, part.lists if usable else None, part.deleted))
+    return core
+
+
+def make_reader(
+    asked: NearestReader,
+    source: VectorSource,
+    projection_of: Callable[[int], _core.Projection | None],
+) -> _core.NearestReader | None:
+    """Returns a reader of the nearest rows of all files of a source.
+
+    Args:
+        projection_of: returns the core's reader of the columns in a file; ``None`` if the core
+            cannot read them.
+
+    Returns:
+        The reader; ``None`` if there are no rows, or if the core cannot read them.
+    """
+    queries = np.empty((0, asked.width))
+    request = NearestRows(asked.vectors, None, queries, 1, 0.5, asked.exact)
+    parts = list(source.nearest_parts(request))
+    projections = []
+    for part in parts:
+        projection = projection_of(part.file)
+        if projection is None:
+            return None
+        projections.append(projection)
+    if not parts:
+        return None
+    core = _core_parts(parts, asked.metric)
+    reader = _core.NearestReader(core, projections, asked.metric, asked.width, asked.exact)
+    return reader if reader.can_read else None
+
+
+def search_metric(
+    metric: Metric | None, exact: bool, column: ColumnName, source: VectorSource
+) -> Metric:
+    """Returns the metric of a search. Asks all files, so that a filter cannot change it.
+
+    Raises:
+        InvalidArgumentError: an index has another metric.
+    """
+    if metric is not None and exact:
+        return metric
+    metrics = source.vector_metrics(column)
     if metric is None:
         if len(metrics) > 1:
             raise InvalidArgumentError(
@@ -217,7 +266,7 @@ def _metric(request: NearestRows, source: VectorSource) -> Metric:
             f"metric {metric!r}: the vector index has {sorted(others)[0]!r}; use that metric, or "
             "exact=True, which compares all rows"
         )
-    return metric  # type: ignore[no-any-return]
+    return metric
 
 
 def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:

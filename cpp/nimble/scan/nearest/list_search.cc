@@ -19,6 +19,22 @@ constexpr float kTableErrorPart = 0.25f;
 constexpr size_t kCandidateRounds = 16;
 // Bytes of lists that are read in one round.
 constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
+// Number of candidates whose vectors are located before the first of them is
+// compared, so that the memory of the others can be fetched meanwhile.
+constexpr size_t kLocated = 8;
+// Bytes of each located vector that are prefetched. The processor itself
+// fetches the remainder of a long vector.
+constexpr uint64_t kPrefetchedBytes = 512;
+
+// Maps floats to integers of the same order.
+uint32_t ordered(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return (bits >> 31) != 0 ? ~bits : bits | uint32_t{1} << 31;
+}
+
+void prefetch(const uint8_t* from, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; i += 64) __builtin_prefetch(from + i);
+}
 
 // Computes 32 keys, which are lower bounds of distances: base + offset - scale
 // * (a * sum + b). Returns one bit per key, set if the key is at most `limit`.
@@ -62,8 +78,10 @@ uint64_t place_of(const uint8_t* rows, uint64_t count, const VectorRoot& root,
 }  // namespace
 
 ListSearch::ListSearch(std::span<const SearchPart> parts,
+                       std::span<const uint8_t> by_lists,
                        const NearestOptions& options)
     : parts_(parts),
+      by_lists_(by_lists),
       options_(options),
       first_candidates_(options.k <= 100 ? std::max<size_t>(200, 20 * options.k)
                                          : 2000 + 4 * (options.k - 100)),
@@ -77,8 +95,11 @@ ListSearch::ListSearch(std::span<const SearchPart> parts,
   constexpr uint32_t kNone = UINT32_MAX;
   uint32_t without_center = kNone;
   for (uint32_t p = 0; p < parts.size(); ++p) {
-    if (!parts[p].by_lists) continue;
+    if (by_lists[p] == 0) continue;
     const VectorIndex& index = parts[p].index();
+    for (uint32_t i = 0; i < index.root().num_lists; ++i) {
+      all_lists_.push_back({p, i});
+    }
     const bool is_shared = index.center().empty();
     if (is_shared && without_center != kNone) {
       prepared_of_[p] = without_center;
@@ -152,10 +173,14 @@ void ListSearch::prepare(const double* query, Prepared* out) const {
 // at.
 void ListSearch::choose_lists() {
   double rows = 0, allowed = 0, needed = 0;
+  uint64_t first_list = 0;  // of the part, in all_lists_
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     const SearchPart& part = parts_[p];
-    if (!part.by_lists || part.allowed.size() == 0) continue;
+    if (by_lists_[p] == 0) continue;
     const VectorRoot& root = part.index().root();
+    const uint64_t first = first_list;
+    first_list += root.num_lists;
+    if (part.allowed.size() == 0) continue;
     const ListDirectory& lists = part.index().directory();
     const auto n = static_cast<double>(root.num_rows);
     rows += n;
@@ -170,7 +195,7 @@ void ListSearch::choose_lists() {
                                        lists.codes + uint64_t{i} * root.padded,
                                        lists.scale(i), lists.norm(i));
       query.nearest = std::min(query.nearest, d);
-      probes_.push_back({d, p, i});
+      probes_.push_back(uint64_t{ordered(d)} << 32 | (first + i));
     }
     stats_->lists += root.num_lists;
   }
@@ -220,7 +245,7 @@ Status ListSearch::probe_lists() {
         sorted_ = std::min(probes_.size(), 2 * sorted_ + 64);
         sort_probes(end, sorted_);
       }
-      const Probe& p = probes_[end];
+      const Probe& p = all_lists_[static_cast<uint32_t>(probes_[end])];
       const SearchPart& part = parts_[p.part];
       bytes += part.index().bytes_of(p.list);
       if (end > at && bytes > kRoundBytes) break;
@@ -229,7 +254,8 @@ Status ListSearch::probe_lists() {
                   static_cast<double>(part.index().directory().rows_of(p.list));
     }
     for (size_t i = at; i < end; ++i) {
-      lists_[probes_[i].part].push_back(probes_[i].list);
+      const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i])];
+      lists_[p.part].push_back(p.list);
     }
     for (size_t p = 0; p < parts_.size(); ++p) {
       next_[p] = 0;
@@ -238,7 +264,7 @@ Status ListSearch::probe_lists() {
       lists_[p].clear();
     }
     for (size_t i = at; i < end; ++i) {
-      const Probe& p = probes_[i];
+      const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i])];
       score(p, bytes_[p.part][next_[p.part]++].data);
     }
     at = end;
@@ -361,66 +387,109 @@ void ListSearch::keep_nearest() {
   candidates_.erase(end, candidates_.end());
 }
 
-// Compares candidates with their vectors, the nearest first, until the
-// remaining ones are unlikely to be nearer.
+// Compares candidates with their vectors: first those with the least keys,
+// which lower the limit, then the others that may be nearer.
 Status ListSearch::refine(const double* query, NearestRows* out) {
   keep_nearest();
-  // The limit has fallen since most candidates were added.
-  std::erase_if(candidates_,
-                [this](const Candidate& c) { return !(c.key <= limit_); });
-  std::sort(candidates_.begin(), candidates_.end());
   for (auto& distance : distances_) {
     if (distance) distance->set_query(query);
   }
-  // For cosine, candidates have squared distances of vectors of length 1. Such
-  // a distance is 2 * (1 - cosine).
-  const double by = options_.metric == VectorMetric::kCosine ? 0.5 : 1;
-  size_t prepared = 0;
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    const Candidate& c = candidates_[i];
-    if (by * double{c.key} > out->limit()) break;
-    if (i == prepared) {
-      prepared = i == 0 ? std::min(first_candidates_, candidates_.size())
-                        : candidates_.size();
-      NIMBLE_RETURN_IF_ERROR(prepare_vectors(
-          std::span(candidates_).subspan(i, prepared - i), query));
+  const auto at = [&](size_t i) {
+    return candidates_.begin() + static_cast<ptrdiff_t>(i);
+  };
+  // The limit has fallen since most candidates were added.
+  const auto drop_far = [&](size_t begin, double limit) {
+    const auto is_far = [&](const Candidate& c) {
+      return !(double{c.key} <= limit);
+    };
+    candidates_.erase(std::remove_if(at(begin), candidates_.end(), is_far),
+                      candidates_.end());
+  };
+  drop_far(0, double{limit_});
+  const size_t first = std::min(first_candidates_, candidates_.size());
+  const size_t nearest = std::min(2 * options_.k + 8, first);
+  if (first < candidates_.size()) {
+    std::nth_element(at(0), at(first), candidates_.end());
+  }
+  if (nearest < first) std::nth_element(at(0), at(nearest), at(first));
+  NIMBLE_RETURN_IF_ERROR(
+      prepare_vectors(Candidates(candidates_).first(first), query));
+  NIMBLE_RETURN_IF_ERROR(compare(Candidates(candidates_).first(nearest), out));
+  NIMBLE_RETURN_IF_ERROR(
+      compare(Candidates(candidates_).subspan(nearest, first - nearest), out));
+  drop_far(first, out->limit() / key_scale());
+  const Candidates rest = Candidates(candidates_).subspan(first);
+  if (rest.empty()) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(prepare_vectors(rest, query));
+  return compare(rest, out);
+}
+
+Status ListSearch::compare(Candidates candidates, NearestRows* out) {
+  struct Located {
+    const Candidate* candidate;
+    const uint8_t* values;
+  };
+  std::array<Located, kLocated> located;
+  for (size_t at = 0; at < candidates.size();) {
+    size_t count = 0;
+    for (; at < candidates.size() && count < kLocated; ++at) {
+      const Candidate& c = candidates[at];
+      if (key_scale() * double{c.key} > out->limit()) continue;
+      VectorRows& vectors = *vectors_[c.part];
+      NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values, vectors.row(c.row));
+      if (values == nullptr) continue;
+      if (!vectors.is_in_place()) {
+        compare(c, values, out);
+        continue;
+      }
+      prefetch(values,
+               std::min(parts_[c.part].type.row_bytes(), kPrefetchedBytes));
+      located[count++] = {&c, values};
     }
-    NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values,
-                            vectors_[c.part]->row(c.row));
-    if (values == nullptr) continue;
-    ++stats_->rows_compared;
-    auto& distance =
-        distances_[static_cast<size_t>(parts_[c.part].type.element)];
-    double d;
-    if (distance->is_within(values, out->limit(), &d)) {
-      out->add({d, c.part, c.row});
+    for (size_t i = 0; i < count; ++i) {
+      compare(*located[i].candidate, located[i].values, out);
     }
   }
   return Status::ok();
 }
 
+void ListSearch::compare(const Candidate& candidate, const uint8_t* values,
+                         NearestRows* out) {
+  ++stats_->rows_compared;
+  const VectorElement element = parts_[candidate.part].type.element;
+  double d;
+  if (distances_[static_cast<size_t>(element)]->is_within(values, out->limit(),
+                                                          &d)) {
+    out->add({d, candidate.part, candidate.row});
+  }
+}
+
 // Reads the vectors of candidates, in one round for each file.
-Status ListSearch::prepare_vectors(std::span<const Candidate> candidates,
-                                   const double* query) {
-  for (const Candidate& c : candidates) rows_of_[c.part].push_back(c.row);
+Status ListSearch::prepare_vectors(Candidates candidates, const double* query) {
+  for (const Candidate& c : candidates) {
+    if (vectors_[c.part] == nullptr) open_vectors(c.part, query);
+    if (vectors_[c.part]->needs_rows()) rows_of_[c.part].push_back(c.row);
+  }
   for (size_t p = 0; p < parts_.size(); ++p) {
     std::vector<uint64_t>& rows = rows_of_[p];
     if (rows.empty()) continue;
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-    if (vectors_[p] == nullptr) {
-      vectors_[p] = std::make_unique<VectorRows>(parts_[p].given->scan.output,
-                                                 parts_[p].type);
-    }
     NIMBLE_RETURN_IF_ERROR(vectors_[p]->prepare(rows));
     rows.clear();
-    auto& distance = distances_[static_cast<size_t>(parts_[p].type.element)];
-    if (!distance) {
-      distance.emplace(options_.metric, parts_[p].type);
-      distance->set_query(query);
-    }
   }
   return Status::ok();
+}
+
+void ListSearch::open_vectors(uint32_t p, const double* query) {
+  const SearchPart& part = parts_[p];
+  const bool may_have_nulls = part.index().root().left_out > 0;
+  vectors_[p] = std::make_unique<VectorRows>(part.given->scan.output, part.type,
+                                             may_have_nulls);
+  auto& distance = distances_[static_cast<size_t>(part.type.element)];
+  if (distance) return;
+  distance.emplace(options_.metric, part.type);
+  distance->set_query(query);
 }
 
 }  // namespace nimble

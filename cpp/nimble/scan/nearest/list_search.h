@@ -23,8 +23,9 @@ namespace nimble {
 
 class ListSearch {
  public:
-  // Borrows its arguments.
-  ListSearch(std::span<const SearchPart> parts, const NearestOptions& options);
+  // Searches the parts for which `by_lists` is set. Borrows its arguments.
+  ListSearch(std::span<const SearchPart> parts,
+             std::span<const uint8_t> by_lists, const NearestOptions& options);
 
   // Whether floats can hold the distances of a query.
   static bool can_answer(VectorMetric metric, std::span<const double> query);
@@ -50,14 +51,10 @@ class ListSearch {
     bool operator<(const Candidate& o) const { return key < o.key; }
   };
   struct Probe {
-    float distance;  // approximate, of the centroid
     uint32_t part;
     uint32_t list;
-    bool operator<(const Probe& o) const {
-      if (distance != o.distance) return distance < o.distance;
-      return part != o.part ? part < o.part : list < o.list;
-    }
   };
+  using Candidates = std::span<const Candidate>;
 
   bool is_dot() const { return options_.metric == VectorMetric::kDot; }
   Prepared& prepared(uint32_t part) { return prepared_[prepared_of_[part]]; }
@@ -73,10 +70,20 @@ class ListSearch {
   // Lowers limit_ with the greatest distance that a row is assumed to have.
   void add_upper_bound(float bound);
   Status refine(const double* query, NearestRows* out);
-  Status prepare_vectors(std::span<const Candidate> candidates,
-                         const double* query);
+  Status prepare_vectors(Candidates candidates, const double* query);
+  // Compares candidates that may be among the nearest with their vectors.
+  Status compare(Candidates candidates, NearestRows* out);
+  void compare(const Candidate& candidate, const uint8_t* values,
+               NearestRows* out);
+  void open_vectors(uint32_t p, const double* query);
+  // Converts keys to distances. For cosine, keys are squared distances of
+  // vectors of length 1. Such a distance is 2 * (1 - cosine).
+  double key_scale() const {
+    return options_.metric == VectorMetric::kCosine ? 0.5 : 1;
+  }
 
   std::span<const SearchPart> parts_;
+  const std::span<const uint8_t> by_lists_;
   const NearestOptions& options_;
   // Number of candidates that are read in the first round, and in all rounds.
   const size_t first_candidates_;
@@ -85,7 +92,11 @@ class ListSearch {
   std::vector<uint32_t> prepared_of_;  // by part
 
   NearestStats* stats_ = nullptr;
-  std::vector<Probe> probes_;
+  // All lists of the parts that are searched by lists.
+  std::vector<Probe> all_lists_;
+  // Lists by the approximate distance of their centroids. Each number is the
+  // distance, in a form that orders as an integer, and an index of all_lists_.
+  std::vector<uint64_t> probes_;
   size_t sorted_ = 0;  // probes in order
   double wanted_ = 0;  // allowed rows to look at
   double seen_ = 0;

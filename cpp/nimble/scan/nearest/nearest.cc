@@ -27,32 +27,32 @@ std::vector<std::vector<RowRange>> cut(const std::vector<RowRange>& ranges,
   return out;
 }
 
-class Search {
+// One run of a search.
+class Run {
  public:
-  Search(std::span<const NearestPart> given, std::span<const double> queries,
-         uint32_t dimensions, const NearestOptions& options,
-         NearestStats* stats)
-      : given_(given),
+  Run(std::span<const SearchPart> parts, std::span<const double> queries,
+      uint32_t dimensions, const NearestOptions& options, NearestStats* stats)
+      : parts_(parts),
         queries_(queries),
         dimensions_(dimensions),
         options_(options),
         stats_(*stats) {}
 
-  Result<std::vector<std::vector<NearestHit>>> run() {
-    NIMBLE_RETURN_IF_ERROR(open_parts());
+  Result<NearestHits> run() {
+    choose_parts();
     const size_t count = queries_.size() / dimensions_;
     nearest_.assign(count, NearestRows(options_.k));
     all_queries_.resize(count);
     std::iota(all_queries_.begin(), all_queries_.end(), size_t{0});
     for (size_t q = 0; q < count; ++q) {
       (ListSearch::can_answer(options_.metric, {query(q), dimensions_})
-           ? by_lists_
+           ? listed_queries_
            : unusual_)
           .push_back(q);
     }
     NIMBLE_RETURN_IF_ERROR(compare_rows());
     NIMBLE_RETURN_IF_ERROR(search_lists());
-    std::vector<std::vector<NearestHit>> out(count);
+    NearestHits out(count);
     for (size_t q = 0; q < count; ++q) {
       for (const NearRow& row : nearest_[q].take_sorted()) {
         out[q].push_back({static_cast<float>(row.distance), row.part, row.row});
@@ -71,55 +71,36 @@ class Search {
                          options_.threads);
   }
 
-  Status open_parts() {
-    for (const NearestPart& g : given_) {
-      const Field& field = g.scan.output->schema().children[0];
-      NIMBLE_ASSIGN_OR_RETURN(const VectorType type, VectorType::of(field));
-      if (type.dimensions != dimensions_) {
-        return Status::invalid_argument(
-            g.scan.output->file().file().name() + ": vectors of " +
-            std::to_string(type.dimensions) + " numbers; the query has " +
-            std::to_string(dimensions_));
-      }
-      NIMBLE_ASSIGN_OR_RETURN(AllowedRows allowed,
-                              AllowedRows::of(g.scan, g.deleted));
-      SearchPart part{&g, type, std::move(allowed)};
-      stats_.rows_allowed += part.allowed.size();
-      part.by_lists =
-          !options_.exact && options_.recall < 1 && g.index != nullptr &&
-          g.index->root().num_lists > 0 &&
-          g.index->rows_needed(options_.recall, options_.k).has_value();
-      parts_.push_back(std::move(part));
-    }
-    choose_lists();
-    for (const SearchPart& part : parts_) {
-      if (part.allowed.size() == 0) continue;
-      ++(part.by_lists ? stats_.files_by_lists : stats_.files_compared);
-    }
-    return Status::ok();
-  }
-
-  // Compares all rows of parts whose lists would not save time.
-  void choose_lists() {
+  // Decides which parts are searched by lists.
+  void choose_parts() {
+    by_lists_.assign(parts_.size(), 0);
     const uint64_t least = div_ceil(kMinSearchedNumbers, dimensions_);
     uint64_t rows = 0;
-    for (const SearchPart& part : parts_) {
-      if (part.by_lists) rows += part.allowed.size();
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const SearchPart& part = parts_[p];
+      stats_.rows_allowed += part.allowed.size();
+      if (options_.exact || options_.recall >= 1 || !part.has_lists()) continue;
+      if (!part.index().rows_needed(options_.recall, options_.k)) continue;
+      by_lists_[p] = 1;
+      rows += part.allowed.size();
     }
-    for (SearchPart& part : parts_) {
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const SearchPart& part = parts_[p];
       // Searching the lists of a part for few of its rows costs more than
       // comparing these.
       constexpr double kFewRows = 1.0 / 16;
-      if (rows < least || (part.by_lists && part.allowed.size() < least &&
+      if (rows < least || (by_lists_[p] != 0 && part.allowed.size() < least &&
                            part.density() < kFewRows)) {
-        part.by_lists = false;
+        by_lists_[p] = 0;
       }
+      if (part.allowed.size() == 0) continue;
+      ++(by_lists_[p] != 0 ? stats_.files_by_lists : stats_.files_compared);
     }
   }
 
   // The queries that are compared with all rows of a part.
-  const std::vector<size_t>& compared_with(const SearchPart& part) const {
-    return part.by_lists ? unusual_ : all_queries_;
+  const std::vector<size_t>& compared_with(uint32_t part) const {
+    return by_lists_[part] != 0 ? unusual_ : all_queries_;
   }
 
   // Compares all allowed rows of the parts without lists, for all queries at
@@ -132,7 +113,7 @@ class Search {
     std::vector<Task> tasks;
     uint64_t rows = 0;
     for (uint32_t p = 0; p < parts_.size(); ++p) {
-      const size_t queries = compared_with(parts_[p]).size();
+      const size_t queries = compared_with(p).size();
       if (queries == 0) continue;
       rows += parts_[p].allowed.size() * queries;
       for (auto& ranges :
@@ -164,7 +145,7 @@ class Search {
   Status compare(uint32_t p, std::span<const RowRange> ranges,
                  std::vector<NearestRows>* found, uint64_t* compared) const {
     const SearchPart& part = parts_[p];
-    const std::vector<size_t>& queries = compared_with(part);
+    const std::vector<size_t>& queries = compared_with(p);
     VectorRows rows(part.given->scan.output, part.type);
     std::vector<ExactDistance> distances;
     for (const size_t q : queries) {
@@ -183,19 +164,21 @@ class Search {
   }
 
   Status search_lists() {
-    if (stats_.files_by_lists == 0 || by_lists_.empty()) return Status::ok();
+    if (stats_.files_by_lists == 0 || listed_queries_.empty())
+      return Status::ok();
     const size_t lanes = std::min<size_t>(
-        by_lists_.size(),
-        by_lists_.size() == 1
+        listed_queries_.size(),
+        listed_queries_.size() == 1
             ? 1
-            : threads_worth(5e4 * static_cast<double>(by_lists_.size()),
+            : threads_worth(5e4 * static_cast<double>(listed_queries_.size()),
                             options_.threads));
     std::vector<Status> status(lanes);
     std::vector<NearestStats> stats(lanes);
     parallel_for(lanes, static_cast<uint32_t>(lanes), [&](size_t lane) {
-      ListSearch search(parts_, options_);
-      for (size_t i = lane; i < by_lists_.size() && status[lane]; i += lanes) {
-        const size_t q = by_lists_[i];
+      ListSearch search(parts_, by_lists_, options_);
+      for (size_t i = lane; i < listed_queries_.size() && status[lane];
+           i += lanes) {
+        const size_t q = listed_queries_[i];
         status[lane] = search.run(query(q), &nearest_[q], &stats[lane]);
       }
     });
@@ -209,23 +192,48 @@ class Search {
     return Status::ok();
   }
 
-  std::span<const NearestPart> given_;
+  std::span<const SearchPart> parts_;
   std::span<const double> queries_;
   const uint32_t dimensions_;
   const NearestOptions& options_;
   NearestStats& stats_;
-  std::vector<SearchPart> parts_;
+  std::vector<uint8_t> by_lists_;  // by part: whether its lists are searched
   std::vector<NearestRows> nearest_;
   // Indexes of queries: all, those that lists can answer, and the others.
-  std::vector<size_t> all_queries_, by_lists_, unusual_;
+  std::vector<size_t> all_queries_, listed_queries_, unusual_;
 };
 
 }  // namespace
 
-Result<std::vector<std::vector<NearestHit>>> find_nearest(
-    std::span<const NearestPart> parts, std::span<const double> queries,
-    uint32_t dimensions, const NearestOptions& options, NearestStats* stats) {
-  return Search(parts, queries, dimensions, options, stats).run();
+NearestSearch::NearestSearch(std::vector<NearestPart> parts,
+                             uint32_t dimensions)
+    : given_(std::move(parts)), dimensions_(dimensions) {}
+NearestSearch::~NearestSearch() = default;
+
+Result<std::unique_ptr<const NearestSearch>> NearestSearch::prepare(
+    std::vector<NearestPart> parts, uint32_t dimensions) {
+  std::unique_ptr<NearestSearch> out(
+      new NearestSearch(std::move(parts), dimensions));
+  for (const NearestPart& g : out->given_) {
+    const Field& field = g.scan.output->schema().children[0];
+    NIMBLE_ASSIGN_OR_RETURN(const VectorType type, VectorType::of(field));
+    if (type.dimensions != dimensions) {
+      return Status::invalid_argument(
+          g.scan.output->file().file().name() + ": vectors of " +
+          std::to_string(type.dimensions) + " numbers; the query has " +
+          std::to_string(dimensions));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(AllowedRows allowed,
+                            AllowedRows::of(g.scan, g.deleted));
+    out->parts_.push_back({&g, type, std::move(allowed)});
+  }
+  return std::unique_ptr<const NearestSearch>(std::move(out));
+}
+
+Result<NearestHits> NearestSearch::run(std::span<const double> queries,
+                                       const NearestOptions& options,
+                                       NearestStats* stats) const {
+  return Run(parts_, queries, dimensions_, options, stats).run();
 }
 
 }  // namespace nimble

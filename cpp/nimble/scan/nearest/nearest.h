@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,18 +17,40 @@
 
 namespace nimble {
 
+struct SearchPart;
+
 struct NearestHit {
   float distance = 0;
   uint32_t part = 0;
   uint64_t row = 0;
 };
 
-// Returns at most k hits for each query, nearest first, ties ordered by file
-// and row. `queries` has the vectors one after the other. May block on reads.
-// REQUIRES: all columns have vectors of `dimensions` numbers. All indexes have
-// the metric of the options. Numbers of queries are finite.
-Result<std::vector<std::vector<NearestHit>>> find_nearest(
-    std::span<const NearestPart> parts, std::span<const double> queries,
-    uint32_t dimensions, const NearestOptions& options, NearestStats* stats);
+using NearestHits = std::vector<std::vector<NearestHit>>;  // by query
+
+// A search, prepared for its parts. Thread-safe.
+class NearestSearch {
+ public:
+  // Borrows the indexes. May block on reads, for the filters of the parts.
+  // REQUIRES: all indexes have the metric of later options.
+  static Result<std::unique_ptr<const NearestSearch>> prepare(
+      std::vector<NearestPart> parts, uint32_t dimensions);
+  ~NearestSearch();
+
+  std::span<const NearestPart> parts() const { return given_; }
+  uint32_t dimensions() const { return dimensions_; }
+  // Returns at most k hits for each query, nearest first, ties ordered by part
+  // and row. `queries` has the vectors one after the other. May block on reads.
+  // REQUIRES: numbers of queries are finite.
+  Result<NearestHits> run(std::span<const double> queries,
+                          const NearestOptions& options,
+                          NearestStats* stats) const;
+
+ private:
+  NearestSearch(std::vector<NearestPart> parts, uint32_t dimensions);
+
+  const std::vector<NearestPart> given_;
+  const uint32_t dimensions_;
+  std::vector<SearchPart> parts_;
+};
 
 }  // namespace nimble

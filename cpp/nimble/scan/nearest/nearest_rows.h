@@ -18,8 +18,10 @@ struct SearchPart {
   const NearestPart* given;
   VectorType type;
   AllowedRows allowed;
-  bool by_lists = false;
 
+  bool has_lists() const {
+    return given->index != nullptr && given->index->root().num_lists > 0;
+  }
   const VectorIndex& index() const { return *given->index; }
   // Fraction of the indexed rows that are allowed.
   double density() const {

@@ -13,10 +13,11 @@ constexpr uint64_t kReadBytes = uint64_t{4} << 20;
 }  // namespace
 
 VectorRows::VectorRows(std::shared_ptr<const RowReader> reader,
-                       const VectorType& type)
+                       const VectorType& type, bool may_have_nulls)
     : reader_(std::move(reader)),
       type_(type),
-      is_mapped_(reader_->file().file().mapped() != nullptr) {
+      is_mapped_(reader_->file().file().mapped() != nullptr),
+      may_have_nulls_(may_have_nulls) {
   const StreamPlan& plan = reader_->file().plan();
   const SchemaNode& list = plan.node(reader_->node(0));
   const SchemaNode& items = plan.node(list.children[0]);
@@ -57,10 +58,12 @@ Result<const uint8_t*> VectorRows::mapped(uint64_t row, uint64_t* count) {
     NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const plain,
                             first.decoder->view(first.body, first.row, end));
     if (plain != nullptr) {
+      is_in_place_ = true;
       *count = rows;
       return plain;
     }
   }
+  is_in_place_ = false;
   *count = std::min(*count, std::max<uint64_t>(1, kDecodedValues / n));
   decoded_.resize(*count * type_.row_bytes());
   Output out;
@@ -109,9 +112,15 @@ Result<const uint8_t*> VectorRows::row(uint64_t row) {
   }
   const auto i = std::lower_bound(read_rows_.begin(), read_rows_.end(), row);
   if (i == read_rows_.end() || *i != row) {
+    if (!needs_rows()) {
+      return Status::corrupt("vectors of the stripe of row " +
+                             std::to_string(row) +
+                             " have nulls, but the vector index has all rows");
+    }
     return Status::invalid_argument("row " + std::to_string(row) +
                                     " was not prepared");
   }
+  is_in_place_ = true;
   return in_column(*read_, static_cast<uint64_t>(i - read_rows_.begin()));
 }
 

@@ -17,14 +17,21 @@ namespace nimble {
 
 class VectorRows {
  public:
-  // `reader` has one column, of vectors.
-  VectorRows(std::shared_ptr<const RowReader> reader, const VectorType& type);
+  // `reader` has one column, of vectors. `may_have_nulls` is false if no vector
+  // and none of its numbers is null.
+  VectorRows(std::shared_ptr<const RowReader> reader, const VectorType& type,
+             bool may_have_nulls = true);
+
+  // Whether row() returns only rows that were prepared.
+  bool needs_rows() const { return !is_mapped_ || may_have_nulls_; }
 
   // Prepares row() for these rows, ascending. May block on a read.
   Status prepare(std::span<const uint64_t> rows);
   // The numbers of a prepared row, or null if the vector or one of its numbers
   // is null. Valid until the next call.
   Result<const uint8_t*> row(uint64_t row);
+  // Whether the numbers that row() returned last are valid until prepare().
+  bool is_in_place() const { return is_in_place_; }
   // Calls visit(row, numbers) for all rows of the ranges that are not null.
   using Visit = std::function<void(uint64_t, const uint8_t*)>;
   Status visit(std::span<const RowRange> ranges, const Visit& visit);
@@ -42,10 +49,12 @@ class VectorRows {
   const std::shared_ptr<const RowReader> reader_;
   const VectorType type_;
   const bool is_mapped_;
+  const bool may_have_nulls_;
   uint32_t validity_ = kNoStream, item_validity_ = kNoStream;
   uint32_t values_ = kNoStream;
   RowLocation at_;
   bool is_located_ = false;
+  bool is_in_place_ = false;
   AlignedBuffer decoded_;
   // Rows that were read together.
   std::vector<uint64_t> read_rows_;
