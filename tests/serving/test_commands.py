@@ -822,3 +822,14 @@ def test_bounds_that_no_value_reaches(tmp_path: Path) -> None:
         pytest.raises(redis.ResponseError, match="outside"),
     ):
         client.execute_command("NB.RANGE", "i", "0", "300")
+
+
+def test_arrow_has_no_bits_of_other_rows(client: redis.Redis) -> None:
+    first = client.execute_command("NB.RANGE", "users", "0", "7", "AS", "ARROW")[1]
+    client.execute_command("NB.RANGE", "users", "-", "+")  # other rows in the same memory
+    assert client.execute_command("NB.RANGE", "users", "0", "7", "AS", "ARROW")[1] == first
+    record = pa.ipc.open_stream(first).read_all()
+    for column in record.columns:
+        validity = column.chunk(0).buffers()[0]
+        if validity is not None:
+            assert validity.to_pybytes()[-1] < 1 << (record.num_rows % 8)

@@ -177,7 +177,7 @@ class BatchBuffers {
     nodes.emplace_back(static_cast<int64_t>(n), static_cast<int64_t>(nulls));
     if (f.has_validity()) {
       if (nulls > 0) {
-        add_buffer(column.validity.data(), (n + 7) / 8);
+        add_bits(column.validity.data(), n);
       } else {
         add_buffer(nullptr, 0);
       }
@@ -187,7 +187,7 @@ class BatchBuffers {
         add_buffer(column.value_data(), n * f.width);
         break;
       case Layout::kBool:
-        add_buffer(column.value_data(), (n + 7) / 8);
+        add_bits(column.value_data(), n);
         break;
       case Layout::kBytes:
         NIMBLE_RETURN_IF_ERROR(add_bytes(column));
@@ -204,8 +204,13 @@ class BatchBuffers {
     return Status::ok();
   }
   void append_body(std::string* out) const {
-    for (const auto& [data, size] : parts_) {
+    for (const auto& [data, size, last_bits] : parts_) {
       if (size > 0) out->append(static_cast<const char*>(data), size);
+      // The bits behind the last row may be of other rows.
+      if (last_bits > 0) {
+        const auto last = static_cast<uint8_t>(out->back());
+        out->back() = static_cast<char>(last & ((1u << last_bits) - 1));
+      }
       append_padding(size, padded(size), out);
     }
   }
@@ -218,8 +223,12 @@ class BatchBuffers {
   void add_buffer(const void* data, size_t size) {
     buffers.emplace_back(static_cast<int64_t>(body),
                          static_cast<int64_t>(size));
-    parts_.emplace_back(data, size);
+    parts_.push_back({data, size});
     body += padded(size);
+  }
+  void add_bits(const void* data, uint64_t count) {
+    add_buffer(data, (count + 7) / 8);
+    parts_.back().last_bits = static_cast<unsigned>(count % 8);
   }
   // Adds values as 32-bit offsets. Fails if a value does not fit.
   template <class T>
@@ -267,7 +276,12 @@ class BatchBuffers {
   }
 
   static constexpr char kZero[8] = {};
-  std::vector<std::pair<const void*, size_t>> parts_;
+  struct Part {
+    const void* data;
+    size_t size;
+    unsigned last_bits = 0;  // valid bits of the last byte; 0: all
+  };
+  std::vector<Part> parts_;
   std::vector<std::unique_ptr<int32_t[]>> made_;
 };
 
