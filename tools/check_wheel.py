@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # What every glibc system with a C++ runtime has; all else is compiled in.
@@ -23,6 +23,9 @@ SYSTEM_LIBRARIES = {
     *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"),
     *("libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"),
 }
+
+# What a module exports that is not an extension of Python.
+ENTRIES = {"nimble_redis": ["RedisModule_OnLoad", "RedisModule_OnUnload"]}
 
 
 def facts_of(module: Path) -> str:
@@ -32,12 +35,12 @@ def facts_of(module: Path) -> str:
     return done.stdout
 
 
-def faults_of(facts: str, entry: str) -> list[str]:
-    """What is wrong with a module that may export ``entry`` only."""
+def faults_of(facts: str, *entries: str) -> list[str]:
+    """What is wrong with a module that must export ``entries``, and nothing else."""
     return [
         *_segment_faults(facts),
         *_dynamic_faults(facts),
-        *_symbol_faults(facts, entry),
+        *_symbol_faults(facts, entries),
     ]
 
 
@@ -63,7 +66,7 @@ def _dynamic_faults(facts: str) -> Iterator[str]:
             yield f"needs {library}"
 
 
-def _symbol_faults(facts: str, entry: str) -> Iterator[str]:
+def _symbol_faults(facts: str, entries: Sequence[str]) -> Iterator[str]:
     rows = re.findall(r"^ +\d+: \S+ +\d+ \w+ +\w+ +\w+ +(\w+) (\S+)", facts, re.M)
     wanted = {name.split("@")[0] for section, name in rows if section == "UND"}
     if "__stack_chk_fail" not in wanted:
@@ -71,9 +74,10 @@ def _symbol_faults(facts: str, entry: str) -> Iterator[str]:
     if not any(re.fullmatch(r"__\w+_chk", name) for name in wanted):
         yield "no fortified calls"
     exported = {name.split("@")[0] for section, name in rows if section not in ("UND", "ABS")}
-    if entry not in exported:
-        yield f"{entry} is not exported"
-    for name in sorted(exported - {entry}):
+    for entry in entries:
+        if entry not in exported:
+            yield f"{entry} is not exported"
+    for name in sorted(exported.difference(entries)):
         yield f"exports {name}"
 
 
@@ -96,7 +100,8 @@ def main(paths: list[str]) -> int:
                 failed = True
             for module in modules:
                 facts = facts_of(module)
-                faults = faults_of(facts, f"PyInit_{module.name.split('.')[0]}")
+                name = module.name.split(".")[0]
+                faults = faults_of(facts, *ENTRIES.get(name, [f"PyInit_{name}"]))
                 marks = re.search(r"x86 feature: (.*IBT, SHSTK)", facts)
                 good = "hardened" + (f", marked {marks[1]}" if marks else "")
                 print(f"{Path(path).name}: {module.name}: {'; '.join(faults) or good}")

@@ -60,6 +60,7 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "write": {"reader"},
     "maintain": {"write"},
     "serve": {"locate", "reader"},
+    "serve/module": {"serve"},
     "bindings/values": {"maintain"},
     "bindings": {"bindings/values", "locate", "parquet", "serve"},
 }

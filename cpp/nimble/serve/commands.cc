@@ -22,17 +22,115 @@ using Arguments = std::span<const std::string_view>;
 // of the connections.
 constexpr size_t kLongKeys = 64;
 
-// Commands that write a key in Redis.
-constexpr std::array kWrites = {
-    "APPEND",       "BITFIELD",  "BLMOVE",   "COPY",        "DECR",
-    "DECRBY",       "DEL",       "EXPIRE",   "EXPIREAT",    "GETDEL",
-    "GETEX",        "GETSET",    "HDEL",     "HEXPIRE",     "HINCRBY",
-    "HINCRBYFLOAT", "HMSET",     "HPERSIST", "HSET",        "HSETEX",
-    "HSETNX",       "INCR",      "INCRBY",   "INCRBYFLOAT", "LPUSH",
-    "MIGRATE",      "MOVE",      "MSET",     "MSETNX",      "PERSIST",
-    "PEXPIRE",      "PEXPIREAT", "PSETEX",   "RENAME",      "RENAMENX",
-    "RESTORE",      "RPUSH",     "SADD",     "SET",         "SETEX",
-    "SETNX",        "SETRANGE",  "UNLINK",   "XADD",        "ZADD"};
+// Commands that write a key in Redis or Valkey, sorted.
+constexpr std::array<std::string_view, 108> kWrites = {"APPEND",
+                                                       "BITFIELD",
+                                                       "BITOP",
+                                                       "BLMOVE",
+                                                       "BLMPOP",
+                                                       "BLPOP",
+                                                       "BRPOP",
+                                                       "BRPOPLPUSH",
+                                                       "BZMPOP",
+                                                       "BZPOPMAX",
+                                                       "BZPOPMIN",
+                                                       "COPY",
+                                                       "DECR",
+                                                       "DECRBY",
+                                                       "DEL",
+                                                       "DELIFEQ",
+                                                       "EXPIRE",
+                                                       "EXPIREAT",
+                                                       "GEOADD",
+                                                       "GEORADIUS",
+                                                       "GEORADIUSBYMEMBER",
+                                                       "GEOSEARCHSTORE",
+                                                       "GETDEL",
+                                                       "GETEX",
+                                                       "GETSET",
+                                                       "HDEL",
+                                                       "HEXPIRE",
+                                                       "HEXPIREAT",
+                                                       "HGETDEL",
+                                                       "HGETEX",
+                                                       "HINCRBY",
+                                                       "HINCRBYFLOAT",
+                                                       "HMSET",
+                                                       "HPERSIST",
+                                                       "HPEXPIRE",
+                                                       "HPEXPIREAT",
+                                                       "HSET",
+                                                       "HSETEX",
+                                                       "HSETNX",
+                                                       "INCR",
+                                                       "INCRBY",
+                                                       "INCRBYFLOAT",
+                                                       "LINSERT",
+                                                       "LMOVE",
+                                                       "LMPOP",
+                                                       "LPOP",
+                                                       "LPUSH",
+                                                       "LPUSHX",
+                                                       "LREM",
+                                                       "LSET",
+                                                       "LTRIM",
+                                                       "MIGRATE",
+                                                       "MOVE",
+                                                       "MSET",
+                                                       "MSETNX",
+                                                       "PERSIST",
+                                                       "PEXPIRE",
+                                                       "PEXPIREAT",
+                                                       "PFADD",
+                                                       "PFDEBUG",
+                                                       "PFMERGE",
+                                                       "PSETEX",
+                                                       "RENAME",
+                                                       "RENAMENX",
+                                                       "RESTORE",
+                                                       "RESTORE-ASKING",
+                                                       "RPOP",
+                                                       "RPOPLPUSH",
+                                                       "RPUSH",
+                                                       "RPUSHX",
+                                                       "SADD",
+                                                       "SDIFFSTORE",
+                                                       "SET",
+                                                       "SETBIT",
+                                                       "SETEX",
+                                                       "SETNX",
+                                                       "SETRANGE",
+                                                       "SINTERSTORE",
+                                                       "SMOVE",
+                                                       "SORT",
+                                                       "SPOP",
+                                                       "SREM",
+                                                       "SUNIONSTORE",
+                                                       "UNLINK",
+                                                       "XACK",
+                                                       "XACKDEL",
+                                                       "XADD",
+                                                       "XAUTOCLAIM",
+                                                       "XCLAIM",
+                                                       "XDEL",
+                                                       "XDELEX",
+                                                       "XGROUP",
+                                                       "XREADGROUP",
+                                                       "XSETID",
+                                                       "XTRIM",
+                                                       "ZADD",
+                                                       "ZDIFFSTORE",
+                                                       "ZINCRBY",
+                                                       "ZINTERSTORE",
+                                                       "ZMPOP",
+                                                       "ZPOPMAX",
+                                                       "ZPOPMIN",
+                                                       "ZRANGESTORE",
+                                                       "ZREM",
+                                                       "ZREMRANGEBYLEX",
+                                                       "ZREMRANGEBYRANK",
+                                                       "ZREMRANGEBYSCORE",
+                                                       "ZUNIONSTORE"};
 
 bool equals(std::string_view a, std::string_view upper) {
   return a.size() == upper.size() &&
@@ -96,10 +194,7 @@ class Command {
     if (name == "NB.META") return at_least(7) && finish(send_metadata());
     if (name == "NB.AT") return at_least(4) && of_version();
     if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
-    if (n >= 2 &&
-        std::binary_search(
-            kWrites.begin(), kWrites.end(), name,
-            [](std::string_view a, std::string_view b) { return a < b; })) {
+    if (n >= 2 && is_write_command(name)) {
       reply_->error("READONLY " + name +
                     ": tables are changed by commits, not by clients");
       return true;
@@ -1150,6 +1245,10 @@ std::string error_of(const Status& status) {
     default:
       return "ERR " + message;
   }
+}
+
+bool is_write_command(std::string_view name) {
+  return std::binary_search(kWrites.begin(), kWrites.end(), name);
 }
 
 bool is_long_command(std::span<const std::string_view> arguments) {

@@ -36,6 +36,9 @@ struct CommandScratch {
   RowText row;
 };
 
+// Whether a command of Redis writes keys. `name` is in upper case.
+bool is_write_command(std::string_view name);
+
 // Whether answering may take long, so that a worker should answer instead of a
 // thread of the connections.
 bool is_long_command(std::span<const std::string_view> arguments);

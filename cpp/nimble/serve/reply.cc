@@ -10,6 +10,14 @@ Status check_reply_bytes(uint64_t bytes, uint64_t most) {
                            " bytes; ask for fewer rows or columns");
 }
 
+std::string reply_line(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c == '\r' || c == '\n' || c == '\0') c = ' ';
+  }
+  return out;
+}
+
 void RespReply::head(char type, int64_t number) {
   char text[24];
   text[0] = type;
@@ -21,10 +29,7 @@ void RespReply::head(char type, int64_t number) {
 
 void RespReply::line(char type, std::string_view text) {
   out_->push_back(type);
-  for (const char c : text) {
-    out_->push_back(c == '\r' || c == '\n' ? ' ' : c);
-  }
-  out_->append("\r\n");
+  out_->append(reply_line(text)).append("\r\n");
 }
 
 void RespReply::array(size_t size) { head('*', static_cast<int64_t>(size)); }

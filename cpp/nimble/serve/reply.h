@@ -17,6 +17,9 @@ inline constexpr uint64_t kReplyValueBytes = 8;
 // Fails with kTooLarge if a reply of `bytes` is larger than `most`.
 Status check_reply_bytes(uint64_t bytes, uint64_t most);
 
+// Replaces the characters that cannot be in a status or an error.
+std::string reply_line(std::string_view text);
+
 class Reply {
  public:
   virtual ~Reply() = default;

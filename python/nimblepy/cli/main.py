@@ -519,6 +519,14 @@ def follow(
     run_follow(lake, tables, directory, poll=poll, once=once)
 
 
+@app.command("module-path")
+def module_path() -> None:
+    """Print the path of the module for Redis and Valkey in this installation."""
+    from nimblepy.serving.module import module_path
+
+    typer.echo(module_path())
+
+
 @app.command()
 def describe(
     lake: Annotated[

@@ -1,0 +1,256 @@
+#include "nimble/serve/module/table_watcher.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace nimble {
+namespace {
+
+constexpr auto kPollPeriod = std::chrono::milliseconds(100);
+constexpr size_t kMaxCurrentBytes = size_t{1} << 20;
+// Number of files to open before a snapshot is served. Requests open others.
+constexpr size_t kOpenedAhead = 512;
+
+bool is_below(const std::string& path, const std::string& directory) {
+  return path.size() > directory.size() && path.starts_with(directory) &&
+         path[directory.size()] == '/';
+}
+
+// Manifests have the absolute paths that their writer used, with or without
+// symbolic links.
+Status check_paths(const ServingManifest& manifest, const std::string& lake) {
+  if (lake.empty()) return Status::ok();
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(lake, error).string();
+  for (const ServedFile& file : manifest.files) {
+    const std::string path =
+        std::filesystem::path(file.path).lexically_normal().string();
+    if (is_below(path, lake) || (!error && is_below(path, real))) continue;
+    return Status::invalid_argument(
+        "its file " + file.path + " is not in " + lake +
+        "; if the lake was moved, run nimble follow again; if its files are "
+        "elsewhere, give the option directory instead of lake");
+  }
+  return Status::ok();
+}
+
+}  // namespace
+
+TableWatcher::TableWatcher(const ModuleOptions& options,
+                           std::function<void(const std::string&)> log)
+    : options_(options), log_(std::move(log)) {
+  state_.tables = std::make_shared<const ServedTables>();
+}
+
+Result<std::shared_ptr<const ServedTable>> TableWatcher::read(
+    const std::string& name, const std::string& file) const {
+  const auto at = options_.tables.find(name);
+  if (at == options_.tables.end()) {
+    return Status::not_found("NOTABLE no table '" + name + "' is served");
+  }
+  if (file.empty() || file[0] == '.' ||
+      file.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
+    return Status::invalid_argument("manifest '" + file +
+                                    "': expected the name of a file in " +
+                                    options_.directory);
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      ServingManifest manifest,
+      ServingManifest::read(options_.directory + "/" + file));
+  Status status = check_paths(manifest, options_.lake);
+  if (status && manifest.name != at->second) {
+    status = Status::invalid_argument("it is of the table " + manifest.name +
+                                      ", not of " + at->second);
+  }
+  if (!status) {
+    return Status(status.code(), file + ": " + std::string(status.message()));
+  }
+  NIMBLE_ASSIGN_OR_RETURN(
+      std::shared_ptr<const ServedTable> table,
+      ServedTable::create(std::move(manifest), open_files_));
+  table->open_ahead(kOpenedAhead);
+  return table;
+}
+
+Result<TableWatcher::Files> TableWatcher::read_current() const {
+  const std::string path = options_.directory + "/CURRENT";
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const int error = errno;
+    return Status::io_error(
+        path + ": " + std::strerror(error) +
+            (error == ENOENT ? "; nimble follow or nimble serve writes it"
+                             : ""),
+        error);
+  }
+  std::string text(kMaxCurrentBytes + 1, '\0');
+  size_t size = 0;
+  ssize_t n = 1;
+  while (n != 0 && size < text.size()) {
+    n = ::read(fd, text.data() + size, text.size() - size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) break;
+    size += static_cast<size_t>(n);
+  }
+  const int error = n < 0 ? errno : 0;
+  ::close(fd);
+  if (error != 0) {
+    return Status::io_error(path + ": " + std::strerror(error), error);
+  }
+  if (size > kMaxCurrentBytes) {
+    return Status::corrupt(path + ": more than " +
+                           std::to_string(kMaxCurrentBytes) + " bytes");
+  }
+  text.resize(size);
+  Files out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line =
+        std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    const size_t space = line.find(' ');
+    if (space == std::string_view::npos) continue;
+    out[std::string(line.substr(0, space))] = line.substr(space + 1);
+  }
+  return out;
+}
+
+Status TableWatcher::poll_once() {
+  const std::string path = options_.directory + "/CURRENT";
+  Identity now;
+  struct stat st{};
+  if (::stat(path.c_str(), &st) == 0) {
+    now = {static_cast<uint64_t>(st.st_dev), static_cast<uint64_t>(st.st_ino),
+           static_cast<uint64_t>(st.st_size),
+#ifdef __APPLE__
+           st.st_mtimespec.tv_sec * 1000000000 + st.st_mtimespec.tv_nsec
+#else
+           st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
+#endif
+    };
+    if (is_complete_ && now == current_) return Status::ok();
+  }
+  is_complete_ = false;
+  NIMBLE_ASSIGN_OR_RETURN(const Files files, read_current());
+  ServedTables changed;
+  Status problem;
+  for (const auto& [name, of] : options_.tables) {
+    const auto at = files.find(name);
+    if (at == files.end()) {
+      problem = Status::not_found(path + " has no line of '" + name +
+                                  "'; add --table " + of + "=" + name +
+                                  " to nimble follow or nimble serve");
+      continue;
+    }
+    if (const auto last = loaded_.find(name);
+        last != loaded_.end() && last->second == at->second) {
+      continue;
+    }
+    auto table = read(name, at->second);
+    if (table) {
+      changed[name] = *table;
+      loaded_[name] = at->second;
+    } else {
+      problem = std::move(table).error();
+    }
+  }
+  if (!changed.empty()) publish(changed);
+  NIMBLE_RETURN_IF_ERROR(std::move(problem));
+  current_ = now;
+  is_complete_ = true;
+  return Status::ok();
+}
+
+void TableWatcher::poll() {
+  const std::lock_guard read_lock(read_mutex_);
+  const Status status = poll_once();
+  const std::string error(status.message());
+  std::vector<std::shared_ptr<const ServedTables>> retired;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
+    retired.swap(retired_);
+    if (!status) ++state_.failures;
+    is_new = !status && error != state_.last_error;
+    state_.last_error = error;
+  }
+  if (is_new) log_(error);
+}
+
+Status TableWatcher::load(const std::string& name, const std::string& file) {
+  const std::lock_guard read_lock(read_mutex_);
+  NIMBLE_ASSIGN_OR_RETURN(const std::shared_ptr<const ServedTable> table,
+                          read(name, file));
+  loaded_[name] = file;
+  publish({{name, table}});
+  return Status::ok();
+}
+
+void TableWatcher::publish(const ServedTables& changed) {
+  auto next = std::make_shared<ServedTables>(*state_.tables);
+  for (const auto& [name, table] : changed) (*next)[name] = table;
+  std::shared_ptr<const ServedTables> unused = std::move(next);
+  const std::lock_guard lock(mutex_);
+  state_.tables.swap(unused);
+  ++state_.swaps;
+  has_next_.store(true, std::memory_order_release);
+}
+
+void TableWatcher::take(std::shared_ptr<const ServedTables>* tables) {
+  if (!has_next_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  retired_.push_back(*tables);
+  *tables = state_.tables;
+  has_next_.store(false, std::memory_order_relaxed);
+}
+
+TableWatcher::State TableWatcher::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+Status TableWatcher::start() {
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return Status::io_error("a thread cannot start: " + error.code().message(),
+                            error.code().value());
+  }
+  return Status::ok();
+}
+
+void TableWatcher::run() {
+  sigset_t all;
+  ::sigfillset(&all);  // signals are for the server's threads
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(stop_mutex_);
+  while (!stop_ready_.wait_for(lock, kPollPeriod,
+                               [this] { return is_stopped_; })) {
+    lock.unlock();
+    try {
+      poll();
+    } catch (const std::exception&) {  // no memory; the next poll may succeed
+    }
+    lock.lock();
+  }
+}
+
+void TableWatcher::stop() {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    is_stopped_ = true;
+  }
+  stop_ready_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace nimble

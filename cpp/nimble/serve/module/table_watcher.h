@@ -1,0 +1,91 @@
+// TableWatcher: the tables of a directory of serving manifests, kept up to date
+// by a thread. Thread-safe.
+//
+// The file CURRENT of the directory has a line "NAME FILE" for each manifest,
+// and is replaced by renaming. If a manifest cannot be read, the table that is
+// served remains.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "nimble/serve/commands.h"
+#include "nimble/serve/module/module_options.h"
+
+namespace nimble {
+
+class TableWatcher {
+ public:
+  struct State {
+    std::shared_ptr<const ServedTables> tables;
+    uint64_t swaps = 0;
+    uint64_t failures = 0;
+    std::string last_error;  // empty after a success
+  };
+
+  // `options` outlives this object. `log` receives each new failure.
+  TableWatcher(const ModuleOptions& options,
+               std::function<void(const std::string&)> log);
+  ~TableWatcher() { stop(); }
+  TableWatcher(const TableWatcher&) = delete;
+  TableWatcher& operator=(const TableWatcher&) = delete;
+
+  // Reads CURRENT and the manifests that it did not name before. Blocks on
+  // reads.
+  void poll();
+  // Reads the manifest `file` of the directory as the table `name`. Blocks on
+  // reads.
+  Status load(const std::string& name, const std::string& file);
+  // Starts to poll. Fails if there is no thread for it.
+  Status start();
+  void stop();
+
+  // Replaces *tables by newer ones, if there are any. The thread frees the old
+  // ones.
+  void take(std::shared_ptr<const ServedTables>* tables);
+  State state() const;
+
+ private:
+  using Files = std::map<std::string, std::string, std::less<>>;
+  // Identifies the content of CURRENT.
+  struct Identity {
+    uint64_t device = 0, inode = 0, size = 0;
+    int64_t changed_nanos = 0;
+    bool operator==(const Identity&) const = default;
+  };
+
+  Result<std::shared_ptr<const ServedTable>> read(
+      const std::string& name, const std::string& file) const;
+  Result<Files> read_current() const;
+  Status poll_once();
+  void publish(const ServedTables& changed);
+  void run();
+
+  const ModuleOptions& options_;
+  const std::function<void(const std::string&)> log_;
+  const std::shared_ptr<OpenFiles> open_files_ = std::make_shared<OpenFiles>();
+
+  std::mutex read_mutex_;  // one reader at a time; taken before mutex_
+  Files loaded_;
+  Identity current_;
+  bool is_complete_ = false;  // every manifest of CURRENT was read
+
+  mutable std::mutex mutex_;
+  State state_;
+  std::vector<std::shared_ptr<const ServedTables>> retired_;
+  std::atomic<bool> has_next_{false};
+
+  std::mutex stop_mutex_;
+  std::condition_variable stop_ready_;
+  bool is_stopped_ = false;
+  std::thread thread_;
+};
+
+}  // namespace nimble
