@@ -144,3 +144,20 @@ def test_lookup_of_more_rows_than_one_batch_holds(tmp_path: Path) -> None:
     file = _file(tmp_path / "t.nimble", pa.array(np.repeat([1, 2], 700_000)), presorted=True)
     assert file.lookup([2, 1])["row"].to_numpy()[[0, 700_000]].tolist() == [700_000, 0]
     assert file.lookup([1, 1, 2]).num_rows == 2_100_000
+
+
+def test_keys_are_a_dict_of_columns(tmp_path: Path) -> None:
+    rows = pa.table({"u": [1, 1, 2], "t": [1, 2, 3], "s": ["a", "b", "c"]})
+    nb.write(rows, tmp_path / "a.nimble", cluster_by=["u", "t"])
+    with nb.open(tmp_path / "a.nimble") as file:
+        for u, t in (([1, 2], (2, 3)), (np.array([1, 2]), pa.array([2, 3])), (range(1, 3), [2, 3])):
+            assert file.lookup({"t": t, "u": u})["s"].to_pylist() == ["b", "c"]
+        assert file.count({"u": [1, 3]}, on="u").to_pylist() == [2, 0]
+        with pytest.raises(nb.InvalidArgumentError, match="'u' has 2, 't' has 1"):
+            file.lookup({"u": [1, 2], "t": [2]})
+        with pytest.raises(nb.InvalidArgumentError, match="'u' has more than one dimension"):
+            file.lookup({"u": np.ones((2, 2)), "t": [2, 3]})
+        with pytest.raises(nb.InvalidArgumentError, match="expected many keys"):
+            file.lookup({"u": 1, "t": 2})
+        with pytest.raises(nb.InvalidArgumentError, match="expected the columns u, t"):
+            file.lookup({"u": [1], "t": [2], "s": ["b"]})

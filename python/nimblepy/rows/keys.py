@@ -124,15 +124,18 @@ def read_keys(keys: Any) -> GivenKeys:
     """Splits many keys, in any supported form, into columns.
 
     Args:
-        keys: any form that :func:`nimblepy.schema.many.as_many` accepts. A list contains scalars,
-            tuples or dicts. A numpy array may have one column for each column of the key.
+        keys: any form that :func:`nimblepy.schema.many.as_many` accepts, or a dict of columns. A
+            list contains scalars, tuples or dicts. A numpy array may have one column for each
+            column of the key.
 
     Raises:
         InvalidArgumentError: ``keys`` is a single key, or the keys have different columns.
     """
     if isinstance(keys, GivenKeys):
         return keys
-    many = as_many(keys)
+    many = _of_columns(keys) if isinstance(keys, Mapping) else as_many(keys)
+    if isinstance(many, GivenKeys):
+        return many
     if many is None:
         raise InvalidArgumentError(
             f"keys: expected many keys, got {show(keys)}; put one key in a list: [{show(keys)}]"
@@ -163,6 +166,21 @@ def read_keys(keys: Any) -> GivenKeys:
     if not width:
         raise InvalidArgumentError(f"key {many[0]!r}: it has no value")
     return GivenKeys(tuple([row[i] for row in rows] for i in range(width)))
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> GivenKeys | None:
+    """Returns the keys in a dict of columns; ``None`` if it is a single key."""
+    given = {name: as_many(column) for name, column in columns.items()}
+    if not given or any(column is None for column in given.values()):
+        return None
+    for name, column in given.items():
+        if isinstance(column, pa.Table) or getattr(column, "ndim", 1) != 1:
+            raise InvalidArgumentError(f"keys: {name!r} has more than one dimension")
+    lengths = {name: len(column) for name, column in given.items() if column is not None}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
+        raise InvalidArgumentError(f"keys: columns of different lengths: {shown}")
+    return GivenKeys(tuple(given.values()), tuple(given), exact=True)
 
 
 def _of_dicts(rows: Sequence[Any]) -> GivenKeys:
