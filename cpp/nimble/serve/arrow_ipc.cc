@@ -300,16 +300,17 @@ Status IpcWriter::write_schema(const Field& root) {
   return Status::ok();
 }
 
-Status IpcWriter::write_batch(const Column& rows) {
+Status IpcWriter::write_batch(std::span<const Column* const> columns,
+                              uint64_t rows) {
   BatchBuffers batch;
-  for (const Column& column : rows.children) {
-    NIMBLE_RETURN_IF_ERROR(batch.add(column));
+  for (const Column* column : columns) {
+    NIMBLE_RETURN_IF_ERROR(batch.add(*column));
   }
   IpcBuilder b;
   const auto nodes = b.CreateVectorOfStructs(batch.nodes);
   const auto buffers = b.CreateVectorOfStructs(batch.buffers);
-  const auto record = ipc::CreateRecordBatch(
-      b, static_cast<int64_t>(rows.length()), nodes, buffers);
+  const auto record =
+      ipc::CreateRecordBatch(b, static_cast<int64_t>(rows), nodes, buffers);
   append_message(&b, ipc::MessageHeader::RecordBatch, record.Union(),
                  batch.body, out_);
   batch.append_body(out_);

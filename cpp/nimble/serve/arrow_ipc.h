@@ -2,6 +2,7 @@
 // can read. Not thread-safe.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "nimble/base/result.h"
@@ -18,9 +19,9 @@ class IpcWriter {
   // are the columns. Views become large binary and large text. Fails with
   // kUnsupported for dictionaries, unions, runs and views of lists.
   Status write_schema(const Field& root);
-  // Writes rows as one batch.
-  // REQUIRES: the column has the types of the schema.
-  Status write_batch(const Column& rows);
+  // Writes `rows` rows as one batch.
+  // REQUIRES: the columns have the types of the schema.
+  Status write_batch(std::span<const Column* const> columns, uint64_t rows);
   void end();
 
  private:

@@ -1,10 +1,14 @@
 #include "nimble/serve/arrow_rows.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "nimble/serve/arrow_ipc.h"
 #include "nimble/serve/convert_column.h"
+#include "nimble/serve/reply.h"
 #include "nimble/serve/row_slices.h"
+#include "nimble/serve/table_rows.h"
 
 namespace nimble {
 namespace {
@@ -40,15 +44,137 @@ Result<std::unique_ptr<const Field>> form_of(const ServedTable& table,
   return std::unique_ptr<const Field>(std::move(out));
 }
 
-Status check_size(const std::string& out, size_t before, uint64_t most) {
-  return check_reply_bytes(out.size() - before, most);
-}
+// Decodes rows slice by slice, and writes them in batches of about
+// SliceSize::kBytes. The size of the reply is checked after each slice.
+class ReplyBatches {
+ public:
+  // `form` is the schema of the reply. Borrows all arguments.
+  ReplyBatches(const Field& form, const TableRows& rows,
+               const ArrowRequest& request, std::string* out)
+      : form_(form),
+        rows_(rows),
+        request_(request),
+        out_(out),
+        writer_(out),
+        before_(out->size()),
+        first_(request.probe.empty() ? 0 : 1),
+        batch_(rows.make_output()),
+        plain_(form, /*wide=*/false) {
+    for (const Field& field : rows.schema().children) {
+      is_plain_.push_back(has_dictionary(field) ? 1 : 0);
+      has_dictionary_ |= is_plain_.back() != 0;
+    }
+  }
 
-void add_positions(std::span<const int64_t> positions, Column* out) {
-  uint8_t* to = out->extend_values(positions.size());
-  std::memcpy(to, positions.data(), positions.size() * sizeof(int64_t));
-  out->add_rows(positions.size());
-}
+  Status begin() { return writer_.write_schema(form_); }
+  // Appends rows. `positions` has a number for each row if the request has a
+  // probe.
+  Status add(std::span<const FileRange> rows, bool reverse,
+             std::span<const int64_t> positions) {
+    if (!has_dictionary_) {
+      NIMBLE_RETURN_IF_ERROR(rows_.append(rows, reverse, &batch_));
+    } else {
+      Column part = rows_.make_output();
+      NIMBLE_RETURN_IF_ERROR(rows_.append(rows, reverse, &part));
+      const std::vector<uint8_t> exists(part.length(), 1);
+      NIMBLE_RETURN_IF_ERROR(add_part(part, exists));
+    }
+    return end_slice(positions);
+  }
+  // Appends a row for each element of `exists`: the next one of `rows`, or a
+  // row of nulls where it is 0.
+  Status add_existing(std::span<const FileRange> rows,
+                      std::span<const uint8_t> exists,
+                      std::span<const int64_t> positions) {
+    if (rows.size() == exists.size()) return add(rows, false, positions);
+    Column part = rows_.make_output();
+    if (!rows.empty()) NIMBLE_RETURN_IF_ERROR(rows_.append(rows, false, &part));
+    NIMBLE_RETURN_IF_ERROR(add_part(part, exists));
+    return end_slice(positions);
+  }
+  Status end() {
+    if (batch_.length() > 0) NIMBLE_RETURN_IF_ERROR(write());
+    writer_.end();
+    return Status::ok();
+  }
+  // Bytes of the rows so far.
+  uint64_t num_bytes() const { return out_->size() - before_ + waiting_; }
+
+ private:
+  Column& target(size_t i) {
+    return is_plain_[i] != 0 ? plain_.children[first_ + i] : batch_.children[i];
+  }
+  Status add_part(const Column& part, std::span<const uint8_t> exists) {
+    for (size_t i = 0; i < part.children.size(); ++i) {
+      const Column* values = &part.children[i];
+      std::optional<Column> converted;
+      if (is_plain_[i] != 0) {
+        converted.emplace(form_.children[first_ + i], false);
+        NIMBLE_RETURN_IF_ERROR(append_converted(*values, &*converted));
+        values = &*converted;
+      }
+      // Alternates between runs of existing rows and runs of missing rows.
+      Column& to = target(i);
+      std::vector<uint64_t> run;
+      uint64_t next = 0;
+      for (size_t k = 0; k < exists.size();) {
+        run.clear();
+        for (; k < exists.size() && exists[k] != 0; ++k) run.push_back(next++);
+        if (!run.empty()) to.append_rows(*values, run.data(), run.size());
+        size_t missing = 0;
+        for (; k < exists.size() && exists[k] == 0; ++k) ++missing;
+        if (missing > 0) append_constant(nullptr, missing, &to);
+      }
+    }
+    batch_.add_rows(exists.size());
+    return Status::ok();
+  }
+  Status end_slice(std::span<const int64_t> positions) {
+    if (first_ == 1) {
+      positions_.insert(positions_.end(), positions.begin(), positions.end());
+    }
+    waiting_ = positions_.size() * sizeof(int64_t);
+    for (size_t i = 0; i < batch_.children.size(); ++i) {
+      waiting_ += target(i).data_bytes();
+    }
+    NIMBLE_RETURN_IF_ERROR(check_reply_bytes(num_bytes(), request_.max_bytes));
+    return waiting_ < SliceSize::kBytes ? Status::ok() : write();
+  }
+  Status write() {
+    std::vector<const Column*> columns;
+    std::optional<Column> numbers;
+    if (first_ == 1) {
+      numbers.emplace(form_.children[0], false);
+      std::memcpy(numbers->extend_values(positions_.size()), positions_.data(),
+                  positions_.size() * sizeof(int64_t));
+      numbers->add_rows(positions_.size());
+      columns.push_back(&*numbers);
+    }
+    for (size_t i = 0; i < batch_.children.size(); ++i) {
+      columns.push_back(&target(i));
+    }
+    NIMBLE_RETURN_IF_ERROR(writer_.write_batch(columns, batch_.length()));
+    batch_.clear();
+    plain_.clear();
+    positions_.clear();
+    waiting_ = 0;
+    return check_reply_bytes(num_bytes(), request_.max_bytes);
+  }
+
+  const Field& form_;
+  const TableRows& rows_;
+  const ArrowRequest& request_;
+  std::string* const out_;
+  IpcWriter writer_;
+  const size_t before_;
+  const size_t first_;  // the reply's column of column 0 of the request
+  bool has_dictionary_ = false;
+  Column batch_;  // its length is that of the batch
+  Column plain_;  // the columns whose files have dictionaries
+  std::vector<uint8_t> is_plain_;
+  std::vector<int64_t> positions_;
+  uint64_t waiting_ = 0;  // bytes of the batch
+};
 
 }  // namespace
 
@@ -65,102 +191,59 @@ Status append_arrow_schema(const ServedTable& table,
 Status append_arrow_rows(const ServedTable& table, const ArrowRequest& request,
                          std::span<const FileRange> rows, bool reverse,
                          std::span<const int64_t> positions, std::string* out) {
-  const size_t before = out->size();
   NIMBLE_ASSIGN_OR_RETURN(
       const auto form,
       form_of(table, request.columns, request.probe, request.may_miss));
-  IpcWriter writer(out);
-  NIMBLE_RETURN_IF_ERROR(writer.write_schema(*form));
-  const size_t first = request.probe.empty() ? 0 : 1;
+  NIMBLE_ASSIGN_OR_RETURN(const TableRows reader,
+                          TableRows::create(table, rows, request.columns));
+  ReplyBatches batches(*form, reader, request, out);
+  NIMBLE_RETURN_IF_ERROR(batches.begin());
   RowSlices slices(rows, reverse);
   SliceSize size(table.schema(), request.columns);
   for (size_t done = 0; !slices.is_done();) {
-    const size_t begin = out->size();
+    const uint64_t before = batches.num_bytes();
     const std::vector<FileRange> slice = slices.next(size.rows());
-    NIMBLE_ASSIGN_OR_RETURN(RowColumns read,
-                            table.read(slice, reverse, request.columns));
-    const uint64_t n = read.columns.length();
-    Column batch(*form, false);
-    if (first == 1)
-      add_positions(positions.subspan(done, n), &batch.children[0]);
-    for (size_t i = 0; i < request.columns.size(); ++i) {
-      Column& column = read.columns.children[i];
-      if (has_dictionary(column.field())) {
-        NIMBLE_RETURN_IF_ERROR(
-            append_converted(column, &batch.children[first + i]));
-      } else {
-        batch.children[first + i] = std::move(column);
-      }
-    }
-    batch.add_rows(n);
-    NIMBLE_RETURN_IF_ERROR(writer.write_batch(batch));
-    NIMBLE_RETURN_IF_ERROR(check_size(*out, before, request.max_bytes));
-    size.add(n, out->size() - begin);
+    uint64_t n = 0;
+    for (const FileRange& r : slice) n += r.rows.size();
+    NIMBLE_RETURN_IF_ERROR(batches.add(
+        slice, reverse,
+        request.probe.empty() ? positions : positions.subspan(done, n)));
+    size.add(n, batches.num_bytes() - before);
     done += n;
   }
-  writer.end();
-  return Status::ok();
+  return batches.end();
 }
 
 Status append_arrow_places(const ServedTable& table,
                            const ArrowRequest& request,
                            std::span<const FileRange> rows,
                            std::span<const size_t> places, std::string* out) {
-  const size_t before = out->size();
   NIMBLE_ASSIGN_OR_RETURN(const auto form,
                           form_of(table, request.columns, request.probe, true));
-  IpcWriter writer(out);
-  NIMBLE_RETURN_IF_ERROR(writer.write_schema(*form));
-  const size_t first = request.probe.empty() ? 0 : 1;
+  NIMBLE_ASSIGN_OR_RETURN(const TableRows reader,
+                          TableRows::create(table, rows, request.columns));
+  ReplyBatches batches(*form, reader, request, out);
+  NIMBLE_RETURN_IF_ERROR(batches.begin());
   SliceSize size(table.schema(), request.columns);
-  for (size_t begin = 0, count = 0; begin < places.size(); begin += count) {
-    const size_t bytes = out->size();
-    const size_t most = std::min(SliceSize::kFixedRows, places.size() - begin);
-    std::vector<FileRange> wanted;
-    for (count = 0; count < most && wanted.size() < size.rows(); ++count) {
-      const size_t at = places[begin + count];
-      if (at != SIZE_MAX) wanted.push_back(rows[at]);
+  std::vector<FileRange> wanted;
+  std::vector<uint8_t> exists;
+  std::vector<int64_t> positions;
+  for (size_t at = 0; at < places.size();) {
+    const uint64_t before = batches.num_bytes();
+    wanted.clear();
+    exists.clear();
+    positions.clear();
+    for (; at < places.size() && exists.size() < SliceSize::kFixedRows &&
+           wanted.size() < size.rows();
+         ++at) {
+      exists.push_back(places[at] == SIZE_MAX ? 0 : 1);
+      positions.push_back(static_cast<int64_t>(at));
+      if (exists.back() != 0) wanted.push_back(rows[places[at]]);
     }
-    const auto part = places.subspan(begin, count);
-    Column batch(*form, false);
-    if (first == 1) {
-      std::vector<int64_t> numbers(part.size());
-      for (size_t i = 0; i < part.size(); ++i) {
-        numbers[i] = static_cast<int64_t>(begin + i);
-      }
-      add_positions(numbers, &batch.children[0]);
-    }
-    std::optional<RowColumns> read;
-    if (!wanted.empty()) {
-      NIMBLE_ASSIGN_OR_RETURN(read, table.read(wanted, false, request.columns));
-    }
-    for (size_t i = 0; i < request.columns.size(); ++i) {
-      Column& to = batch.children[first + i];
-      Column values(form->children[first + i], false);
-      if (read) {
-        NIMBLE_RETURN_IF_ERROR(
-            append_converted(read->columns.children[i], &values));
-      }
-      // Alternates between runs of existing rows and runs of missing rows.
-      std::vector<uint64_t> run;
-      uint64_t next = 0;
-      for (size_t k = 0; k < part.size();) {
-        run.clear();
-        for (; k < part.size() && part[k] != SIZE_MAX; ++k)
-          run.push_back(next++);
-        to.append_rows(values, run.data(), run.size());
-        size_t missing = 0;
-        for (; k < part.size() && part[k] == SIZE_MAX; ++k) ++missing;
-        if (missing > 0) append_constant(nullptr, missing, &to);
-      }
-    }
-    batch.add_rows(part.size());
-    NIMBLE_RETURN_IF_ERROR(writer.write_batch(batch));
-    NIMBLE_RETURN_IF_ERROR(check_size(*out, before, request.max_bytes));
-    size.add(wanted.size(), out->size() - bytes);
+    NIMBLE_RETURN_IF_ERROR(batches.add_existing(wanted, exists, positions));
+    size.add(wanted.size(), batches.num_bytes() - before);
   }
-  writer.end();
-  return Status::ok();
+  return batches.end();
 }
 
 }  // namespace nimble

@@ -11,6 +11,7 @@
 #include "nimble/serve/page_token.h"
 #include "nimble/serve/raw_rows.h"
 #include "nimble/serve/row_slices.h"
+#include "nimble/serve/table_rows.h"
 #include "nimble/serve/value_text.h"
 
 namespace nimble {
@@ -163,7 +164,9 @@ class Command {
         options_(options),
         arguments_(arguments),
         scratch_(scratch),
-        reply_(reply) {}
+        reply_(reply),
+        cells_(scratch->cells),
+        text_(scratch->text) {}
 
   // Returns whether the command was answered.
   bool run() { return answer() || answered_; }
@@ -344,8 +347,8 @@ class Command {
 
   Status read_row(const ServedTable& table, RowAddress row,
                   std::span<const uint32_t> columns) {
-    return table.read_text(row, columns, options_.max_reply_bytes,
-                           &scratch_->row);
+    return read_text(table, row, columns, options_.max_reply_bytes,
+                     &scratch_->row);
   }
 
   // Columns that the table does not have are nil, like missing fields in Redis.
@@ -466,8 +469,8 @@ class Command {
       auto& [of, text] = rows.emplace_back();
       if (!row) continue;
       of = table;
-      Status status = table->read_text(*row, table->all_columns(),
-                                       options_.max_reply_bytes - bytes, &text);
+      Status status = read_text(*table, *row, table->all_columns(),
+                                options_.max_reply_bytes - bytes, &text);
       // The message names the configured limit, not the bytes that remain of
       // it.
       if (status.code() == StatusCode::kTooLarge) {
@@ -666,14 +669,7 @@ class Command {
   // Finds keys. `ranges[key]` are the rows of each key.
   Status find_keys(const ServedTable& table,
                    std::span<const std::string_view> texts, LocatedRows* out) {
-    std::vector<TypedKey> keys(texts.size());
-    std::vector<const TypedKey*> wanted(texts.size(), nullptr);
-    for (size_t i = 0; i < texts.size(); ++i) {
-      NIMBLE_ASSIGN_OR_RETURN(const bool possible,
-                              table.read_key(texts[i], &keys[i]));
-      if (possible) wanted[i] = &keys[i];
-    }
-    NIMBLE_ASSIGN_OR_RETURN(*out, table.find(wanted));
+    NIMBLE_ASSIGN_OR_RETURN(*out, table.find(texts, &scratch_->key));
     return Status::ok();
   }
 
@@ -768,13 +764,16 @@ class Command {
     }
     RowSlices slices(rows, reverse);
     SliceSize size(table.schema(), columns);
+    NIMBLE_ASSIGN_OR_RETURN(const TableRows reader,
+                            TableRows::create(table, rows, columns));
+    Column read = reader.make_output();
     while (!slices.is_done()) {
       const size_t before = text_.size();
       const std::vector<FileRange> slice = slices.next(size.rows());
-      NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
-                              table.read(slice, reverse, columns));
-      for (uint64_t row = 0; row < read.columns.length(); ++row) {
-        for (const Column& column : read.columns.children) {
+      read.clear();
+      NIMBLE_RETURN_IF_ERROR(reader.append(slice, reverse, &read));
+      for (uint64_t row = 0; row < read.length(); ++row) {
+        for (const Column& column : read.children) {
           const size_t begin = text_.size();
           const bool is_null = is_null_row(column, row);
           if (!is_null) append_text(column, row, &text_);
@@ -783,7 +782,7 @@ class Command {
         NIMBLE_RETURN_IF_ERROR(
             check_bytes(text_.size() + kReplyValueBytes * cells_.size()));
       }
-      size.add(read.columns.length(), text_.size() - before);
+      size.add(read.length(), text_.size() - before);
     }
     return Status::ok();
   }
@@ -1224,8 +1223,8 @@ class Command {
   CommandScratch* const scratch_;
   Reply* const reply_;
   bool answered_ = false;
-  std::vector<RowText::Value> cells_;
-  std::string text_;
+  std::vector<RowText::Value>& cells_;
+  std::string& text_;
 };
 
 }  // namespace
@@ -1270,6 +1269,11 @@ bool run_command(const ServedTables& tables, const CommandOptions& options,
   const std::string_view given = arguments[0];
   set_name(given, scratch);
   if (given.size() > 32) return false;
+  constexpr size_t kMost = CommandScratch::kKeptBytes;
+  if (scratch->text.capacity() > kMost) scratch->text = std::string();
+  if (scratch->cells.capacity() > kMost / sizeof(RowText::Value)) {
+    scratch->cells = std::vector<RowText::Value>();
+  }
   return Command(tables, options, arguments, scratch, reply).run();
 }
 

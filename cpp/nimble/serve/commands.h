@@ -7,8 +7,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nimble/serve/reply.h"
+#include "nimble/serve/row_text.h"
 #include "nimble/serve/served_table.h"
 
 namespace nimble {
@@ -31,9 +33,14 @@ struct CommandOptions {
 
 // Memory that commands reuse. One per thread.
 struct CommandScratch {
+  // A larger text is freed before the next command.
+  static constexpr size_t kKeptBytes = size_t{1} << 20;
+
   std::string name;  // of the command, in upper case
   TypedKey key;
   RowText row;
+  std::string text;  // of the reply, or of its rows
+  std::vector<RowText::Value> cells;
 };
 
 // Whether a command of Redis writes keys. `name` is in upper case.

@@ -6,6 +6,7 @@
 #include "nimble/scan/filter_constants.h"
 #include "nimble/serve/convert_column.h"
 #include "nimble/serve/row_slices.h"
+#include "nimble/serve/table_rows.h"
 #include "nimble/serve/value_text.h"
 
 namespace nimble {
@@ -206,15 +207,17 @@ Result<uint64_t> KeyFilter::append_passing(const ServedTable& table,
                                            std::vector<FileRange>* out) const {
   uint64_t tested = 0, passed = 0;
   RowSlices slices(rows, reverse);
+  NIMBLE_ASSIGN_OR_RETURN(const TableRows reader,
+                          TableRows::create(table, rows, columns_));
   while (!slices.is_done() && passed < most) {
     const std::vector<FileRange> slice = slices.next(kFilteredRows);
-    NIMBLE_ASSIGN_OR_RETURN(const RowColumns read,
-                            table.read(slice, reverse, columns_));
+    Column read = reader.make_output();
+    NIMBLE_RETURN_IF_ERROR(reader.append(slice, reverse, &read));
     std::vector<Field> forms;
     std::vector<std::unique_ptr<Column>> converted;
     std::vector<const Column*> columns;
     forms.reserve(columns_.size());
-    for (const Column& column : read.columns.children) {
+    for (const Column& column : read.children) {
       columns.push_back(&column);
       if (column.field().layout != Layout::kDictionary) continue;
       Field& form = forms.emplace_back(plain_field(column.field()));

@@ -5,10 +5,9 @@
 #include <numeric>
 
 #include "nimble/key/key_decoder.h"
-#include "nimble/serve/convert_column.h"
 #include "nimble/serve/key_parts.h"
+#include "nimble/serve/reply.h"
 #include "nimble/serve/value_text.h"
-#include "nimble/stripe/file_rows.h"
 
 namespace nimble {
 namespace {
@@ -388,15 +387,16 @@ Result<std::optional<RowAddress>> ServedTable::find_first(
   return std::optional<RowAddress>();
 }
 
-Result<LocatedRows> ServedTable::find(
-    const std::vector<const TypedKey*>& keys) const {
+Result<LocatedRows> ServedTable::find(std::span<const std::string_view> texts,
+                                      TypedKey* scratch) const {
   // The indexes of the keys that can match.
   std::vector<uint64_t> numbers;
   KeyBuffer encoded(lookup_encoder_ ? lookup_encoder_->fixed_width() : 0);
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (keys[i] == nullptr || keys[i]->has_null) continue;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    NIMBLE_ASSIGN_OR_RETURN(const bool possible, read_key(texts[i], scratch));
+    if (!possible || scratch->has_null) continue;
     numbers.push_back(i);
-    encoded.push_back(keys[i]->encoded.span());
+    encoded.push_back(scratch->encoded.span());
   }
   if (numbers.empty()) return LocatedRows();
   const ServedKey& bounds = *manifest_.lookup_key;
@@ -419,10 +419,12 @@ Result<LocatedRows> ServedTable::find(
     std::vector<uint64_t> of;
     KeyBuffer own(index->is_whole ? encoder.fixed_width() : 0);
     for (const uint64_t at : span.numbers) {
+      NIMBLE_ASSIGN_OR_RETURN([[maybe_unused]] const bool possible,
+                              read_key(texts[numbers[at]], scratch));
       std::vector<KeyScalar> values;
       bool fits = true;
       for (size_t c = 0; c < index->places.size(); ++c) {
-        values.push_back(keys[numbers[at]]->values[index->places[c]]);
+        values.push_back(scratch->values[index->places[c]]);
         fits &=
             fit_of(encoder.columns()[c], values.back()) == ScalarFit::kExact;
       }
@@ -689,211 +691,6 @@ Result<std::vector<FileRange>> ServedTable::merge_ordered(
     }
   }
   return out;
-}
-
-// ---- values
-
-Status ServedTable::read_text(RowAddress row, std::span<const uint32_t> columns,
-                              uint64_t max_bytes, RowText* out) const {
-  constexpr size_t kAhead = 16;
-  out->clear();
-  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(row.file));
-  NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
-                          RowLocation::find(opened->reader(), row.row));
-  const auto put = [&](auto&& append) {
-    const size_t begin = out->bytes.size();
-    append();
-    out->values.push_back({begin, out->bytes.size() - begin, false});
-  };
-  FlatPlace places[kAhead];
-  for (size_t i = 0; i < columns.size(); i += kAhead) {
-    const size_t end = std::min(columns.size(), i + kAhead);
-    for (size_t k = i; k < end; ++k) {
-      const ServedColumn& column = opened->column(columns[k]);
-      FlatPlace& place = places[k - i];
-      place = {};
-      if (!column.flat) continue;
-      NIMBLE_RETURN_IF_ERROR(FlatPlace::find(at, *column.flat, &place));
-      place.prefetch_decoders();
-    }
-    for (size_t k = i; k < end; ++k) {
-      if (places[k - i].values.decoder != nullptr) places[k - i].prefetch();
-    }
-    for (size_t k = i; k < end; ++k) {
-      NIMBLE_RETURN_IF_ERROR(
-          check_reply_bytes(out->reply_bytes() + kReplyValueBytes, max_bytes));
-      const ServedColumn& column = opened->column(columns[k]);
-      if (column.flat) {
-        FlatValue value;
-        NIMBLE_RETURN_IF_ERROR(value.read(*column.flat, places[k - i]));
-        if (value.is_null()) {
-          out->values.push_back({0, 0, true});
-        } else {
-          NIMBLE_RETURN_IF_ERROR(check_reply_bytes(
-              out->reply_bytes() + kReplyValueBytes + value.size(), max_bytes));
-          put([&] {
-            append_text(*column.field, {value.data(), value.size()},
-                        &out->bytes);
-          });
-        }
-        continue;
-      }
-      if (!column.top) {
-        const ServedConstant* constant = column.constant;
-        if (constant == nullptr || !constant->value) {
-          out->values.push_back({0, 0, true});
-        } else {
-          put([&] {
-            append_text(schema().children[columns[k]],
-                        as_bytes(*constant->value), &out->bytes);
-          });
-        }
-        continue;
-      }
-      const FileRange one{row.file, {row.row, row.row + 1}};
-      NIMBLE_ASSIGN_OR_RETURN(const RowColumns read_row,
-                              read({&one, 1}, false, columns.subspan(k, 1)));
-      const Column& value = read_row.columns.children[0];
-      if (is_null_row(value, 0)) {
-        out->values.push_back({0, 0, true});
-      } else {
-        put([&] { append_text(value, 0, &out->bytes); });
-      }
-    }
-  }
-  return check_reply_bytes(out->reply_bytes(), max_bytes);
-}
-
-Result<RowColumns> ServedTable::read(std::span<const FileRange> rows,
-                                     bool reverse,
-                                     std::span<const uint32_t> columns) const {
-  // Uses the files' readers if all files have these columns with the same
-  // types.
-  std::vector<uint32_t> numbers;
-  for (const FileRange& r : rows) numbers.push_back(r.file);
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  std::vector<std::shared_ptr<const RowReader>> readers;
-  std::vector<const RowReader*> pointers;
-  bool is_same = !numbers.empty();
-  for (const uint32_t number : numbers) {
-    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
-    std::vector<OutputColumn> outputs;
-    for (const uint32_t c : columns) {
-      const ServedColumn& column = opened->column(c);
-      is_same &= column.is_same;
-      if (column.is_same) {
-        outputs.push_back(
-            {{static_cast<int>(*column.top)}, schema().children[c].name});
-      }
-    }
-    if (!is_same) break;
-    NIMBLE_ASSIGN_OR_RETURN(auto reader,
-                            RowReader::create(opened->owner(), outputs));
-    pointers.push_back(reader.get());
-    readers.push_back(std::move(reader));
-  }
-  is_same = is_same && (pointers.size() == 1 || have_one_form(pointers));
-  const uint64_t total = num_rows_of(rows);
-  const bool is_long = !reverse && total / 8 >= rows.size();
-  if (is_same && is_long) {
-    Column out = pointers[0]->make_output();
-    for (const FileRange& r : rows) {
-      const auto at = static_cast<size_t>(
-          std::lower_bound(numbers.begin(), numbers.end(), r.file) -
-          numbers.begin());
-      NIMBLE_RETURN_IF_ERROR(pointers[at]->read_ranges({&r.rows, 1}, 1, &out));
-    }
-    auto owner = std::make_shared<decltype(readers)>(std::move(readers));
-    return RowColumns{std::move(owner), std::move(out)};
-  }
-  std::vector<RowAddress> single;
-  single.reserve(total);
-  for (const FileRange& r : rows) {
-    for (uint64_t i = 0; i < r.rows.size(); ++i) {
-      single.push_back(
-          {r.file, reverse ? r.rows.end - 1 - i : r.rows.begin + i});
-    }
-  }
-  if (!is_same) return read_converted(single, columns);
-  std::vector<int64_t> files;
-  std::vector<uint64_t> places;
-  for (const RowAddress& r : single) {
-    files.push_back(std::lower_bound(numbers.begin(), numbers.end(), r.file) -
-                    numbers.begin());
-    places.push_back(r.row);
-  }
-  Column out = pointers[0]->make_output();
-  if (pointers.size() == 1) {
-    NIMBLE_RETURN_IF_ERROR(pointers[0]->take(places, 1, &out));
-  } else {
-    NIMBLE_RETURN_IF_ERROR(take_file_rows(pointers, {files, places}, 1, &out));
-  }
-  auto owner = std::make_shared<decltype(readers)>(std::move(readers));
-  return RowColumns{std::move(owner), std::move(out)};
-}
-
-Result<RowColumns> ServedTable::read_converted(
-    std::span<const RowAddress> rows, std::span<const uint32_t> columns) const {
-  auto form = std::make_shared<Field>();
-  form->format = "+s";
-  form->flags = 0;
-  for (const uint32_t c : columns) {
-    form->children.push_back(plain_field(schema().children[c]));
-  }
-  NIMBLE_RETURN_IF_ERROR(form->resolve(""));
-  // Reads the rows of each file together, then puts them in the wanted order.
-  std::vector<uint64_t> order(rows.size()), places(rows.size());
-  std::iota(order.begin(), order.end(), uint64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](uint64_t a, uint64_t b) {
-    return rows[a].file < rows[b].file;
-  });
-  Column together(*form, false);
-  for (size_t begin = 0; begin < order.size();) {
-    const uint32_t number = rows[order[begin]].file;
-    size_t end = begin;
-    std::vector<uint64_t> wanted;
-    for (; end < order.size() && rows[order[end]].file == number; ++end) {
-      wanted.push_back(rows[order[end]].row);
-      places[order[end]] = end;
-    }
-    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(number));
-    std::vector<OutputColumn> outputs;
-    for (const uint32_t c : columns) {
-      NIMBLE_RETURN_IF_ERROR(opened->check_column(c));
-      const std::optional<size_t> top = opened->column(c).top;
-      if (top) {
-        outputs.push_back(
-            {{static_cast<int>(*top)}, schema().children[c].name});
-      }
-    }
-    NIMBLE_ASSIGN_OR_RETURN(const auto reader,
-                            RowReader::create(opened->owner(), outputs));
-    Column part = reader->make_output();
-    NIMBLE_RETURN_IF_ERROR(reader->take(wanted, 1, &part));
-    for (size_t i = 0, at = 0; i < columns.size(); ++i) {
-      const ServedColumn& column = opened->column(columns[i]);
-      Column& to = together.children[i];
-      if (column.top) {
-        NIMBLE_RETURN_IF_ERROR(append_converted(part.children[at++], &to));
-      } else {
-        const auto* value = column.constant;
-        append_constant(value == nullptr ? nullptr
-                        : value->value   ? &*value->value
-                                         : nullptr,
-                        wanted.size(), &to);
-      }
-    }
-    together.add_rows(wanted.size());
-    begin = end;
-  }
-  Column out(*form, false);
-  for (size_t i = 0; i < columns.size(); ++i) {
-    out.children[i].append_rows(together.children[i], places.data(),
-                                places.size());
-  }
-  out.add_rows(rows.size());
-  return RowColumns{std::move(form), std::move(out)};
 }
 
 }  // namespace nimble

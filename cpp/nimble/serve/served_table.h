@@ -10,13 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "nimble/locate/locate.h"
 #include "nimble/serve/opened_file.h"
-#include "nimble/serve/reply.h"
 
 namespace nimble {
 
@@ -51,35 +51,6 @@ struct OrderedRows {
   // the read. Null: all rows.
   const TypedKey* resume = nullptr;
   bool is_resume_key = false;
-};
-
-// The texts of selected columns of one row.
-struct RowText {
-  struct Value {
-    size_t begin = 0;
-    size_t size = 0;
-    bool is_null = false;
-  };
-  std::string bytes;
-  std::vector<Value> values;
-
-  std::string_view text(size_t i) const {
-    return std::string_view(bytes).substr(values[i].begin, values[i].size);
-  }
-  // Bytes in a reply, without the names of columns.
-  uint64_t reply_bytes() const {
-    return bytes.size() + kReplyValueBytes * values.size();
-  }
-  void clear() {
-    bytes.clear();
-    values.clear();
-  }
-};
-
-// Rows as columns, with the owner of the memory that they borrow.
-struct RowColumns {
-  std::shared_ptr<const void> owner;
-  Column columns;
 };
 
 class ServedTable {
@@ -118,19 +89,13 @@ class ServedTable {
 
   // The first row with the key.
   Result<std::optional<RowAddress>> find_first(const TypedKey& key) const;
-  // Finds all rows of the keys. Null pointers match nothing.
-  Result<LocatedRows> find(const std::vector<const TypedKey*>& keys) const;
+  // Finds all rows of the keys with these texts, as read_key() reads them.
+  // `scratch` is overwritten.
+  Result<LocatedRows> find(std::span<const std::string_view> texts,
+                           TypedKey* scratch) const;
   // Finds rows in key order, as disjoint ranges of up to limit + 1 rows in
   // total. The additional row shows that there are more rows.
   Result<std::vector<FileRange>> find_ordered(const OrderedRows& rows) const;
-
-  // Replaces *out by the texts of the given columns of a row. Fails with
-  // kTooLarge if a reply with them would have more than `max_bytes`.
-  Status read_text(RowAddress row, std::span<const uint32_t> columns,
-                   uint64_t max_bytes, RowText* out) const;
-  // Reads rows in the given order as columns.
-  Result<RowColumns> read(std::span<const FileRange> rows, bool reverse,
-                          std::span<const uint32_t> columns) const;
 
  private:
   // Bounds of a key in the order of the lower bounds, to find files quickly.
@@ -160,8 +125,6 @@ class ServedTable {
       uint64_t limit) const;
   // Encoded cluster keys of rows.
   Status encode_rows(std::span<const FileRange> rows, KeyBuffer* out) const;
-  Result<RowColumns> read_converted(std::span<const RowAddress> rows,
-                                    std::span<const uint32_t> columns) const;
 
   ServingManifest manifest_;
   std::shared_ptr<OpenFiles> open_files_;

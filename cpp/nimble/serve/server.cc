@@ -28,6 +28,7 @@
 #include <system_error>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 namespace nimble {
 namespace {
@@ -41,8 +42,12 @@ constexpr int kReservedDescriptors = 64;
 // After this many commands of a pipeline, other clients are served.
 constexpr size_t kCommandsAtOnce = 1024;
 constexpr size_t kMaxQueuedInMulti = 1024;
-// Larger buffers are freed when they are empty.
+// A client with an empty buffer does not keep a larger one.
 constexpr size_t kKeptBytes = 256 * 1024;
+// Buffers of large replies that are used again, because the pages of fresh
+// memory cost more than the copy of a reply into them.
+constexpr size_t kSpareBuffers = 4;
+constexpr size_t kMaxSpareBytes = 2 * 1024 * 1024;
 
 constexpr std::array kNames = {
     "HGETALL",   "HMGET",    "HGET",        "EXISTS",    "HEXISTS",
@@ -216,6 +221,23 @@ class Server::Impl {
               std::span<const std::string_view> arguments,
               CommandScratch* scratch, RespReply* reply, std::string* out);
   void answer_block(const Job& job, CommandScratch* scratch, std::string* out);
+  // Returns an empty buffer.
+  std::string take_buffer() {
+    const std::lock_guard lock(spare_mutex_);
+    if (spare_.empty()) return {};
+    std::string out = std::move(spare_.back());
+    spare_.pop_back();
+    return out;
+  }
+  // Keeps the memory of a large buffer for the next large reply.
+  void keep_buffer(std::string buffer) {
+    if (buffer.capacity() <= kKeptBytes || buffer.capacity() > kMaxSpareBytes) {
+      return;
+    }
+    buffer.clear();
+    const std::lock_guard lock(spare_mutex_);
+    if (spare_.size() < kSpareBuffers) spare_.push_back(std::move(buffer));
+  }
 
   const ServerOptions options;
   std::atomic<uint64_t> version{0};
@@ -236,6 +258,8 @@ class Server::Impl {
   std::condition_variable jobs_ready_;
   Jobs jobs_;
   uint64_t jobs_bytes_ = 0;
+  std::mutex spare_mutex_;
+  std::vector<std::string> spare_;
   std::vector<std::unique_ptr<class Loop>> loops_;
   std::vector<std::thread> threads_, workers_;
   std::atomic<size_t> running_loops_{0};
@@ -866,7 +890,9 @@ bool Loop::flush(Client* c) {
   if (c->unsent() == 0) {
     c->out.clear();
     c->sent = 0;
-    if (c->out.capacity() > kKeptBytes) c->out.shrink_to_fit();
+    if (c->out.capacity() > kKeptBytes) {
+      server_.keep_buffer(std::exchange(c->out, {}));
+    }
     if (c->is_stalled) {
       // All bytes of the client may have been read already, so another event
       // may not follow.
@@ -1032,7 +1058,14 @@ void Server::Impl::work() {
     }
     Job& j = job.front();
     try {
-      answer_block(j, &scratch, &j.reply);
+      std::string buffer = take_buffer();
+      answer_block(j, &scratch, &buffer);
+      if (buffer.size() >= buffer.capacity() / 2) {
+        j.reply = std::move(buffer);
+      } else {  // a client may hold a reply for long
+        j.reply = buffer;
+        keep_buffer(std::move(buffer));
+      }
     } catch (const std::exception&) {  // no memory
       j.has_failed = true;
       j.reply = {};

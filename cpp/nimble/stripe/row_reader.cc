@@ -627,6 +627,8 @@ Status RowReader::take_placed(const PlacedRows& wanted,
     NIMBLE_RETURN_IF_ERROR(fits_offsets(read.children[i]));
     out->children[i].append_rows(read.children[i], places.data(),
                                  places.size());
+    // The next column's rows can use this memory.
+    [[maybe_unused]] const Column freed = std::move(read.children[i]);
   }
   out->add_rows(places.size());
   return Status::ok();

@@ -1,0 +1,85 @@
+#include "nimble/serve/row_text.h"
+
+#include <algorithm>
+
+#include "nimble/serve/table_rows.h"
+#include "nimble/serve/value_text.h"
+
+namespace nimble {
+
+Status read_text(const ServedTable& table, RowAddress row,
+                 std::span<const uint32_t> columns, uint64_t max_bytes,
+                 RowText* out) {
+  constexpr size_t kAhead = 16;
+  out->clear();
+  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, table.file(row.file));
+  NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
+                          RowLocation::find(opened->reader(), row.row));
+  const auto put = [&](auto&& append) {
+    const size_t begin = out->bytes.size();
+    append();
+    out->values.push_back({begin, out->bytes.size() - begin, false});
+  };
+  FlatPlace places[kAhead];
+  for (size_t i = 0; i < columns.size(); i += kAhead) {
+    const size_t end = std::min(columns.size(), i + kAhead);
+    for (size_t k = i; k < end; ++k) {
+      const ServedColumn& column = opened->column(columns[k]);
+      FlatPlace& place = places[k - i];
+      place = {};
+      if (!column.flat) continue;
+      NIMBLE_RETURN_IF_ERROR(FlatPlace::find(at, *column.flat, &place));
+      place.prefetch_decoders();
+    }
+    for (size_t k = i; k < end; ++k) {
+      if (places[k - i].values.decoder != nullptr) places[k - i].prefetch();
+    }
+    for (size_t k = i; k < end; ++k) {
+      NIMBLE_RETURN_IF_ERROR(
+          check_reply_bytes(out->reply_bytes() + kReplyValueBytes, max_bytes));
+      const ServedColumn& column = opened->column(columns[k]);
+      if (column.flat) {
+        FlatValue value;
+        NIMBLE_RETURN_IF_ERROR(value.read(*column.flat, places[k - i]));
+        if (value.is_null()) {
+          out->values.push_back({0, 0, true});
+        } else {
+          NIMBLE_RETURN_IF_ERROR(check_reply_bytes(
+              out->reply_bytes() + kReplyValueBytes + value.size(), max_bytes));
+          put([&] {
+            append_text(*column.field, {value.data(), value.size()},
+                        &out->bytes);
+          });
+        }
+        continue;
+      }
+      if (!column.top) {
+        const ServedConstant* constant = column.constant;
+        if (constant == nullptr || !constant->value) {
+          out->values.push_back({0, 0, true});
+        } else {
+          put([&] {
+            append_text(table.schema().children[columns[k]],
+                        as_bytes(*constant->value), &out->bytes);
+          });
+        }
+        continue;
+      }
+      const FileRange one{row.file, {row.row, row.row + 1}};
+      NIMBLE_ASSIGN_OR_RETURN(
+          const TableRows rows,
+          TableRows::create(table, {&one, 1}, columns.subspan(k, 1)));
+      Column read_row = rows.make_output();
+      NIMBLE_RETURN_IF_ERROR(rows.append({&one, 1}, false, &read_row));
+      const Column& value = read_row.children[0];
+      if (is_null_row(value, 0)) {
+        out->values.push_back({0, 0, true});
+      } else {
+        put([&] { append_text(value, 0, &out->bytes); });
+      }
+    }
+  }
+  return check_reply_bytes(out->reply_bytes(), max_bytes);
+}
+
+}  // namespace nimble
