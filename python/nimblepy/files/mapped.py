@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
 from typing import Any, overload
 
 import numpy as np
@@ -54,7 +56,7 @@ from nimblepy.rows.request import (
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
 from nimblepy.rows.source import OnKeys, Reader, RowSource
-from nimblepy.schema.columns import Column, key_name, resolve_column
+from nimblepy.schema.columns import Column, column_paths, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, id_difference, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
 from nimblepy.schema.names import ColumnName, Path, output_name, show_names
@@ -161,17 +163,25 @@ class MappedRows(RowSource):
     @property
     def indexes(self) -> list[IndexInfo]:
         """The source's indexes whose columns are all in this schema, with this schema's names."""
-        have = self.child.schema
-        back = {
-            key_name(have, resolve_column(have, output.path)): output.field.name
-            for output in self._output(None)[0]
-            if output.path is not None
-        }
+        back = self._names_here
         return [
             replace(info, columns=tuple(replace(k, column=back[k.column]) for k in info.columns))
             for info in self.child.indexes
             if all(key.column in back for key in info.columns)
         ]
+
+    @cached_property
+    def _names_here(self) -> dict[ColumnName, ColumnName]:
+        """This schema's names of the source's columns and struct fields."""
+        have, names = self.child.schema, {}
+        for path in column_paths(self._schema):
+            column = resolve_column(self._schema, path)
+            in_child, stored = self._path_in_child(column)
+            if stored is not None:
+                names[key_name(have, resolve_column(have, in_child))] = key_name(
+                    self._schema, column
+                )
+        return names
 
     @property
     def io_stats(self) -> IoStats:
@@ -270,10 +280,10 @@ class MappedRows(RowSource):
             except IndexUnavailableError:
                 pass
             else:
-                back = dict(zip(mapped, names, strict=True))
-                return tuple(
-                    replace(k, column=back[k.column]) for k in sort_keys if k.column in back
-                )
+                # A later column may have been dropped. The order up to it is known.
+                back = self._names_here | dict(zip(mapped, names, strict=True))
+                known = takewhile(lambda key: key.column in back, sort_keys)
+                return tuple(replace(key, column=back[key.column]) for key in known)
         for key in self._keys:
             if agrees(keys, key) if ordered else leads(names, key):
                 return key
