@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,43 @@ def test_html_of_commits_and_health(tmp_path: Path) -> None:
     assert "<th>column</th>" in table._repr_html_()
     assert table.io_stats == before
     assert "branch" in table.branch("x").at(branch="x")._repr_html_()
+
+
+def test_as_numpy_keeps_integers_beside_nulls(tmp_path: Path) -> None:
+    big = 2**62 + 1
+    pair = pa.struct([("a", pa.int64())])
+    rows = pa.table(
+        {
+            "k": [1, 2, 3],
+            "list": pa.array([[big, None], [big], None], pa.list_(pa.int64())),
+            "struct": pa.array([{"a": big}, {"a": None}, None], pair),
+            "map": pa.array(
+                [[("x", big), ("y", None)], [], None], pa.map_(pa.string(), pa.int64())
+            ),
+            "pairs": pa.array([[{"a": big}, {"a": None}], [], None], pa.list_(pair)),
+            "id": pa.array([uuid.UUID(int=1).bytes, None, None], pa.uuid()),
+        }
+    )
+    nb.write(rows, tmp_path / "a.nimble", cluster_by="k")
+    with nb.open(tmp_path / "a.nimble") as file:
+        found = file.lookup([1, 2, 3], as_numpy=True)
+    for name in rows.column_names:
+        values = [v.tolist() if isinstance(v, np.ndarray) else v for v in found[name]]
+        assert values == rows[name].to_pylist(), name
+
+
+def test_as_numpy_gives_matrices_for_vectors_with_nulls(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "k": [1, 2],
+            "f": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)),
+            "i": pa.array([[1, 2], None], pa.list_(pa.int16(), 2)),
+        }
+    )
+    nb.write(rows, tmp_path / "a.nimble", cluster_by="k")
+    with nb.open(tmp_path / "a.nimble") as file:
+        found = file.lookup([2, 1, 9], as_numpy=True, missing="null")
+    assert found["f"].shape == found["i"].shape == (3, 2)
+    assert np.isnan(found["f"]).tolist() == [[True] * 2, [False] * 2, [True] * 2]
+    assert found["i"].tolist() == [[None, None], [1, 2], [None, None]]
+    assert found["i"].dtype == np.int16

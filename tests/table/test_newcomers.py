@@ -243,3 +243,39 @@ def test_floats_and_decimals_in_one_column(lake: nb.Catalog) -> None:
         table.append([{"id": 3, "d": 19.999}, {"id": 4, "d": decimal.Decimal("1.25")}])
     with pytest.raises(nb.InvalidArgumentError, match="a missing value is None"):
         table.append([{"id": float("nan")}])
+
+
+@pytest.mark.parametrize("primary_key", ["id", ["id", "k"]])
+def test_uuid_keys_in_transactions(lake: nb.Catalog, primary_key: Any) -> None:
+    ids = [uuid.UUID(int=i) for i in range(1, 5)]
+    rows = [{"id": id_, "k": k, "n": 0} for k, id_ in enumerate(ids)]
+    schema = pa.schema([("id", pa.uuid()), ("k", pa.int64()), ("n", pa.int64())])
+    table = lake.create_table("a.u", schema, primary_key=primary_key)
+    table.append(rows[:3])
+    key = [id_ if primary_key == "id" else (id_, k) for k, id_ in enumerate(ids)]
+    with table.transaction() as t:
+        t.delete(keys=[key[0]])
+        t.upsert([rows[1] | {"n": 1}, rows[3]])
+        t.delete("k = 2")
+    left = table.to_table().sort_by("k").to_pylist()
+    assert left == [rows[1] | {"n": 1}, rows[3]]
+
+
+def test_files_for_uuid_keys(lake: nb.Catalog) -> None:
+    ids = [uuid.UUID(int=i) for i in (1, 2, 9)]
+    schema = pa.schema([("id", pa.uuid())])
+    table = lake.create_table("a.u", schema, primary_key="id")
+    table.append([{"id": ids[0]}, {"id": ids[1]}])
+    for keys in (ids, [str(id_) for id_ in ids], pa.array([i.bytes for i in ids], pa.uuid())):
+        assert table.files_for_keys(keys)["keys"].to_pylist() == [2]
+        assert table.files_for_keys([keys[2]]).num_rows == 0
+
+
+@pytest.mark.parametrize("primary_key", ["id", ["g", "id"]])
+def test_deletes_without_keys_change_nothing(lake: nb.Catalog, primary_key: Any) -> None:
+    table = lake.create_table("a.b", pa.table({"g": [1], "id": [2]}), primary_key=primary_key)
+    assert table.delete(keys=[]).rows_deleted == 0
+    with table.transaction() as t:
+        t.delete(keys=[])
+    assert table.num_rows == 1
+    assert table.snapshots().num_rows == 1

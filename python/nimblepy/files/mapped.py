@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import takewhile
 from typing import Any, overload
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.nodes import (

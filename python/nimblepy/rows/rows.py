@@ -272,7 +272,8 @@ class Rows(_core.PointBase, ABC):
                 returns a row of nulls at the position of the key, so that rows of unique keys are
                 aligned with the keys.
             as_numpy: whether to return a dict of numpy arrays by column. Vectors of one length
-                become a matrix. Integers with nulls become a masked array.
+                become a matrix, where a null vector is NaN or masked. Integers with nulls become a
+                masked array.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: see :meth:`get`.

@@ -150,6 +150,8 @@ def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPosition
     accept.
     """
     given = read_keys(keys)
+    if not any(len(column) for column in given.columns):
+        return KeyPositions(key_ids(rows.schema, names), lambda: iter(()))
     if given.width < len(names):
         raise InvalidArgumentError(
             f"keys: expected all key columns ({', '.join(names)}), got {given.width} of "

@@ -18,6 +18,7 @@ from nimblepy.rows.rowset import RowNumbers
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.names import Path, show_path
+from nimblepy.schema.plain import plain_array
 from nimblepy.schema.types import SortKey
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
@@ -63,12 +64,20 @@ class TouchedKeys:
         names, schema = list(self.base.reading.primary_key), self.base.schema
         empty = pa.schema([schema.field(name) for name in names]).empty_table()
         keys = pa.concat_tables([empty, *(table.cast(empty.schema) for table in self.touched)])
-        keys = keys.group_by(names).aggregate([]).select(names).combine_chunks()
+        keys = _distinct(keys)
         reading = self.base.reading
         sources = [reading.child(file, keep=False) for file in self.files]
         own = [SourceHandle(source).to_table(names) for source in sources]
         is_own = _among(keys, pa.concat_tables([empty, *own]))
         return is_own, KeyPositions(key_ids(schema, names), lambda: iter([(0, keys)]))
+
+
+def _distinct(keys: pa.Table) -> pa.Table:
+    """Returns each row once. pyarrow cannot group by UUIDs, so their bytes are compared."""
+    plain = [plain_array(column.combine_chunks()) for column in keys.columns]
+    names = keys.column_names
+    once = pa.table(plain, names=names).group_by(names).aggregate([]).select(names)
+    return once.cast(keys.schema).combine_chunks()
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_keys
 from nimblepy.schema.names import ColumnName, output_name
+from nimblepy.schema.plain import plain_array
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Manifest
 from nimblepy.table.iceberg.manifests import FileColumns
@@ -69,7 +70,8 @@ def keys_of(keys: Any, column: ColumnName, schema: pa.Schema) -> KeysOf:
         raise InvalidArgumentError(
             f"files_for_keys: {values.null_count} keys are null; expected keys without nulls"
         )
-    return KeysOf(field_id_at(schema, key_column.path), key_column.type, pc.unique(values))
+    distinct = pc.unique(plain_array(values))  # pyarrow cannot compare UUIDs
+    return KeysOf(field_id_at(schema, key_column.path), key_column.type, distinct)
 
 
 def holding(parts: Iterable[FileColumns], keys: KeysOf) -> Iterator[pa.Table]:
