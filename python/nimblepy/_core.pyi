@@ -384,11 +384,20 @@ class NearestReader:
     @property
     def can_read(self) -> bool:
         """Whether the projections have the same types, so that their rows fit in one table."""
-    def search(self, query: object, k: object, recall: object) -> Any:
+    @property
+    def num_parts(self) -> int: ...
+    def reads(self, projection: Projection) -> bool:
+        """Whether the rows are of the projection's file, and of no other file."""
+    def search(
+        self, query: object, k: object, recall: object, within: tuple[int, int] | ScanPart | None
+    ) -> Any:
         """Returns a table: the columns, and ``_distance``.
 
-        Returns ``NotImplemented`` for arguments that are invalid or not of the usual types, and if
-        the rows do not fit in one batch.
+        Args:
+            within: if there is one part, the rows that may be returned. ``None`` means all rows.
+
+        Returns ``NotImplemented`` for arguments that are invalid or not of the usual types, if the
+        rows do not fit in one batch, and if ``within`` is of another opening of the file.
         """
 
 def scan(
@@ -477,6 +486,12 @@ class RangeReader:
         self, lower: object, upper: object, inclusive: object, limit: object, reverse: object
     ) -> Any: ...
     def prefix(self, prefix: object, limit: object, reverse: object) -> Any: ...
+    @property
+    def projection(self) -> Projection: ...
+    def range_rows(self, lower: object, upper: object, inclusive: object) -> Any:
+        """Returns (begin, end) of the rows, or ``NotImplemented``. Needs the cluster index."""
+    def prefix_rows(self, prefix: object) -> Any:
+        """Returns (begin, end) of the rows, or ``NotImplemented``. Needs the cluster index."""
 
 def open_path(path: str, mmap: bool, cache_bytes: int) -> File: ...
 def open_buffer(buffer: object, cache_bytes: int) -> File: ...

@@ -76,8 +76,54 @@ def test_reader_returns_the_table_of_the_general_path(
             hits = source.nearest(form, k, columns=columns, exact=exact)
             assert hits.schema.equals(wanted.schema, check_metadata=True)
             assert hits.equals(wanted)
-    prepared = source._nearest_readers[None, None, _key(columns), False]
+    prepared = source._nearest_finders[None, None, _key(columns), False]
     assert (prepared is not None) == (columns != [])
+
+
+@pytest.mark.parametrize("name", ["file", "read", "dataset", "table", "snapshot"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"prefix": 40},
+        {"prefix": -1},
+        {"lower": 700},
+        {"upper": (90,)},
+        {"lower": 300, "upper": 2_100},
+        {"lower": 9, "upper": 3},
+        {"filter": "id % 3 = 1"},
+        {"filter": "id < 900"},
+        {"filter": "place.lat > 100 and text is not null"},
+        {"filter": "id > $low", "params": {"low": 2_390}},
+        {"filter": "id < 0"},
+        {"filter": "text like '%xx' or id = 4"},
+        {"filter": "id % 2 = 0", "lower": 100},
+    ],
+    ids=str,
+)
+def test_reader_finds_the_rows_of_the_general_path(
+    sources: dict[str, Any], name: str, arguments: dict[str, Any]
+) -> None:
+    source = sources[name]
+    query = np.random.default_rng(9).normal(size=WIDTH).astype(np.float32)
+    for k in (1, 20, 5_000):
+        for exact in (False, True):
+            wanted = source.nearest(query, np.int64(k), exact=exact, **arguments)
+            hits = source.nearest(query, k, exact=exact, **arguments)
+            assert hits.schema.equals(wanted.schema, check_metadata=True)
+            assert hits.equals(wanted)
+
+
+def test_prefix_and_filter_together_or_without_a_key(tmp_path: Path) -> None:
+    nb.write(_rows(range(50)), tmp_path / "a.nimble")
+    with nb.open(tmp_path / "a.nimble") as file:
+        query = [1.0] * WIDTH
+        assert file.nearest(query, 50, filter="id < 7").num_rows == 7
+        with pytest.raises(nb.IndexUnavailableError):
+            file.nearest(query, 3, prefix=4)
+        with pytest.raises(nb.InvalidArgumentError):
+            file.nearest(query, 3, params={"low": 1})
+        with pytest.raises(nb.InvalidArgumentError):
+            file.nearest(query, 3, filter="nothing = 3")
 
 
 def _key(columns: Any) -> Any:

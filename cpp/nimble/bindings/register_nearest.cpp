@@ -213,10 +213,16 @@ class NearestReader {
 
   // Whether rows of all parts can be read to one table.
   bool can_read() const { return have_one_form(readers_); }
+  size_t num_parts() const { return rows_.size(); }
+  // Whether the only part has the file of `reader`.
+  bool reads(const RowReader& reader) const {
+    return rows_.size() == 1 && &rows_[0]->file() == &reader.file();
+  }
   // Returns the rows as a pyarrow.Table, or NotImplemented for arguments that
-  // rows/nearest.py must convert or refuse.
+  // rows/nearest.py must convert or refuse. If there is only one part, `within`
+  // may limit the rows: (begin, end), or a scan of the file.
   py::object search(const py::handle& query, const py::handle& k,
-                    const py::handle& recall) const {
+                    const py::handle& recall, const py::handle& within) const {
     const auto not_implemented =
         py::reinterpret_borrow<py::object>(Py_NotImplemented);
     NearestOptions options = options_;
@@ -236,9 +242,15 @@ class NearestReader {
       return not_implemented;
     }
     options.k = static_cast<uint64_t>(most);
+    std::vector<NearestPart> limited;
+    if (!within.is_none()) {
+      std::optional<NearestPart> part = part_within(within);
+      if (!part) return not_implemented;
+      limited.push_back(std::move(*part));
+    }
     ArrowArray array{};
-    const Status status =
-        without_gil([&] { return find_and_read(values, options, &array); });
+    const Status status = without_gil(
+        [&] { return find_and_read(values, options, limited, &array); });
     if (status.code() == StatusCode::kTooLarge) return not_implemented;
     check(status);
     return table_of(&array);
@@ -247,11 +259,43 @@ class NearestReader {
  private:
   static constexpr long long kMostHits = 10000;
 
+  // Returns nullopt for a scan of another opening of the file.
+  std::optional<NearestPart> part_within(const py::handle& within) const {
+    if (rows_.size() != 1) {
+      raise(Status::invalid_argument("nearest: a part of several files"));
+    }
+    NearestPart out = search_->parts()[0];
+    const OpenFile& file = out.scan.output->file();
+    if (py::isinstance<ScanPart>(within)) {
+      const auto& given = within.cast<const ScanPart&>();
+      if (&given.output->file() != &file) return std::nullopt;
+      const std::shared_ptr<const RowReader> output = out.scan.output;
+      out.scan = given;
+      out.scan.output = output;
+      return out;
+    }
+    const auto [begin, end] = within.cast<std::pair<uint64_t, uint64_t>>();
+    if (begin > end || end > file.num_rows()) {
+      raise(Status::invalid_argument("nearest: rows outside of the file"));
+    }
+    out.scan.ranges = {{begin, end}};
+    return out;
+  }
+
+  // Searches `limited` instead of all rows, if there is such a part.
   Status find_and_read(std::span<const double> query,
-                       const NearestOptions& options, ArrowArray* array) const {
+                       const NearestOptions& options,
+                       const std::vector<NearestPart>& limited,
+                       ArrowArray* array) const {
     NearestStats stats;
-    NIMBLE_ASSIGN_OR_RETURN(const NearestHits hits,
-                            search_->run(query, options, &stats));
+    std::unique_ptr<const NearestSearch> narrow;
+    if (!limited.empty()) {
+      NIMBLE_ASSIGN_OR_RETURN(
+          narrow, NearestSearch::prepare(limited, search_->dimensions()));
+    }
+    NIMBLE_ASSIGN_OR_RETURN(
+        const NearestHits hits,
+        (narrow ? narrow : search_)->run(query, options, &stats));
     std::vector<uint64_t> numbers;
     std::vector<int64_t> files;
     Column out(result_, /*wide=*/false);
@@ -332,8 +376,10 @@ void register_nearest(py::module_& m) {
            py::arg("parts"), py::arg("projections"), py::arg("metric"),
            py::arg("dimensions"), py::arg("exact"))
       .def_property_readonly("can_read", &NearestReader::can_read)
+      .def_property_readonly("num_parts", &NearestReader::num_parts)
+      .def("reads", &NearestReader::reads, py::arg("projection"))
       .def("search", &NearestReader::search, py::arg("query"), py::arg("k"),
-           py::arg("recall"));
+           py::arg("recall"), py::arg("within"));
 }
 
 }  // namespace nimble

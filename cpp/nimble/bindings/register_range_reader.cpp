@@ -101,6 +101,18 @@ class RangeReader {
     if (!keys || !wanted.parse(limit, reverse)) return not_implemented();
     return read(*keys, wanted);
   }
+  std::shared_ptr<RowReader> projection() const { return rows_; }
+  // Like range() and prefix(), but return (begin, end) without reading rows.
+  // REQUIRES: the index is the cluster index.
+  py::object range_rows(const py::handle& lower, const py::handle& upper,
+                        const py::handle& inclusive) const {
+    const std::optional<KeyRange> keys = key_range(lower, upper, inclusive);
+    return keys ? find(*keys) : not_implemented();
+  }
+  py::object prefix_rows(const py::handle& value) const {
+    const std::optional<KeyRange> keys = prefix_keys(value);
+    return keys ? find(*keys) : not_implemented();
+  }
 
  private:
   static py::object not_implemented() {
@@ -156,6 +168,14 @@ class RangeReader {
 
   static py::tuple tuple_of(const RowRange& r) {
     return py::make_tuple(r.begin, r.end);
+  }
+
+  py::object find(const KeyRange& keys) const {
+    if (!index_->is_cluster()) {
+      raise(Status::invalid_argument("places of another index are not rows"));
+    }
+    return tuple_of(Wanted().cut(unwrap(without_gil(
+        [&] { return (*index_)->find_range(keys, rows_.get()); }))));
   }
 
   py::object read(const KeyRange& keys, const Wanted& wanted) const {
@@ -240,7 +260,11 @@ void register_range_reader(py::module_& m) {
       .def("range", &RangeReader::range, py::arg("lower"), py::arg("upper"),
            py::arg("inclusive"), py::arg("limit"), py::arg("reverse"))
       .def("prefix", &RangeReader::prefix, py::arg("prefix"), py::arg("limit"),
-           py::arg("reverse"));
+           py::arg("reverse"))
+      .def_property_readonly("projection", &RangeReader::projection)
+      .def("range_rows", &RangeReader::range_rows, py::arg("lower"),
+           py::arg("upper"), py::arg("inclusive"))
+      .def("prefix_rows", &RangeReader::prefix_rows, py::arg("prefix"));
 }
 
 }  // namespace nimble

@@ -51,8 +51,8 @@ class FileHandle:
         }
         self._opened_vectors: dict[str, _core.VectorIndex] = {}
         self._vector_metrics: dict[str, str] = {}
-        # Scans of all rows of a column of vectors, for searches.
-        self.whole_parts: dict[str, _core.ScanPart] = {}
+        # Scans of a column of vectors for searches, by column and filter.
+        self.vector_scans: dict[Any, _core.ScanPart] = {}
         self._projections: dict[Projected, tuple[_core.Projection, pa.Schema]] = {}
         # Prepared filters (file/scan.py).
         self.filters: dict[Any, Any] = {}
@@ -76,7 +76,7 @@ class FileHandle:
         self._projections.clear()
         self._opened.clear()
         self._opened_vectors.clear()
-        self.whole_parts.clear()
+        self.vector_scans.clear()
         self.filters.clear()
 
     def opened(self, index: Index) -> OpenIndex:

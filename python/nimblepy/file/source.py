@@ -217,14 +217,16 @@ class FileSource(RowSource):
     ) -> Iterator[NearestPart]:
         assert isinstance(request.column, str)
         lists = None if request.compares_all else self.handle.vector_index(request.column)
-        if rows is None and request.within is None and request.filter is None:
+        if rows is None and request.within is None:
             # Searches of many files would spend most of their time in making parts.
-            whole = self.handle.whole_parts.get(request.column)
-            if whole is None:
-                where = Where(None, self.everything)
-                whole = scan_part(self.handle, where, (request.column,))
-                self.handle.whole_parts[request.column] = whole
-            yield NearestPart(0, whole, lists, None)
+            scans, key = self.handle.vector_scans, (request.column, request.filter)
+            scan = scans.get(key)
+            if scan is None:
+                where = Where(request.filter, self.everything)
+                if len(scans) > MAX_PREPARED:
+                    scans.clear()
+                scan = scans[key] = scan_part(self.handle, where, (request.column,))
+            yield NearestPart(0, scan, lists, None)
             return
         if rows is None:
             rows = self.everything if request.within is None else self.find(request.within)

@@ -35,7 +35,7 @@ from nimblepy.rows.arguments import (
     thread_count,
 )
 from nimblepy.rows.as_numpy import numpy_columns, numpy_row
-from nimblepy.rows.compiled import Getter, NearestReader, RangeReader, Ranges, SingleRows
+from nimblepy.rows.compiled import Getter, RangeReader, Ranges, SingleRows
 from nimblepy.rows.gather import keep, lowest_weights, with_missing
 from nimblepy.rows.nearest import (
     Metric,
@@ -44,10 +44,10 @@ from nimblepy.rows.nearest import (
     find_nearest,
     nearest_plan,
     read_queries,
-    search_metric,
     vector_column,
     with_distances,
 )
+from nimblepy.rows.nearest_finder import NearestFinder
 from nimblepy.rows.page import Page, read_page
 from nimblepy.rows.plan import Plan
 from nimblepy.rows.request import Ordered, Request
@@ -61,7 +61,7 @@ Version = TypeVar("Version", bound=RowSource)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Getters by key columns, then by the columns to read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
-# What a reader of nearest rows is for: on, metric, columns and exact.
+# What a finder of nearest rows is for: on, metric, columns and exact.
 _NearestKey: TypeAlias = tuple[str | None, Metric | None, Projected, bool]
 # What a lookup returns for keys without rows.
 Missing: TypeAlias = Literal["drop", "null"]
@@ -109,7 +109,7 @@ class Rows(_core.PointBase, ABC):
         # Compiled readers of the current source, by `on` and columns.
         self._getters: Getters = {}
         self._range_readers: dict[tuple[Projected, On], RangeReader | None] = {}
-        self._nearest_readers: dict[_NearestKey, _core.NearestReader | None] = {}
+        self._nearest_finders: dict[_NearestKey, NearestFinder | None] = {}
 
     @property
     def _current(self) -> RowSource:
@@ -555,12 +555,15 @@ class Rows(_core.PointBase, ABC):
         Cost: if the file is not mapped, three rounds of reads: for the index's lists, for the
             vectors of candidates, and for the columns of the result.
         """
-        if filter is None and params is None and prefix is None and lower is None and upper is None:
-            reader = self._nearest_reader(on, metric, columns, exact)
-            if reader is not None:
-                rows = reader.search(query, k, recall)
-                if rows is not NotImplemented:
-                    return rows
+        part = filter is not None or prefix is not None or lower is not None or upper is not None
+        finder = None
+        # A finder opens all files. A part of the rows may need only some of them.
+        if not part or not self._current.is_many:
+            finder = self._nearest_finder(on, metric, columns, exact)
+        if finder is not None:
+            rows = finder.nearest(query, k, recall, filter, params, prefix, lower, upper)
+            if rows is not NotImplemented:
+                return rows
         names = column_names(columns)
         source, request, many = self._nearest_request(
             query, k, on, metric, filter, params, prefix, lower, upper, recall, exact
@@ -857,42 +860,34 @@ class Rows(_core.PointBase, ABC):
         self._keep(source, keep_reader)
         return reader
 
-    def _nearest_reader(
+    def _nearest_finder(
         self, on: str | None, metric: Metric | None, columns: Columns, exact: bool
-    ) -> _core.NearestReader | None:
-        """Returns the compiled reader of nearest rows; ``None`` if the source has none."""
+    ) -> NearestFinder | None:
+        """Returns the finder of nearest rows; ``None`` if the general path must answer."""
         if columns is not None and type(columns) is not tuple:
             if type(columns) is not list:
                 return None
             columns = tuple(columns)
         key: Any = on, metric, columns, exact
         try:
-            return self._nearest_readers[key]
+            return self._nearest_finders[key]
         except KeyError:
-            return self._prepare_nearest_reader(key)
+            return self._prepare_nearest_finder(key)
         except TypeError:  # an invalid argument: the general path raises the error
             return None
 
-    def _prepare_nearest_reader(self, key: _NearestKey) -> _core.NearestReader | None:
+    def _prepare_nearest_finder(self, key: _NearestKey) -> NearestFinder | None:
         on, metric, columns, exact = key
-        check_nearest(1, 1, metric)
         source = self._current
-        names = column_names(columns)
-        # The general path raises an error for a column whose name the result needs, and reads
-        # results without columns.
-        reader = None
-        if "_distance" not in source.projected(names).names and names != ():
-            column, width = vector_column(source, on)
-            chosen = search_metric(metric, exact, column, source)
-            reader = source.compiled(NearestReader(names, column, width, chosen, bool(exact)))
+        finder = NearestFinder.of(source, on, metric, column_names(columns), bool(exact))
 
-        def keep_reader() -> None:
-            if len(self._nearest_readers) > MAX_PREPARED:
-                self._nearest_readers.clear()
-            self._nearest_readers[key] = reader
+        def keep_finder() -> None:
+            if len(self._nearest_finders) > MAX_PREPARED:
+                self._nearest_finders.clear()
+            self._nearest_finders[key] = finder
 
-        self._keep(source, keep_reader)
-        return reader
+        self._keep(source, keep_finder)
+        return finder
 
     def _keep(self, source: RowSource, keep: Callable[[], None]) -> None:
         """Calls ``keep``, which caches a reader of ``source``, if ``source`` is still current."""
@@ -903,7 +898,7 @@ class Rows(_core.PointBase, ABC):
         self._quick = None
         self._getters.clear()
         self._range_readers.clear()
-        self._nearest_readers.clear()
+        self._nearest_finders.clear()
 
     # ------------------------------------------------------------------ as a Python object
 

@@ -111,6 +111,12 @@ NIMBLE_CLONES float squared_distance(const float* a, const float* b,
                                      uint64_t n) {
   return distance_of<Floats>(a, b, n);
 }
+NIMBLE_CLONES void squared_distances(const float* a, const float* rows,
+                                     uint64_t n, uint64_t count, float* out) {
+  for (uint64_t i = 0; i < count; ++i) {
+    out[i] = distance_of<Floats>(a, rows + i * n, n);
+  }
+}
 NIMBLE_CLONES double dot_product(const double* a, const double* b, uint64_t n) {
   return dot_of<Doubles>(a, b, n);
 }

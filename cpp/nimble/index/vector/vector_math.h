@@ -12,6 +12,9 @@ namespace nimble {
 
 float dot_product(const float* a, const float* b, uint64_t n);
 float squared_distance(const float* a, const float* b, uint64_t n);
+// Stores squared_distance(a, row, n) for `count` consecutive rows.
+void squared_distances(const float* a, const float* rows, uint64_t n,
+                       uint64_t count, float* out);
 // Also stores the squared length of `b`.
 float dot_and_norm(const float* a, const float* b, uint64_t n, float* norm);
 double dot_product(const double* a, const double* b, uint64_t n);

@@ -17,19 +17,24 @@ class AllowedRows {
 
   uint64_t size() const { return size_; }
   // Disjoint and ascending.
-  const std::vector<RowRange>& ranges() const { return ranges_; }
-  // Whether ranges() has at most one range. There is then no bitmap.
+  std::vector<RowRange> ranges() const;
+  // Whether the rows are stored as one range, or there are no rows.
   bool is_range() const { return bits_.empty(); }
+  // REQUIRES: is_range().
+  RowRange range() const { return range_; }
   // REQUIRES: !is_range(); the row is in the file.
   bool contains(uint64_t row) const {
     return (bits_[row / 64] >> (row % 64) & 1) != 0;
   }
 
  private:
-  void set_ranges(std::vector<RowRange> ranges, uint64_t file_rows);
+  // REQUIRES: the ranges are disjoint.
+  void add(RowRange range);
+  void remove(uint64_t row);
+  Status add_passing(const ScanPart& part);
 
-  std::vector<RowRange> ranges_;
-  std::vector<uint64_t> bits_;
+  RowRange range_{0, 0};
+  std::vector<uint64_t> bits_;  // by row of the file; empty if range_ is used
   uint64_t size_ = 0;
 };
 

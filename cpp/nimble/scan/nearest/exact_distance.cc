@@ -14,6 +14,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // bits.
 constexpr double kLeast = 1e-24, kGreatest = 1e30;
 
+// Number of rows that are compared at a time.
+constexpr uint64_t kCompared = 32;
+
 bool is_usual(double square) { return square >= kLeast && square <= kGreatest; }
 
 double greatest_of(const std::vector<double>& values) {
@@ -72,18 +75,11 @@ double ExactDistance::lower_bound(const uint8_t* row) {
     values = floats_.data();
   }
   const float* const query = query_floats_.data();
-  // Bounds the rounding error of a sum of vector_math.h: the number of rounded
-  // steps, times 2^-24 of the sum of magnitudes for each step.
-  const double rounding =
-      (static_cast<double>(n) / 16 + 32) * std::ldexp(1.0, -24);
+  const double rounding = this->rounding();
   // Comparisons with NaN are false, so is_usual() returns false for numbers
   // that are not finite.
   if (metric_ == VectorMetric::kL2) {
-    const auto d = double{squared_distance(query, values, n)};
-    if (!is_usual(d)) return -kInfinity;
-    const double length =
-        std::max(std::sqrt(d * (1 - rounding)) - query_rounding_, 0.0);
-    return length * length;
+    return lower_bound_of(double{squared_distance(query, values, n)});
   }
   float square = 0;
   const auto product = double{dot_and_norm(query, values, n, &square)};
@@ -94,6 +90,59 @@ double ExactDistance::lower_bound(const uint8_t* row) {
   const double error = most * (rounding * query_norm_ + query_rounding_);
   if (metric_ == VectorMetric::kDot) return -product - error;
   return 1 - (product + error) / (norm * query_norm_) - rounding;
+}
+
+double ExactDistance::rounding() const {
+  return (static_cast<double>(type_.dimensions) / 16 + 32) *
+         std::ldexp(1.0, -24);
+}
+
+double ExactDistance::lower_bound_of(double square) const {
+  if (!is_usual(square)) return -kInfinity;
+  const double length =
+      std::max(std::sqrt(square * (1 - rounding())) - query_rounding_, 0.0);
+  return length * length;
+}
+
+float ExactDistance::beyond(double limit) const {
+  const double length = std::sqrt(limit) + query_rounding_;
+  // The factor is greater than the errors of these operations.
+  const double square = 1.0001 * length * length / (1 - rounding());
+  return static_cast<float>(std::clamp(square, kLeast, kGreatest));
+}
+
+void ExactDistance::add_nearest(const uint8_t* rows, uint64_t count,
+                                uint32_t part, uint64_t first,
+                                NearestRows* nearest) {
+  const uint64_t bytes = type_.row_bytes();
+  const auto add = [&](uint64_t i) {
+    double d;
+    if (is_within(rows + i * bytes, nearest->limit(), &d)) {
+      nearest->add({d, part, first + i});
+    }
+  };
+  const bool is_plain = type_.element == VectorElement::kFloat &&
+                        reinterpret_cast<uintptr_t>(rows) % alignof(float) == 0;
+  uint64_t i = 0;
+  for (; i < count && !(nearest->limit() < kInfinity); ++i) add(i);
+  if (!uses_floats_ || !is_plain || metric_ != VectorMetric::kL2) {
+    for (; i < count; ++i) add(i);
+    return;
+  }
+  float squares[kCompared];
+  float beyond = this->beyond(nearest->limit());
+  for (uint64_t n; i < count; i += n) {
+    n = std::min<uint64_t>(count - i, kCompared);
+    squared_distances(query_floats_.data(),
+                      reinterpret_cast<const float*>(rows + i * bytes),
+                      type_.dimensions, n, squares);
+    for (uint64_t j = 0; j < n; ++j) {
+      // NaN and extreme numbers are compared exactly.
+      if (squares[j] > beyond && double{squares[j]} <= kGreatest) continue;
+      add(i + j);
+      beyond = this->beyond(nearest->limit());
+    }
+  }
 }
 
 bool ExactDistance::compute(const uint8_t* row, double* distance) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nimble/index/vector/vector_elements.h"
+#include "nimble/scan/nearest/nearest_rows.h"
 
 namespace nimble {
 
@@ -22,11 +23,25 @@ class ExactDistance {
   // (VectorFitness::kLeftOut).
   // REQUIRES: set_query() was called.
   bool is_within(const uint8_t* row, double limit, double* distance);
+  // Adds those of `count` rows to `nearest` that are within its limit. `rows`
+  // has their numbers, one row after the other, and `first` is the first one's
+  // row of the part.
+  // REQUIRES: set_query() was called.
+  void add_nearest(const uint8_t* rows, uint64_t count, uint32_t part,
+                   uint64_t first, NearestRows* nearest);
 
  private:
   // A distance computed with floats, minus the largest possible error. Returns
   // -infinity if floats are not exact enough.
   double lower_bound(const uint8_t* row);
+  // Like lower_bound(), for a squared distance.
+  double lower_bound_of(double square) const;
+  // A squared distance of floats such that lower_bound_of() is above `limit`
+  // for each greater one that floats can hold exactly enough.
+  float beyond(double limit) const;
+  // The largest possible error of a sum of vector_math.h, relative to the sum
+  // of magnitudes: the number of rounded steps, times 2^-24.
+  double rounding() const;
   bool compute(const uint8_t* row, double* distance);
 
   const VectorMetric metric_;

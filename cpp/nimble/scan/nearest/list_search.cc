@@ -22,9 +22,8 @@ constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 // Number of candidates whose vectors are located before the first of them is
 // compared, so that the memory of the others can be fetched meanwhile.
 constexpr size_t kLocated = 8;
-// Bytes of each located vector that are prefetched. The processor itself
-// fetches the remainder of a long vector.
-constexpr uint64_t kPrefetchedBytes = 512;
+// Bytes of a list that are prefetched while another one is scored.
+constexpr uint64_t kPrefetchedBytes = 8192;
 
 // Maps floats to integers of the same order.
 uint32_t ordered(float x) {
@@ -263,9 +262,20 @@ Status ListSearch::probe_lists() {
       NIMBLE_RETURN_IF_ERROR(parts_[p].index().read(lists_[p], &bytes_[p]));
       lists_[p].clear();
     }
-    for (size_t i = at; i < end; ++i) {
+    const auto bytes_of = [&](size_t i) {
       const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i])];
-      score(p, bytes_[p.part][next_[p.part]++].data);
+      return bytes_[p.part][next_[p.part]++].data;
+    };
+    const uint8_t* next = bytes_of(at);
+    for (size_t i = at; i < end; ++i) {
+      const uint8_t* const list = next;
+      if (i + 1 < end) {
+        next = bytes_of(i + 1);
+        const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i + 1])];
+        prefetch(next, std::min(parts_[p.part].index().bytes_of(p.list),
+                                kPrefetchedBytes));
+      }
+      score(all_lists_[static_cast<uint32_t>(probes_[i])], list);
     }
     at = end;
   }
@@ -281,7 +291,7 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
                       root.row_width);
   uint64_t first = 0, last = at.rows;
   if (part.allowed.is_range()) {
-    const RowRange range = part.allowed.ranges()[0];
+    const RowRange range = part.allowed.range();
     if (range.begin > 0) {
       first = place_of(list + at.row_at, at.rows, root, range.begin);
     }
@@ -435,19 +445,17 @@ Status ListSearch::compare(Candidates candidates, NearestRows* out) {
     for (; at < candidates.size() && count < kLocated; ++at) {
       const Candidate& c = candidates[at];
       if (key_scale() * double{c.key} > out->limit()) continue;
-      VectorRows& vectors = *vectors_[c.part];
-      NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values, vectors.row(c.row));
-      if (values == nullptr) continue;
-      if (!vectors.is_in_place()) {
-        compare(c, values, out);
-        continue;
-      }
-      prefetch(values,
-               std::min(parts_[c.part].type.row_bytes(), kPrefetchedBytes));
-      located[count++] = {&c, values};
+      located[count].candidate = &c;
+      NIMBLE_RETURN_IF_ERROR(
+          vectors_[c.part]->locate(c.row, &located[count++].values));
     }
     for (size_t i = 0; i < count; ++i) {
-      compare(*located[i].candidate, located[i].values, out);
+      const Candidate& c = *located[i].candidate;
+      const uint8_t* values = located[i].values;
+      if (values == nullptr) {
+        NIMBLE_ASSIGN_OR_RETURN(values, vectors_[c.part]->row(c.row));
+      }
+      if (values != nullptr) compare(c, values, out);
     }
   }
   return Status::ok();

@@ -151,15 +151,12 @@ class Run {
     for (const size_t q : queries) {
       distances.emplace_back(options_.metric, part.type).set_query(query(q));
     }
-    return rows.visit(ranges, [&](uint64_t row, const uint8_t* values) {
+    return rows.visit(ranges, [&](uint64_t row, const uint8_t* values,
+                                  uint64_t count) {
       for (size_t i = 0; i < queries.size(); ++i) {
-        NearestRows& nearest = (*found)[queries[i]];
-        double d;
-        if (distances[i].is_within(values, nearest.limit(), &d)) {
-          nearest.add({d, p, row});
-        }
+        distances[i].add_nearest(values, count, p, row, &(*found)[queries[i]]);
       }
-      *compared += queries.size();
+      *compared += count * queries.size();
     });
   }
 

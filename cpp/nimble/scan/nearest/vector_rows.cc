@@ -9,6 +9,9 @@ namespace {
 constexpr uint64_t kDecodedValues = 8 * kBlockValues;
 // Bytes of vectors that are read at a time.
 constexpr uint64_t kReadBytes = uint64_t{4} << 20;
+// Bytes of a located vector that are prefetched. The processor itself fetches
+// the remainder of a long vector.
+constexpr uint64_t kPrefetchedBytes = 512;
 
 }  // namespace
 
@@ -37,7 +40,8 @@ bool VectorRows::has_nulls() const {
   return at_.has_values(validity_) || at_.has_values(item_validity_);
 }
 
-Result<const uint8_t*> VectorRows::mapped(uint64_t row, uint64_t* count) {
+Status VectorRows::find(uint64_t row, StreamValue* first,
+                        uint64_t* count) const {
   const uint64_t n = type_.dimensions;
   const uint64_t stripe_row = at_.of_stripe(row);
   const uint64_t left = at_.num_values(values_) / n;
@@ -49,28 +53,56 @@ Result<const uint8_t*> VectorRows::mapped(uint64_t row, uint64_t* count) {
                            std::to_string(n));
   }
   *count = std::min(*count, left - stripe_row);
-  StreamValue first;
-  NIMBLE_RETURN_IF_ERROR(at_.find_value(values_, stripe_row * n, &first));
+  return at_.find_value(values_, stripe_row * n, first);
+}
+
+Result<const uint8_t*> VectorRows::in_place(const StreamValue& first,
+                                            uint64_t* count) const {
+  const uint64_t n = type_.dimensions;
   const uint64_t whole = (first.decoder->size() - first.row) / n;
-  if (whole > 0) {
-    const uint64_t rows = std::min(*count, whole);
-    const auto end = static_cast<uint32_t>(first.row + rows * n);
-    NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const plain,
-                            first.decoder->view(first.body, first.row, end));
-    if (plain != nullptr) {
-      is_in_place_ = true;
-      *count = rows;
-      return plain;
-    }
-  }
-  is_in_place_ = false;
+  if (whole == 0) return nullptr;
+  const uint64_t rows = std::min(*count, whole);
+  const auto end = static_cast<uint32_t>(first.row + rows * n);
+  NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const plain,
+                          first.decoder->view(first.body, first.row, end));
+  if (plain != nullptr) *count = rows;
+  return plain;
+}
+
+Result<const uint8_t*> VectorRows::mapped(uint64_t row, uint64_t* count) {
+  StreamValue first;
+  NIMBLE_RETURN_IF_ERROR(find(row, &first, count));
+  NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const plain, in_place(first, count));
+  if (plain != nullptr) return plain;
+  const uint64_t n = type_.dimensions;
+  const uint64_t begin = at_.of_stripe(row) * n;
   *count = std::min(*count, std::max<uint64_t>(1, kDecodedValues / n));
   decoded_.resize(*count * type_.row_bytes());
   Output out;
   out.data = decoded_.data();
-  NIMBLE_RETURN_IF_ERROR(
-      at_.decode(values_, stripe_row * n, (stripe_row + *count) * n, out));
+  NIMBLE_RETURN_IF_ERROR(at_.decode(values_, begin, begin + *count * n, out));
   return static_cast<const uint8_t*>(decoded_.data());
+}
+
+Status VectorRows::locate(uint64_t row, const uint8_t** values) {
+  *values = nullptr;
+  if (!is_mapped_) return Status::ok();
+  NIMBLE_RETURN_IF_ERROR(move_to(row));
+  if (has_nulls()) return Status::ok();
+  StreamValue first;
+  uint64_t one = 1;
+  NIMBLE_RETURN_IF_ERROR(find(row, &first, &one));
+  NIMBLE_ASSIGN_OR_RETURN(*values, in_place(first, &one));
+  if (*values != nullptr) {
+    const uint64_t size = std::min(type_.row_bytes(), kPrefetchedBytes);
+    for (uint64_t i = 0; i < size; i += 64) __builtin_prefetch(*values + i);
+    return Status::ok();
+  }
+  first.prefetch();
+  const uint32_t last = first.decoder->size() - 1 - first.row;
+  first.row += std::min(type_.dimensions - 1, last);
+  first.prefetch();
+  return Status::ok();
 }
 
 const uint8_t* VectorRows::in_column(const Column& read, uint64_t i) const {
@@ -120,7 +152,6 @@ Result<const uint8_t*> VectorRows::row(uint64_t row) {
     return Status::invalid_argument("row " + std::to_string(row) +
                                     " was not prepared");
   }
-  is_in_place_ = true;
   return in_column(*read_, static_cast<uint64_t>(i - read_rows_.begin()));
 }
 
@@ -134,7 +165,7 @@ Status VectorRows::visit_read(std::span<const RowRange> ranges,
   for (const RowRange& range : ranges) {
     for (uint64_t row = range.begin; row < range.end; ++row, ++i) {
       const uint8_t* const values = in_column(read, i);
-      if (values != nullptr) visit(row, values);
+      if (values != nullptr) visit(row, values, 1);
     }
   }
   return Status::ok();
@@ -166,9 +197,7 @@ Status VectorRows::visit(std::span<const RowRange> ranges, const Visit& visit) {
       } else {
         NIMBLE_ASSIGN_OR_RETURN(const uint8_t* const values,
                                 mapped(row, &count));
-        for (uint64_t i = 0; i < count; ++i) {
-          visit(row + i, values + i * type_.row_bytes());
-        }
+        visit(row, values, count);
       }
       row += count;
     }

@@ -30,16 +30,25 @@ class VectorRows {
   // The numbers of a prepared row, or null if the vector or one of its numbers
   // is null. Valid until the next call.
   Result<const uint8_t*> row(uint64_t row);
-  // Whether the numbers that row() returned last are valid until prepare().
-  bool is_in_place() const { return is_in_place_; }
-  // Calls visit(row, numbers) for all rows of the ranges that are not null.
-  using Visit = std::function<void(uint64_t, const uint8_t*)>;
+  // Stores the numbers of a prepared row, valid until prepare(). Stores null if
+  // row() must be called, and prefetches what it will read.
+  Status locate(uint64_t row, const uint8_t** values);
+  // Calls visit(first row, numbers, count) for consecutive rows, until all rows
+  // of the ranges are visited that are not null.
+  using Visit = std::function<void(uint64_t, const uint8_t*, uint64_t)>;
   Status visit(std::span<const RowRange> ranges, const Visit& visit);
 
  private:
   // Reads all rows at once, in one round.
   Status visit_read(std::span<const RowRange> ranges, const Visit& visit);
   bool has_nulls() const;
+  // Finds the first number of a row of at_'s stripe. Lowers *count to the
+  // number of rows that the stripe has from this one on.
+  Status find(uint64_t row, StreamValue* first, uint64_t* count) const;
+  // Returns the numbers of rows from the one at `first` on, if they are in
+  // place; else null. Lowers *count to their number, at least 1.
+  Result<const uint8_t*> in_place(const StreamValue& first,
+                                  uint64_t* count) const;
   // Returns the numbers of consecutive rows of at_'s stripe, from `row` on.
   // Lowers *count to the number of rows, at least 1.
   Result<const uint8_t*> mapped(uint64_t row, uint64_t* count);
@@ -54,7 +63,6 @@ class VectorRows {
   uint32_t values_ = kNoStream;
   RowLocation at_;
   bool is_located_ = false;
-  bool is_in_place_ = false;
   AlignedBuffer decoded_;
   // Rows that were read together.
   std::vector<uint64_t> read_rows_;
