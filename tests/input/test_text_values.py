@@ -337,3 +337,29 @@ def test_files_with_and_without_leading_zeros(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x\n00777\n")
     with pytest.raises(nb.InvalidArgumentError, match="create the table with a schema"):
         nb.write(str(tmp_path / "*.csv"), tmp_path / "a.nimble")
+
+
+@pytest.mark.parametrize(
+    ("end", "closed"),
+    [
+        ('2,"y\n3,z\n', False),
+        ('2,"y', False),
+        ('2,"a ""b"" c', False),
+        ('2,"y"', True),
+        ('2,"y\n"\n', True),
+        ('2,"a ""b"""', True),
+        ('2,""""', True),
+        ('2,""', True),
+        ("2,5' 3\"", True),
+        ("2,y\n", True),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_an_error(tmp_path: Path, end: str, closed: bool) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"n,x\n1,a\n{end}")
+    if closed:
+        assert nb.write(path, tmp_path / "a.nimble").num_rows == 2
+        return
+    with pytest.raises(nb.InvalidArgumentError, match=r"a\.csv: the quote of the last field"):
+        nb.write(path, tmp_path / "a.nimble")
+    assert not (tmp_path / "a.nimble").exists()

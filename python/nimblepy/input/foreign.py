@@ -459,7 +459,10 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
         part.name,
         {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()},
     )
-    return _Opened(typed.schema(schema), None, typed(_merged(schema, readers)))
+    batches = _merged(schema, readers)
+    if schema.types and is_text(schema.types[-1]):
+        batches = _with_closed_quotes(part, batches)
+    return _Opened(typed.schema(schema), None, typed(batches))
 
 
 def _with_leading_zeros(part: _Part, names: list[str]) -> list[str]:
@@ -496,6 +499,30 @@ def _merged(schema: pa.Schema, readers: Sequence[Any]) -> Iterator[pa.RecordBatc
         for batch in batches:
             columns.update(zip(batch.schema.names, batch.columns, strict=True))
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _with_closed_quotes(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the batches, and then checks that the quote of the last field is closed.
+
+    If it is not, pyarrow takes the rest of the file as the text of this field.
+
+    Raises:
+        InvalidArgumentError: it is not closed.
+    """
+    last = None
+    for batch in batches:
+        if batch.num_rows:
+            last = batch.column(batch.num_columns - 1)[batch.num_rows - 1].as_py()
+        yield batch
+    if not last or not last.strip('"') or part.path.endswith(_COMPRESSIONS):
+        return
+    unclosed = b'"' + last.encode().replace(b'"', b'""')
+    with part.store.open_input_file(part.path) as file:
+        file.seek(max(0, file.size() - len(unclosed)))
+        if file.read() == unclosed:
+            raise InvalidArgumentError(
+                f"{part.name}: the quote of the last field is not closed; the file may be cut short"
+            )
 
 
 def _csv_reader(
