@@ -23,7 +23,7 @@ constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 // compared, so that the memory of the others can be fetched meanwhile.
 constexpr size_t kLocated = 8;
 // Bytes of a list that are prefetched while another one is scored.
-constexpr uint64_t kPrefetchedBytes = 8192;
+constexpr uint64_t kPrefetchedListBytes = 8192;
 
 // Maps floats to integers of the same order.
 uint32_t ordered(float x) {
@@ -273,7 +273,7 @@ Status ListSearch::probe_lists() {
         next = bytes_of(i + 1);
         const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i + 1])];
         prefetch(next, std::min(parts_[p.part].index().bytes_of(p.list),
-                                kPrefetchedBytes));
+                                kPrefetchedListBytes));
       }
       score(all_lists_[static_cast<uint32_t>(probes_[i])], list);
     }
