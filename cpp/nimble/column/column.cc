@@ -8,6 +8,7 @@ Column::Column(const Field& field, bool wide) : field_(&field), wide_(wide) {
   if (field.layout == Layout::kRunEnd) {
     children.emplace_back(field.children[1], wide);
   } else {
+    children.reserve(field.children.size());
     for (const Field& child : field.children)
       children.emplace_back(child, wide);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <numeric>
 
 #include "nimble/base/hash.h"
 #include "nimble/serve/arrow_rows.h"
@@ -22,6 +23,9 @@ using Arguments = std::span<const std::string_view>;
 // A command with at least this many keys runs on a worker, not on the threads
 // of the connections.
 constexpr size_t kLongKeys = 64;
+// The same of NB.MGET, in values of all columns. They take about 0.1 ms, and
+// the way to a worker and back takes 0.02 ms.
+constexpr size_t kLongValues = 1024;
 
 // Commands that write a key in Redis or Valkey, sorted.
 constexpr std::array<std::string_view, 108> kWrites = {"APPEND",
@@ -173,7 +177,7 @@ class Command {
 
  private:
   bool answer() {
-    const std::string& name = scratch_->name;
+    const std::string_view name = scratch_->name;
     const size_t n = arguments_.size();
     if (name == "HGETALL") return exactly(2) && finish(hash_all());
     if (name == "HMGET") return at_least(3) && finish(hash_many());
@@ -198,7 +202,7 @@ class Command {
     if (name == "NB.AT") return at_least(4) && of_version();
     if (name == "NB.TABLES") return exactly(1) && finish(list_tables());
     if (n >= 2 && is_write_command(name)) {
-      reply_->error("READONLY " + name +
+      reply_->error("READONLY " + scratch_->name +
                     ": tables are changed by commits, not by clients");
       return true;
     }
@@ -354,11 +358,18 @@ class Command {
   // Columns that the table does not have are nil, like missing fields in Redis.
   Status read_fields(Arguments names, const ServedTable& table,
                      RowAddress row) {
-    std::vector<uint32_t> columns;
-    std::vector<size_t> places;
+    std::vector<uint32_t>& columns = scratch_->columns;
+    columns.clear();
+    std::vector<size_t> places;  // empty if the table has all columns
     for (const std::string_view name : names) {
       const auto column = table.find_column(name);
-      places.push_back(column ? columns.size() : SIZE_MAX);
+      if (!column && places.empty()) {
+        places.resize(columns.size());
+        std::iota(places.begin(), places.end(), size_t{0});
+      }
+      if (!column || !places.empty()) {
+        places.push_back(column ? columns.size() : SIZE_MAX);
+      }
       if (column) columns.push_back(*column);
     }
     NIMBLE_RETURN_IF_ERROR(read_row(table, row, columns));
@@ -1250,14 +1261,25 @@ bool is_write_command(std::string_view name) {
   return std::binary_search(kWrites.begin(), kWrites.end(), name);
 }
 
-bool is_long_command(std::span<const std::string_view> arguments) {
-  if (arguments.size() > kLongKeys) return true;
+bool is_long_command(std::span<const std::string_view> arguments,
+                     const ServedTables* tables) {
   if (equals(arguments[0], "NB.MGET")) {
     // With ALL, a single key may have any number of rows. A key or a column
     // with this name costs only the way to a worker.
-    return std::any_of(arguments.begin(), arguments.end(),
-                       [](std::string_view a) { return equals(a, "ALL"); });
+    if (std::any_of(arguments.begin(), arguments.end(),
+                    [](std::string_view a) { return equals(a, "ALL"); })) {
+      return true;
+    }
+    if (tables == nullptr || arguments.size() < 2) {
+      return arguments.size() > kLongKeys;
+    }
+    const auto table = tables->find(arguments[1]);
+    return table != tables->end() &&
+           arguments.size() >
+               kLongValues /
+                   std::max<size_t>(1, table->second->all_columns().size());
   }
+  if (arguments.size() > kLongKeys) return true;
   if (equals(arguments[0], "NB.META")) return arguments.size() > 2;
   return equals(arguments[0], "NB.PREFIX") ||
          equals(arguments[0], "NB.RANGE") || equals(arguments[0], "NB.AT");

@@ -39,6 +39,7 @@ struct CommandScratch {
   std::string name;  // of the command, in upper case
   TypedKey key;
   RowText row;
+  std::vector<uint32_t> columns;
   std::string text;  // of the reply, or of its rows
   std::vector<RowText::Value> cells;
 };
@@ -47,8 +48,10 @@ struct CommandScratch {
 bool is_write_command(std::string_view name);
 
 // Whether answering may take long, so that a worker should answer instead of a
-// thread of the connections.
-bool is_long_command(std::span<const std::string_view> arguments);
+// thread of the connections. If the tables are given, their number of columns
+// counts, and NB.MGET of a few columns may have more keys.
+bool is_long_command(std::span<const std::string_view> arguments,
+                     const ServedTables* tables = nullptr);
 
 // Answers one command with exactly one value. If it fails, the error is the
 // only answer. Returns whether the command is one of this library's.

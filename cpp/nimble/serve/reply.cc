@@ -1,11 +1,32 @@
 #include "nimble/serve/reply.h"
 
 #include <charconv>
+#include <cstring>
 
 namespace nimble {
 
-Status check_reply_bytes(uint64_t bytes, uint64_t most) {
-  if (bytes <= most) return Status::ok();
+namespace {
+
+// Longer texts are appended without a copy in between.
+constexpr size_t kShortText = 128;
+constexpr size_t kMaxHead = 24;  // a type, 20 digits and the end of the line
+
+// Writes "<type><number>\r\n" and returns its end.
+char* put_head(char type, int64_t number, char* to) {
+  *to++ = type;
+  if (number >= 0 && number < 10) {
+    *to++ = static_cast<char>('0' + number);
+  } else {
+    to = std::to_chars(to, to + kMaxHead - 3, number).ptr;
+  }
+  *to++ = '\r';
+  *to++ = '\n';
+  return to;
+}
+
+}  // namespace
+
+Status too_large_reply(uint64_t most) {
   return Status::too_large("a reply of more than " + std::to_string(most) +
                            " bytes; ask for fewer rows or columns");
 }
@@ -19,11 +40,8 @@ std::string reply_line(std::string_view text) {
 }
 
 void RespReply::head(char type, int64_t number) {
-  char text[24];
-  text[0] = type;
-  char* end = std::to_chars(text + 1, text + sizeof text - 2, number).ptr;
-  *end++ = '\r';
-  *end++ = '\n';
+  char text[kMaxHead];
+  const char* const end = put_head(type, number, text);
   out_->append(text, static_cast<size_t>(end - text));
 }
 
@@ -44,6 +62,16 @@ void RespReply::map(size_t size) {
 }
 
 void RespReply::text(std::string_view bytes) {
+  if (bytes.size() <= kShortText) {
+    char all[kMaxHead + kShortText + 2];
+    char* to = put_head('$', static_cast<int64_t>(bytes.size()), all);
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+    to += bytes.size();
+    *to++ = '\r';
+    *to++ = '\n';
+    out_->append(all, static_cast<size_t>(to - all));
+    return;
+  }
   head('$', static_cast<int64_t>(bytes.size()));
   out_->append(bytes).append("\r\n");
 }

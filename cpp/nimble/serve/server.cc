@@ -49,7 +49,7 @@ constexpr size_t kKeptBytes = 256 * 1024;
 constexpr size_t kSpareBuffers = 4;
 constexpr size_t kMaxSpareBytes = 2 * 1024 * 1024;
 
-constexpr std::array kNames = {
+constexpr std::array<std::string_view, 21> kNames = {
     "HGETALL",   "HMGET",    "HGET",        "EXISTS",    "HEXISTS",
     "HLEN",      "HKEYS",    "HVALS",       "TYPE",      "TTL",
     "NB.GET",    "NB.MGET",  "NB.HMGETALL", "NB.EXISTS", "NB.COUNT",
@@ -217,9 +217,11 @@ class Server::Impl {
   // Takes the only job of the list. Returns false if the queue is full.
   bool submit(Jobs* job);
   // Answers a command and appends the reply to *out.
+  // *now is the time, which is set again.
   void answer(const ServedTables& tables,
               std::span<const std::string_view> arguments,
-              CommandScratch* scratch, RespReply* reply, std::string* out);
+              CommandScratch* scratch, RespReply* reply, std::string* out,
+              Clock::time_point* now);
   void answer_block(const Job& job, CommandScratch* scratch, std::string* out);
   // Returns an empty buffer.
   std::string take_buffer() {
@@ -335,6 +337,7 @@ class Loop {
   uint64_t version_ = 0;
   CommandScratch scratch_;
   std::vector<std::string_view> arguments_;
+  Clock::time_point now_;  // the end of the command before, or of a wait
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   Clock::time_point resume_accept_{};
   bool is_accepting_ = false;
@@ -546,6 +549,7 @@ void Loop::answer(Client* c) {
     limits.max_inline_bytes = 4096;
   }
   size_t answered = 0;
+  now_ = Clock::now();
   while (!c->is_waiting && !c->is_closing &&
          c->unsent() < options.max_unsent_bytes) {
     const std::string_view left = std::string_view(c->in).substr(c->read_at);
@@ -608,13 +612,13 @@ void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
     reply.simple("QUEUED");
     return;
   }
-  if (is_long_command(arguments)) {
+  if (is_long_command(arguments, tables_.get())) {
     std::vector<Words> commands;
     commands.emplace_back(arguments.begin(), arguments.end());
     submit(c, std::move(commands), false, &reply);
     return;
   }
-  server_.answer(*tables_, arguments, &scratch_, &reply, &c->out);
+  server_.answer(*tables_, arguments, &scratch_, &reply, &c->out, &now_);
 }
 
 void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
@@ -712,9 +716,28 @@ void Loop::hello(Client* c, std::span<const std::string_view> arguments,
   reply->array(0);
 }
 
+namespace {
+
+// Commands of a session. Other commands are recognized by their length and
+// first letter, without a copy of their name.
+constexpr std::array<std::string_view, 9> kSessionNames = {
+    "HELLO",   "AUTH",  "QUIT",  "MULTI", "EXEC",
+    "DISCARD", "RESET", "WATCH", "CLIENT"};
+
+bool may_be_of_session(std::string_view name) {
+  const char first = name.empty() ? '\0' : static_cast<char>(name[0] & ~0x20);
+  return std::any_of(kSessionNames.begin(), kSessionNames.end(),
+                     [&](std::string_view of) {
+                       return of.size() == name.size() && of[0] == first;
+                     });
+}
+
+}  // namespace
+
 bool Loop::handle_session(Client* c,
                           std::span<const std::string_view> arguments,
                           RespReply* reply) {
+  if (!may_be_of_session(arguments[0])) return false;
   const std::string name = upper_of(arguments[0]);
   const size_t n = arguments.size();
   const auto refuse_in_multi = [&] {
@@ -1001,8 +1024,8 @@ bool Server::Impl::submit(Jobs* job) {
 void Server::Impl::answer(const ServedTables& tables,
                           std::span<const std::string_view> arguments,
                           CommandScratch* scratch, RespReply* reply,
-                          std::string* out) {
-  const Clock::time_point begin = Clock::now();
+                          std::string* out, Clock::time_point* now) {
+  const Clock::time_point begin = *now;
   const size_t before = out->size();
   try {
     if (!run_command(tables, options.commands, arguments, scratch, reply) &&
@@ -1014,8 +1037,9 @@ void Server::Impl::answer(const ServedTables& tables,
     out->resize(before);
     reply->error("TOOBIG the server is out of memory");
   }
+  *now = Clock::now();
   const auto nanos = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin)
+      std::chrono::duration_cast<std::chrono::nanoseconds>(*now - begin)
           .count());
   const auto relaxed = std::memory_order_relaxed;
   counters.commands.fetch_add(1, relaxed);
@@ -1034,13 +1058,14 @@ void Server::Impl::answer_block(const Job& job, CommandScratch* scratch,
   RespReply reply(out);
   reply.resp3 = job.resp3;
   if (job.is_block) reply.array(job.commands.size());
+  Clock::time_point now = Clock::now();
   for (const Words& words : job.commands) {
     const std::vector<std::string_view> arguments(words.begin(), words.end());
     if (out->size() > options.commands.max_reply_bytes) {
       reply.error("TOOBIG the replies of MULTI have more than " +
                   std::to_string(options.commands.max_reply_bytes) + " bytes");
     } else {
-      answer(*job.tables, arguments, scratch, &reply, out);
+      answer(*job.tables, arguments, scratch, &reply, out, &now);
     }
   }
 }
