@@ -1,7 +1,8 @@
-"""`python -m bench.serve`: CPU of `nimble serve` beside Redis, on the same rows and connections.
+"""`python -m bench.serve`: CPU of `nimble serve` and of Redis with the module, beside Redis.
 
-Both servers are processes of their own on Unix sockets, and take turns in rounds. The CPU of a
-server is that of all its threads in /proc. Answers are compared before anything is timed.
+All have the same rows. They are processes of their own on Unix sockets, and take turns in rounds.
+The CPU of a server is that of all its threads in /proc. Answers are compared before anything is
+timed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 
 import nimblepy as nb
 from bench.serve.data import FEATURES, USER_COLUMNS, features, users
-from bench.serve.peers import Peer, command, nimble_peer, redis_peer
+from bench.serve.peers import Peer, command, module_peer, nimble_peer, redis_peer
 from bench.serve.ranges import compare, events
 
 
@@ -43,7 +44,8 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     sequence = events(max(rows, 200_000))
     clicks = lake.create_table("bench.events", sequence.schema, cluster_by=["user", "n"])
     clicks.append(sequence)
-    keys = [int(k) for k in rng.integers(0, rows, 200)]
+    # So many that neither server has all of their rows in the processor's caches.
+    keys = [int(k) for k in rng.integers(0, rows, 20_000)]
     many = [int(k) for k in rng.integers(0, rows, 100)]
     wide = [int(k) for k in rng.integers(0, wide_rows, 500)]
     names = [f"feature_{i:02}" for i in range(FEATURES)]
@@ -66,9 +68,9 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
 
     # (name, request of nimble, request of Redis, repeats, requests in one packet)
     cases: list[tuple[str, list[bytes], list[bytes], int, int]] = [
-        ("HGETALL of 9 columns, depth 1", one, one, 10, 1),
-        ("HGETALL of 9 columns, depth 16", pipelined(one), pipelined(one), 40, 16),
-        ("HMGET of 3 columns, depth 16", pipelined(three), pipelined(three), 40, 16),
+        ("HGETALL of 9 columns, depth 1", one[:4000], one[:4000], 1, 1),
+        ("HGETALL of 9 columns, depth 16", pipelined(one), pipelined(one), 1, 16),
+        ("HMGET of 3 columns, depth 16", pipelined(three), pipelined(three), 1, 16),
         ("100 x 9: NB.MGET as Arrow to HGETALL", [arrow_users], [all_of["users"]], 100, 1),
         ("500 x 94: NB.MGET as Arrow to HMGET", [arrow], [each], 20, 1),
         ("500 x 94: NB.MGET as Arrow to HGETALL", [arrow], [all_of["features"]], 20, 1),
@@ -76,53 +78,65 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     ]
     with (
         nimble_peer(directory, [*tables, "events"]) as (nimble, to_first_answer),
+        module_peer(directory, [*tables, "events"]) as (module, module_to_first_answer),
         redis_peer(directory, tables) as redis,
     ):
+        peers = [nimble, module, redis]
         for request in (one[0], three[0]):
-            ours, theirs = nimble.reply(request), redis.reply(request)
-            if ours != theirs:
-                raise SystemExit(f"bench.serve: answers differ:\n{ours!r}\n{theirs!r}")
+            answers = {peer.name: peer.reply(request) for peer in peers}
+            if len(set(answers.values())) > 1:
+                raise SystemExit(f"bench.serve: answers differ:\n{answers!r}")
         found = []
         for name, ours_asked, theirs_asked, repeat, depth in cases:
-            pairs = [
-                (timed(nimble, ours_asked, repeat), timed(redis, theirs_asked, repeat))
+            times = [
+                [
+                    timed(peer, theirs_asked if peer is redis else ours_asked, repeat)
+                    for peer in peers
+                ]
                 for _ in range(rounds)
             ]
-            ours_cpu = statistics.median(a for a, _ in pairs) / depth
-            theirs_cpu = statistics.median(b for _, b in pairs) / depth
-            ratio = statistics.median(a / b for a, b in pairs)
-            found.append(
-                {
-                    "what": name,
-                    "nimble us": round(ours_cpu, 2),
-                    "redis us": round(theirs_cpu, 2),
-                    "ratio": round(ratio, 3),
-                }
-            )
-        private = {"nimble": nimble.private_bytes(), "redis": redis.private_bytes()}
+            case: dict[str, Any] = {"what": name}
+            for i, peer in enumerate(peers):
+                cpu = statistics.median(of[i] for of in times) / depth
+                case[f"{peer.name} us"] = round(cpu, 2)
+            for i, peer in enumerate(peers[:-1]):
+                ratio = statistics.median(of[i] / of[-1] for of in times)
+                case[f"{peer.name} ratio"] = round(ratio, 3)
+            found.append(case)
+        private = {peer.name: peer.private_bytes() for peer in peers}
         with nb.connect(f"nimble+unix://{directory}/nimble.sock") as served:
             ranges = compare(nimble, served.table("events"), sequence.num_rows, rounds)
         visible = fresh(lake.table("bench.users"), nimble, tables["users"])
-        nimble.process.kill()
-        nimble.process.wait()
+        module_visible = fresh(lake.table("bench.users"), module, tables["users"], 5)
+        for peer in (nimble, module):
+            peer.process.kill()
+            peer.process.wait()
     with nimble_peer(directory, [*tables, "events"]) as (_, after_kill):
+        pass
+    with module_peer(directory, [*tables, "events"]) as (_, module_after_kill):
         pass
     return {
         "cpu": found,
         "ranges, raw to Arrow": ranges,
         "private MB": {k: round(v / 1e6, 1) for k, v in private.items()},
-        "seconds to the first answer": round(to_first_answer, 3),
-        "the same after kill -9": round(after_kill, 3),
-        "seconds from commit to answer": visible,
-        "embedded get us": round(embedded(lake.table("bench.users"), keys), 2),
+        "seconds to the first answer": {
+            "nimble": round(to_first_answer, 3),
+            "module": round(module_to_first_answer, 3),
+        },
+        "the same after kill -9": {
+            "nimble": round(after_kill, 3),
+            "module": round(module_after_kill, 3),
+        },
+        "seconds from commit to answer": {"nimble": visible, "module": module_visible},
+        "embedded get us": round(embedded(lake.table("bench.users"), keys[:200]), 2),
     }
 
 
-def fresh(table: nb.Table, peer: Peer, data: pa.Table) -> list[float]:
+def fresh(table: nb.Table, peer: Peer, data: pa.Table, first: int = 0) -> list[float]:
     """Seconds from the end of a commit until the server answers from it."""
     seconds = []
     for i in range(5):
-        key = data.num_rows + i
+        key = data.num_rows + first + i
         row = data.slice(0, 1).set_column(0, "id", pa.array([key]))
         table.append(row)
         start = time.perf_counter()

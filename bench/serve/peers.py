@@ -15,6 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from nimblepy.serving.module import module_path
+
 
 class Peer:
     """A server, and one connection to it."""
@@ -53,18 +55,41 @@ class Peer:
         return self.socket.recv(100) == b":1\r\n"
 
     def reply(self, request: bytes) -> bytes:
-        """A reply of an unknown size: what arrives until nothing does for 50 ms."""
+        """The replies to all commands of a request."""
+        left = count_values(request)
         self.socket.sendall(request)
-        parts = []
-        self.socket.settimeout(5)
-        try:
-            while True:
-                parts.append(self.socket.recv(1 << 20))
-                self.socket.settimeout(0.05)
-        except TimeoutError:
-            pass
-        self.socket.settimeout(None)
-        return b"".join(parts)
+        received, at = b"", 0
+        while left > 0:
+            received += self.socket.recv(1 << 20)
+            while left > 0 and (end := end_of_value(received, at)) is not None:
+                at, left = end, left - 1
+        return received
+
+
+def end_of_value(data: bytes, at: int) -> int | None:
+    """Where a value of RESP ends that begins at a byte; ``None`` if it is incomplete."""
+    values = 1
+    while values > 0:
+        line = data.find(b"\r\n", at)
+        if line < 0:
+            return None
+        kind, size = data[at : at + 1], data[at + 1 : line]
+        at = line + 2
+        values -= 1
+        if kind in (b"*", b"%"):
+            values += int(size) * (2 if kind == b"%" else 1)
+        elif kind == b"$" and size != b"-1":
+            at += int(size) + 2
+    return at if at <= len(data) else None
+
+
+def count_values(data: bytes) -> int:
+    count, at = 0, 0
+    while at < len(data):
+        end = end_of_value(data, at)
+        assert end is not None
+        count, at = count + 1, end
+    return count
 
 
 def command(*arguments: str | int) -> bytes:
@@ -72,14 +97,24 @@ def command(*arguments: str | int) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)
 
 
+def redis_program() -> str:
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        raise SystemExit("bench.serve: install redis-server or valkey-server")
+    return program
+
+
+def redis_command(directory: str, path: str) -> list[str]:
+    return [
+        redis_program(), "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",
+        "--dir", directory,
+    ]  # fmt: skip
+
+
 @contextmanager
 def redis_peer(directory: str, tables: dict[str, pa.Table]) -> Iterator[Peer]:
-    binary = shutil.which("redis-server") or shutil.which("valkey-server")
-    if binary is None:
-        raise SystemExit("bench.serve: install redis-server or valkey-server")
     path = f"{directory}/redis.sock"
-    options = ["--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
-    with subprocess.Popen([binary, *options, "--dir", directory], stdout=subprocess.DEVNULL) as p:
+    with subprocess.Popen(redis_command(directory, path), stdout=subprocess.DEVNULL) as p:
         try:
             while not os.path.exists(path):
                 time.sleep(0.05)
@@ -111,20 +146,41 @@ def shown(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def nimble_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
     """A server of the lake, and the seconds from its start to its first answer."""
     path = f"{directory}/nimble.sock"
+    named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
+    call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
+    with _started("nimble", call, path, tables[0]) as started:
+        yield started
+
+
+@contextmanager
+def module_peer(directory: str, tables: list[str]) -> Iterator[tuple[Peer, float]]:
+    """Redis with the module, and the seconds from its start to its first answer.
+
+    It reads the manifests that a server of the lake wrote.
+    """
+    path = f"{directory}/module.sock"
+    named = [word for t in tables for word in ("table", f"bench.{t}={t}")]
+    options = ["--loadmodule", module_path(), "lake", f"{directory}/lake", *named]
+    call = [*redis_command(directory, path), *options]
+    with _started("module", call, path, tables[0]) as started:
+        yield started
+
+
+@contextmanager
+def _started(name: str, call: list[str], path: str, table: str) -> Iterator[tuple[Peer, float]]:
     if os.path.exists(path):  # of a server that was killed
         os.unlink(path)
-    named = [word for t in tables for word in ("--table", f"bench.{t}={t}")]
     start = time.perf_counter()
-    call = [sys.executable, "-m", "nimblepy", "serve", f"{directory}/lake", *named, "--unix", path]
     with subprocess.Popen(call, stdout=subprocess.DEVNULL) as p:
         try:
             peer = None
             while peer is None:
                 try:
-                    peer = Peer("nimble", p, path)
+                    peer = Peer(name, p, path)
                 except (FileNotFoundError, ConnectionRefusedError):
                     time.sleep(0.002)
-            peer.exists(f"{tables[0]}:1")
+            if not peer.exists(f"{table}:1"):
+                raise SystemExit(f"bench.serve: {name} does not have {table}:1")
             yield peer, time.perf_counter() - start
         finally:
             p.terminate()
