@@ -33,6 +33,9 @@ constexpr uint64_t kCenterRows = 1024;
 // their codes are as good without a center. Searches of many files without
 // centers can share the preparation of a query.
 constexpr double kFarCenter = 8;
+// The relative distance of two floats. Rows that differ less from each other
+// are compared exactly, without lists.
+constexpr double kFloatStep = 0x1p-23;
 
 void divide_by_length(float* values, uint64_t n) {
   const float norm = dot_product(values, values, n);
@@ -233,37 +236,49 @@ Status VectorIndexWriter::read_rotated(uint64_t first, uint64_t count,
   return Status::ok();
 }
 
-Status VectorIndexWriter::find_center() {
+Result<bool> VectorIndexWriter::find_center() {
   const VectorType& type = store_.type();
   const uint64_t n = type.dimensions;
   RandomStream random(4);
   const std::vector<uint64_t> rows =
       random_numbers(store_.size(), kCenterRows, &random);
-  std::vector<double> sum(n);
+  // Differences to the first row, because squares of large numbers would lose
+  // the spread.
+  std::vector<double> first, sum(n), row(n);
   double squares = 0;
   std::vector<uint8_t> bytes;
-  std::vector<float> row(n);
   for (const uint64_t i : rows) {
     NIMBLE_RETURN_IF_ERROR(store_.read(i, 1, &bytes));
-    to_floats(type.element, bytes.data(), n, row.data());
+    to_doubles(type.element, bytes.data(), n, row.data());
     if (options_.metric == VectorMetric::kCosine) {
-      divide_by_length(row.data(), n);
+      double length = 0;
+      for (const double x : row) length += x * x;
+      length = std::sqrt(length);
+      for (double& x : row) x /= length;  // not 0: such rows are left out
     }
+    if (first.empty()) first = row;
     for (uint64_t j = 0; j < n; ++j) {
-      sum[j] += double{row[j]};
-      squares += double{row[j]} * double{row[j]};
+      const double d = row[j] - first[j];
+      sum[j] += d;
+      squares += d * d;
     }
   }
+  if (first.empty()) return true;
   const auto count = static_cast<double>(rows.size());
-  double norm = 0;
-  for (double& x : sum) {
-    x /= count;
-    norm += x * x;
+  double norm = 0, moved = 0;
+  for (uint64_t j = 0; j < n; ++j) {
+    const double mean = sum[j] / count;
+    moved += mean * mean;
+    sum[j] = first[j] + mean;
+    norm += sum[j] * sum[j];
   }
-  const double spread = std::max(squares / count - norm, 0.0);
-  if (norm <= kFarCenter * spread || norm == 0) return Status::ok();
-  center_.assign(sum.begin(), sum.end());
-  return Status::ok();
+  const double spread = std::max(squares / count - moved, 0.0);
+  if (norm > kFarCenter * spread && norm != 0) {
+    center_.assign(sum.begin(), sum.end());
+  }
+  const bool is_rounded = type.element == VectorElement::kDouble ||
+                          options_.metric == VectorMetric::kCosine;
+  return !is_rounded || norm * kFloatStep * kFloatStep <= spread / 16;
 }
 
 Result<std::vector<float>> VectorIndexWriter::train(
@@ -541,7 +556,11 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
   root.num_lists = static_cast<uint32_t>(
       std::clamp<uint64_t>(options_.lists == 0 ? best : options_.lists, 1,
                            std::max<uint64_t>(1, rows / 2)));
-  NIMBLE_RETURN_IF_ERROR(find_center());
+  NIMBLE_ASSIGN_OR_RETURN(const bool is_precise, find_center());
+  if (!is_precise) {
+    root.num_lists = 0;
+    return root.serialize();
+  }
   if (!center_.empty()) root.rotation = kCenteredAndRotated;
   std::vector<uint64_t> own_rows;
   NIMBLE_ASSIGN_OR_RETURN(std::vector<float> queries,

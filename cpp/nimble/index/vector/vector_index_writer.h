@@ -54,8 +54,9 @@ class VectorIndexWriter {
             static_cast<uint32_t>(round_up(type.dimensions, kVectorPadding))) {}
 
   uint32_t padded() const { return rotation_.padded(); }
-  // Sets the center, if it is far from the origin.
-  Status find_center();
+  // Sets the center, if it is far from the origin. Returns whether the rows
+  // differ enough to be compared as floats.
+  Result<bool> find_center();
   // Reads stored rows and rotates them. Before that, subtracts the center and,
   // under cosine, scales rows to length 1.
   Status read_rotated(uint64_t first, uint64_t count,
