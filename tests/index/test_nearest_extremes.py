@@ -206,10 +206,10 @@ def test_a_build_that_spills_equals_one_in_memory(tmp_path: Path) -> None:
 def test_doubles_far_from_the_origin(tmp_path: Path, offset: float, has_lists: bool) -> None:
     """Floats cannot tell the rows apart, so that they are compared as doubles."""
     rng = np.random.default_rng(5)
-    vectors = offset + rng.normal(size=(20_000, 24))
-    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), 24)
+    vectors = offset + rng.normal(size=(ROWS, WIDTH))
+    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH)
     index = nb.VectorIndex("e", metric="l2")
-    nb.write(pa.table({"i": range(20_000), "e": column}), tmp_path / "a.nimble", indexes=[index])
+    nb.write(pa.table({"i": range(ROWS), "e": column}), tmp_path / "a.nimble", indexes=[index])
     with nb.open(tmp_path / "a.nimble") as file:
         assert ("by lists  (" in str(file.explain(nearest=vectors[0], k=5))) == has_lists
         found = 0
