@@ -103,15 +103,27 @@ def test_batches_are_added_once(spark: Any, lake: nb.Catalog, tmp_path: Path) ->
     assert table.num_rows == 42
 
 
-@pytest.mark.parametrize("where", ["driver", "tasks"])
-def test_upsert(spark: Any, lake: nb.Catalog, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("where", "version"), [("driver", 2), ("tasks", 2), ("driver", 3)])
+def test_upsert(
+    spark: Any, lake: nb.Catalog, where: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if where == "tasks":
         monkeypatch.setattr(merge, "ALONE_BYTES", 0)
     table = lake.create_table(
-        f"a.keyed_{where}", SCHEMA, primary_key="k", partition_by=["bucket(2, k)"]
+        f"a.keyed_{where}_{version}",
+        SCHEMA,
+        primary_key="k",
+        partition_by=["bucket(2, k)"],
+        format_version=version,
     )
     ns.write(frame(spark, range(100), 1), table, mode="append")
+    if version == 3:
+        ids = {row["k"]: row["_row_id"] for row in table.to_table(["k", "_row_id"]).to_pylist()}
     done = ns.write(frame(spark, range(90, 120), 2), table, mode="upsert")
+    if version == 3:
+        now = {row["k"]: row["_row_id"] for row in table.to_table(["k", "_row_id"]).to_pylist()}
+        assert {key: now[key] for key in ids} == ids
+        assert len({*now.values()}) == 120
     assert done is not None
     assert (done.rows_inserted, done.rows_updated) == (20, 10)
     assert values(table) == dict.fromkeys(range(90), 1) | dict.fromkeys(range(90, 120), 2)

@@ -105,8 +105,11 @@ def test_partitions_of_uuids_are_overwritten(lake: nb.Catalog) -> None:
     assert sorted(table.to_table(["v"]).column("v").to_pylist()) == [3, 10]
 
 
-def test_upsert(lake: nb.Catalog) -> None:
-    table = lake.create_table("a.b", rows(range(50), 1), primary_key="k", partition_by="g")
+@pytest.mark.parametrize("version", [2, 3])
+def test_upsert(lake: nb.Catalog, version: int) -> None:
+    table = lake.create_table(
+        "a.b", rows(range(50), 1), primary_key="k", partition_by="g", format_version=version
+    )
     done = staged(table, rows(range(40, 60), 2), mode="upsert")
     assert (done.rows_inserted, done.rows_updated) == (10, 10)
     assert table.count_rows("v = 2") == 20
@@ -122,6 +125,116 @@ def test_upsert(lake: nb.Catalog) -> None:
     with pytest.raises(nb.InvalidArgumentError, match="no primary key"):
         staged(lake.create_table("a.c", rows(range(1), 1)), rows(range(1), 1), mode="upsert")
     assert orphans(table) + orphans(lake.table("a.c")) == 0
+
+
+def by_key(table: nb.Table, columns: list[str]) -> dict[int, tuple[Any, ...]]:
+    found = table.to_table(["k", *columns])
+    values = {row["k"]: tuple(row[name] for name in columns) for row in found.to_pylist()}
+    assert len(values) == found.num_rows
+    return values
+
+
+@pytest.mark.parametrize("columns", ["nullable", "not null"])
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_upserts_keep_row_ids_and_values(lake: nb.Catalog, data_format: Any, columns: str) -> None:
+    """The rows that were written again with the ids had only the key's columns."""
+    schema = rows(range(1), 1).schema
+    if columns == "not null":
+        schema = pa.schema([schema.field("k"), schema.field("g"), pa.field("v", pa.int64(), False)])
+    table = lake.create_table(
+        "a.b",
+        rows(range(20), 1).cast(schema),
+        primary_key="k",
+        data_format=data_format,
+        format_version=3,
+    )
+    ids = by_key(table, ["_row_id"])
+    new = rows(range(15, 30, 2), 2).cast(schema)
+    target = write_target(table)
+    files = [*write_rows(new.slice(3), target), *write_rows(new.slice(0, 3), target)]
+    done = commit_files(table, files, mode="upsert")
+    assert (done.rows_inserted, done.rows_updated) == (5, 3)
+    expected = by_key_of(rows(range(20), 1)) | by_key_of(new)
+    assert by_key(lake.table("a.b"), ["g", "v"]) == expected
+    now = by_key(table, ["_row_id", "_last_updated_sequence_number"])
+    assert len({number for number, _ in now.values()}) == 25
+    for key, (number, sequence) in now.items():
+        assert (number == ids[key][0]) if key in ids else number >= 20
+        assert sequence == (2 if key in new["k"].to_pylist() else 1)
+    assert orphans(table) == 0
+    again = commit_files(table, files, mode="upsert")
+    assert (again.rows_inserted, again.rows_updated, again.snapshot) == (0, 0, table.snapshot)
+    # without a row that it replaces, the file of the worker becomes part of the table
+    files = write_rows(rows(range(40, 42), 3).cast(schema), target)
+    commit_files(table, files, mode="upsert")
+    assert files[0].path in {member.file.path for member in table._current.members}
+    assert by_key(table, ["g", "v"]) == expected | by_key_of(rows(range(40, 42), 3))
+
+
+def by_key_of(data: pa.Table) -> dict[int, tuple[Any, ...]]:
+    return {row["k"]: (row["g"], row["v"]) for row in data.to_pylist()}
+
+
+@pytest.mark.parametrize("outcome", ["commits", "fails"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_staged_upserts_lose_races(lake: nb.Catalog, version: int, outcome: str) -> None:
+    """Attempts replace other rows each time, and the last ones none. Each needs the files."""
+    table = lake.create_table("a.b", rows(range(5), 1), primary_key="k", format_version=version)
+    other = lake.table("a.b")
+    changes = [
+        lambda: other.upsert(rows(range(10, 13), 2)),
+        lambda: other.delete("k = 11"),
+        lambda: other.delete("k >= 10"),
+        lambda: other.upsert(rows(range(12, 14), 3)),
+    ]
+    if version == 2:
+        changes.insert(1, lambda: upgraded(other))
+    if outcome == "fails":
+        changes.append(fail)
+    files = write_rows(rows(range(10, 15), 4), write_target(table))
+
+    def lose() -> None:
+        if changes:
+            changes.pop(0)()
+
+    expected = by_key_of(rows(range(5), 1)) | by_key_of(rows(range(10, 15), 4))
+    with commit_hooks(before_swap=lose):
+        if outcome == "fails":
+            with pytest.raises(RuntimeError, match="no swap"):
+                commit_files(table, files, mode="upsert")
+            expected = by_key_of(rows(range(5), 1)) | by_key_of(rows(range(12, 14), 3))
+        else:
+            done = commit_files(table, files, mode="upsert")
+            assert (done.rows_inserted, done.rows_updated) == (3, 2)
+    now = lake.table("a.b")
+    assert by_key(now, ["g", "v"]) == expected
+    assert len(set(by_key(now, ["_row_id"]).values())) == len(expected)
+    assert orphans(now) == 0
+
+
+def upgraded(table: nb.Table) -> None:
+    with table.alter() as a:
+        a.upgrade(3)
+
+
+def fail() -> None:
+    raise RuntimeError("no swap")
+
+
+def test_a_staged_upsert_leaves_files_of_older_snapshots(lake: nb.Catalog) -> None:
+    """The rows are written again, but a branch still reads the files of the workers."""
+    table = lake.create_table("a.b", rows(range(5), 1), primary_key="k", format_version=3)
+    files = write_rows(rows(range(3, 7), 2), write_target(table))
+    before = table.snapshot
+    table.branch("work")
+    work = table.at(branch="work")
+    work.delete("k >= 3")
+    commit_files(work, files)
+    assert table.refresh().snapshot == before
+    commit_files(table, files, mode="upsert")
+    expected = by_key_of(rows(range(3), 1)) | by_key_of(rows(range(3, 7), 2))
+    for some in (lake.table("a.b"), lake.table("a.b").at(branch="work")):
+        assert by_key(some, ["g", "v"]) == expected
 
 
 def test_a_batch_meets_itself(lake: nb.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,9 @@ def commit_files(
 
     Cost: writes three metadata files, and reads the paths of the table's files. With a primary key,
     reads the keys of the committed files. In an object store, checks each file with one request. If
-    nothing is committed, reads all manifests before it removes files.
+    nothing is committed, reads all manifests before it removes files. In format version 3, an
+    upsert that replaces rows reads the files and writes them again, with the ids of these rows.
+    Then it removes the given files, for which it reads all manifests.
     """
     from nimblepy.table.changing import staged
     from nimblepy.table.handle import TableState

@@ -270,8 +270,11 @@ class RowCommit:
             self.commit.properties |= staged_record(metadata, self.staged, self.commit.snapshot)
 
     def _replace_effect(self, effect: Effect) -> None:
-        """Replaces the effect, and removes files of the last attempt that it does not reuse."""
-        used = {file.path for file in effect.added}
+        """Replaces the effect, and removes files of the last attempt that it does not reuse.
+
+        Keeps staged files: a later attempt may read or add them.
+        """
+        used = {file.path for file in (*effect.added, *self.staged)}
         self._remove([file for file in self._effect.added if file.path not in used])
         self._effect = effect
 
@@ -279,7 +282,7 @@ class RowCommit:
         self._remove(self._deletes)
         if self.change.owns_files:
             files = {file.path: file for file in self._effect.added}
-            files |= {file.path: file for file in self.change.writer.files}
+            files |= {file.path: file for file in (*self.change.writer.files, *self.staged)}
             self._remove(list(files.values()))
 
     def _remove(self, files: Sequence[DataFile]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import parse_filter
+from nimblepy.io.log import logger
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
@@ -33,12 +35,14 @@ from nimblepy.table.changing.row_change import (
 from nimblepy.table.changing.row_commit import FilesAreNew, RowCommit, begin, discard_unnamed
 from nimblepy.table.changing.upsert import SourceRows
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.reading.members import Reading, SomeRows, member_of
+from nimblepy.table.reading.members import MemberRows, Reading, SomeRows, member_of
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch, were_staged
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import Target, partition_rows, partition_sources
+
+_log = logger(__name__)
 
 Mode: TypeAlias = Literal["append", "overwrite", "upsert"]
 PartitionOverwrite: TypeAlias = Literal["static", "dynamic"]
@@ -134,7 +138,21 @@ def commit_files(
     except BaseException:
         discard_unnamed(files, table)
         raise
-    return call.run(RowCommit(call, change, staged=files))
+    row_commit = RowCommit(call, change, staged=files)
+    done = call.run(row_commit)
+    added = {file.path for file in row_commit.commit.added}
+    replaced = [file for file in files if file.path not in added]
+    if replaced:
+        _discard_replaced(replaced, table)
+    return done
+
+
+def _discard_replaced(files: Sequence[DataFile], table: TableAccess) -> None:
+    """Removes files whose rows were committed in other files. Older snapshots may name them."""
+    try:
+        discard_unnamed(files, table)
+    except Exception as error:  # the rows are committed
+        _log.warning("%s: %d files could not be removed: %r", table.name, len(files), error)
 
 
 def staged_change(
@@ -183,10 +201,38 @@ def _staged_upsert(
     return RowChange(
         operation=None,
         plan=RowsWithKeys(positions),
-        writer=SourceRows(keys, positions.columns, files, is_written=True),
+        writer=StagedRows(
+            keys, positions.columns, files, is_written=True, staged=files, staged_rows=rows
+        ),
         rules=[new_files],
         keeps_keys=True,
     )
+
+
+@dataclass(eq=False, kw_only=True)
+class StagedRows(SourceRows):
+    """Adds the files that workers wrote. If rows have lineage and replace other rows, writes all
+    rows again, with the ids of the rows that they replace.
+
+    ``source`` has only the key's columns.
+
+    Attributes:
+        staged: the files of the workers.
+        staged_rows: the rows of these files.
+    """
+
+    staged: Sequence[DataFile]
+    staged_rows: SomeRows
+
+    def all_columns(self) -> KeyedRows:
+        schema = self.staged_rows.schema
+        rows = SourceHandle(self.staged_rows).scan().to_reader()
+        return KeyedRows(rows, schema, self.source.key)
+
+    def _write(
+        self, rows: MemberRows, target: Target, row_ids: pa.Array | None
+    ) -> Sequence[DataFile]:
+        return self.staged if row_ids is None else super()._write(rows, target, row_ids)
 
 
 class RowsOfPartitions:

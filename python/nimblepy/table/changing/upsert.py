@@ -178,16 +178,23 @@ class SourceRows:
         at[places[order][first]] = order[first]
         return row_ids.take(pa.array(at, mask=at < 0))
 
-    def _write(self, rows: MemberRows, target: Target, row_ids: pa.Array | None) -> list[DataFile]:
+    def all_columns(self) -> KeyedRows:
+        """Returns the rows of the source with all columns, in the order of the keys."""
+        return self.source
+
+    def _write(
+        self, rows: MemberRows, target: Target, row_ids: pa.Array | None
+    ) -> Sequence[DataFile]:
         if not self.source.num_rows:
             return []
-        names, fields = self.source.columns_of(rows.schema)
+        source = self.all_columns()
+        names, fields = source.columns_of(rows.schema)
         schema = pa.schema(fields)
         if row_ids is not None:
             schema, target = schema.append(ROW_ID_FIELD), replace(target, lineage=(ROW_ID_FIELD,))
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for first, chunk in self.source.chunks(names):
+            for first, chunk in source.chunks(names):
                 if row_ids is not None:
                     ids = row_ids.slice(first, chunk.num_rows)
                     chunk = chunk.append_column(ROW_ID_FIELD, ids)
