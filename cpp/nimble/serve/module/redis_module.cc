@@ -393,7 +393,11 @@ void Module::submit(RedisModuleCtx* context, Arguments arguments, bool is_swap,
   j.is_swap = is_swap;
   {
     const std::lock_guard lock(jobs_mutex_);
-    if (is_stopped_ || jobs_.size() >= options_.max_queued ||
+    if (is_stopped_) {
+      reply->error("BUSY the server is shutting down");
+      return;
+    }
+    if (jobs_.size() >= options_.max_queued ||
         (!jobs_.empty() && jobs_bytes_ + j.bytes > options_.max_queued_bytes)) {
       ++busy_;
       reply->error("BUSY " + std::to_string(options_.max_queued) +
