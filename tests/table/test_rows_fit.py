@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nimblepy as nb
@@ -174,6 +175,31 @@ def test_new_columns(lake: nb.Catalog) -> None:
         with pytest.raises(nb.InvalidArgumentError, match="cannot add columns"):
             tx.upsert([{"k": 9}], new_columns=wrong and "add")  # type: ignore[arg-type]
     assert table.refresh().get(9, columns=["v"]) == {"v": 1}
+
+
+def test_new_columns_must_have_free_names(lake: nb.Catalog, tmp_path: Path) -> None:
+    """``alter()`` checked the names, but rows with new columns gave them to dropped data."""
+    table = lake.create_table("a.b", pa.schema([("k", pa.int64()), ("x", pa.int64())]))
+    pq.write_table(pa.table({"k": [1], "x": [77]}), tmp_path / "f.parquet")
+    table.add_files(str(tmp_path / "f.parquet"))
+    with table.alter() as a:
+        a.drop_column("x")
+    for name, error in [
+        ("x", "means a column that was dropped in files without field ids"),
+        ("", "a column needs a name"),
+        ("_nimblepy_weight", "reserved for OTree files"),
+    ]:
+        new = pa.table({"k": [2], name: [5]})
+        for change in (table.append, table.overwrite):
+            with pytest.raises(nb.InvalidArgumentError, match=error):
+                change(new, new_columns="add")
+        merge = table.merge(new, on="k", new_columns="add").when_not_matched(insert=True)
+        with pytest.raises(nb.InvalidArgumentError, match=error):
+            merge.execute()
+    assert lake.table("a.b").to_table().to_pylist() == [{"k": 1}]
+    days = lake.create_table("a.c", pa.schema([("t", pa.date32())]), partition_by="day(t)")
+    with pytest.raises(nb.InvalidArgumentError, match=r"partition field day\(t\)"):
+        days.append(pa.table({"t": [dt.date(2024, 1, 1)], "t_day": [1]}), new_columns="add")
 
 
 def test_fields_that_a_struct_lacks(lake: nb.Catalog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 import pickle
@@ -153,6 +154,57 @@ def test_names_of_lineage_are_reserved(lake: nb.Catalog) -> None:
         a.add_column("_row_id", pa.int64())
     with pytest.raises(InvalidArgumentError, match="_row_id"):
         lake.create_table("n.two", data([1], 0)).to_table(["_row_id"])
+
+
+def test_new_columns_must_not_have_names_of_lineage(lake: nb.Catalog) -> None:
+    """Row ids were lost: the new column of that name hid them."""
+    table = lake.create_table("n.t", data([1, 2], 0), primary_key="k", format_version=3)
+    before = lineage_of(table)
+    for name in ("_row_id", "_last_updated_sequence_number"):
+        new = pa.table({"k": [1], name: pa.array([0], pa.int64())})
+        for change in (table.append, table.upsert, table.overwrite):
+            with pytest.raises(InvalidArgumentError, match=f"'{name}' is reserved"):
+                change(new, new_columns="add")
+    assert lineage_of(lake.table("n.t")) == before
+
+
+@pytest.mark.parametrize("what", ["alter", "append", "upgrade"])
+def test_an_upgrade_races_a_column_with_its_name(lake: nb.Catalog, what: str) -> None:
+    """Both were committed, because an upgrade does not change the schema."""
+    table = lake.create_table("n.t", data([1, 2], 0), primary_key="k")
+    other = lake.table("n.t")
+    column = pa.table({"k": [3], "_row_id": pa.array([0], pa.int64())})
+
+    def upgrade(table: nb.Table) -> None:
+        with table.alter() as a:
+            a.upgrade(3)
+
+    def add(table: nb.Table) -> None:
+        with table.alter() as a:
+            a.add_column("_row_id", pa.int64())
+
+    second, first = {
+        "alter": (add, upgrade),
+        "append": (lambda table: table.append(column, new_columns="add"), upgrade),
+        "upgrade": (upgrade, add),
+    }[what]
+    left = [first]
+
+    def before_swap() -> None:
+        if left:
+            left.pop()(other)
+
+    with (
+        commit_hooks(before_swap=before_swap),
+        pytest.raises(nb.ConflictError, match="reserve") as caught,
+    ):
+        second(table)
+    assert caught.value.kind == "schema"
+    now = lake.table("n.t")
+    assert now._metadata.has_row_ids == (what != "upgrade")
+    assert ("_row_id" in now.schema.names) == (what == "upgrade")
+    assert now.num_rows == 2
+    assert not now.remove_orphans(older_than=dt.timedelta(0), dry_run=True).files
 
 
 @pytest.mark.parametrize("data_format", FORMATS)

@@ -13,7 +13,6 @@ from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.schema.columns import column_paths, resolve_column
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.schema.key_values import exact_key
-from nimblepy.schema.lineage import NAMES
 from nimblepy.schema.names import ColumnName, Path, show_path
 from nimblepy.schema.values import show
 from nimblepy.table import iceberg as ice
@@ -22,7 +21,7 @@ from nimblepy.table.base.model import CLAIMS_PREFIX, COMMENT
 from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
-from nimblepy.table.otree.layouts import WEIGHT, Layout, check_layout, layout_ids, layout_property
+from nimblepy.table.otree.layouts import Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
 from nimblepy.table.writing.settings import (
@@ -83,7 +82,7 @@ class Alter:
 
         def step(evolution: ice.Evolution) -> None:
             path = _new_path(evolution.schema, name)
-            _check_free(evolution, path, None)
+            evolution.check_free(path, None)
             kind = table_type(
                 type,
                 f"column {show_path(path)!r}",
@@ -102,7 +101,7 @@ class Alter:
 
         def step(evolution: ice.Evolution) -> None:
             path = _path(evolution, old)
-            _check_free(evolution, (*path[:-1], new), field_id_at(evolution.schema, path))
+            evolution.check_free((*path[:-1], new), field_id_at(evolution.schema, path))
             evolution.rename_column(path, new)
 
         return self._step(step)
@@ -388,37 +387,6 @@ def _new_path(schema: pa.Schema, name: ColumnName) -> Path:
                 f"add_column {name!r}: {show_path(path[:-1])!r} is {parent.type}, not a struct"
             )
     return path
-
-
-def _check_free(evolution: ice.Evolution, path: Path, number: int | None) -> None:
-    """Raises if a column, a partition field, or files without field ids already use the name."""
-    if path == (WEIGHT,):
-        raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
-    if len(path) == 1 and path[0] in NAMES and evolution.has_row_ids:
-        raise InvalidArgumentError(f"the name {path[0]!r} is reserved in format version 3")
-    names = {field_id_at(evolution.schema, p): p for p in column_paths(evolution.schema)}
-    if any(there == path and its != number for its, there in names.items()):
-        raise InvalidArgumentError(
-            f"a column {show_path(path)!r} already exists; choose another name"
-        )
-    partition = evolution.partition_of_name(".".join(path), number)
-    if partition is not None:
-        raise InvalidArgumentError(
-            f"the name {show_path(path)!r} is used by the partition field {partition} of a current "
-            "or "
-            "old partition spec; choose another name"
-        )
-    mapped_id = evolution.mapped_names().get(path)
-    if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
-        now = (
-            f"{show_path(names[mapped_id])!r}"
-            if mapped_id in names
-            else "a column that was dropped"
-        )
-        raise InvalidArgumentError(
-            f"the name {show_path(path)!r} means {now} in files without field ids; choose another "
-            "name"
-        )
 
 
 def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) -> Any:

@@ -92,10 +92,17 @@ class WiderTable:
         return self.table.location
 
     def newest(self) -> ice.Metadata:
-        return self._wider(self.table.newest())
+        return ice.with_columns(self.table.newest(), self.columns)
 
     def reload(self) -> ice.Metadata:
-        return self._wider(self.table.reload())
+        """Returns the newest metadata without new columns if another commit made them impossible.
+        Then :meth:`check` raises the error.
+        """
+        newest = self.table.reload()
+        try:
+            return ice.with_columns(newest, self.columns)
+        except InvalidArgumentError:
+            return newest
 
     def rows(self, metadata: ice.Metadata) -> FileSet:
         return self.table.rows(metadata)
@@ -109,12 +116,14 @@ class WiderTable:
     def show_commit(self, metadata: ice.Metadata) -> None:
         self.table.show_commit(metadata.committed)
 
-    def _wider(self, metadata: ice.Metadata) -> ice.Metadata:
-        return ice.with_columns(metadata, self.columns)
-
     def check(self, metadata: ice.Metadata, rows: FileSet) -> None:
         """Raises ConflictError if another commit's columns do not fit the written files."""
-        schema = metadata.schema()
+        try:
+            schema = ice.with_columns(metadata, self.columns).schema()
+        except InvalidArgumentError as error:
+            raise ConflictError(
+                f"{self.name}: another commit was first: {error}", kind="schema"
+            ) from error
         for item in self.columns:
             column = field_id_at(schema, (item.name,)), schema.field(item.name).type
             if self.ids.setdefault(item.name, column) != column:

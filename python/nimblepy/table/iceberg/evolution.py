@@ -26,6 +26,10 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.types import NestedField
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.columns import column_paths
+from nimblepy.schema.field_ids import field_id_at
+from nimblepy.schema.lineage import NAMES
+from nimblepy.schema.names import Path, show_path
 from nimblepy.table.base.file_names import (
     PUBLISHES_DELTA,
     file_names,
@@ -46,7 +50,8 @@ from nimblepy.table.iceberg.schemas import (
     type_property,
     with_doc,
 )
-from nimblepy.table.iceberg.snapshot_commit import same_properties
+from nimblepy.table.iceberg.snapshot_commit import same_properties, same_version
+from nimblepy.table.otree.layouts import WEIGHT
 
 # Number of retries to copy metadata that other threads are using.
 _MOST_COPIES = 20
@@ -117,7 +122,7 @@ class Evolution:
         """Returns the columns of all specs that the table has had."""
         return {item.source_id for item in self._all_partition_fields()}
 
-    def partition_of_name(self, name: str, number: int | None) -> str | None:
+    def _partition_of_name(self, name: str, number: int | None) -> str | None:
         """Returns the partition field, as text, whose name the column ``number`` must not have."""
         for item in self._all_partition_fields():
             transform = str(item.transform)
@@ -126,6 +131,46 @@ class Evolution:
                 column = self._transaction.table_metadata.schema().find_column_name(item.source_id)
                 return partition_text(transform, column or str(item.source_id))
         return None
+
+    def check_free(self, path: Path, number: int | None) -> None:
+        """Checks that a column can have a name.
+
+        Args:
+            number: the field id of a column that is renamed; ``None`` for a new column.
+
+        Raises:
+            InvalidArgumentError: the name is empty or reserved, or a column, a partition field or
+                files without field ids already use it.
+        """
+        if not path[-1]:
+            raise InvalidArgumentError("a column needs a name, got ''")
+        if path == (WEIGHT,):
+            raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
+        if len(path) == 1 and path[0] in NAMES and self.has_row_ids:
+            raise InvalidArgumentError(f"the name {path[0]!r} is reserved in format version 3")
+        schema = self.schema
+        names = {field_id_at(schema, p): p for p in column_paths(schema)}
+        if any(there == path and its != number for its, there in names.items()):
+            raise InvalidArgumentError(
+                f"a column {show_path(path)!r} already exists; choose another name"
+            )
+        partition = self._partition_of_name(".".join(path), number)
+        if partition is not None:
+            raise InvalidArgumentError(
+                f"the name {show_path(path)!r} is used by the partition field {partition} of a "
+                "current or old partition spec; choose another name"
+            )
+        mapped_id = self.mapped_names().get(path)
+        if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
+            now = (
+                f"{show_path(names[mapped_id])!r}"
+                if mapped_id in names
+                else "a column that was dropped"
+            )
+            raise InvalidArgumentError(
+                f"the name {show_path(path)!r} means {now} in files without field ids; choose "
+                "another name"
+            )
 
     def _all_partition_fields(self) -> list[Any]:
         specs = self._transaction.table_metadata.partition_specs
@@ -233,6 +278,7 @@ class Evolution:
             AssertDefaultSpecId(default_spec_id=base.default_spec_id),
             AssertLastAssignedPartitionId(last_assigned_partition_id=base.last_partition_id),
             AssertDefaultSortOrderId(default_sort_order_id=base.default_sort_order_id),
+            *same_version(self._metadata),
             *same_properties(self._metadata),
         ]
         updates = (*self._upgrades, *self._transaction.updates)
@@ -257,6 +303,7 @@ class Evolution:
         checks = [
             AssertCurrentSchemaId(current_schema_id=base.current_schema_id),
             AssertLastAssignedFieldId(last_assigned_field_id=base.last_column_id),
+            *same_version(self._metadata),
         ]
         changed = IceTable(
             ice.name(),
@@ -353,12 +400,8 @@ def with_columns(metadata: Metadata, columns: Sequence[pa.Field]) -> Metadata:
     if not missing:
         return metadata
     for item in missing:
-        partition = evolution.partition_of_name(item.name, None)
-        if partition is not None:
-            raise InvalidArgumentError(
-                f"column {item.name!r} cannot be added: it is the name of partition {partition}"
-            )
         try:
+            evolution.check_free((item.name,), None)
             evolution.add_column((item.name,), item.type, None, None)
         except ValueError as error:
             raise InvalidArgumentError(f"column {item.name!r} cannot be added: {error}") from error

@@ -911,6 +911,24 @@ def same_properties(metadata: Metadata, names: Collection[str] | None = None) ->
     return []
 
 
+def same_version(metadata: Metadata) -> list[Any]:
+    """Requirements that the format version has not changed. Servers have no such requirement."""
+    if isinstance(metadata.ice.catalog, MetastoreCatalog):
+        return [_SameVersion(metadata.format_version)]
+    return []
+
+
+class _SameVersion:
+    """A requirement that nimblepy checks: the table has not been upgraded."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    def validate(self, base_metadata: Any) -> None:
+        if base_metadata is None or base_metadata.format_version != self._version:
+            raise CommitFailedException("the format version has changed")
+
+
 def _shared(names: Iterable[str]) -> list[str]:
     """The properties that commits to all branches set. Only commits to ``main`` record batches."""
     return [name for name in names if not name.startswith(BATCH_PREFIX)]
