@@ -20,8 +20,14 @@ import pyarrow as pa
 
 import nimblepy as nb
 from bench.serve.data import FEATURES, USER_COLUMNS, features, users
+from bench.serve.flight import to_flight
+from bench.serve.latency import beside_batches, quantile, while_swapping
 from bench.serve.peers import Peer, command, module_peer, nimble_peer, redis_peer
 from bench.serve.ranges import compare, events
+
+# Commits whose time to the first answer is measured, and the rows of the table that changes.
+COMMITS = 40
+SWAPPED = 50_000
 
 
 def timed(peer: Peer, requests: list[bytes], repeat: int) -> float:
@@ -44,6 +50,8 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     sequence = events(max(rows, 200_000))
     clicks = lake.create_table("bench.events", sequence.schema, cluster_by=["user", "n"])
     clicks.append(sequence)
+    for name in ("swapped", "other"):
+        lake.create_table(f"bench.{name}", users(SWAPPED), primary_key="id")
     # So many that neither server has all of their rows in the processor's caches.
     keys = [int(k) for k in rng.integers(0, rows, 20_000)]
     many = [int(k) for k in rng.integers(0, rows, 100)]
@@ -77,7 +85,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
         ("500 x 94: NB.MGET of texts to HMGET", [texts], [each], 20, 1),
     ]
     with (
-        nimble_peer(directory, [*tables, "events"]) as (nimble, to_first_answer),
+        nimble_peer(directory, [*tables, "events", "swapped"]) as (nimble, to_first_answer),
         module_peer(directory, [*tables, "events"]) as (module, module_to_first_answer),
         redis_peer(directory, tables) as redis,
     ):
@@ -106,12 +114,30 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
         private = {peer.name: peer.private_bytes() for peer in peers}
         with nb.connect(f"nimble+unix://{directory}/nimble.sock") as served:
             ranges = compare(nimble, served.table("events"), sequence.num_rows, rounds)
+        one_row = command("NB.MGET", "users", "AS", "ARROW", "KEYS", 1, keys[0])
+        flights = to_flight(
+            nimble,
+            f"{directory}/lake",
+            [
+                ("one row", one_row, ["users", keys[:1], None], 500),
+                ("100 x 9", arrow_users, ["users", many, None], 200),
+                ("500 x 94", arrow, ["features", wide, names], 60),
+            ],
+            rounds,
+        )
+        beside = {
+            peer.name: beside_batches(peer, one[:200], batch, rounds)
+            for peer, batch in ((nimble, arrow), (redis, each))
+        }
+        swapping = while_swapping(
+            nimble, f"{directory}/lake", "bench.swapped", "bench.other", SWAPPED, rounds
+        )
         visible = fresh(lake.table("bench.users"), nimble, tables["users"])
-        module_visible = fresh(lake.table("bench.users"), module, tables["users"], 5)
+        module_visible = fresh(lake.table("bench.users"), module, tables["users"], COMMITS)
         for peer in (nimble, module):
             peer.process.kill()
             peer.process.wait()
-    with nimble_peer(directory, [*tables, "events"]) as (_, after_kill):
+    with nimble_peer(directory, [*tables, "events", "swapped"]) as (_, after_kill):
         pass
     with module_peer(directory, [*tables, "events"]) as (_, module_after_kill):
         pass
@@ -127,23 +153,29 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
             "nimble": round(after_kill, 3),
             "module": round(module_after_kill, 3),
         },
-        "seconds from commit to answer": {"nimble": visible, "module": module_visible},
+        "to Flight": flights,
+        "p50 of HGETALL beside 500 x 94": beside,
+        "p99.9 of HGETALL with a swap each second": swapping,
+        "seconds from commit to answer": {
+            name: {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99)}
+            for name, seconds in (("nimble", visible), ("module", module_visible))
+        },
         "embedded get us": round(embedded(lake.table("bench.users"), keys[:200]), 2),
     }
 
 
 def fresh(table: nb.Table, peer: Peer, data: pa.Table, first: int = 0) -> list[float]:
-    """Seconds from the end of a commit until the server answers from it."""
+    """Seconds from the end of a commit until the server answers from it, ascending."""
     seconds = []
-    for i in range(5):
+    for i in range(COMMITS):
         key = data.num_rows + first + i
         row = data.slice(0, 1).set_column(0, "id", pa.array([key]))
         table.append(row)
         start = time.perf_counter()
         while not peer.exists(f"users:{key}"):
             time.sleep(0.002)
-        seconds.append(round(time.perf_counter() - start, 3))
-    return seconds
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds)
 
 
 def embedded(table: nb.Table, keys: list[int]) -> float:

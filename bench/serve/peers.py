@@ -24,6 +24,7 @@ class Peer:
     def __init__(self, name: str, process: subprocess.Popen[bytes], path: str) -> None:
         self.name = name
         self.process = process
+        self.path = path
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(path)
 
