@@ -59,7 +59,9 @@ CPP_STANDS_ON: dict[str, set[str]] = {
     "reader": {"asof", "scan/nearest"},
     "write": {"reader"},
     "maintain": {"write"},
-    "serve": {"locate", "reader"},
+    "serve/snapshot": {"locate", "reader"},
+    "serve/batch": {"serve/snapshot"},
+    "serve": {"serve/batch"},
     "serve/module": {"serve"},
     "bindings/values": {"maintain"},
     "bindings": {"bindings/values", "locate", "parquet", "serve"},
@@ -77,7 +79,8 @@ CPP_RESERVED = {
         "scan",
         "write",
         "maintain",
-        "serve",
+        "serve/snapshot",
+        "serve/batch",
     },
 }
 

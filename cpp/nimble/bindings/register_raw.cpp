@@ -6,7 +6,7 @@
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/io/sparse_file.h"
-#include "nimble/serve/raw_frames.h"
+#include "nimble/serve/batch/raw_frames.h"
 
 namespace py = pybind11;
 

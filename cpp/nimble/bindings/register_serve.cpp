@@ -8,7 +8,7 @@
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/serve/server.h"
-#include "nimble/serve/serving_manifest.h"
+#include "nimble/serve/snapshot/serving_manifest.h"
 
 namespace py = pybind11;
 

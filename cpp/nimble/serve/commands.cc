@@ -7,13 +7,14 @@
 #include <numeric>
 
 #include "nimble/base/hash.h"
-#include "nimble/serve/arrow_rows.h"
-#include "nimble/serve/key_filter.h"
+#include "nimble/serve/batch/arrow_rows.h"
+#include "nimble/serve/batch/raw_rows.h"
 #include "nimble/serve/page_token.h"
-#include "nimble/serve/raw_rows.h"
-#include "nimble/serve/row_slices.h"
-#include "nimble/serve/table_rows.h"
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/key_filter.h"
+#include "nimble/serve/snapshot/reply_bytes.h"
+#include "nimble/serve/snapshot/row_slices.h"
+#include "nimble/serve/snapshot/table_rows.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 namespace nimble {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "nimble/serve/reply.h"
-#include "nimble/serve/row_text.h"
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/row_text.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 namespace nimble {
 

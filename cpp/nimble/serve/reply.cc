@@ -4,7 +4,6 @@
 #include <cstring>
 
 namespace nimble {
-
 namespace {
 
 // Longer texts are appended without a copy in between.
@@ -25,11 +24,6 @@ char* put_head(char type, int64_t number, char* to) {
 }
 
 }  // namespace
-
-Status too_large_reply(uint64_t most) {
-  return Status::too_large("a reply of more than " + std::to_string(most) +
-                           " bytes; ask for fewer rows or columns");
-}
 
 std::string reply_line(std::string_view text) {
   std::string out(text);

@@ -1,6 +1,6 @@
 """Converts a filter over key columns to the words that a server reads.
 
-cpp/nimble/serve/key_filter.h defines the words.
+cpp/nimble/serve/snapshot/key_filter.h defines the words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // Which commands run on a worker, and how many rows are decoded at once.
 #include "nimble/serve/commands.h"
 
-#include "nimble/serve/row_slices.h"
+#include "nimble/serve/snapshot/row_slices.h"
 #include "testing/check.h"
 
 namespace nimble {

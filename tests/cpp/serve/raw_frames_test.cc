@@ -1,5 +1,5 @@
 // Frames of encoded rows: what is written is read, and other bytes are refused.
-#include "nimble/serve/raw_frames.h"
+#include "nimble/serve/batch/raw_frames.h"
 
 #include "testing/check.h"
 

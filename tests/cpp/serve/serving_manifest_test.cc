@@ -1,5 +1,5 @@
 // Serving manifests: a round trip, and damaged bytes.
-#include "nimble/serve/serving_manifest.h"
+#include "nimble/serve/snapshot/serving_manifest.h"
 
 #include "nimble/base/hash.h"
 #include "reader/columns.h"

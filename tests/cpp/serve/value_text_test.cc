@@ -1,10 +1,10 @@
 // Values as text and back, and keys of several values.
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 #include <cmath>
 #include <random>
 
-#include "nimble/serve/key_parts.h"
+#include "nimble/serve/snapshot/key_parts.h"
 #include "reader/columns.h"
 #include "testing/check.h"
 

@@ -1,14 +1,14 @@
-#include "nimble/serve/arrow_rows.h"
+#include "nimble/serve/batch/arrow_rows.h"
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "nimble/serve/arrow_ipc.h"
-#include "nimble/serve/convert_column.h"
-#include "nimble/serve/reply.h"
-#include "nimble/serve/row_slices.h"
-#include "nimble/serve/table_rows.h"
+#include "nimble/serve/batch/arrow_ipc.h"
+#include "nimble/serve/snapshot/convert_column.h"
+#include "nimble/serve/snapshot/reply_bytes.h"
+#include "nimble/serve/snapshot/row_slices.h"
+#include "nimble/serve/snapshot/table_rows.h"
 
 namespace nimble {
 namespace {

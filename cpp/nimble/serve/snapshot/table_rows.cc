@@ -1,9 +1,9 @@
-#include "nimble/serve/table_rows.h"
+#include "nimble/serve/snapshot/table_rows.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "nimble/serve/convert_column.h"
+#include "nimble/serve/snapshot/convert_column.h"
 #include "nimble/stripe/file_rows.h"
 
 namespace nimble {

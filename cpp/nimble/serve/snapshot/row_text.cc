@@ -1,9 +1,9 @@
-#include "nimble/serve/row_text.h"
+#include "nimble/serve/snapshot/row_text.h"
 
 #include <algorithm>
 
-#include "nimble/serve/table_rows.h"
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/table_rows.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 namespace nimble {
 

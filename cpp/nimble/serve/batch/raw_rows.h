@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nimble/io/sparse_file.h"
-#include "nimble/serve/arrow_rows.h"
+#include "nimble/serve/batch/arrow_rows.h"
 
 namespace nimble {
 

@@ -1,4 +1,4 @@
-#include "nimble/serve/arrow_ipc.h"
+#include "nimble/serve/batch/arrow_ipc.h"
 
 #include <charconv>
 #include <limits>

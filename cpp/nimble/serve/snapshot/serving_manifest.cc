@@ -1,4 +1,4 @@
-#include "nimble/serve/serving_manifest.h"
+#include "nimble/serve/snapshot/serving_manifest.h"
 
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/hash.h"

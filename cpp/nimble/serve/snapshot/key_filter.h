@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "nimble/encoding/core/predicate.h"
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 namespace nimble {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 namespace nimble {
 

@@ -1,13 +1,13 @@
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
 
 #include "nimble/key/key_decoder.h"
-#include "nimble/serve/key_parts.h"
-#include "nimble/serve/reply.h"
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/key_parts.h"
+#include "nimble/serve/snapshot/reply_bytes.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 namespace nimble {
 namespace {

@@ -1,4 +1,4 @@
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 #include <algorithm>
 #include <charconv>

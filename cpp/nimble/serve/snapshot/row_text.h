@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "nimble/serve/reply.h"
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/reply_bytes.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 namespace nimble {
 

@@ -11,7 +11,7 @@
 
 #include "nimble/lookup/index_lookup.h"
 #include "nimble/reader/file_reader.h"
-#include "nimble/serve/serving_manifest.h"
+#include "nimble/serve/snapshot/serving_manifest.h"
 #include "nimble/stripe/row_reader.h"
 #include "nimble/stripe/value_reader.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/served_table.h"
 
 namespace nimble {
 

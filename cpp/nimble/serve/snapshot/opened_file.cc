@@ -1,4 +1,4 @@
-#include "nimble/serve/opened_file.h"
+#include "nimble/serve/snapshot/opened_file.h"
 
 #include <sys/stat.h>
 

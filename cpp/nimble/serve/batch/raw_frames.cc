@@ -1,4 +1,4 @@
-#include "nimble/serve/raw_frames.h"
+#include "nimble/serve/batch/raw_frames.h"
 
 #include "nimble/base/byte_reader.h"
 #include "nimble/base/hash.h"

@@ -1,4 +1,4 @@
-#include "nimble/serve/key_parts.h"
+#include "nimble/serve/snapshot/key_parts.h"
 
 namespace nimble {
 

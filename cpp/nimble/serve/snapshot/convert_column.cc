@@ -1,9 +1,9 @@
-#include "nimble/serve/convert_column.h"
+#include "nimble/serve/snapshot/convert_column.h"
 
 #include <numeric>
 
 #include "nimble/key/key_scalar.h"
-#include "nimble/serve/opened_file.h"
+#include "nimble/serve/snapshot/opened_file.h"
 
 namespace nimble {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "nimble/serve/served_table.h"
+#include "nimble/serve/snapshot/served_table.h"
 #include "nimble/stripe/row_reader.h"
 
 namespace nimble {

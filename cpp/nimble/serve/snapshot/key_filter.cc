@@ -1,13 +1,13 @@
-#include "nimble/serve/key_filter.h"
+#include "nimble/serve/snapshot/key_filter.h"
 
 #include <algorithm>
 #include <charconv>
 
 #include "nimble/scan/filter_constants.h"
-#include "nimble/serve/convert_column.h"
-#include "nimble/serve/row_slices.h"
-#include "nimble/serve/table_rows.h"
-#include "nimble/serve/value_text.h"
+#include "nimble/serve/snapshot/convert_column.h"
+#include "nimble/serve/snapshot/row_slices.h"
+#include "nimble/serve/snapshot/table_rows.h"
+#include "nimble/serve/snapshot/value_text.h"
 
 namespace nimble {
 namespace {

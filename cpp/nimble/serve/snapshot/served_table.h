@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nimble/locate/locate.h"
-#include "nimble/serve/opened_file.h"
+#include "nimble/serve/snapshot/opened_file.h"
 
 namespace nimble {
 

@@ -1,10 +1,10 @@
-#include "nimble/serve/raw_rows.h"
+#include "nimble/serve/batch/raw_rows.h"
 
 #include <algorithm>
 
-#include "nimble/serve/convert_column.h"
-#include "nimble/serve/raw_frames.h"
-#include "nimble/serve/reply.h"
+#include "nimble/serve/batch/raw_frames.h"
+#include "nimble/serve/snapshot/convert_column.h"
+#include "nimble/serve/snapshot/reply_bytes.h"
 
 namespace nimble {
 namespace {
