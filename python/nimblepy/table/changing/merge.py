@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 Assigned: TypeAlias = bool | Sequence[str] | Mapping[str, str]
 
 _Made = TypeVar("_Made")
+# The path of a file, and the id of its first row.
+_Listing: TypeAlias = tuple[str, int | None]
 
 _SIDES = _SOURCE, _TARGET = "source", "target"
 _BATCH_ROWS = 1 << 16
@@ -103,7 +105,8 @@ def merge_change(
 class MergedRows:
     """Applies clauses to a source and to matching rows, and writes the resulting rows.
 
-    After a lost race, writes them again only if another commit changed matching rows.
+    After a lost race, writes them again only if another commit changed matching rows, or gave them
+    their row ids.
     """
 
     source: KeyedRows
@@ -115,8 +118,8 @@ class MergedRows:
 
     def __post_init__(self) -> None:
         self.files: Sequence[DataFile] = ()
-        # by path; the matches that the files were written for
-        self._matches: dict[str, RowSet] | None = None
+        # by path and first row id; the matches that the files were written for
+        self._matches: dict[_Listing, RowSet] | None = None
         self._deleted: dict[str, RowNumbers] = {}
         self._figures = (0, 0)  # rows inserted, rows updated
         self._fitted = False  # whether the clauses fitted the columns of an earlier snapshot
@@ -127,10 +130,11 @@ class MergedRows:
         key of another new row or of a remaining one.
         """
         without = self._fit(lambda: WithoutSource(self.not_matched_by_source, rows))
-        rows_by_path = {rows.members[number].file.path: some for number, some in matches.items()}
-        if self._matches is None or not _same(rows_by_path, self._matches):
+        files = {number: rows.members[number].file for number in matches}
+        listed = {(files[n].path, files[n].first_row_id): some for n, some in matches.items()}
+        if self._matches is None or not _same(listed, self._matches):
             self._write(rows, matches, target)
-        self._matches, self._fitted = rows_by_path, True
+        self._matches, self._fitted = listed, True
         deleted: Rows = {
             number: positions
             for number, member in enumerate(rows.members)
@@ -182,11 +186,11 @@ class MergedRows:
             ) from error
 
 
-def _same(one: dict[str, RowSet], other: dict[str, RowSet]) -> bool:
+def _same(one: dict[_Listing, RowSet], other: dict[_Listing, RowSet]) -> bool:
     return one.keys() == other.keys() and all(
-        np.array_equal(rows.begin, other[path].begin)
-        and np.array_equal(numbers(rows), numbers(other[path]))
-        for path, rows in one.items()
+        np.array_equal(rows.begin, other[file].begin)
+        and np.array_equal(numbers(rows), numbers(other[file]))
+        for file, rows in one.items()
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -157,6 +157,13 @@ def shared_merge_change(
     )
 
 
+class _Searched(NamedTuple):
+    """A file that workers searched: the delete files that applied to it, and its first row id."""
+
+    deletes: frozenset[str]
+    first_row_id: int | None
+
+
 class SharedRows:
     """Lets workers find and write the rows of a merge, part by part."""
 
@@ -166,8 +173,8 @@ class SharedRows:
         self._parts = list(parts)
         self._workers = workers
         self._outcomes: dict[int, Outcome] = {}  # by number of the part
-        # The files that workers searched, with the delete files that applied to them.
-        self._searched: dict[str, frozenset[str]] = {}
+        # The files that workers searched.
+        self._searched: dict[str, _Searched] = {}
 
     def write(self, rows: FileSet, matches: Rows, target: Target) -> Effect:
         """
@@ -199,7 +206,10 @@ class SharedRows:
 
     def _work(self, rows: FileSet, target: Target) -> None:
         """Lets workers process the parts that these rows require to be processed (again)."""
-        states = {member.file.path: member.delete_ids for member in rows.members}
+        states = {
+            member.file.path: _Searched(member.delete_ids, member.file.first_row_id)
+            for member in rows.members
+        }
         again = self._touched(rows, states) if self._outcomes else list(range(len(self._parts)))
         if again:
             results = self._workers.outcomes([self._parts[i] for i in again], rows, target)
@@ -211,20 +221,25 @@ class SharedRows:
     def _done(self) -> list[Outcome]:
         return [self._outcomes[i] for i in sorted(self._outcomes)]
 
-    def _touched(self, rows: FileSet, states: dict[str, frozenset[str]]) -> list[int]:
-        """Returns the parts with keys of rows that were added or deleted after the part was
-        processed.
+    def _touched(self, rows: FileSet, states: dict[str, _Searched]) -> list[int]:
+        """Returns the parts with keys of rows that were added or deleted, or got their row ids,
+        after the part was processed.
         """
         new: list[int] = []
         changed: dict[str, int] = {}
-        for number, (path, deletes) in enumerate(states.items()):
+        numbered: set[str] = set()
+        for number, (path, now) in enumerate(states.items()):
             before = self._searched.get(path)
-            if before is None or not before <= deletes:
+            if before is None or not before.deletes <= now.deletes:
                 new.append(number)  # new file, or a rollback restored deleted rows
-            elif before != deletes:
+            elif before.first_row_id != now.first_row_id:
+                numbered.add(path)
+            elif before.deletes != now.deletes:
                 changed[path] = number
 
         def lost(path: str, matched: RowNumbers) -> bool:
+            if path in numbered:
+                return True
             if path not in changed:
                 return path not in states
             deleted = rows.deleted(changed[path])

@@ -81,6 +81,14 @@ class Member:
         """
         return self.entry.file.path, self.entry.sequence
 
+    @property
+    def inherited(self) -> tuple[int | None, int]:
+        """The first row id and the sequence number, which rows without stored lineage inherit.
+
+        A file from before an upgrade to format version 3 has no row ids until the next commit.
+        """
+        return self.entry.file.first_row_id, self.entry.sequence
+
     @cached_property
     def delete_ids(self) -> frozenset[str]:
         """The identities of the delete files."""
@@ -190,7 +198,7 @@ class Reading:
         opening = partial(self._open_numbered, member)
         child = self.open_files.get(member.file.path, None, opening, keep=keep)
         assert isinstance(child, NumberedRows)
-        if child.inherited == (member.file.first_row_id, member.entry.sequence):
+        if child.inherited == member.inherited:
             return child
         # Another snapshot lists the file with other numbers.
         return self._numbered(child.child, member)

@@ -37,7 +37,7 @@ from nimblepy.table.reading.members import Member, MemberRows, Reading, member_o
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
-from nimblepy.table.writing.settings import rewriting_target
+from nimblepy.table.writing.settings import rewriting_target, target_of
 from nimblepy.table.writing.write import Target, discard, write_deletes, write_rows
 
 # A file below this share of the target size is small.
@@ -362,7 +362,7 @@ class Compaction:
 
     Other commits take precedence. Rows that another commit deleted meanwhile are found in the new
     files by their primary key, and deleted there. A group is dropped if the table has no primary
-    key, or if another commit removed one of its files.
+    key, or if another commit removed one of its files or gave row ids to its rows.
 
     Attributes:
         groups: the groups that are not dropped.
@@ -394,6 +394,8 @@ class Compaction:
 
     def plan(self, metadata: ice.Metadata) -> bool:
         rows = self._table.rows(metadata)
+        # Another commit may have upgraded the table to format version 3.
+        self.target = replace(self.target, vectors=target_of(metadata).vectors)
         members = {member.file.path: member for member in rows.members}
         repeated = (
             set()
@@ -464,7 +466,7 @@ class Compaction:
         new_deletes: dict[str, RowNumbers] = {}
         for before in group.members:
             now = members.get(before.file.path)
-            if now is None:
+            if now is None or now.inherited != before.inherited:
                 return None
             if now.deletes == before.deletes:
                 continue

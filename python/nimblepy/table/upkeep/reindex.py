@@ -297,6 +297,8 @@ class _Reindexing(Compaction):
         now = members.get(member.file.path)
         if now is None:
             return None
+        copy = _with_lineage(copy, now)
+        group.added = [copy]
         deleted = rows.reading.deleted(now)
         if deleted is None or not len(deleted):
             return []
@@ -339,9 +341,16 @@ def _copy(
             raise
         text = file.metadata.get(CUBES)
         cubes = None if text is None else FileCubes.from_json(text)
-        # The rows keep their ids and sequence numbers.
-        sequence = None if member.file.first_row_id is None else member.entry.sequence
-        return replace(member.file, path=new_path, bytes=size, cubes=cubes, sequence=sequence)
+        copied = replace(member.file, path=new_path, bytes=size, cubes=cubes)
+        return _with_lineage(copied, member)
+
+
+def _with_lineage(copy: DataFile, member: Member) -> DataFile:
+    """Returns the copy of a file. Its rows have the ids and sequence numbers of the file's rows."""
+    first_row_id, sequence = member.inherited
+    if first_row_id is None:
+        return replace(copy, first_row_id=None, sequence=None)
+    return replace(copy, first_row_id=first_row_id, sequence=sequence)
 
 
 def _ids(file: FileSource, rows: FileSet) -> dict[int, Path]:
