@@ -22,7 +22,7 @@ import nimblepy as nb
 from bench.serve.data import FEATURES, USER_COLUMNS, features, users
 from bench.serve.flight import to_flight
 from bench.serve.latency import beside_batches, quantile, while_swapping
-from bench.serve.peers import Peer, command, module_peer, nimble_peer, redis_peer
+from bench.serve.peers import Peer, command, module_peer, nimble_peer, redis_peer, redis_version
 from bench.serve.ranges import compare, events
 
 # Commits whose time to the first answer is measured, and the rows of the table that changes.
@@ -142,6 +142,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     with module_peer(directory, [*tables, "events"]) as (_, module_after_kill):
         pass
     return {
+        "server": redis_version(),
         "cpu": found,
         "ranges, raw to Arrow": ranges,
         "private MB": {k: round(v / 1e6, 1) for k, v in private.items()},

@@ -105,6 +105,13 @@ def redis_program() -> str:
     return program
 
 
+def redis_version() -> str:
+    done = subprocess.run(
+        [redis_program(), "--version"], capture_output=True, text=True, check=True
+    )
+    return " ".join(done.stdout.split()[:3])
+
+
 def redis_command(directory: str, path: str) -> list[str]:
     return [
         redis_program(), "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no",

