@@ -138,6 +138,10 @@ constexpr std::array<std::string_view, 108> kWrites = {"APPEND",
                                                        "ZREMRANGEBYSCORE",
                                                        "ZUNIONSTORE"};
 
+bool is_write_command(std::string_view name) {
+  return std::binary_search(kWrites.begin(), kWrites.end(), name);
+}
+
 bool equals(std::string_view a, std::string_view upper) {
   return a.size() == upper.size() &&
          std::equal(a.begin(), a.end(), upper.begin(), [](char c, char u) {
@@ -1256,10 +1260,6 @@ std::string error_of(const Status& status) {
     default:
       return "ERR " + message;
   }
-}
-
-bool is_write_command(std::string_view name) {
-  return std::binary_search(kWrites.begin(), kWrites.end(), name);
 }
 
 bool is_long_command(std::span<const std::string_view> arguments,

@@ -44,9 +44,6 @@ struct CommandScratch {
   std::vector<RowText::Value> cells;
 };
 
-// Whether a command of Redis writes keys. `name` is in upper case.
-bool is_write_command(std::string_view name);
-
 // Whether answering may take long, so that a worker should answer instead of a
 // thread of the connections. If the tables are given, their number of columns
 // counts, and NB.MGET of a few columns may have more keys.

@@ -47,6 +47,10 @@ constexpr std::array<std::string_view, 11> kHashCommands = {
     "HGETALL", "HMGET", "HGET", "EXISTS", "HEXISTS", "HLEN",
     "HKEYS",   "HVALS", "TYPE", "TTL",    "PTTL"};
 
+// Commands with keys that other commands use, which the filter sees then.
+constexpr std::array<std::string_view, 7> kPassed = {
+    "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO", "WATCH"};
+
 std::string_view view_of(const RedisModuleString* text) {
   size_t size = 0;
   const char* const bytes = redis_api.StringPtrLen(text, &size);
@@ -96,9 +100,8 @@ class Module {
  private:
   // Whether a key belongs to a table that is configured.
   bool is_ours(std::string_view key) const;
-  // Whether a command writes a key of a table.
-  bool writes_ours(RedisModuleCommandFilterCtx* context, int count,
-                   std::string_view name) const;
+  // Whether a command has a key of a table.
+  bool has_our_keys(RedisModuleCommandFilterCtx* context, int count) const;
   // The table that one of the arguments needs and that has no manifest yet.
   const std::string* missing_table(Arguments arguments) const;
   // Answers EXISTS if some keys are the server's own.
@@ -118,7 +121,7 @@ class Module {
   size_t longest_name_ = 0;
   // Names that the filter puts in place of others.
   std::array<RedisModuleString*, kHashCommands.size()> key_commands_{};
-  RedisModuleString* read_only_ = nullptr;
+  RedisModuleString* refuse_ = nullptr;
   CommandScratch scratch_;
   std::vector<std::string_view> arguments_;
 
@@ -180,7 +183,7 @@ void Module::make_names() {
     key_commands_[i] =
         string_of(std::string(kKeyPrefix) + std::string(kHashCommands[i]));
   }
-  read_only_ = string_of("NB.READONLY");
+  refuse_ = string_of("NB.REFUSE");
 }
 
 // ---- the filter
@@ -191,13 +194,8 @@ bool Module::is_ours(std::string_view key) const {
          options_.tables.find(key.substr(0, at)) != options_.tables.end();
 }
 
-bool Module::writes_ours(RedisModuleCommandFilterCtx* context, int count,
-                         std::string_view name) const {
-  std::string upper(name.substr(0, 33));
-  for (char& c : upper) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 32);
-  }
-  if (!is_write_command(upper)) return false;
+bool Module::has_our_keys(RedisModuleCommandFilterCtx* context,
+                          int count) const {
   std::vector<RedisModuleString*> words(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     words[static_cast<size_t>(i)] = redis_api.CommandFilterArgGet(context, i);
@@ -231,9 +229,15 @@ void Module::filter(RedisModuleCommandFilterCtx* context) {
     redis_api.CommandFilterArgReplace(context, 0, key_commands_[i]);
     return;
   }
-  if (writes_ours(context, count, name)) {
-    redis_api.RetainString(nullptr, read_only_);
-    redis_api.CommandFilterArgInsert(context, 0, read_only_);
+  const auto is_name = [&](std::string_view n) { return equals(name, n); };
+  if (std::any_of(kPassed.begin(), kPassed.end(), is_name) ||
+      equals(name.substr(0, 3), "NB.") ||
+      equals(name.substr(0, kKeyPrefix.size()), kKeyPrefix)) {
+    return;
+  }
+  if (has_our_keys(context, count)) {
+    redis_api.RetainString(nullptr, refuse_);
+    redis_api.CommandFilterArgInsert(context, 0, refuse_);
   }
 }
 
@@ -325,7 +329,7 @@ int Module::run(RedisModuleCtx* context, RedisModuleString** words, int count,
         answer_mixed_exists(context, words, arguments, &reply)) {
       return kRedisOk;
     }
-    if (is_long_command(arguments) && can_reply_from_threads() &&
+    if (is_long_command(arguments, tables_.get()) && can_reply_from_threads() &&
         (redis_api.GetContextFlags(context) &
          (kRedisInLua | kRedisInMulti | kRedisDenyBlocking)) == 0) {
       submit(context, arguments, false, &reply);
@@ -499,8 +503,9 @@ int on_key_command(RedisModuleCtx* c, RedisModuleString** words, int count) {
   return module->run(c, words, count, 0, kKeyPrefix.size());
 }
 
-// NB.READONLY COMMAND ...: the answer to a command that writes.
-int on_read_only(RedisModuleCtx* c, RedisModuleString** words, int count) {
+// NB.REFUSE COMMAND ...: the answer to a command that keys of tables do not
+// have.
+int on_refuse(RedisModuleCtx* c, RedisModuleString** words, int count) {
   return module->run(c, words, count, 1, 0);
 }
 
@@ -559,7 +564,7 @@ constexpr CommandSpec kCommands[] = {
     {"nb.meta", on_table_command, "readonly", "read slow", 1, 1},
     {"nb.at", on_table_command, "readonly", "read slow", 3, 3},
     {"nb.tables", on_table_command, "readonly fast", "read fast", 0, 0},
-    {"nb.readonly", on_read_only, "readonly fast", "read fast", 0, 0},
+    {"nb.refuse", on_refuse, "readonly fast", "read fast", 0, 0},
     {"nb.swap", on_swap, "admin", "admin dangerous slow", 1, 1},
     {"nbkey.hgetall", on_key_command, "readonly fast", "read fast", 1, 1},
     {"nbkey.hmget", on_key_command, "readonly fast", "read fast", 1, 1},
