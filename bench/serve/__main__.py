@@ -86,7 +86,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
     ]
     with (
         nimble_peer(directory, [*tables, "events", "swapped"]) as (nimble, to_first_answer),
-        module_peer(directory, [*tables, "events"]) as (module, module_to_first_answer),
+        module_peer(directory, [*tables, "events", "swapped"]) as (module, module_to_first_answer),
         redis_peer(directory, tables) as redis,
     ):
         peers = [nimble, module, redis]
@@ -127,11 +127,14 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
         )
         beside = {
             peer.name: beside_batches(peer, one[:200], batch, rounds)
-            for peer, batch in ((nimble, arrow), (redis, each))
+            for peer, batch in ((nimble, arrow), (module, arrow), (redis, each))
         }
-        swapping = while_swapping(
-            nimble, f"{directory}/lake", "bench.swapped", "bench.other", SWAPPED, rounds
-        )
+        swapping = {
+            peer.name: while_swapping(
+                peer, f"{directory}/lake", "bench.swapped", "bench.other", SWAPPED, rounds
+            )
+            for peer in (nimble, module)
+        }
         visible = fresh(lake.table("bench.users"), nimble, tables["users"])
         module_visible = fresh(lake.table("bench.users"), module, tables["users"], COMMITS)
         for peer in (nimble, module):
@@ -139,7 +142,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
             peer.process.wait()
     with nimble_peer(directory, [*tables, "events", "swapped"]) as (_, after_kill):
         pass
-    with module_peer(directory, [*tables, "events"]) as (_, module_after_kill):
+    with module_peer(directory, [*tables, "events", "swapped"]) as (_, module_after_kill):
         pass
     return {
         "server": redis_version(),
