@@ -20,14 +20,9 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy import _core
 from nimblepy.cli.main import app
-from nimblepy.serving.follow import (
-    CURRENT,
-    Follower,
-    last_manifests,
-    open_served,
-    read_current,
-    write_manifests,
-)
+from nimblepy.serving.follow import Follower
+from nimblepy.serving.manifest_files import CURRENT, last_manifests, read_current, write_manifests
+from nimblepy.serving.sources import open_served
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -185,7 +180,7 @@ def test_last_manifests_are_served_before_the_catalog_is_opened(
         assert may_open.wait(60)
         return open_served(*arguments)
 
-    monkeypatch.setattr("nimblepy.serving.server.open_served", open_later)
+    monkeypatch.setattr("nimblepy.serving.sources.open_served", open_later)
     with (
         nb.serve(lake, names, manifests=lake, poll=0.01) as server,
         redis.Redis(port=server.port) as client,

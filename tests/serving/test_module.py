@@ -20,7 +20,9 @@ import redis
 from redis_servers import Connection, ModuleServer, has_module, module_server, server_programs
 
 import nimblepy as nb
-from nimblepy.serving.follow import Follower, open_served, write_manifests
+from nimblepy.serving.follow import Follower
+from nimblepy.serving.manifest_files import write_manifests
+from nimblepy.serving.sources import open_served
 
 PROGRAMS = server_programs()
 pytestmark = [

@@ -12,12 +12,12 @@ from typing import Any
 
 import typer
 
-from nimblepy.cli.sources import existing_catalog
+from nimblepy.cli.catalogs import existing_catalog
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.serving.follow import SERVE_DIRECTORY, Follower, open_served, write_manifests
+from nimblepy.serving.follow import Follower
+from nimblepy.serving.manifest_files import SERVE_DIRECTORY, write_manifests
 from nimblepy.serving.server import serve
 from nimblepy.table.base.places import has_catalog
-from nimblepy.table.catalog import connect
 
 
 def run_serve(
@@ -29,8 +29,7 @@ def run_serve(
     if tables:
         if name is not None:
             raise InvalidArgumentError("--as is for a file or directory; tables have TABLE=NAME")
-        lake = connect(existing_catalog(source), create=False)
-        given: tuple[Any, Any] = lake, _names(tables)
+        given: tuple[Any, Any] = existing_catalog(source), _names(tables)
         if os.path.isdir(source):
             options["manifests"] = source
     elif has_catalog(source):
@@ -56,7 +55,9 @@ def run_follow(
         if ":" in lake:
             raise InvalidArgumentError(f"{lake}: give --dir, a directory of this machine")
         directory = os.path.join(lake, SERVE_DIRECTORY)
-    handles = open_served(connect(existing_catalog(lake), create=False), _names(tables))
+    from nimblepy.serving.sources import open_served
+
+    handles = open_served(existing_catalog(lake), _names(tables))
     follower = Follower(handles, lambda manifests: write_manifests(directory, manifests))
     follower.poll()
     if follower.last_error is not None:

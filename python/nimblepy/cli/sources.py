@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from nimblepy.cli.arguments import NEWEST, Version
+from nimblepy.cli.catalogs import existing_catalog as existing_catalog
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.files.resolve import as_rows
 from nimblepy.join.joinable import Joinable
@@ -121,17 +122,6 @@ def no_table(text: str) -> InvalidArgumentError:
         shown += ", ..." * (len(tables) > _SHOWN)
         message += f"; this is a catalog, whose tables are {shown or 'none'}"
     return InvalidArgumentError(message)
-
-
-def existing_catalog(text: str) -> str:
-    """Returns a catalog's directory or URI. A directory must already be a catalog."""
-    if ":" not in text and not has_catalog(text):
-        if not os.path.exists(text):
-            raise InvalidArgumentError(
-                f"{text}: not a catalog of tables: the directory does not exist"
-            )
-        raise InvalidArgumentError(f"{text}: not a catalog of tables")
-    return text
 
 
 def not_a_table(text: str, version: Version) -> InvalidArgumentError:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.integers import at_least as at_least
 from nimblepy.schema.many import as_many
 from nimblepy.schema.names import ColumnName, output_name
 from nimblepy.schema.types import KeyColumn, SortKey, column_of
@@ -122,23 +123,6 @@ def seconds_of(name: str, value: object, *, least: float) -> float:
     if not least <= seconds < math.inf:
         raise InvalidArgumentError(f"{name}: expected seconds, at least {least:g}, got {value!r}")
     return seconds
-
-
-def at_least(name: str, value: Any, least: int) -> int:
-    """Returns ``value`` as an int.
-
-    Raises:
-        InvalidArgumentError: ``value`` is not an integer, or is below ``least``.
-    """
-    if type(value) is int and value >= least:
-        return value
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or number < least:
-        raise InvalidArgumentError(f"{name}: expected an int >= {least}, got {value!r}")
-    return number
 
 
 def generator_seed(seed: Any) -> int | None:

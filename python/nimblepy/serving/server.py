@@ -17,19 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.io.log import logger
-from nimblepy.rows.arguments import at_least
-from nimblepy.serving.follow import (
-    SERVE_DIRECTORY,
-    Follower,
-    last_manifests,
-    open_served,
-    write_manifests,
-)
-from nimblepy.serving.http import StatusPages
-from nimblepy.table.catalog import Catalog
+from nimblepy.schema.integers import at_least
+from nimblepy.serving.follow import Follower
+from nimblepy.serving.manifest_files import SERVE_DIRECTORY, last_manifests, write_manifests
 
 if TYPE_CHECKING:
+    from nimblepy.serving.http import StatusPages
     from nimblepy.serving.manifest import Served
+    from nimblepy.table.catalog import Catalog
 
 # Number of files to open before a snapshot is served. Requests open further files.
 _OPENED_AHEAD = 512
@@ -112,10 +107,16 @@ def serve(
     last: dict[str, bytes] = {}
     if lake is not None and isinstance(tables, Mapping):
         last = last_manifests(lake, tables)
-    handles: dict[str, Served] = {} if last else open_served(source, tables)
+
+    def open_sources() -> dict[str, Served]:
+        from nimblepy.serving.sources import open_served
+
+        return open_served(source, tables)
+
+    handles: dict[str, Served] = {} if last else open_sources()
     try:
         return Server(
-            (lambda: open_served(source, tables)) if last else handles,
+            open_sources if last else handles,
             last,
             None if lake is None else os.path.join(lake, SERVE_DIRECTORY),
             {
@@ -224,9 +225,11 @@ class Server:
         self.unix: str | None = options["unix"] or None
         self.host: str | None = options["host"] or None
         self.port: int | None = self._core.port or None
-        self._pages = None
+        self._pages: StatusPages | None = None
         try:
             if http is not None:
+                from nimblepy.serving.http import StatusPages
+
                 self._pages = StatusPages(http, self)
         except BaseException:
             self._core.stop(0.0)

@@ -1,0 +1,110 @@
+"""The directory of serving manifests. Loads only the core, because a quick start begins here."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from nimblepy import _core
+from nimblepy.errors import NimbleError
+
+# File names in the directory of serving manifests.
+CURRENT = "CURRENT"
+_SUFFIX = ".nsm"
+_TEMPORARY = ".tmp-"
+# The directory of the serving manifests in a lake.
+SERVE_DIRECTORY = "serve"
+# Number of manifests to keep for each table, because readers may still open the previous one.
+_KEPT = 2
+
+
+def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
+    """Writes serving manifests, then makes ``CURRENT`` name them.
+
+    ``CURRENT`` has a line ``NAME FILE`` for each name. Files are renamed into place, so that
+    readers never see a partial file. Older manifests of these names are removed, except the
+    previous one.
+    """
+    os.makedirs(directory, exist_ok=True)
+    with _only_writer(directory):
+        for file in os.listdir(directory):
+            if file.startswith(_TEMPORARY):  # of a process that was killed
+                os.unlink(os.path.join(directory, file))
+        current = read_current(directory)
+        for name, manifest in names.items():
+            file = f"{name}-{time.time_ns():020d}{_SUFFIX}"
+            _write(os.path.join(directory, file), manifest)
+            current[name] = file
+        lines = "".join(f"{name} {file}\n" for name, file in sorted(current.items()))
+        _write(os.path.join(directory, CURRENT), lines.encode())
+        for name in names:
+            of_name = [
+                file
+                for file in os.listdir(directory)
+                if file.endswith(_SUFFIX) and file[: -len(_SUFFIX)].rpartition("-")[0] == name
+            ]
+            for file in sorted(of_name)[:-_KEPT]:
+                os.unlink(os.path.join(directory, file))
+
+
+@contextmanager
+def _only_writer(directory: str) -> Iterator[None]:
+    """Keeps other processes from writing manifests: they would lose lines of ``CURRENT``."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def last_manifests(lake: str, names: Mapping[str, str]) -> dict[str, bytes]:
+    """Returns the last manifests that were written into ``lake/serve``, for a quick start.
+
+    Args:
+        names: the table of each name that keys use.
+
+    Returns:
+        Nothing, unless there is a manifest of each of these tables with files in the lake only. A
+        copy of a lake has manifests with the files of the original.
+    """
+    directory, root = os.path.join(lake, SERVE_DIRECTORY), os.path.abspath(lake) + os.sep
+    current, manifests = read_current(directory), {}
+    for name, table in names.items():
+        try:
+            with open(os.path.join(directory, current[name]), "rb") as file:
+                manifest = file.read()
+            served = _core.ServedTable(manifest, _core.ServedFiles(), 0)
+        except (KeyError, OSError, NimbleError):
+            return {}
+        if served.name != table or not all(path.startswith(root) for path in served.paths):
+            return {}
+        manifests[name] = manifest
+    return manifests
+
+
+def read_current(directory: str) -> dict[str, str]:
+    """Returns the current manifest of each name; empty without ``CURRENT``."""
+    try:
+        with open(os.path.join(directory, CURRENT), encoding="utf-8") as file:
+            return dict(line.split() for line in file if len(line.split()) == 2)
+    except FileNotFoundError:
+        return {}
+
+
+def _write(path: str, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(path), prefix=_TEMPORARY)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
