@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
@@ -607,6 +608,21 @@ def test_a_default_that_the_type_does_not_have(
     for part in ("'new'", str(kind), repr(default)):
         assert part in str(caught.value)
     assert table.schema.names == OLD.schema.names
+
+
+@pytest.mark.parametrize("default", [math.inf, -math.inf, math.nan, Decimal("-Infinity")], ids=str)
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_default_that_is_not_finite(lake: nb.Catalog, kind: pa.DataType, default: Any) -> None:
+    """JSON has no infinity: other processes read null, or the lowest float32 for -inf."""
+    schema = pa.schema([("k", pa.int64()), ("s", pa.struct({"a": pa.int64()}))])
+    table = lake.create_table("a.b", schema)
+    for name in ("new", "s.new"):
+        with (
+            table.alter() as a,
+            pytest.raises(nb.InvalidArgumentError, match=f"'{name}': default .* is not finite"),
+        ):
+            a.add_column(name, kind, default=default)
+    assert table.schema.names == ["k", "s"]
 
 
 @pytest.mark.parametrize(

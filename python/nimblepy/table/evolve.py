@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -412,6 +413,11 @@ def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) ->
                 f"add_column: default {show(default)} cannot be converted to column "
                 f"{show_path(path)!r} ({given})"
             )
+    if pa.types.is_floating(kind) and not math.isfinite(value.as_py()):
+        raise InvalidArgumentError(
+            f"add_column {show_path(path)!r}: default {show(default)} is not finite; the metadata "
+            "of a table, which is JSON, cannot store it"
+        )
     return internal_value(kind, value)
 
 
