@@ -168,6 +168,37 @@ def test_new_columns_must_not_have_names_of_lineage(lake: nb.Catalog) -> None:
     assert lineage_of(lake.table("n.t")) == before
 
 
+@pytest.mark.parametrize("how", ["renamed", "dropped"])
+@pytest.mark.parametrize("values", [[7, 7, 7], ["a", "b", "c"]], ids=["numbers", "text"])
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_files_have_a_column_with_a_name_of_lineage(
+    lake: nb.Catalog, data_format: Any, values: list[Any], how: str
+) -> None:
+    """Upserts took its values for the ids of the rows."""
+    rows = {"k": [0, 1, 2], "v": [0, 0, 0], "_row_id": values}
+    table = lake.create_table("n.t", pa.table(rows), primary_key="k", data_format=data_format)
+    with table.alter() as a:
+        if how == "renamed":
+            a.rename_column("_row_id", "r")
+        else:
+            a.drop_column("_row_id")
+    with table.alter() as a:
+        a.upgrade(3)
+    table.append(data([3], 0))
+    before = lineage_of(table)
+    table.upsert(data([1], 1))
+    table.merge(data([2], 1), on="k").when_matched(update=True).execute()
+    with table.transaction() as tx:
+        tx.upsert(data([0], 1))
+    table.compact()
+    after = lineage_of(lake.table("n.t"))
+    assert {key: row[1] for key, row in after.items()} == {
+        key: row[1] for key, row in before.items()
+    }
+    if how == "renamed":
+        assert table.to_table(["k", "r"], filter="k = 2")["r"].to_pylist() == [values[2]]
+
+
 @pytest.mark.parametrize("what", ["alter", "append", "upgrade"])
 def test_an_upgrade_races_a_column_with_its_name(lake: nb.Catalog, what: str) -> None:
     """Both were committed, because an upgrade does not change the schema."""

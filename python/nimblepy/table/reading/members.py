@@ -39,7 +39,7 @@ from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, OnKeys, Reader, RowSource
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
-from nimblepy.schema.lineage import LINEAGE, NAMES, ROW_ID, names_lineage
+from nimblepy.schema.lineage import LINEAGE, NAMES, ROW_ID_FIELD, names_lineage
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
 from nimblepy.table.base.model import DataFile, Entry, PartitionField
@@ -308,6 +308,17 @@ class Reading:
             have = with_field_ids(have, self.names)
         return have
 
+    def row_id_column(self, opened: RowSource) -> str | None:
+        """Returns the name of the column in which a file stores row ids; ``None`` if it stores
+        none.
+
+        The column is found by its field id, because a column of the table may have had the name
+        before the table was upgraded.
+        """
+        number = field_id_of(ROW_ID_FIELD)
+        stored = self._stored_schema(opened)
+        return next((item.name for item in stored if field_id_of(item) == number), None)
+
     def _missing_values(
         self, file: DataFile, schema: pa.Schema, defaults: Mapping[int, pa.Scalar]
     ) -> MissingValue:
@@ -465,8 +476,9 @@ class MemberRows(FilesSource):
             inherited = pa.nulls(rows.num_rows, pa.int64())
             if first is not None:
                 inherited = pa.array(rows.expand().begin.astype(np.int64) + first)
-            if opened.schema.get_field_index(ROW_ID) >= 0:
-                stored = opened.read(rows, (ROW_ID,)).column(0).combine_chunks()
+            name = self.reading.row_id_column(opened)
+            if name is not None:
+                stored = opened.read(rows, (name,)).column(0).combine_chunks()
                 inherited = pc.coalesce(stored, inherited) if stored.null_count else stored
             ids[number] = inherited
         return ids
