@@ -262,6 +262,75 @@ def test_rows_are_found_by_lineage(lake: nb.Catalog, data_format: Any) -> None:
     }  # fmt: skip
 
 
+def by_key(read: pa.Table) -> list[dict[str, Any]]:
+    assert read.column_names == ["k", "v", "e"]
+    return sorted(read.to_pylist(), key=lambda row: row["k"])
+
+
+@pytest.mark.parametrize("layout", [None, nb.OTree(["k", "v"])], ids=["draws", "otree"])
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_every_reading_filters_by_lineage(
+    lake: nb.Catalog, data_format: Any, layout: nb.OTree | None
+) -> None:
+    """Reads of all columns had two more columns than announced; others did not know the names."""
+    vectors = pa.array([[float(k), 0.0] for k in range(10)], pa.list_(pa.float32(), 2))
+    made = data(range(10), 0).append_column("e", vectors)
+    table = lake.create_table(
+        "n.t", made, primary_key="k", layout=layout, data_format=data_format, format_version=3
+    )
+    table.upsert(made.slice(3, 1).set_column(1, "v", pa.array([1])))
+    table.delete("k = 5")
+    rows = table.to_table([*LINEAGE, "e"]).to_pylist()
+    numbers = {row["k"]: row["_row_id"] for row in rows}
+    some = f"_row_id IN ({numbers[3]}, {numbers[7]})"
+    for filter, keys in [(some, [3, 7]), ("_last_updated_sequence_number > 1", [3])]:
+        expected = [{n: row[n] for n in ("k", "v", "e")} for row in rows if row["k"] in keys]
+        expected.sort(key=lambda row: row["k"])
+
+        assert by_key(table.to_table(filter=filter)) == expected
+        assert by_key(table.scan(filter=filter).to_reader().read_all()) == expected
+        assert by_key(table.sample(1.0, filter=filter)) == expected
+        assert by_key(table.sample(n=10, filter=filter)) == expected
+        for columns in (["k", "_row_id"], ["_row_id", "k"]):
+            sample = table.sample(1.0, columns=columns, filter=filter)
+            assert sample.column_names == columns
+            assert dict(
+                zip(sample["k"].to_pylist(), sample["_row_id"].to_pylist(), strict=True)
+            ) == {key: numbers[key] for key in keys}
+        if data_format == "nimble":  # Parquet files have no vectors
+            near = table.nearest([0.0, 0.0], 10, filter=filter, columns=["k", "_row_id"])
+            assert near.select(["k", "_row_id"]).to_pylist() == [
+                {"k": key, "_row_id": numbers[key]} for key in keys
+            ]
+        with table.transaction() as tx:
+            assert by_key(tx.to_table(filter=filter)) == expected
+    assert table.sample(1.0, columns=["k", "_row_id"]).num_rows == 9
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+def test_rows_are_deleted_by_lineage(lake: nb.Catalog, data_format: Any) -> None:
+    table = lake.create_table(
+        "n.t", data(range(10), 0), primary_key="k", data_format=data_format, format_version=3
+    )
+    table.upsert(data([3, 20], 1))
+    assert table.delete("_row_id = 3").rows_deleted == 1
+    assert table.delete("_row_id = 3").rows_deleted == 0
+    done = table.overwrite(data([30, 31], 2), filter="_last_updated_sequence_number > 1")
+    assert (done.rows_inserted, done.rows_deleted) == (2, 1)
+    kept = dict.fromkeys([0, 1, 2, 4, 5, 6, 7, 8, 9], 0)
+    assert rows_of(lake, table) == kept | {30: 2, 31: 2}
+    # another commit moves the row with the id to another file
+    other = lake.table("n.t")
+    left = [lambda: other.upsert(data([4], 3))]
+    with commit_hooks(before_swap=lambda: left.pop()() if left else None):
+        assert table.delete("_row_id = 4 OR _last_updated_sequence_number >= 6").rows_deleted == 1
+    del kept[4]
+    assert rows_of(lake, table) == kept | {30: 2, 31: 2}
+    old = lake.create_table("n.old", data([1], 0))
+    with pytest.raises(InvalidArgumentError, match="unknown column '_row_id'"):
+        old.delete("_row_id = 1")
+
+
 LINEAGE = ["k", "v", "_row_id", "_last_updated_sequence_number"]
 # For each key: value, row id, and sequence number of the last update.
 Lineage = dict[int, tuple[int, int, int]]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import ConflictError, InvalidArgumentError
-from nimblepy.expr.filter import parse_filter
 from nimblepy.io.progress import ProgressArg
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.passing import passing_rows
@@ -53,8 +53,9 @@ class RowsThatPass:
 
     def __init__(self, filter: Filter) -> None:
         self._filter = filter
-        # For each file that was read: the delete files that applied to it, and the rows that pass.
-        self._read: dict[tuple[str, int], tuple[frozenset[str], RowNumbers]] = {}
+        # For each file that was read: the delete files that applied to it, the id of its first row,
+        # and the rows that pass.
+        self._read: dict[tuple[str, int], tuple[frozenset[str], int | None, RowNumbers]] = {}
         self._schema = pa.schema([])
 
     def find(self, rows: FileSet) -> Rows:
@@ -63,7 +64,7 @@ class RowsThatPass:
             ConflictError: a column of the filter was dropped or changed.
         """
         try:
-            parsed = parse_filter(self._filter, rows.schema)
+            parsed = rows.parsed(self._filter)
         except InvalidArgumentError as error:
             raise ConflictError(
                 f"the filter no longer fits the table: {error}", kind="schema"
@@ -74,21 +75,26 @@ class RowsThatPass:
             self._read, self._schema = {}, rows.schema
         passing: Rows = {}
         numbers = rows.prune(parsed.conjuncts)
-        all_pass = rows.plan.whole(rows.members.take(numbers), parsed.node)
+        tested = rows.with_columns_of(parsed)
+        all_pass = np.zeros(len(numbers), np.bool_)
+        if tested is rows:  # columns of row lineage have no statistics
+            all_pass = rows.plan.whole(rows.members.take(numbers), parsed.node)
         for number, is_whole in zip(numbers, all_pass, strict=True):
             if is_whole:
                 passing[number] = None
                 continue
             member = rows.members[number]
+            depends_on = member.delete_ids, member.file.first_row_id
             before = self._read.get(member.identity)
-            if before is not None and before[0] == member.delete_ids:
-                positions = before[1]
+            if before is not None and before[:2] == depends_on:
+                positions = before[2]
             else:
-                live, deleted = rows.child(number).all_rows(), rows.deleted(number)
+                child = tested.child(number)
+                live, deleted = child.all_rows(), rows.deleted(number)
                 if deleted is not None:
                     live = live.minus(deleted)
-                positions = passing_rows(rows.child(number), Where(parsed, live)).rows
-                self._read[member.identity] = member.delete_ids, positions
+                positions = passing_rows(child, Where(parsed, live)).rows
+                self._read[member.identity] = *depends_on, positions
             if len(positions):
                 passing[number] = positions
         return passing
@@ -113,7 +119,7 @@ def delete(
         return call.nothing()
     metadata = call.metadata
     if keys is None:
-        parse_filter(filter, metadata.schema())
+        call.reading.parsed(filter)
         return call.commit(
             RowChange(
                 operation="delete",
@@ -151,7 +157,7 @@ def overwrite(
     if filter is None:  # all rows are replaced, so the table's formats may change as well
         target = replace(target, rows_before=0)
     else:
-        parse_filter(filter, metadata.schema())
+        call.reading.parsed(filter)
     files = write_rows(data, target, progress=progress, cast=fit.cast, drop=fit.drop)
     try:
         keys = NewKeys.of_files(files, call.reading)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.expr.filter import parse_filter
 from nimblepy.io.log import logger
 from nimblepy.join.joinable import SourceHandle
 from nimblepy.rows.rowset import RowNumbers, RowSet
@@ -180,7 +179,7 @@ def staged_change(
         change = RowChange(operation="overwrite", plan=plan, writer=GivenFiles(files, keys))
     else:
         if filter is not None:
-            parse_filter(filter, metadata.schema())
+            reading.parsed(filter)
         change = overwrite_change(files, keys, filter, metadata)
     return replace(change, rules=[*change.rules, new_files])
 

@@ -149,7 +149,7 @@ class FileSet(MemberRows):
     def for_filter(self, filter: Filter) -> FileSet:
         if filter is None or self._given is not None or self.plan.is_complete:
             return self
-        conjuncts = _in_metadata(self.parsed(filter).conjuncts)
+        conjuncts = in_metadata(self.parsed(filter).conjuncts)
         if not conjuncts:
             return self
         return FileSet(self.reading, self.plan, self.plan.members(conjuncts))
@@ -219,13 +219,13 @@ class FileSet(MemberRows):
         return (*super().plan_details(files), ("metadata_reads", self.plan.metadata_reads))
 
     def prune(self, conjuncts: Sequence[Node]) -> Sequence[int]:
-        conjuncts = _in_metadata(conjuncts)
+        conjuncts = in_metadata(conjuncts)
         if not conjuncts:
             return range(self.num_files)
         return np.flatnonzero(self.plan.matches(self.members, conjuncts)).tolist()
 
 
-def _in_metadata(conjuncts: Sequence[Node]) -> list[Node]:
+def in_metadata(conjuncts: Sequence[Node]) -> list[Node]:
     """Leaves out the conditions on columns of row lineage, which have no statistics."""
     return [node for node in conjuncts if not names_lineage(columns_of(node))]
 

@@ -34,6 +34,7 @@ from nimblepy.io.location import is_uri
 from nimblepy.io.remote_file import at_once, openers
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.compiled import Compiled, SingleRows
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import DetailValue, Plan
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
@@ -167,6 +168,13 @@ class Reading:
             made = replace(self, schema=schema, lineage=lineage)
             self._variants[lineage, weighted] = made
         return made
+
+    def parsed(self, filter: Filter) -> Parsed:
+        """Parses a filter, which may name columns of row lineage."""
+        schema = self.schema
+        if self.has_row_ids and any(name in str(filter) for name in NAMES):
+            schema = self.with_lineage().schema
+        return parse_filter(filter, schema)
 
     @property
     def io_stats(self) -> IoStats:
@@ -446,7 +454,8 @@ class MemberRows(FilesSource):
     ) -> Iterator[pa.RecordBatch]:
         numbered = self._numbered(columns, where)
         if numbered is not None:
-            return numbered.scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
+            shown = tuple(self.schema.names) if columns is None else columns
+            return numbered.scan_batches(where, shown, batch_rows=batch_rows, threads=threads)
         return super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
 
     def count_passing(self, where: Where, *, threads: int) -> int:
@@ -461,10 +470,20 @@ class MemberRows(FilesSource):
 
     def parsed(self, filter: Filter) -> Parsed:
         """Parses a filter, which may name columns of row lineage."""
-        schema = self.schema
-        if self.reading.has_row_ids and any(name in str(filter) for name in NAMES):
-            schema = self.reading.with_lineage().schema
-        return parse_filter(filter, schema)
+        return self.reading.parsed(filter)
+
+    def with_columns_of(self, filter: Parsed) -> MemberRows:
+        """Returns the same rows, with the columns of row lineage if a filter names one."""
+        return self._numbered(filter.columns) or self
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        tested = () if request.filter is None else request.filter.columns
+        numbered = self._numbered(tested)
+        if numbered is not None:
+            return numbered.nearest_parts(request, rows)
+        return super().nearest_parts(request, rows)
 
     def row_ids(self, matches: Mapping[int, RowSet]) -> dict[int, pa.Array]:
         """Returns the ids of rows of each file. Cost: reads them from the files that store them."""
@@ -710,7 +729,8 @@ class MemberRows(FilesSource):
     def explain_request(self, request: Request, columns: Projected) -> Plan:
         numbered = self._numbered(columns, request if isinstance(request, Where) else None)
         if numbered is not None:
-            return numbered.explain_request(request, columns)
+            shown = tuple(self.schema.names) if columns is None else columns
+            return numbered.explain_request(request, shown)
         by_index = self._search(request) if isinstance(request, Keys) else None
         if by_index is None:
             return super().explain_request(request, columns)

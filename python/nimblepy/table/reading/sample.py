@@ -19,11 +19,12 @@ from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter, RowSource
 from nimblepy.schema.field_ids import field_id_of
+from nimblepy.schema.lineage import names_lineage
 from nimblepy.table.iceberg.pruning import Mask
 from nimblepy.table.otree.blocks import Blocks, rebuilt
 from nimblepy.table.otree.layouts import WEIGHT, WEIGHT_ID
 from nimblepy.table.otree.tree import LEAST_WEIGHT, WEIGHTS, Numbers
-from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.fileset import FileSet, in_metadata
 from nimblepy.table.reading.members import Member, Reading
 from nimblepy.table.reading.plan import Members
 
@@ -113,16 +114,19 @@ class SamplePlan:
             columns: columns of the result; ``None`` means all columns of the table.
         """
         member, taking, reading = self.members[file], self.taking[file], self.reading
-        parsed = None if filter is None else parse_filter(filter, reading.schema)
+        parsed = None if filter is None else reading.parsed(filter)
+        tested = () if parsed is None else parsed.columns
+        has_lineage = reading.has_row_ids and (names_lineage(columns) or names_lineage(tested))
+        weighted = taking == "weights"
         read_columns = columns
-        if taking == "weights":
-            if read_columns is None:
-                read_columns = tuple((name,) for name in reading.schema.names)
-            reading = reading.with_weights()
+        if read_columns is None and (weighted or has_lineage):
+            read_columns = tuple((name,) for name in reading.schema.names)
+        reading = reading.variant(lineage=has_lineage, weighted=weighted)
+        if weighted:
             test = self.window.node(reading.schema)
             node = test if parsed is None else all_of(parsed.node, test)
             parsed = make_filter(node, reading.schema)
-        child, deleted = reading.child(member.file), reading.deleted(member)
+        child, deleted = reading.child_of(member), reading.deleted(member)
         rows = child.all_rows() if deleted is None else child.all_rows().minus(RowSet(deleted))
         if taking == "draws":
             rows = rows.pick(self._drawn(member, rows.num_rows))
@@ -147,11 +151,13 @@ def plan_sample(
         cubes: the known cubes of the files.
     """
     seed = generator_seed(seed)
-    parsed = None if filter is None else parse_filter(filter, rows.schema)
+    parsed = None if filter is None else rows.parsed(filter)
     window = Window.of(fraction, seed)
     members, taking = rows.members.take(np.zeros(0, np.int64)), list[Taking]()
     if fraction:
-        members = rows.members if parsed is None else rows.plan.members(parsed.conjuncts)
+        members = (
+            rows.members if parsed is None else rows.plan.members(in_metadata(parsed.conjuncts))
+        )
         members, taking = _taken(members, rows.reading.with_weights(), cubes, window)
     return SamplePlan(rows.reading, fraction, window, seed, members, taking)
 
