@@ -54,6 +54,15 @@ LocalFile::~LocalFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+void LocalFile::will_need(uint64_t offset, uint64_t size) const {
+  if (map_ == nullptr || !in_bounds(offset, size, size_)) return;
+  static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t before = offset % page;
+  // If this fails, the bytes are read when they are accessed.
+  (void)::madvise(const_cast<uint8_t*>(map_) + offset - before, size + before,
+                  MADV_WILLNEED);
+}
+
 Status LocalFile::read_at(const ReadRequest& r) const {
   if (map_ == nullptr) assert_may_wait();
   if (!in_bounds(r.offset, r.size, size_)) {

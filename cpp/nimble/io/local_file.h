@@ -19,6 +19,7 @@ class LocalFile final : public ReadableFile {
   uint64_t size() const override { return size_; }
   Status read_at(const ReadRequest& r) const override;
   const uint8_t* mapped() const override { return map_; }
+  void will_need(uint64_t offset, uint64_t size) const override;
   const std::string& name() const override { return path_; }
 
  private:

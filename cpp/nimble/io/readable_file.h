@@ -30,6 +30,13 @@ class ReadableFile {
   }
   // The whole file in memory, or null. Valid as long as this object.
   virtual const uint8_t* mapped() const { return nullptr; }
+  // Starts reading a part of a mapped file into memory, without waiting.
+  // Without this, the first access of each page waits, and reads much of the
+  // file.
+  virtual void will_need(uint64_t offset, uint64_t size) const {
+    (void)offset;
+    (void)size;
+  }
   // A name for messages: a path, or for example "<bytes>".
   virtual const std::string& name() const = 0;
   // Ranges with a smaller gap than this are read as one range.

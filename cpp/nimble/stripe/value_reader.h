@@ -89,6 +89,19 @@ class RowLocation {
     out->row = static_cast<uint32_t>(row % kSegmentValues);
     return Status::ok();
   }
+  // The bytes of the segment with value `row` of the stripe's stream, if they
+  // were not accessed yet; else empty.
+  ByteSpan new_segment(uint32_t stream, uint64_t row) const {
+    const StripeView& stripe = *stripe_;
+    if (row >= stripe.values[stream]) return {};
+    const uint32_t segment = stripe.first_segment[stream] +
+                             static_cast<uint32_t>(row / kSegmentValues);
+    if (group_->made_decoder(stripe.segment_base + segment) != nullptr) {
+      return {};
+    }
+    return {map_ + stripe.segment_offsets[segment],
+            stripe.segment_sizes[segment]};
+  }
   // Decodes values [begin, end) of the stripe's stream. They may be in several
   // segments.
   Status decode(uint32_t stream, uint64_t begin, uint64_t end,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nimblepy import _core
+from nimblepy.cached import cached_property
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.compiled import NearestReader, Ranges
@@ -31,19 +32,17 @@ class NearestFinder:
     as in the core.
     """
 
-    __slots__ = ("_column", "_exact", "_ranges", "_reader", "_source")
-
     def __init__(
         self,
         source: RowSource,
         reader: _core.NearestReader,
-        ranges: _core.RangeReader | None,
+        names: Projected,
         column: ColumnName,
         exact: bool,
     ) -> None:
         self._source = source
         self._reader = reader
-        self._ranges = ranges
+        self._names = names
         self._column = column
         self._exact = exact
 
@@ -64,15 +63,7 @@ class NearestFinder:
         column, width = vector_column(source, on)
         chosen = search_metric(metric, exact, column, source)
         reader = source.compiled(NearestReader(names, column, width, chosen, exact))
-        if reader is None:
-            return None
-        ranges: Any = None
-        if reader.num_parts == 1 and source.cluster_by:
-            ranges = source.compiled(Ranges(names, None))
-            # A file of many may have been opened again in the meantime.
-            if type(ranges) is not _core.RangeReader or not reader.reads(ranges.projection):
-                ranges = None
-        return cls(source, reader, ranges, column, exact)
+        return None if reader is None else cls(source, reader, names, column, exact)
 
     def nearest(
         self,
@@ -96,6 +87,16 @@ class NearestFinder:
         if within is NotImplemented:
             return NotImplemented
         return self._reader.search(query, k, recall, within)
+
+    @cached_property
+    def _ranges(self) -> _core.RangeReader | None:
+        """Finds the rows of a part of the cluster key, if all rows are in one file."""
+        if self._reader.num_parts > 1 or not self._source.cluster_by:
+            return None
+        ranges: Any = self._source.compiled(Ranges(self._names, None))
+        # The file may have been opened again since the reader was made.
+        is_same = type(ranges) is _core.RangeReader and self._reader.reads(ranges.projection)
+        return ranges if is_same else None
 
     def _between(self, prefix: Key, lower: Key, upper: Key) -> Any:
         if self._ranges is None:

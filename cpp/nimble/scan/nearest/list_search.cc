@@ -172,6 +172,10 @@ void ListSearch::prepare(const double* query, Prepared* out) const {
 // at.
 void ListSearch::choose_lists() {
   double rows = 0, allowed = 0, needed = 0;
+  for (uint32_t p = 0; p < parts_.size(); ++p) {
+    if (by_lists_[p] == 0 || parts_[p].allowed.size() == 0) continue;
+    rows += static_cast<double>(parts_[p].index().root().num_rows);
+  }
   uint64_t first_list = 0;  // of the part, in all_lists_
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     const SearchPart& part = parts_[p];
@@ -182,10 +186,10 @@ void ListSearch::choose_lists() {
     if (part.allowed.size() == 0) continue;
     const ListDirectory& lists = part.index().directory();
     const auto n = static_cast<double>(root.num_rows);
-    rows += n;
     allowed += n * part.density();
-    needed +=
-        n * part.index().rows_needed(options_.recall, options_.k).value_or(1);
+    needed += n * part.index()
+                      .rows_needed(options_.recall, options_.k, n / rows)
+                      .value_or(1);
     Prepared& query = prepared(p);
     for (uint32_t i = 0; i < root.num_lists; ++i) {
       if (lists.rows_of(i) == 0) continue;
@@ -476,6 +480,18 @@ void ListSearch::compare(const Candidate& candidate, const uint8_t* values,
 Status ListSearch::prepare_vectors(Candidates candidates, const double* query) {
   for (const Candidate& c : candidates) {
     if (vectors_[c.part] == nullptr) open_vectors(c.part, query);
+    if (parts_[c.part].index().is_new_place(c.row)) {
+      rows_of_[c.part].push_back(c.row);
+    }
+  }
+  for (size_t p = 0; p < parts_.size(); ++p) {
+    if (rows_of_[p].empty()) continue;
+    std::sort(rows_of_[p].begin(), rows_of_[p].end());
+    NIMBLE_RETURN_IF_ERROR(vectors_[p]->will_need(rows_of_[p]));
+    for (const uint64_t row : rows_of_[p]) parts_[p].index().use_place(row);
+    rows_of_[p].clear();
+  }
+  for (const Candidate& c : candidates) {
     if (vectors_[c.part]->needs_rows()) rows_of_[c.part].push_back(c.row);
   }
   for (size_t p = 0; p < parts_.size(); ++p) {

@@ -12,6 +12,27 @@ namespace nimble {
 namespace {
 
 constexpr double kStandardErrors = 2.25;
+// Numbers of the vectors of one place, see is_new_place(). Fewer would need
+// more calls of the system until a warm file is known to be in memory.
+constexpr uint64_t kPlaceNumbers = 1 << 14;
+
+// Interpolates the fraction of rows at which a curve reaches the recall. Empty
+// if it never does.
+std::optional<double> rows_on(const std::vector<CurvePoint>& curve,
+                              double recall) {
+  if (curve.empty() || double{curve.back().recall} < recall) return {};
+  CurvePoint last{0, 0};
+  for (const CurvePoint& p : curve) {
+    if (double{p.recall} >= recall) {
+      const double step = double{p.recall} - double{last.recall};
+      const double part =
+          step > 0 ? (recall - double{last.recall}) / step : 1.0;
+      return double{last.rows} + part * (double{p.rows} - double{last.rows});
+    }
+    last = p;
+  }
+  return 1.0;
+}
 
 }  // namespace
 
@@ -42,6 +63,7 @@ Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
   if (out->root_.num_lists == 0) {
     return std::unique_ptr<const VectorIndex>(std::move(out));
   }
+  file.file().will_need(out->root_.directory.offset, out->root_.directory.size);
   NIMBLE_ASSIGN_OR_RETURN(
       out->directory_bytes_,
       file.read_section(out->root_.directory, "vector index directory"));
@@ -62,6 +84,10 @@ Result<std::unique_ptr<const VectorIndex>> VectorIndex::open(
                               8 * out->offsets_.size());
   if (file.file().mapped() != nullptr) {
     out->verified_ = std::vector<std::atomic<uint8_t>>(out->root_.num_lists);
+    out->rows_of_place_ =
+        std::max<uint64_t>(1, kPlaceNumbers / out->root_.dimensions);
+    out->used_places_ = std::vector<std::atomic<uint64_t>>(
+        file.num_rows() / out->rows_of_place_ / 64 + 1);
   }
   return std::unique_ptr<const VectorIndex>(std::move(out));
 }
@@ -106,6 +132,10 @@ Status VectorIndex::read(std::span<const uint32_t> lists,
                          std::vector<List>* out) const {
   out->assign(lists.size(), {});
   if (const uint8_t* const map = file_.file().mapped()) {
+    for (const uint32_t list : lists) {
+      if (verified_[list].load(std::memory_order_relaxed) != 0) continue;
+      file_.file().will_need(offsets_[list], layout(list).size);
+    }
     for (size_t i = 0; i < lists.size(); ++i) {
       const uint32_t list = lists[i];
       (*out)[i].data = map + offsets_[list];
@@ -135,30 +165,27 @@ Status VectorIndex::read(std::span<const uint32_t> lists,
   return Status::ok();
 }
 
-std::optional<double> VectorIndex::rows_needed(double recall,
-                                               uint64_t k) const {
+std::optional<double> VectorIndex::rows_needed(double recall, uint64_t k,
+                                               double part) const {
   // The curve was measured with a sample of queries, so a higher recall is
   // looked up. The standard error of 256 queries is about this large if the
   // neighbours of a query are as unevenly found as in random vectors.
   const double error = 0.02 * std::sqrt(std::max(0.0, 1 - recall));
   recall += std::min(kStandardErrors * error, (1 - recall) / 2);
-  const std::vector<CurvePoint>& curve =
-      k <= 30 ? root_.curve10 : root_.curve100;
-  if (curve.empty() || double{curve.back().recall} < recall) return {};
-  double rows = 1;
-  CurvePoint last{0, 0};
-  for (const CurvePoint& p : curve) {
-    if (double{p.recall} >= recall) {
-      const double step = double{p.recall} - double{last.recall};
-      const double part =
-          step > 0 ? (recall - double{last.recall}) / step : 1.0;
-      rows = double{last.rows} + part * (double{p.rows} - double{last.rows});
-      break;
-    }
-    last = p;
-  }
+  const std::optional<double> of10 = rows_on(root_.curve10, recall);
+  const std::optional<double> of100 = rows_on(root_.curve100, recall);
+  if (!(k <= 30 ? of10 : of100)) return {};
+  double rows = k <= 30 ? *of10 : *of100;
   // The curve was measured for at most 100 neighbours.
   if (k > 100) rows *= 1 + 0.5 * std::log10(static_cast<double>(k) / 100);
+  // A part of the rows has only about this part of the neighbours. Fewer
+  // neighbours are nearer, and are found in fewer lists. The curves are
+  // continued below 10 neighbours with half of their slope, for parts below a
+  // tenth, because estimates of larger parts are less certain.
+  if (part > 0 && part < 0.1 && of10 && of100 && *of10 > 0 && *of10 < *of100) {
+    const double decades = std::min(-std::log10(part) - 1, 1.0);
+    rows *= std::pow(*of10 / *of100, 0.5 * decades);
+  }
   return std::clamp(rows, 0.0, 1.0);
 }
 

@@ -41,10 +41,27 @@ class VectorIndex {
   };
   // Reads lists in one round. May block.
   Status read(std::span<const uint32_t> lists, std::vector<List>* out) const;
+  // A place in a mapped file is a few vectors that are stored together. Returns
+  // whether use_place() was not called for the place of this row.
+  bool is_new_place(uint64_t row) const {
+    const uint64_t place = row / rows_of_place_;
+    return place / 64 < used_places_.size() &&
+           (used_places_[place / 64].load(std::memory_order_relaxed) >>
+                (place % 64) &
+            1) == 0;
+  }
+  // REQUIRES: is_new_place(row) was true.
+  void use_place(uint64_t row) const {
+    const uint64_t place = row / rows_of_place_;
+    used_places_[place / 64].fetch_or(uint64_t{1} << place % 64,
+                                      std::memory_order_relaxed);
+  }
   // Returns the fraction of the rows that a search must look at to find the
-  // share `recall` of the `k` nearest rows. Empty if the lists cannot promise
+  // share `recall` of the `k` nearest rows. `part` is the fraction of all
+  // searched rows that are in this index. Empty if the lists cannot promise
   // this recall.
-  std::optional<double> rows_needed(double recall, uint64_t k) const;
+  std::optional<double> rows_needed(double recall, uint64_t k,
+                                    double part = 1) const;
   // Checks every list, and that each row of the file is in at most one list.
   Status verify() const;
 
@@ -70,6 +87,8 @@ class VectorIndex {
   std::vector<uint64_t> offsets_;  // of lists, in the file
   // For each list of a mapped file: whether it is verified.
   mutable std::vector<std::atomic<uint8_t>> verified_;
+  uint64_t rows_of_place_ = 1;
+  mutable std::vector<std::atomic<uint64_t>> used_places_;  // a bit each
 };
 
 }  // namespace nimble

@@ -9,6 +9,8 @@ namespace {
 constexpr uint64_t kDecodedValues = 8 * kBlockValues;
 // Bytes of vectors that are read at a time.
 constexpr uint64_t kReadBytes = uint64_t{4} << 20;
+// Bytes at the begin of a segment that a decoder reads first, or more.
+constexpr uint64_t kSegmentHead = 8192;
 // Bytes of a located vector that are prefetched. The processor itself fetches
 // the remainder of a long vector.
 constexpr uint64_t kPrefetchedBytes = 512;
@@ -114,6 +116,45 @@ const uint8_t* VectorRows::in_column(const Column& read, uint64_t i) const {
     if (!items.is_valid(j)) return nullptr;
   }
   return items.value_data() + i * type_.row_bytes();
+}
+
+Status VectorRows::will_need(std::span<const uint64_t> rows) {
+  if (!is_mapped_) return Status::ok();
+  const ReadableFile& file = reader_->file().file();
+  const uint8_t* const map = file.mapped();
+  const auto start = [&](const uint8_t* data, uint64_t size) {
+    file.will_need(static_cast<uint64_t>(data - map), size);
+  };
+  const uint64_t n = type_.dimensions;
+  // The places of values are in the heads of segments.
+  const uint8_t* last = nullptr;
+  for (const uint64_t row : rows) {
+    NIMBLE_RETURN_IF_ERROR(move_to(row));
+    if (has_nulls()) continue;
+    const ByteSpan segment = at_.new_segment(values_, at_.of_stripe(row) * n);
+    if (segment.empty() || segment.data() == last) continue;
+    last = segment.data();
+    start(last, std::min<uint64_t>(segment.size(), kSegmentHead));
+  }
+  std::vector<ByteRange> ranges;
+  for (const uint64_t row : rows) {
+    NIMBLE_RETURN_IF_ERROR(move_to(row));
+    if (has_nulls()) continue;
+    StreamValue first;
+    uint64_t one = 1;
+    NIMBLE_RETURN_IF_ERROR(find(row, &first, &one));
+    ranges.clear();
+    const uint64_t end =
+        std::min<uint64_t>(first.row + n, first.decoder->size());
+    first.decoder->append_ranges(first.row, static_cast<uint32_t>(end),
+                                 &ranges);
+    for (const ByteRange& r : ranges) {
+      if (r.begin < r.end && r.end <= first.body.size) {
+        start(first.body.data + r.begin, r.end - r.begin);
+      }
+    }
+  }
+  return Status::ok();
 }
 
 Status VectorRows::prepare(std::span<const uint64_t> rows) {

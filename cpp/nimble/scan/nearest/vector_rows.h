@@ -25,6 +25,9 @@ class VectorRows {
   // Whether row() returns only rows that were prepared.
   bool needs_rows() const { return !is_mapped_ || may_have_nulls_; }
 
+  // Starts reading the vectors of these rows into memory. Does nothing if the
+  // file is not mapped. May block on a read of metadata.
+  Status will_need(std::span<const uint64_t> rows);
   // Prepares row() for these rows, ascending. May block on a read.
   Status prepare(std::span<const uint64_t> rows);
   // The numbers of a prepared row, or null if the vector or one of its numbers
