@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +34,11 @@ def lineage_of(table: nb.Table) -> Lineage:
     return by_key
 
 
+def check_files(table: nb.Table) -> None:
+    """No file is left over that no snapshot names."""
+    assert not table.remove_orphans(older_than=dt.datetime.now(dt.UTC)).files
+
+
 def upgrade(table: nb.Table) -> None:
     with table.alter() as a:
         a.upgrade(3)
@@ -41,6 +48,11 @@ def delete_files(table: nb.Table) -> set[str]:
     """Paths of the position delete files that are not deletion vectors."""
     files = [file for member in table._current.members for file in member.deletes]
     return {file.path for file in files if file.vector is None}
+
+
+def in_a_transaction(table: nb.Table) -> None:
+    with table.transaction() as t:
+        t.upsert(data([1, 2, 50], 7))
 
 
 def merge(table: nb.Table) -> Any:
@@ -58,6 +70,7 @@ CHANGES: dict[str, Callable[[nb.Table], object]] = {
     "update": lambda table: table.upsert(data([1, 2, 50], 7), update=["v"]),
     "merge": lambda table: merge(table).when_not_matched(insert=True).execute(),
     "shared merge": shared_merge,
+    "transaction": in_a_transaction,
     "delete": lambda table: table.delete("k IN (1, 12)"),
     "compact": lambda table: table.compact(),
     CONVERT: lambda table: table.convert_deletes(),
@@ -103,3 +116,102 @@ def test_a_commit_that_loses_to_the_first_row_ids_keeps_them(
     assert 11 not in after
     # Format version 3 still reads the position deletes of version 2, but must not add to them.
     assert delete_files(table) <= old_deletes
+    check_files(table)
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("partition_by", [[], ["bucket(3, k)"]])
+def test_rows_that_a_transaction_writes_twice_keep_their_ids(
+    lake: nb.Catalog, data_format: Any, partition_by: list[str]
+) -> None:
+    """The files of a transaction were joined without the ids of their rows."""
+    table = lake.create_table(
+        "n.t",
+        data(range(6), 0),
+        primary_key="k",
+        partition_by=partition_by,
+        data_format=data_format,
+        format_version=3,
+    )
+    ids = {key: number for key, (_, number, _) in lineage_of(table).items()}
+    with table.transaction() as t:
+        t.upsert(data([1, 10], 1))
+        t.upsert(data([1, 2], 2))
+        t.upsert(data([2, 3], 3), update=["v"])
+        t.delete(keys=[4, 10])
+        t.append(data([4], 4))
+        t.upsert(data([4], 5))
+    after = lineage_of(table)
+    values = {0: 0, 1: 2, 2: 3, 3: 3, 4: 5, 5: 0}
+    assert {key: value for key, (value, _, _) in after.items()} == values
+    assert {key: after[key][1] for key in (0, 1, 2, 3, 5)} == {
+        key: ids[key] for key in (0, 1, 2, 3, 5)
+    }
+    # The transaction deleted the row before it inserted another one.
+    assert after[4][1] not in ids.values()
+    assert [last for _, (_, _, last) in sorted(after.items())] == [1, 2, 2, 2, 2, 1]
+    check_files(table)
+
+
+def replace_row(table: nb.Table) -> None:
+    table.delete("k = 1")
+    table.append(data([1], 3))
+
+
+def change_key(table: nb.Table) -> None:
+    merge = table.merge(pa.table({"v": [0], "new": [77]}), on="v")
+    merge.when_matched(update={"k": "source.new"}, condition="target.k = 1").execute()
+
+
+OTHERS: dict[str, Callable[[nb.Table], object]] = {
+    "replaced": replace_row,
+    "key changed": change_key,
+    "inserted": lambda table: table.append(data([50], 3)),
+    "deleted": lambda table: table.delete("k IN (1, 4)"),
+    "updated": lambda table: table.upsert(data([1, 4, 50], 3)),
+    "moved": lambda table: table.compact(),
+}
+
+
+EACH = ("replaced", "inserted", "deleted", "updated", "moved")
+
+
+@pytest.mark.parametrize(("data_format", "early"), [("nimble", False), ("parquet", True)])
+@pytest.mark.parametrize("what", [*sorted(OTHERS), "all"])
+def test_rows_of_a_transaction_have_the_ids_of_the_newest_snapshot(
+    lake: nb.Catalog, what: str, early: bool, data_format: Any
+) -> None:
+    """They kept the ids that the replaced rows had when the transaction began."""
+    table = lake.create_table(
+        "n.t", data(range(6), 0), primary_key="k", data_format=data_format, format_version=3
+    )
+    table.append(data(range(6, 9), 0))
+    other = lake.table("n.t")
+    todo = [OTHERS[name] for name in EACH] if what == "all" else [OTHERS[what]]
+    seen: Lineage = lineage_of(table)
+
+    def overtake() -> None:
+        if todo:
+            todo.pop(0)(other)
+            seen.clear()
+            seen.update(lineage_of(other))
+
+    with contextlib.ExitStack() as stack, table.transaction() as t:
+        t.upsert(data([1, 2], 7))
+        t.upsert(data([2, 50], 8))
+        t.delete(keys=[4])
+        t.upsert(data([4], 9))
+        if early:  # the first attempt is made for a newer snapshot
+            overtake()
+        stack.enter_context(commit_hooks(before_swap=overtake))
+    assert not todo
+    after = lineage_of(table.refresh())
+    newest = max(number for _, number, _ in seen.values())
+    values = {key: value for key, (value, _, _) in seen.items()} | {1: 7, 2: 8, 50: 8, 4: 9}
+    assert {key: value for key, (value, _, _) in after.items()} == values
+    for key, (_, number, _) in after.items():
+        if key in seen and key != 4:
+            assert number == seen[key][1], key
+        else:
+            assert number > newest
+    check_files(table)

@@ -21,6 +21,8 @@ from nimblepy.table.reading.members import MemberRows
 # Yields (number of the chunk's first key, keys of the chunk). Each call yields the same chunks.
 Chunks = Callable[[], Iterator[tuple[int, pa.Table]]]
 
+# Sorts after all row ids.
+_NO_ID = (1 << 63) - 1
 # The value of :attr:`Member.identity`.
 _Identity = tuple[str, int]
 
@@ -143,6 +145,30 @@ def numbers(matches: RowSet) -> Positions:
 def ascending(matches: dict[int, RowSet]) -> dict[int, RowNumbers | None]:
     """Returns distinct ascending rows of each file."""
     return {number: ascending_once(rows.begin) for number, rows in matches.items()}
+
+
+def ids_of_replaced(rows: MemberRows, matches: dict[int, RowSet], count: int) -> pa.Array | None:
+    """Returns the row id that each new row takes over from the row with its key.
+
+    Args:
+        matches: the rows with the keys of new rows, each with the number of its new row.
+        count: the number of new rows.
+
+    Returns:
+        One id for each new row, null if no row has its key. ``None`` if this holds for all new
+        rows, or if rows have no ids.
+    """
+    if not matches or not rows.reading.has_row_ids:
+        return None
+    places = np.concatenate([numbers(some) for some in matches.values()])
+    row_ids = pa.concat_arrays(list(rows.row_ids(matches).values()))
+    # Other engines may have written a key twice. The row keeps the least id.
+    order = np.lexsort((row_ids.fill_null(_NO_ID).to_numpy(), places))
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = np.diff(places[order]) != 0
+    at = np.full(count, -1, dtype=np.int64)
+    at[places[order][first]] = order[first]
+    return row_ids.take(pa.array(at, mask=at < 0))
 
 
 def given_keys(rows: MemberRows, keys: Any, names: Sequence[str]) -> KeyPositions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -32,7 +32,6 @@ from nimblepy.table.changing.new_columns import Fit, NewColumns
 from nimblepy.table.changing.row_change import Plan, RowChange, Rows, Rule
 from nimblepy.table.changing.row_commit import RowCommit, begin
 from nimblepy.table.changing.transaction_change import (
-    OwnFiles,
     Replaced,
     RowsOfFilters,
     RowsOfKeys,
@@ -40,6 +39,7 @@ from nimblepy.table.changing.transaction_change import (
     TouchedKeys,
     live_positions,
 )
+from nimblepy.table.changing.transaction_files import OwnFiles, settled
 from nimblepy.table.changing.transaction_reads import Reads, ReadsAreSame
 from nimblepy.table.changing.upsert import WhenMatched, upsert_change
 from nimblepy.table.iceberg.manifests import files_of_no_manifest
@@ -49,8 +49,6 @@ from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.settings import target_of
 from nimblepy.table.writing.write import discard, write_rows
-
-_BATCH_ROWS = 1 << 16
 
 
 class _ReadRows(SourceWrapper[FileSet]):
@@ -127,7 +125,8 @@ class Transaction(VersionedRows[_ReadRows]):
         self._own: list[DataFile] = []
         self._finalizer = weakref.finalize(self, _discard_own, self._own, os.getpid())
         self._deletions: dict[str, _core.RowBitmap] = {}
-        self._touched: list[pa.Table] = []  # keys of deleted rows of the table
+        self._touched: list[pa.Table] = []  # keys of written and deleted rows
+        self._deleted_keys: list[pa.Table] = []  # keys of rows deleted without replacement
         # filters that deleted rows, in a table without a primary key
         self._filters: list[Parsed] = []
         self._deletes = False  # whether rows were deleted without replacement
@@ -227,7 +226,7 @@ class Transaction(VersionedRows[_ReadRows]):
                 )
             positions = given_keys(rows, keys, self._primary)
             self._deletes = True
-            self._touched += [table for _, table in positions.chunks()]
+            self._add_deleted(table for _, table in positions.chunks())
             self._apply(rows, ascending(positions.find(rows)), [])
             return
         parsed = parse_filter(filter, rows.schema)
@@ -239,9 +238,13 @@ class Transaction(VersionedRows[_ReadRows]):
         for number, positions_of in passing.items():
             if self._primary:
                 live = live_positions(rows, number, positions_of)
-                key_rows = rows.child(number).read(RowSet(live), self._primary)
-                self._touched.append(key_rows)
+                self._add_deleted([rows.child(number).read(RowSet(live), self._primary)])
         self._apply(rows, passing, [])
+
+    def _add_deleted(self, keys: Iterable[pa.Table]) -> None:
+        given = list(keys)
+        self._touched += given
+        self._deleted_keys += given
 
     def _apply(self, rows: FileSet, deleted: Rows, added: Sequence[DataFile]) -> None:
         """Makes the changes visible to later reads of the transaction."""
@@ -270,7 +273,7 @@ class Transaction(VersionedRows[_ReadRows]):
         if not (self._own or self._touched or self._filters):
             return
         try:
-            self._own = self._settled()
+            self._own = settled(self._own, self._deletions, self._base, self._target)
             change = self._change()
         except BaseException:
             discard(self._own)
@@ -287,7 +290,12 @@ class Transaction(VersionedRows[_ReadRows]):
         else:
             plan = RowsOfFilters(self._filters)
             rules.append(SameFilterColumns(self._metadata, self._filters))
-        return RowChange(operation=None, plan=plan, writer=OwnFiles(self._own), rules=rules)
+        return RowChange(
+            operation=None,
+            plan=plan,
+            writer=OwnFiles(self._own, self._base, self._deleted_keys),
+            rules=rules,
+        )
 
     def close(self) -> None:
         """Ends the transaction without a commit, as an error in the block does.
@@ -316,24 +324,6 @@ class Transaction(VersionedRows[_ReadRows]):
         """Returns the newest rows; these are the base's rows if there was no other commit."""
         same = metadata.metadata_file == self._metadata.metadata_file
         return self._base if same else self._call.table.rows(metadata)
-
-    def _settled(self) -> list[DataFile]:
-        """Returns one new file for each partition, without the rows that were deleted again."""
-        deleted = [self._deletions.get(file.path) for file in self._own]
-        partitions = {file.partition for file in self._own}
-        if len(partitions) == len(self._own) and not any(
-            rows is not None and len(rows) for rows in deleted
-        ):
-            return self._own
-        part = files_of_no_manifest(self._own, self._target.spec_id)
-        members = self._base.members.take([]).beside(part)
-        rows = ChangedRows(self._base.reading, self._base.plan, members, self._deletions)
-        batches = rows.scan_batches(
-            Where(None, rows.all_rows()), None, batch_rows=_BATCH_ROWS, threads=1
-        )
-        made = write_rows(pa.RecordBatchReader.from_batches(rows.schema, batches), self._target)
-        discard(self._own)
-        return made
 
 
 def _fit(cast: bool, new_columns: NewColumns) -> Fit:

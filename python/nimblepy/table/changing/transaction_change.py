@@ -24,9 +24,8 @@ from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.delete import RowsThatPass
 from nimblepy.table.changing.key_positions import KeyPositions, ascending, key_ids, numbers
-from nimblepy.table.changing.row_change import Effect, Rows, conflict
+from nimblepy.table.changing.row_change import Rows, conflict
 from nimblepy.table.reading.fileset import FileSet
-from nimblepy.table.writing.write import Target
 
 
 class Replaced(NamedTuple):
@@ -68,7 +67,7 @@ class TouchedKeys:
         reading = self.base.reading
         sources = [reading.child(file, keep=False) for file in self.files]
         own = [SourceHandle(source).to_table(names) for source in sources]
-        is_own = _among(keys, pa.concat_tables([empty, *own]))
+        is_own = among(keys, pa.concat_tables([empty, *own]))
         return is_own, KeyPositions(key_ids(schema, names), lambda: iter([(0, keys)]))
 
 
@@ -123,22 +122,6 @@ class RowsOfFilters:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnFiles:
-    """Adds the files that a transaction has written."""
-
-    files: Sequence[DataFile]
-
-    def write(self, rows: FileSet, matches: Replaced, target: Target) -> Effect:
-        count = sum(file.rows for file in self.files)
-        return Effect(
-            added=self.files,
-            deleted=matches.rows,
-            inserted=count - matches.updated,
-            updated=matches.updated,
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class SameFilterColumns:
     """Checks that the filters' columns have the ids and types that they had when parsed."""
 
@@ -175,7 +158,7 @@ def _same_column(before: pa.Schema, now: pa.Schema, path: Path) -> bool:
     return bool(kind.equals(resolve_column(before, path).type, check_metadata=True))
 
 
-def _among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def among(keys: pa.Table, others: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Returns which keys are among others."""
 
     def encoded(table: pa.Table) -> pa.Array:

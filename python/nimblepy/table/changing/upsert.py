@@ -19,6 +19,7 @@ from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.key_positions import (
     KeyPositions,
     ascending,
+    ids_of_replaced,
     key_ids,
     key_names,
     numbers,
@@ -33,9 +34,6 @@ from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.batches import Batch
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.write import Target, write_rows
-
-# Sorts after all row ids.
-_NO_ID = (1 << 63) - 1
 
 WhenMatched: TypeAlias = Literal["update", "ignore", "error"]
 
@@ -150,7 +148,7 @@ class SourceRows:
 
     def write(self, rows: MemberRows, matches: Matches, target: Target) -> Effect:
         """Writes the rows, if needed. Deletes the matching rows."""
-        row_ids = self._row_ids(rows, matches)
+        row_ids = ids_of_replaced(rows, matches, self.source.num_rows)
         if not self.is_written or row_ids != self.row_ids:
             self.files, self.row_ids = self._write(rows, target, row_ids), row_ids
             self.is_written = True
@@ -164,19 +162,6 @@ class SourceRows:
             inserted=self.source.num_rows - updated,
             updated=updated,
         )
-
-    def _row_ids(self, rows: MemberRows, matches: Matches) -> pa.Array | None:
-        if not matches or not rows.reading.has_row_ids:
-            return None
-        places = np.concatenate([numbers(some) for some in matches.values()])
-        row_ids = pa.concat_arrays(list(rows.row_ids(matches).values()))
-        # Other engines may have written a key twice. The row keeps the least id.
-        order = np.lexsort((row_ids.fill_null(_NO_ID).to_numpy(), places))
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = np.diff(places[order]) != 0
-        at = np.full(self.source.num_rows, -1, dtype=np.int64)
-        at[places[order][first]] = order[first]
-        return row_ids.take(pa.array(at, mask=at < 0))
 
     def all_columns(self) -> KeyedRows:
         """Returns the rows of the source with all columns, in the order of the keys."""

@@ -38,6 +38,9 @@ class ChangedRows(FileSet):
     def part(self, files: Sequence[int]) -> ChangedRows:
         return ChangedRows(self.reading, self.plan, self.members.take(files), self._deletions)
 
+    def read_by(self, reading: Reading) -> ChangedRows:
+        return ChangedRows(reading, self.plan, self.members, self._deletions)
+
     def deleted(self, file: int) -> _core.RowBitmap | None:
         deletion = self._deletions.get(self.name_of(file)) if self._deletions else None
         return super().deleted(file) if deletion is None else deletion
