@@ -217,3 +217,27 @@ def test_doubles_far_from_the_origin(tmp_path: Path, offset: float, has_lists: b
             exact = np.argsort(((vectors - query) ** 2).sum(axis=1))[:5]
             found += len({*exact.tolist()} & {*file.nearest(query, k=5)["i"].to_pylist()})
     assert found >= (180 if has_lists else 200)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("apart", [2.0, 0.5])
+def test_recall_if_a_filter_excludes_the_rows_around_a_query(
+    tmp_path: Path, metric: Any, apart: float
+) -> None:
+    rng = np.random.default_rng(3)
+    topics = rng.integers(0, 50, 20_000)
+    centers = apart * rng.normal(size=(50, WIDTH))
+    x = (centers[topics] + 0.5 * rng.normal(size=(20_000, WIDTH))).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), WIDTH)
+    table = pa.table({"id": range(20_000), "topic": topics, "v": column})
+    nb.write(table, tmp_path / "a.nimble", indexes=[nb.VectorIndex("v", metric=metric)])
+    asked = rng.integers(0, 20_000, 120)
+    found = wanted = 0
+    with nb.open(tmp_path / "a.nimble") as file:
+        for query, topic in zip(x[asked], topics[asked], strict=True):
+            options: dict[str, Any] = {"k": 10, "filter": f"topic % 2 <> {topic % 2}"}
+            near = file.nearest(query, **options)["id"].to_pylist()
+            exact = file.nearest(query, exact=True, **options)["id"].to_pylist()
+            found += len({*near} & {*exact})
+            wanted += len(exact)
+    assert found >= 0.95 * wanted

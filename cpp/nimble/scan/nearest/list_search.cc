@@ -22,6 +22,10 @@ constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 // Number of candidates whose vectors are located before the first of them is
 // compared, so that the memory of the others can be fetched meanwhile.
 constexpr size_t kLocated = 8;
+// With a filter, a search looks at up to so many times the rows that it would
+// look at by the curve, as long as the next lists may have nearer rows.
+constexpr double kMostForFilter = 64;
+constexpr double kDeviations = 3;
 // Bytes of a list that are prefetched while another one is scored.
 constexpr uint64_t kPrefetchedListBytes = 8192;
 
@@ -29,6 +33,10 @@ constexpr uint64_t kPrefetchedListBytes = 8192;
 uint32_t ordered(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   return (bits >> 31) != 0 ? ~bits : bits | uint32_t{1} << 31;
+}
+
+float unordered(uint32_t x) {
+  return std::bit_cast<float>((x >> 31) != 0 ? x ^ uint32_t{1} << 31 : ~x);
 }
 
 void prefetch(const uint8_t* from, uint64_t bytes) {
@@ -214,7 +222,8 @@ void ListSearch::choose_lists() {
   double fraction = rows > 0 ? needed / rows : 1;
   // Rows that pass a filter may be near each other. The neighbours of a query
   // are then in more lists.
-  if (allowed < rows && allowed > 0) {
+  is_filtered_ = allowed < rows && allowed > 0;
+  if (is_filtered_) {
     fraction *= 1 + 0.8 * std::log10(rows / allowed);
   }
   wanted_ = std::min(1.0, fraction) * allowed;
@@ -239,7 +248,12 @@ void ListSearch::sort_probes(size_t begin, size_t end) {
 // Probes lists until enough allowed rows have been seen, a round of reads at a
 // time.
 Status ListSearch::probe_lists() {
-  for (size_t at = 0; at < probes_.size() && seen_ < wanted_;) {
+  const double most = kMostForFilter * wanted_;
+  for (size_t at = 0; at < probes_.size();) {
+    if (seen_ >= wanted_) {
+      if (seen_ >= most || !may_be_nearer(at)) break;
+      wanted_ = std::min(most, 1.5 * wanted_);
+    }
     double expected = seen_;
     uint64_t bytes = 0;
     size_t end = at;
@@ -285,6 +299,27 @@ Status ListSearch::probe_lists() {
   }
   for (auto& lists : bytes_) lists.clear();
   return Status::ok();
+}
+
+// Returns whether the next list probably has rows that are nearer than the
+// farthest of the candidates. It seldom does, unless a filter excludes the rows
+// around the query.
+bool ListSearch::may_be_nearer(size_t at) {
+  if (!is_filtered_ || is_dot()) return false;
+  if (at >= sorted_) {
+    sorted_ = std::min(probes_.size(), 2 * sorted_ + 64);
+    sort_probes(at, sorted_);
+  }
+  const Probe& p = all_lists_[static_cast<uint32_t>(probes_[at])];
+  // The rows of a list are about as far from its centroid as the query is from
+  // the nearest centroid, in all directions.
+  const double from_rows = std::max(prepared(p.part).nearest, 0.0f);
+  const double from_query =
+      std::max(unordered(static_cast<uint32_t>(probes_[at] >> 32)), 0.0f);
+  const double deviation =
+      2 * std::sqrt(from_rows * from_query /
+                    parts_[p.part].index().root().dimensions);
+  return from_query + from_rows - kDeviations * deviation <= double{limit_};
 }
 
 void ListSearch::score(const Probe& probe, const uint8_t* list) {

@@ -62,6 +62,7 @@ class ListSearch {
   void choose_lists();
   void sort_probes(size_t begin, size_t end);
   Status probe_lists();
+  bool may_be_nearer(size_t at);
   void score(const Probe& probe, const uint8_t* list);
   uint32_t keep_allowed(const SearchPart& part, const uint8_t* rows,
                         uint64_t slot, uint64_t count, const VectorRoot& root,
@@ -99,6 +100,7 @@ class ListSearch {
   std::vector<uint64_t> probes_;
   size_t sorted_ = 0;  // probes in order
   double wanted_ = 0;  // allowed rows to look at
+  bool is_filtered_ = false;
   double seen_ = 0;
   std::vector<std::vector<uint32_t>> lists_;           // by part
   std::vector<std::vector<VectorIndex::List>> bytes_;  // by part
