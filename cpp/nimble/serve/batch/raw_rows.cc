@@ -1,6 +1,7 @@
 #include "nimble/serve/batch/raw_rows.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "nimble/serve/batch/raw_frames.h"
 #include "nimble/serve/snapshot/convert_column.h"
@@ -102,25 +103,43 @@ uint64_t size_of(std::span<const FilePart> parts) {
   return total;
 }
 
-// Appends a frame with the blocks of the rows. Returns false if they are not
-// sent in this form.
-Result<bool> append_run(const ServedTable& table, const ArrowRequest& request,
-                        const Run& run, uint64_t left, std::string* out) {
-  if (request.columns.empty() || !lie_together(run)) return false;
-  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* file, table.file(run.file));
+// The blocks of a run, which are in a mapped file.
+struct RawRun {
   RawFrame frame;
+  const uint8_t* mapped = nullptr;
+
+  void append(std::string* out) const {
+    out->reserve(out->size() + size_of(frame.parts) + 4096 +
+                 16 * frame.parts.size());
+    const size_t begin = frame.begin(out);
+    for (const FilePart& part : frame.parts) {
+      out->append(as_string(ByteSpan(mapped + part.offset, part.size)));
+    }
+    RawFrame::end_body(begin, out);
+  }
+};
+
+// Returns nullopt if the rows are not sent as blocks.
+Result<std::optional<RawRun>> plan_run(const ServedTable& table,
+                                       const ArrowRequest& request,
+                                       const Run& run, uint64_t left) {
+  const std::optional<RawRun> decoded;
+  if (request.columns.empty() || !lie_together(run)) return decoded;
+  NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* file, table.file(run.file));
+  RawRun out;
+  RawFrame& frame = out.frame;
   frame.is_raw = true;
   std::vector<OutputColumn> outputs;
   for (const uint32_t c : request.columns) {
     const ServedColumn& column = file->column(c);
-    if (!is_sent_raw(column, table.schema().children[c])) return false;
+    if (!is_sent_raw(column, table.schema().children[c])) return decoded;
     frame.columns.push_back(static_cast<uint32_t>(*column.top));
     outputs.push_back(
         {{static_cast<int>(*column.top)}, table.schema().children[c].name});
   }
   const FileReader& reader = file->reader();
   const uint8_t* const mapped = reader.file().mapped();
-  if (mapped == nullptr) return false;
+  if (mapped == nullptr) return decoded;
   NIMBLE_ASSIGN_OR_RETURN(const auto columns,
                           RowReader::create(file->owner(), outputs));
   std::vector<ByteRange> parts;
@@ -131,17 +150,12 @@ Result<bool> append_run(const ServedTable& table, const ArrowRequest& request,
   NIMBLE_RETURN_IF_ERROR(
       add_metadata(reader, *columns, run.rows, &frame.metadata));
   const uint64_t size = size_of(frame.parts);
-  if (size > left || size_of(frame.metadata) > kMostMetadata) return false;
+  if (size > left || size_of(frame.metadata) > kMostMetadata) return decoded;
   frame.footer_checksum = reader.postscript().footer_checksum;
   frame.file_size = reader.file().size();
   frame.rows = run.rows;
-  out->reserve(out->size() + size + 4096 + 16 * frame.parts.size());
-  const size_t begin = frame.begin(out);
-  for (const FilePart& part : frame.parts) {
-    out->append(as_string(ByteSpan(mapped + part.offset, part.size)));
-  }
-  RawFrame::end_body(begin, out);
-  return true;
+  out.mapped = mapped;
+  return std::optional<RawRun>(std::move(out));
 }
 
 }  // namespace
@@ -170,19 +184,14 @@ Status append_raw_rows(const ServedTable& table, const ArrowRequest& request,
   for (size_t i = 0; i < runs.size(); ++i) {
     const Run& run = runs[i];
     const auto first = static_cast<size_t>(run.given.data() - rows.data());
-    std::string frame;
-    NIMBLE_ASSIGN_OR_RETURN(const bool is_raw,
-                            append_run(table, request, run, left(), &frame));
-    if (!is_raw) continue;
+    NIMBLE_ASSIGN_OR_RETURN(const std::optional<RawRun> raw,
+                            plan_run(table, request, run, left()));
+    if (!raw) continue;
     if (waiting < first) {
       NIMBLE_RETURN_IF_ERROR(
           append_arrow(rows.subspan(waiting, first - waiting)));
     }
-    if (out->empty()) {
-      *out = std::move(frame);
-    } else {
-      *out += frame;
-    }
+    raw->append(out);
     waiting = first + run.given.size();
   }
   if (waiting < rows.size()) {
