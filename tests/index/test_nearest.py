@@ -341,3 +341,23 @@ def test_reads_are_few_rounds(tmp_path: Path, rows: Any, queries: Any) -> None:
         assert f.io_stats.rounds <= 3
         assert f.io_stats.bytes_read < 3_000_000
         assert hits.equals(mapped.nearest(queries[0], columns=["id"]))
+
+
+def test_many_small_files_keep_the_recall(tmp_path: Path, queries: Any) -> None:
+    # Curves of files with less than a tenth of the rows are continued below 10 neighbours.
+    files, each = 40, 1_100
+    x = clustered(files * each, WIDTH, 11)
+    for i in range(files):
+        part = slice(i * each, (i + 1) * each)
+        table = pa.table({"id": np.arange(len(x))[part], "v": vectors(x[part])})
+        nb.write(table, tmp_path / f"{i:02}.nimble", indexes=[nb.VectorIndex("v")])
+    with nb.open_dataset(tmp_path) as d:
+        plan = d.explain(nearest=queries[0])
+        assert plan["files by lists"] == files
+        assert plan["rows scored"] < len(x)
+        ids = d.nearest(queries, columns=["id"])["id"].to_numpy().reshape(-1, 10)
+        found = [
+            len({*map(int, got)} & {*nearest("l2", q, x, 10)})
+            for got, q in zip(ids, queries, strict=True)
+        ]
+        assert sum(found) >= 9.5 * len(queries)
