@@ -279,3 +279,49 @@ def test_deletes_without_keys_change_nothing(lake: nb.Catalog, primary_key: Any)
         t.delete(keys=[])
     assert table.num_rows == 1
     assert table.snapshots().num_rows == 1
+
+
+def test_a_handle_pins_its_own_snapshot_after_others_expired_it(lake: nb.Catalog) -> None:
+    # Was InvalidArgumentError, although the handle itself still answered.
+    writer = lake.create_table("a.b", pa.table({"id": [1, 2], "v": [0, 0]}), primary_key="id")
+    older = lake.table("a.b").snapshot
+    writer.append([{"id": 3, "v": 0}])
+    reader = lake.table("a.b")
+    assert reader.get(1) == {"id": 1, "v": 0}
+    writer.overwrite([{"id": 1, "v": 1}])
+    writer.expire(keep=1)
+    with reader.at(snapshot=reader.snapshot) as pinned:
+        assert pinned.get(1) == {"id": 1, "v": 0}
+        assert reader.refresh().get(1) == {"id": 1, "v": 1}
+        assert pinned.get(1) == {"id": 1, "v": 0}  # its file was removed and is still open
+        assert "read-only" in str(pytest.raises(nb.InvalidArgumentError, pinned.delete, [1]).value)
+    assert reader.get(1) == {"id": 1, "v": 1}
+    for snapshot in (older, 1):
+        with pytest.raises(nb.InvalidArgumentError, match=rf"snapshot {snapshot} not found"):
+            reader.at(snapshot=snapshot)
+
+
+def test_a_handle_pins_its_own_snapshot_without_a_read(lake: nb.Catalog) -> None:
+    lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    reader = lake.table("a.b")
+    reader.get(1)
+    lake.drop_table("a.b")
+    assert reader.at(snapshot=reader.snapshot).get(1) == {"id": 1}
+
+
+def test_changes_and_refreshes_of_a_dropped_table_raise_the_same_error(lake: nb.Catalog) -> None:
+    # refresh() raised InvalidArgumentError.
+    lake.create_table("a.b", pa.table({"id": [1]}), primary_key="id")
+    old = lake.table("a.b")
+    lake.drop_table("a.b")
+    for call in (
+        old.refresh,
+        lambda: old.refresh(if_older_than=0),
+        lambda: old.append([{"id": 2}]),
+        lambda: old.at(tag="x"),
+        old.optimize,
+    ):
+        with pytest.raises(nb.ConflictError, match=r"a\.b: the table was dropped") as caught:
+            call()
+        assert caught.value.kind == "table"
+    assert old.get(1) == {"id": 1}

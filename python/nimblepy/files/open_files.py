@@ -255,6 +255,24 @@ class OpenFiles(Generic[Opened]):
         del own
         return file
 
+    def share_removed(
+        self, other: OpenFiles[Opened], exist: Callable[[list[str]], Iterable[bool]]
+    ) -> None:
+        """Keeps the files of another owner open that were removed: they cannot be opened again.
+
+        Args:
+            exist: returns for each name whether the file may exist.
+        """
+        with _pool.lock:
+            keys = list(other._files)
+        there = exist([name for name, _ in keys])
+        removed = [key for key, exists in zip(keys, there, strict=True) if not exists]
+        with _pool.lock:
+            for key in removed:
+                entry = other._files.get(key)
+                if entry is not None:
+                    self._files[key] = _pool.new(self, key, entry.file)
+
     def _touch(self, entry: _Entry[Opened]) -> None:
         _pool.touch(entry)
         self._files.move_to_end(entry.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -139,6 +140,17 @@ class TableHandle(VersionedRows[FileSet]):
         plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
         rows = FileSet(self._reading(metadata, schema_id), plan)
         return TablePosition(rows, metadata, snapshot, schema_id, metadata)
+
+    def _share(self, position: TablePosition) -> None:
+        """Takes over the plan of another handle's position, and its open files that were removed.
+
+        REQUIRES: this handle was opened at the same snapshot with the same columns.
+        """
+        reading = self._at.rows.reading
+        plan = copy.copy(position.rows.plan)
+        plan.is_past = False
+        reading.open_files.share_removed(position.rows.reading.open_files, exist)
+        self._position = replace(self._at, rows=FileSet(reading, plan))
 
     @property
     def _at(self) -> TablePosition:
@@ -291,11 +303,20 @@ class TableState:
         return metadata
 
     def reload(self) -> ice.Metadata:
-        """Reads the newest metadata."""
+        """Reads the newest metadata.
+
+        Raises:
+            InvalidArgumentError: the handle is closed.
+            ConflictError: the table was dropped or renamed.
+        """
         handle = self.handle
         handle._check_open()
-        newest = handle.catalog.load(handle._metadata.name, handle._metadata)
-        if newest.uuid != handle._metadata.uuid:
+        shown = handle._metadata
+        try:
+            newest = handle.catalog.load(shown.name, shown)
+        except InvalidArgumentError:
+            raise dropped(shown) from None
+        if newest.uuid != shown.uuid:
             raise self._replaced()
         return newest.on(self.branch)
 

@@ -852,24 +852,33 @@ class Table(TableHandle):
         changes them for all branches. A read-only handle has the columns from the time of the
         commit.
 
+        ``t.at(snapshot=t.snapshot)`` reads no metadata. It also works after another writer has
+        expired the snapshot or dropped the table, as long as the files exist or are open.
+
         Args:
             time: an aware datetime, or a timedelta before now; the snapshot of ``main`` that was
                 the newest then.
 
         Raises:
             InvalidArgumentError: there is no such snapshot, or it has expired.
+            ConflictError: the table was dropped.
         """
         given = {"snapshot": snapshot, "tag": tag, "branch": branch, "time": time}
         named = [(kind, value) for kind, value in given.items() if value is not None]
         if len(named) != 1:
             raise InvalidArgumentError("at: give exactly one of snapshot, tag, branch and time")
-        metadata = self._state.reload()
         kind, value = named[0]
+        own = self._state.position
+        is_own = snapshot is not None and own.snapshot is not None and own.snapshot.id == snapshot
+        metadata = own.metadata if is_own else self._state.reload()
         past = snapshot_of(metadata, kind, value)
         if branch is not None:
             return Table(self.catalog, metadata, branch=branch)
         schema_id = metadata.schema_id if past.schema_id is None else past.schema_id
-        return Table(self.catalog, metadata, at=(past, schema_id), pinned=f"{kind} {value}")
+        table = Table(self.catalog, metadata, at=(past, schema_id), pinned=f"{kind} {value}")
+        if is_own and schema_id == own.schema_id:
+            table._share(own)
+        return table
 
     @property
     def tags(self) -> dict[str, int]:
@@ -1213,8 +1222,8 @@ class Table(TableHandle):
                 seconds ago. Returns whether the handle moved to another snapshot or schema.
 
         Raises:
-            InvalidArgumentError: the table was dropped, or the handle is on an older snapshot.
-            ConflictError: the branch of the handle was dropped, or another table has the name.
+            InvalidArgumentError: the handle is on an older snapshot, or closed.
+            ConflictError: the table or the branch of the handle was dropped or renamed.
 
         Cost: one read, of the metadata file. In a SQLite catalog, one query if nothing changed.
         """

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nimblepy.cached import cached_property
-from nimblepy.errors import InvalidArgumentError, StaleFileError
+from nimblepy.errors import ConflictError, InvalidArgumentError, StaleFileError
 from nimblepy.expr.nodes import Node
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import (
@@ -176,7 +176,7 @@ class SnapshotPlan:
             newest = self._reload()
         except OSError:
             return error  # The catalog cannot be reached.
-        except InvalidArgumentError:
+        except (InvalidArgumentError, ConflictError):
             newest = None
         if newest is None or newest.uuid != self._metadata.uuid:
             return StaleFileError(f"{name}: the table was dropped, and its files were removed")
