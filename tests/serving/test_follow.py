@@ -223,3 +223,30 @@ def test_two_writers_of_manifests_keep_all_lines(tmp_path: Path) -> None:
         thread.join()
     assert sorted(read_current(out)) == ["n0", "n1", "n2", "n3"]
     assert len(os.listdir(out)) == 9  # CURRENT, and two manifests of each name
+
+
+def test_a_dropped_table_is_not_served(tmp_path: Path) -> None:
+    # The server answered from the files of the dropped table until it stopped.
+    table = make_lake(tmp_path / "lake")
+    lake = nb.connect(tmp_path / "lake")
+    directory = str(tmp_path / "lake" / "serve")
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=60, manifests=tmp_path / "lake") as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        assert client.hget("t:1", "v") == b"x"
+        lake.drop_table("a.t")
+        for _ in range(2):
+            server._follower.poll()
+            assert "a.t: the table was dropped" in str(server.stats()["last_error"])
+            assert client.hget("t:1", "v") is None  # as for any name without a table
+            with pytest.raises(redis.ResponseError, match="NOTABLE"):
+                client.execute_command("NB.META", "t")
+        assert read_current(directory) == {}
+        lake.create_table("a.t", SCHEMA, primary_key=["id"]).append([{"id": 1, "v": "new"}])
+        server._follower.poll()
+        server._follower.poll()
+        assert server.stats()["last_error"] is None
+        assert client.hget("t:1", "v") == b"new"
+        assert list(read_current(directory)) == ["t"]
+    assert table.get(1) == {"id": 1, "v": "x"}

@@ -401,3 +401,17 @@ def test_an_unpickled_handle_of_an_expired_snapshot_can_be_refreshed(lake: nb.Ca
     moved: nb.Table = pickle.loads(pickled)
     moved.upsert(rows(11))  # it can write, like the handle that was pickled
     assert moved.num_rows == 11
+
+
+def test_a_lost_manifest_list_is_not_taken_for_an_expired_snapshot(lake: nb.Catalog) -> None:
+    # The message said that the snapshot had expired, and that refresh() would help.
+    table = lake.create_table("a.d", rows(*range(10)), primary_key="k")
+    (path,) = table.census().filter(pc.field("kind") == "manifest list")["path"].to_pylist()
+    os.remove(path)
+    plan.clear_caches()
+    lost = lake.table("a.d")
+    for call in (lambda: lost.get(3), lost.files, lost.verify, lost.compact, lost.remove_orphans):
+        with pytest.raises(FileNotFoundError, match="is missing") as raised:
+            call()
+        assert raised.value.filename.endswith(os.path.basename(path))
+        assert "refresh()" not in str(raised.value)

@@ -58,7 +58,11 @@ def run_follow(
     from nimblepy.serving.sources import open_served
 
     handles = open_served(existing_catalog(lake), _names(tables))
-    follower = Follower(handles, lambda manifests: write_manifests(directory, manifests))
+    follower = Follower(
+        handles,
+        lambda manifests: write_manifests(directory, manifests),
+        lambda dropped: write_manifests(directory, {}, dropped),
+    )
     follower.poll()
     if follower.last_error is not None:
         raise InvalidArgumentError(follower.last_error)

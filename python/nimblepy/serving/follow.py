@@ -8,8 +8,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from nimblepy.errors import ConflictError, NimbleError
 from nimblepy.io.log import logger
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class Follower:
         handles: handles that only the follower moves and closes; or a function that opens them,
             which the first poll calls.
         publish: receives the manifests of all names that changed.
+        withdraw: receives the names of tables that were dropped.
 
     Attributes:
         checked_at: time of the last complete check, in seconds of the monotonic clock.
@@ -34,6 +37,7 @@ class Follower:
         self,
         handles: dict[str, Served] | Callable[[], dict[str, Served]],
         publish: Callable[[dict[str, bytes]], None],
+        withdraw: Callable[[set[str]], None] | None = None,
     ) -> None:
         self._open: Callable[[], dict[str, Served]] | None = None
         self._handles: dict[str, Served] = {}
@@ -42,14 +46,19 @@ class Follower:
         else:
             self._handles = handles
         self._publish = publish
+        self._withdraw = withdraw
         self._published: set[str] = set()
         self.checked_at = time.monotonic()
         self.failures = 0
         self.last_error: str | None = None
 
     def poll(self) -> None:
-        """Checks all sources once. If a source cannot be read, its last state remains published."""
+        """Checks all sources once. If a source cannot be read, its last state remains published.
+
+        A table that was dropped or renamed is withdrawn, until there is a table of its name again.
+        """
         changed: dict[str, bytes] = {}
+        dropped: set[str] = set()
         problem = None
         if self._open is not None:
             try:
@@ -58,27 +67,44 @@ class Follower:
                 problem = str(error)
         from nimblepy.serving.manifest import serving_manifest
 
-        for name, handle in self._handles.items():
+        for name, handle in list(self._handles.items()):
             try:
                 if self._moved(handle) or name not in self._published:
                     changed[name] = serving_manifest(handle)
             except Exception as error:  # a source may fail in any way; the server continues
                 problem = f"{name}: {error}"
                 self._published.discard(name)
-        if changed:
-            try:
+                if isinstance(error, ConflictError) and error.kind == "table":
+                    self._reopen(name)
+                    dropped.add(name)
+        try:
+            if dropped and self._withdraw is not None:
+                self._withdraw(dropped)
+            if changed:
                 self._publish(changed)
                 self._published |= changed.keys()
-            except Exception as error:
-                problem = str(error)
-                self._published -= changed.keys()
+        except Exception as error:
+            problem = str(error)
+            self._published -= changed.keys()
         if problem is None:
             self.checked_at = time.monotonic()
         else:
             self.failures += 1
             if problem != self.last_error:
-                logger("nimblepy.serving").warning("serve: the state before is kept: %s", problem)
+                logger("nimblepy.serving").warning("serve: not updated: %s", problem)
         self.last_error = problem
+
+    def _reopen(self, name: str) -> None:
+        """Opens the table that has the name of a dropped one now, if there is one."""
+        from nimblepy.table.catalog import Catalog
+        from nimblepy.table.table import Table
+
+        dropped = self._handles[name]
+        assert isinstance(dropped, Table)
+        assert isinstance(dropped.catalog, Catalog)
+        with suppress(OSError, NimbleError):
+            self._handles[name] = dropped.catalog.table(dropped.name)
+            dropped.close()
 
     @staticmethod
     def _moved(handle: Served) -> bool:

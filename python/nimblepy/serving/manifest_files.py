@@ -6,7 +6,7 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from nimblepy import _core
@@ -22,12 +22,17 @@ SERVE_DIRECTORY = "serve"
 _KEPT = 2
 
 
-def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
+def write_manifests(
+    directory: str, names: Mapping[str, bytes], dropped: Iterable[str] = ()
+) -> None:
     """Writes serving manifests, then makes ``CURRENT`` name them.
 
     ``CURRENT`` has a line ``NAME FILE`` for each name. Files are renamed into place, so that
     readers never see a partial file. Older manifests of these names are removed, except the
     previous one.
+
+    Args:
+        dropped: names to remove from ``CURRENT``.
     """
     os.makedirs(directory, exist_ok=True)
     with _only_writer(directory):
@@ -35,6 +40,8 @@ def write_manifests(directory: str, names: Mapping[str, bytes]) -> None:
             if file.startswith(_TEMPORARY):  # of a process that was killed
                 os.unlink(os.path.join(directory, file))
         current = read_current(directory)
+        for name in dropped:
+            current.pop(name, None)
         for name, manifest in names.items():
             file = f"{name}-{time.time_ns():020d}{_SUFFIX}"
             _write(os.path.join(directory, file), manifest)

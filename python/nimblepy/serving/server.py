@@ -11,7 +11,7 @@ import resource
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from nimblepy import _core
@@ -209,7 +209,7 @@ class Server:
         self._swapped_at = time.monotonic()
         self._process = os.getpid()
         self._poll = poll
-        self._follower = Follower(handles, self._publish)
+        self._follower = Follower(handles, self._publish, self._withdraw)
         if last:
             self._follower.checked_at = -math.inf
             self._publish(last)
@@ -264,6 +264,16 @@ class Server:
         if self._core is not None:
             self._core.swap(self._tables)
 
+    def _withdraw(self, dropped: set[str]) -> None:
+        """Ends the service of dropped tables, so that clients get NOTABLE."""
+        left = {name: table for name, table in self._tables.items() if name not in dropped}
+        if len(left) == len(self._tables):
+            return
+        self._tables = left
+        self._write({}, dropped)
+        if self._core is not None:
+            self._core.swap(left)
+
     def _follow(self, poll: float) -> None:
         while not self._stop.wait(poll):
             self._follower.poll()
@@ -275,12 +285,12 @@ class Server:
                     self._max_clients,
                 )
 
-    def _write(self, manifests: dict[str, bytes]) -> None:
+    def _write(self, manifests: dict[str, bytes], dropped: Iterable[str] = ()) -> None:
         """Writes manifests for the next start. The server does not need them."""
         if self._directory is None:
             return
         try:
-            write_manifests(self._directory, manifests)
+            write_manifests(self._directory, manifests, dropped)
         except OSError as error:
             logger("nimblepy.serving").warning(
                 "serve: the next start will open the catalog first: %s", error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import re
@@ -592,9 +593,10 @@ class Metadata:
                 data = source.read()
         except FileNotFoundError as error:
             raise FileNotFoundError(
-                f"{snapshot.manifest_list}: the manifest list of snapshot {snapshot.id} is "
-                "missing, "
-                "because the snapshot has expired; call refresh()"
+                errno.ENOENT,
+                f"{'.'.join(self.name)}: the manifest list of snapshot {snapshot.id} is missing; "
+                "the snapshot has expired, or another program removed the file",
+                snapshot.manifest_list,
             ) from error
         specs = self.ice.metadata.specs()
         fields = {number: len(spec.fields) for number, spec in specs.items()}
