@@ -258,6 +258,121 @@ def test_random_numbers_are_what_python_reads(tmp_path: Path) -> None:
             assert load(tmp_path, pa.int64(), [file]) == [int(Decimal(text)) for text in whole]
 
 
+@pytest.mark.parametrize("text", ["12.50", " 12.5 ", "+12.500", "1250e-2"])
+def test_text_of_decimals(tmp_path: Path, text: str) -> None:
+    # Only CSV took it. JSON, Python rows and Arrow texts were refused without cast=True.
+    for file in (("csv", f"a\n{text}\n"), ("jsonl", json.dumps({"a": text}))):
+        assert load(tmp_path, PRICE, [file]) == [Decimal("12.50")]
+    lake = nb.connect(tmp_path / "lake")
+    table = lake.create_table("a.b", pa.schema([("a", PRICE), ("l", pa.list_(PRICE))]))
+    wanted = Decimal("12.50")
+    for rows, column in (
+        ([{"a": text}, {"a": Decimal("0.1")}, {"a": None}], [wanted, Decimal("0.10"), None]),
+        ([{"a": None}, {"a": text}], [None, wanted]),
+        (pa.table({"a": pa.array([text, None]).dictionary_encode()}), [wanted, None]),
+        (pa.table({"a": pa.array([text], pa.large_string())}), [wanted]),
+    ):
+        table.overwrite(rows)
+        assert table.to_table()["a"].to_pylist() == column
+    table.overwrite([{"l": [text, None]}])
+    assert table.to_table()["l"].to_pylist() == [[wanted, None]]
+
+
+def test_random_text_of_decimals(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    table = nb.connect(tmp_path / "lake").create_table("a.b", pa.schema([("a", PRICE)]))
+    for _ in range(300):
+        number = Decimal(rng.randrange(-(10 ** rng.randrange(1, 22)), 10**8)).scaleb(
+            -rng.randrange(5)
+        )
+        fits = abs(number) < 10**18 and number == round(number, 2)
+        for rows in ([{"a": str(number)}], pa.table({"a": [str(number)]})):
+            if fits:
+                table.overwrite(rows)
+                assert table.to_table()["a"].to_pylist() == [number]
+                continue
+            with pytest.raises(nb.InvalidArgumentError, match="column 'a', row 0"):
+                table.overwrite(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("12.505", "row 0: 12.505 .*cast=True to round it"),
+        ("x", "row 0: 'x' is not a value"),
+        ("", "row 0: '' is not a value"),
+        ("nan", "row 0: 'nan' is not a value"),
+        ("1e30", "row 0: 1e30 does not fit"),
+        ("1_000", "row 0: '1_000' is not a value"),
+    ],
+)
+def test_text_that_is_no_decimal_of_the_column(tmp_path: Path, text: str, message: str) -> None:
+    table = nb.connect(tmp_path / "lake").create_table("a.b", pa.schema([("a", PRICE)]))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"a": text}))
+    mixed = [{"a": text}, {"a": Decimal(1)}]
+    for rows in ([{"a": text}], mixed, pa.table({"a": [text]}), tmp_path / "a.jsonl"):
+        with pytest.raises(
+            nb.InvalidArgumentError,
+            match=f"column 'a', {message}" if rows is not mixed else "row 0",
+        ):
+            table.append(rows)  # type: ignore[arg-type]
+    if "cast" in message:  # as it rounds numbers
+        table.append([{"a": text}, {"a": "-12.515"}], cast=True)
+        assert table.to_table()["a"].to_pylist() == [Decimal("12.50"), Decimal("-12.52")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        (pa.int64(), '{"a":"1"}', "column 'a' is string; the table has int64; .*row 0 has '1'"),
+        (pa.int64(), '{"a":null}\n{"a":"1"}', "row 1 has '1'"),
+        (pa.int64(), '{"a":1}\n{"a":"x"}', "column 'a', row 1: 'x'"),
+        (pa.string(), '{"a":1}', "column 'a' is int64; the table has string; .*row 0 has 1"),
+        (pa.float64(), '{"a":"1.5"}', "column 'a'"),
+        (pa.float64(), '{"a":1}\n{"a":"1.5"}', "column 'a', row 1: '1.5'"),
+        (pa.float64(), '{"a":1e400}\n', "too big"),
+        (pa.float64(), '{"a":Infinity}\n', "an infinity is the text 'inf'"),
+    ],
+)
+def test_errors_of_types_name_the_file(
+    tmp_path: Path, kind: pa.DataType, content: str, message: str
+) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=rf"0\.jsonl: .*{message}"):
+        load(tmp_path, kind, [("jsonl", content)])
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a\né\n".encode("latin-1"))
+    table = nb.connect(tmp_path / "lake").create_table("a.b", pa.schema([("a", pa.string())]))
+    for cast in (False, True):
+        with pytest.raises(
+            nb.InvalidArgumentError, match=r"column 'a': .*encode the file as UTF-8$"
+        ):
+            table.append(tmp_path / "a.csv", cast=cast)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_floats_that_json_does_not_have(tmp_path: Path, kind: pa.DataType) -> None:
+    for texts in (["1.5", '"inf"', "2"], ['"-inf"', '"inf"', "null"], ["1.5", "null", '"-inf"']):
+        content = "".join(f'{{"a":{text}}}\n' for text in texts)
+        wanted = [float(text.strip('"')) if text != "null" else None for text in texts]
+        assert load(tmp_path, kind, [("jsonl", content)]) == wanted
+    (value,) = load(tmp_path, kind, [("jsonl", '{"a":"nan"}')])
+    assert value != value
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.binary(2), pa.large_binary()], ids=str)
+def test_bytes_are_hexadecimal(tmp_path: Path, kind: pa.DataType) -> None:
+    # With cast=True, the hexadecimal text itself was stored.
+    for cast in (False, True):
+        for file in (("csv", "a\n61FF\n"), ("jsonl", '{"a":"61ff"}')):
+            assert load(tmp_path, kind, [file], cast=cast) == [b"a\xff"]
+        for text in ("hello", "6", "61 ff", "é"):
+            for file in (("csv", f"a\n{text}\n"), ("jsonl", json.dumps({"a": text}))):
+                with pytest.raises(nb.InvalidArgumentError, match=r"row 0: .*is not hexadecimal"):
+                    load(tmp_path, kind, [file], cast=cast)
+
+
 def test_many_batches_count_rows(tmp_path: Path) -> None:
     lines = [f'{{"a":{row}.5}}\n' for row in range(40_000)]
     lines[39_000] = '{"a":0.123}\n'

@@ -21,6 +21,8 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.texts import (
     Typed,
+    first_names,
+    is_of_digits,
     is_of_text,
     keeps_json,
     merged_type,
@@ -368,9 +370,8 @@ def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
         with suppress(pa.ArrowException, OSError), ExitStack() as stack:
             name = _open_csv(part, None, None, stack).schema.names[int(column[1])]
             why = str(error)[column.end() :]
-            return InvalidArgumentError(
-                f"{part.name}: column {name!r}: {why}; correct the text, or pass cast=True"
-            )
+            what = "encode the file as UTF-8" if "UTF8" in why else "correct the text"
+            return InvalidArgumentError(f"{part.name}: column {name!r}: {why}; {what}")
     if part.format == "json" and "from object to array in row 0" in str(error):
         return InvalidArgumentError(
             f"{part.name}: it begins with a list; expected one object per line (JSON lines)"
@@ -439,12 +440,14 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     if len(set(names)) < len(names):  # refused later
         return _Opened(every.schema, None, every)
     given = _given(given_types, names)
-    converted = {name: kind for name, kind in given.items() if is_of_text(kind)}
+    converted = {
+        name: kind for name, kind in given.items() if is_of_text(kind) or is_of_digits(kind)
+    }
     kinds = {field.name: field.type for field in every.schema} | given
     whole = [name for name in names if name not in given and pt.is_int64(kinds[name])]
     codes = dict.fromkeys(_with_leading_zeros(part, whole), pa.string())
     kinds |= codes
-    texts = [name for name in names if name not in converted and _has_text(kinds[name])]
+    texts = [name for name in names if _has_text(kinds[name])]
     rest = [name for name in names if name not in set(texts)]
     types = {name: pa.string() for name in (*converted, *texts) if name in given} | codes
     readers = [
@@ -490,7 +493,7 @@ def _given(given_types: _Types | None, names: Sequence[str]) -> dict[str, pa.Dat
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    return is_text(kind) or pt.is_binary(kind) or pt.is_null(kind)
+    return is_text(kind) or pt.is_binary(kind) or pt.is_null(kind) or is_of_digits(kind)
 
 
 def _merged(schema: pa.Schema, readers: Sequence[Any]) -> Iterator[pa.RecordBatch]:
@@ -559,10 +562,16 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
 
     If pyarrow's types lose digits of a given type, each value is converted from its text.
     """
-    with_times = _json_reader(part, None, stack).schema
+    cast = given_types is not None and given_types.cast
+    try:
+        with_times = _json_reader(part, None, stack).schema
+    except pa.ArrowInvalid as error:
+        mixed = _mixed_columns(part, given_types) if " changed from " in str(error) else None
+        if mixed is None:
+            raise
+        return _Opened(mixed, None, rows_of_json(_lines(part, stack), mixed, cast, part.name))
     inferred = pa.schema([field.with_type(without_times(field.type)) for field in with_times])
     given = _given(given_types, inferred.names)
-    cast = given_types is not None and given_types.cast
     if all(keeps_json(inferred.field(name).type, kind) for name, kind in given.items()):
         kinds = {field.name: given.get(field.name, field.type) for field in inferred}
         read = [field.with_type(read_type(field.type, kinds[field.name])) for field in inferred]
@@ -584,9 +593,25 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
             for field in inferred
         ]
     )
+    return _Opened(target, None, rows_of_json(_lines(part, stack), target, cast, part.name))
+
+
+def _lines(part: _Part, stack: ExitStack) -> io.BufferedReader:
     source = stack.enter_context(part.store.open_input_stream(part.path))
-    lines = stack.enter_context(io.BufferedReader(source))
-    return _Opened(target, None, rows_of_json(lines, target, cast, part.name))
+    return stack.enter_context(io.BufferedReader(source))
+
+
+def _mixed_columns(part: _Part, given_types: _Types | None) -> pa.Schema | None:
+    """Returns the columns of a JSON file with texts among the numbers of a column.
+
+    Returns ``None`` if the type of a column is not given.
+    """
+    if given_types is None:
+        return None
+    with ExitStack() as stack:
+        names = first_names(_lines(part, stack))
+    given = _given(given_types, names)
+    return pa.schema(given) if names and len(given) == len(names) else None
 
 
 def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any:

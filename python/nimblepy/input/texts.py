@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
+from contextlib import suppress
+from decimal import Decimal
+from itertools import islice
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -20,22 +21,18 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.python_values import converted, typed_array
 from nimblepy.schema.convert import stored
 from nimblepy.schema.field_ids import match_by_name
-from nimblepy.schema.kinds import is_list, is_text
+from nimblepy.schema.kinds import is_bytes, is_list, is_text
+from nimblepy.schema.number_text import exact_numbers
 from nimblepy.schema.reshape import UnfitError
-from nimblepy.schema.text import is_uuid
+from nimblepy.schema.text import is_uuid, is_uuid_size
 from nimblepy.schema.values import show
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 
 # Rows of JSON that are converted in Python at once.
 _ROWS = 1 << 14
-_MOST_DIGITS = 90
-_MOST_SHOWN = 60
-_EXACT = Context(prec=300)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
-# Numbers that Arrow reads right.
-_SIMPLE_INTEGER = r"^[+-]?[0-9]{1,18}$"
-_SIMPLE_DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]{1,18})?$"
+# Floats that JSON does not have as numbers: `nimble scan --json` prints them as these texts.
+_NOT_FINITE = {text: float(text) for text in ("inf", "-inf", "nan")}
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
 
@@ -50,6 +47,11 @@ def _is_other(kind: pa.DataType) -> bool:
     return not (numbers or times or pt.is_boolean(kind))
 
 
+def is_of_digits(kind: pa.DataType) -> bool:
+    """Returns whether text of this type is hexadecimal. Text of 16 bytes may also be a UUID."""
+    return is_bytes(kind) and not is_uuid_size(kind)
+
+
 def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     """Converts the fields of a CSV column.
 
@@ -59,12 +61,31 @@ def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     import pyarrow.compute as pc
 
     texts = pc.utf8_trim_whitespace(texts)
+    if is_of_digits(target):
+        values = [
+            None if text is None else _bytes_of_digits(row, text)
+            for row, text in enumerate(texts.to_pylist())
+        ]
+        return converted(pa.array(values, pa.binary()), target, cast, "")
     if pt.is_floating(target):
         return _floats(texts, target)
     if pt.is_integer(target) or pt.is_decimal(target):
-        return _exact_numbers(texts, target, cast)
+        return exact_numbers(texts, target, cast)
     rule = stored(cast=cast, literals=True, checked=True)
     return rule(texts.type, target, "")(texts)
+
+
+def _bytes_of_digits(row: int, text: str) -> bytes:
+    """Returns the bytes that ``nimble scan`` prints as this text."""
+    try:
+        made = bytes.fromhex(text)
+    except ValueError:
+        made = b""
+    if 2 * len(made) != len(text):
+        raise UnfitError(
+            row, f"{show(text)} is not hexadecimal, as bytes are written in JSON and CSV"
+        )
+    return made
 
 
 def _floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
@@ -77,50 +98,6 @@ def _floats(texts: pa.Array, target: pa.DataType) -> pa.Array:
         row = pc.index(beyond, True).as_py()
         if row >= 0:
             raise UnfitError(row, f"{texts[row].as_py()!r} is out of range of {target}")
-    return made
-
-
-def _exact_numbers(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
-    import pyarrow.compute as pc
-
-    # Arrow reads hexadecimal numbers, and long decimals wrongly.
-    simple = _SIMPLE_INTEGER if pt.is_integer(target) else _SIMPLE_DECIMAL
-    if pc.all(pc.match_substring_regex(texts, simple)).as_py() is not False:
-        try:
-            return texts.cast(target)
-        except pa.ArrowException:
-            pass
-    scale = 0 if pt.is_integer(target) else target.scale
-    numbers = [
-        None if text is None else _exact_number(row, text, target, scale, cast)
-        for row, text in enumerate(texts.to_pylist())
-    ]
-    return pa.array(numbers, target)
-
-
-def _exact_number(row: int, text: str, target: pa.DataType, scale: int, cast: bool) -> Any:
-    """Returns a text as an int or a decimal with ``scale`` digits after the point."""
-    if _NUMBER.fullmatch(text) is None:
-        raise UnfitError(row, f"{show(text)} is not a value of {target}")
-    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-    number = Decimal(text)
-    if number and number.adjusted() > _MOST_DIGITS:
-        raise UnfitError(row, f"{shown} does not fit {target}")
-    if number.adjusted() < -_MOST_DIGITS:  # is cut or refused below
-        number = Decimal("1e-99").copy_sign(number) if number else Decimal(0)
-    whole = pt.is_integer(target)
-    rounding = ROUND_DOWN if whole else ROUND_HALF_EVEN
-    made = number.quantize(Decimal(1).scaleb(-scale), rounding, _EXACT)
-    if made != number and not cast:
-        how = "truncate it" if whole else "round it"
-        raise UnfitError(row, f"{shown} does not fit {target}", how)
-    if whole:
-        limit = 1 << (target.bit_width - pt.is_signed_integer(target))
-        if not (-limit if pt.is_signed_integer(target) else 0) <= made < limit:
-            raise UnfitError(row, f"{shown} does not fit {target}")
-        return int(made)
-    if made and made.adjusted() >= target.precision - scale:
-        raise UnfitError(row, f"{shown} does not fit {target}")
     return made
 
 
@@ -163,6 +140,18 @@ class Typed:
         except UnfitError as error:
             message = error.message(f"{self._name}: column {name!r}", self._rows)
             raise InvalidArgumentError(message) from None
+        except InvalidArgumentError as error:  # of the type, not of a value
+            raise InvalidArgumentError(
+                f"{self._name}: {error}{_first_value(array, self._rows)}"
+            ) from None
+
+
+def _first_value(array: pa.Array, first_row: int) -> str:
+    """Returns the first value of a column that is not null, for messages."""
+    import pyarrow.compute as pc
+
+    row = pc.index(array.is_valid(), True).as_py()
+    return "" if row < 0 else f"; row {first_row + row} has {show(array[row].as_py())}"
 
 
 # ------------------------------------------------------------------ JSON
@@ -194,6 +183,8 @@ def keeps_json(have: pa.DataType, target: pa.DataType) -> bool:
         return keeps_json(have.value_type, target.value_type)
     if pt.is_nested(have) or pt.is_nested(target):
         return not pt.is_map(target)  # an object for a map
+    if is_text(have):
+        return not (pt.is_floating(target) or is_of_digits(target))
     return not pt.is_floating(have) or pt.is_floating(target)
 
 
@@ -220,7 +211,7 @@ def of_json(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.
 
 
 def _refuse_infinities(array: pa.Array) -> None:
-    """Raises for floats that were out of range: JSON has no infinities."""
+    """Raises for floats that were out of range: JSON has no numbers for infinities."""
     import pyarrow.compute as pc
 
     if pt.is_struct(array.type):
@@ -229,7 +220,11 @@ def _refuse_infinities(array: pa.Array) -> None:
     elif is_list(array.type):
         _refuse_infinities(array.flatten())
     elif pt.is_floating(array.type) and pc.any(pc.is_inf(array)).as_py():
-        raise UnfitError(None, f"a value is out of range of {array.type}")
+        raise UnfitError(
+            None,
+            f"a value is out of range of {array.type}; in JSON, an infinity is the text 'inf' or "
+            "'-inf'",
+        )
 
 
 def rows_of_json(
@@ -263,6 +258,16 @@ def rows_of_json(
             done += len(rows)
             rows = []
     yield _batch(rows, target, cast, name, done)
+
+
+def first_names(source: Iterable[bytes]) -> list[str]:
+    """Returns the columns of the first lines of a JSON file. Ignores lines that are not JSON."""
+    names: dict[str, None] = {}
+    for line in islice(source, _ROWS):
+        with suppress(ValueError):
+            row = json.loads(line)
+            names |= dict.fromkeys(row if isinstance(row, dict) else ())
+    return list(names)
 
 
 class _Number(str):
@@ -315,7 +320,10 @@ def merged_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
 
 
 def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
-    """Returns a value of JSON with the numbers of a type: floats, or else exact decimals."""
+    """Returns a value of JSON with the numbers and the bytes of a type.
+
+    Numbers are floats, or else exact decimals.
+    """
     if isinstance(value, _Number):
         if not pt.is_floating(kind):
             return Decimal(value)
@@ -323,11 +331,19 @@ def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
         if math.isinf(number):
             raise UnfitError(row, f"{value} is out of range of {kind}")
         return number
+    if isinstance(value, str) and pt.is_floating(kind):
+        return _NOT_FINITE.get(value, value)
+    if isinstance(value, str) and is_of_digits(kind):
+        return _bytes_of_digits(row, value)
     if isinstance(value, list) and is_list(kind):
         return [_valued(row, item, kind.value_type) for item in value]
     if isinstance(value, dict) and pt.is_struct(kind):
         kinds = {item.name: item.type for item in kind}
         return {name: _valued(row, v, kinds.get(name, pa.null())) for name, v in value.items()}
     if isinstance(value, dict) and pt.is_map(kind):
-        return {name: _valued(row, item, kind.item_type) for name, item in value.items()}
+        value = list(value.items())
+    if isinstance(value, list) and pt.is_map(kind):  # also as `nimble scan --json` prints it
+        if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
+            raise UnfitError(row, f"{show(value)} is not an object, and not a list of pairs")
+        return [(_valued(row, k, kind.key_type), _valued(row, v, kind.item_type)) for k, v in value]
     return value

@@ -21,6 +21,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import family, is_bytes, is_list, is_text, value_type, widens
+from nimblepy.schema.number_text import exact_numbers
 from nimblepy.schema.plain import plain_array
 from nimblepy.schema.reshape import Convert, Leaf, UnfitError
 from nimblepy.schema.text import is_uuid, is_uuid_size, parse_text, uuid_of
@@ -87,6 +88,8 @@ def _conversion(
         return _time(plain, target, cast) if kinds[0] != "bool" else _checked(target)
     if is_text(plain) and kinds[1] in _TEMPORAL:
         return partial(_times if kinds[1] == "time" else _moments, target=target, cast=cast)
+    if is_text(plain) and pt.is_decimal(target):
+        return partial(_decimals, target=target, cast=cast)
     if is_text(plain) and is_text(target):
         return _checked(target)
     if is_bytes(plain) and is_bytes(target):
@@ -352,6 +355,10 @@ def _cut(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 # ------------------------------------------------------------------ text and UUIDs
 
 
+def _decimals(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
+    return exact_numbers(pc.utf8_trim_whitespace(texts), target, cast)
+
+
 def _times(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     """Converts texts of times of day."""
     if not cast:
@@ -412,6 +419,9 @@ def each(values: Sequence[Any] | pa.Array, target: pa.DataType) -> pa.Array:
                 continue
             if isinstance(value, float) and pt.is_floating(target):
                 made.append(stored_float(value, target))
+                continue
+            if isinstance(value, str) and pt.is_decimal(target):
+                made += _decimals(pa.array([value]), target, False).to_pylist()
                 continue
             is_float = isinstance(value, (float, np.floating)) and pt.is_decimal(target)
             # The shortest digits of a float, as in columns of floats.

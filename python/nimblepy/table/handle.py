@@ -141,17 +141,6 @@ class TableHandle(VersionedRows[FileSet]):
         rows = FileSet(self._reading(metadata, schema_id), plan)
         return TablePosition(rows, metadata, snapshot, schema_id, metadata)
 
-    def _share(self, position: TablePosition) -> None:
-        """Takes over the plan of another handle's position, and its open files that were removed.
-
-        REQUIRES: this handle was opened at the same snapshot with the same columns.
-        """
-        reading = self._at.rows.reading
-        plan = copy.copy(position.rows.plan)
-        plan.is_past = False
-        reading.open_files.share_removed(position.rows.reading.open_files, exist)
-        self._position = replace(self._at, rows=FileSet(reading, plan))
-
     @property
     def _at(self) -> TablePosition:
         """The position of this handle.
@@ -453,3 +442,16 @@ class TableState:
 def files_of(table: TableHandle) -> FileSet:
     """Returns the files that a handle reads now. Used by other modules of nimblepy."""
     return table._current
+
+
+def share_position(table: TableHandle, position: TablePosition) -> None:
+    """Makes a handle use the plan of another handle's position, and its open files that were
+    removed.
+
+    REQUIRES: ``table`` was opened at the same snapshot with the same columns.
+    """
+    reading = table._at.rows.reading
+    plan = copy.copy(position.rows.plan)
+    plan.is_past = False
+    reading.open_files.share_removed(position.rows.reading.open_files, exist)
+    table._position = replace(table._at, rows=FileSet(reading, plan))

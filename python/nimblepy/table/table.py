@@ -34,7 +34,7 @@ from nimblepy.table.claims.kinds import Claim, ColumnClaim, Reconcile
 from nimblepy.table.claims.store import public_claim, read_claims
 from nimblepy.table.describe import UNSET, Description, Unset, check_table, confirm, describe
 from nimblepy.table.evolve import Alter
-from nimblepy.table.handle import TableHandle, TableState, id_of
+from nimblepy.table.handle import TableHandle, TableState, id_of, share_position
 from nimblepy.table.otree.blocks import Blocks
 from nimblepy.table.otree.estimate import Estimate, estimate, parsed
 from nimblepy.table.otree.layouts import Layout, OTree, layout_of
@@ -877,7 +877,7 @@ class Table(TableHandle):
         schema_id = metadata.schema_id if past.schema_id is None else past.schema_id
         table = Table(self.catalog, metadata, at=(past, schema_id), pinned=f"{kind} {value}")
         if is_own and schema_id == own.schema_id:
-            table._share(own)
+            share_position(table, own)
         return table
 
     @property
