@@ -1121,12 +1121,12 @@ class Table(TableHandle):
         index files below ``metadata/`` cover them. Lookups, upserts and deletes by key search new
         files without the index, until a second call or :meth:`optimize` covers them too.
         Concurrent changes of rows succeed. :meth:`health` says which share of the rows has each
-        index.
+        index. If all files have the indexes already, nothing changes.
 
         Raises:
-            InvalidArgumentError: all files have such an index, or the table lacks a column; or the
-                index is of a kind that a Parquet table cannot have: a vector index, one on a part
-                of a struct, or one in descending order.
+            InvalidArgumentError: the table lacks a column, or has a vector index on the column of
+                another metric; or the index is of a kind that a Parquet table cannot have: a vector
+                index, one on a part of a struct, or one in descending order.
             ConflictError: as :meth:`append`; or other commits kept adding files without the index.
                 New files of nimblepy have it, and a second call completes it.
 

@@ -74,13 +74,7 @@ def add_parquet_index(table: TableAccess, indexes: Sequence[TableIndex]) -> Comm
         new = [stored_index(rows.schema, index) for index in indexes]
         known = {(index.kind, index.columns) for index in old}
         added = [index for index in new if (index.kind, index.columns) not in known]
-        current = _covering_now(metadata, rows, [*old, *added])
-        if not added and current == [*old, *added]:
-            raise InvalidArgumentError(
-                f"add_index: {table.name} has the index {indexes[0]} already, and it covers all "
-                "data files"
-            )
-        return current
+        return _covering_now(metadata, rows, [*old, *added])
 
     return _change(table, "add_index", changed)
 
@@ -107,8 +101,7 @@ def index_as_declared(table: TableAccess) -> None:
         else:
             usable.append(index)
     if usable:
-        with contextlib.suppress(InvalidArgumentError):  # the table has them already
-            add_parquet_index(table, usable)
+        add_parquet_index(table, usable)
 
 
 def drop_parquet_index(
