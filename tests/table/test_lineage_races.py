@@ -215,3 +215,60 @@ def test_rows_of_a_transaction_have_the_ids_of_the_newest_snapshot(
         else:
             assert number > newest
     check_files(table)
+
+
+READS: dict[str, Callable[[Any], object]] = {
+    "get": lambda rows: rows.get(1, ["_row_id"]),
+    "lookup": lambda rows: rows.lookup([1], columns=["k", "_last_updated_sequence_number"]),
+    "range": lambda rows: rows.range(0, 3, columns=["_row_id"]),
+    "to_table": lambda rows: rows.to_table(LINEAGE, filter="k = 1"),
+    "scan": lambda rows: list(rows.scan(LINEAGE)),
+    "filter": lambda rows: rows.to_table(["v"], filter="_last_updated_sequence_number = 1"),
+    "count": lambda rows: rows.count_rows("_row_id = 1 AND _last_updated_sequence_number < 2"),
+}
+
+
+@pytest.mark.parametrize("what", sorted(READS))
+def test_lineage_that_a_transaction_read_must_not_change(lake: nb.Catalog, what: str) -> None:
+    """Only the columns of the schema were compared."""
+    table = lake.create_table("n.t", data(range(6), 0), primary_key="k", format_version=3)
+    table.append(data(range(6, 9), 0))
+    other = lake.table("n.t")
+    t = table.transaction()
+    READS[what](t)
+    t.upsert(data([100], 1))
+    other.upsert(data([1], 0))
+    with pytest.raises(nb.ConflictError) as caught, t:
+        pass
+    assert caught.value.kind == "keys"
+    assert caught.value.keys == (1,)
+    # A compaction keeps the lineage.
+    with table.refresh().transaction() as t:
+        READS[what](t)
+        t.upsert(data([100], 1))
+        other.compact()
+    # The transaction does not read the lineage.
+    with table.refresh().transaction() as t:
+        t.to_table()
+        t.get(1)
+        t.upsert(data([101], 1))
+        other.upsert(data([1], 0))
+    assert {100, 101} <= lineage_of(table.refresh()).keys()
+    check_files(table)
+
+
+def test_a_transaction_that_read_no_row_ids_conflicts_with_their_assignment(
+    lake: nb.Catalog,
+) -> None:
+    table = lake.create_table("n.t", data(range(6), 0), primary_key="k")
+    upgrade(table)
+    other = lake.table("n.t")
+    t = table.transaction()
+    row = t.get(1, ["_row_id"])
+    assert row is not None
+    assert row["_row_id"] is None
+    t.upsert(data([100], 1))
+    other.append(data([50], 0))
+    with pytest.raises(nb.ConflictError), t:
+        pass
+    assert lineage_of(table.refresh())[1][1] is not None

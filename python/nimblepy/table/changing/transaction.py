@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -80,7 +80,18 @@ class _ReadRows(SourceWrapper[FileSet]):
         self, keys: Keys, columns: Projected, *, first: bool = False
     ) -> tuple[pa.Table, Positions]:
         self._reads.add(keys)
+        self._reads.add_columns(columns)
         return self.wrapped.find_and_read(keys, columns, first=first)
+
+    def read(self, rows: RowSet, columns: Projected) -> pa.Table:
+        self._reads.add_columns(columns)
+        return super().read(rows, columns)
+
+    def scan_batches(
+        self, where: Where, columns: Projected, *, batch_rows: int, threads: int
+    ) -> Iterator[pa.RecordBatch]:
+        self._reads.add_columns(columns)
+        return super().scan_batches(where, columns, batch_rows=batch_rows, threads=threads)
 
     def count_matches(self, keys: Keys) -> Positions:
         self._reads.add(keys)
@@ -106,7 +117,8 @@ class Transaction(VersionedRows[_ReadRows]):
     All reading methods of a table see the snapshot that was newest at the beginning of the block,
     and the transaction's own changes. The transaction commits once, at the end of the block. If
     another commit changed a row that the transaction read, or added a row that its keys, ranges or
-    filters would have found, the transaction raises :class:`ConflictError` and changes nothing. So
+    filters would have found, the transaction raises :class:`ConflictError` and changes nothing. A
+    changed row id or sequence number counts if the transaction read columns of row lineage. So
     the result is the same as if it had run alone after the other commits. Rows that it wrote
     without reading them replace rows of other commits.
 

@@ -10,13 +10,16 @@ import pyarrow as pa
 
 from nimblepy.errors import IndexUnavailableError, StaleFileError
 from nimblepy.expr.filter import Filter
+from nimblepy.rows.arguments import Projected
 from nimblepy.rows.request import Keys, Ordered, Request, Where
 from nimblepy.rows.rowset import RowSet
+from nimblepy.schema.lineage import names_lineage
 from nimblepy.schema.names import ColumnName
 from nimblepy.table import iceberg as ice
 from nimblepy.table.changing.row_change import conflict
 from nimblepy.table.reading.changed_rows import differences
 from nimblepy.table.reading.fileset import FileSet
+from nimblepy.table.reading.members import MemberRows
 from nimblepy.table.reading.plan import SnapshotPlan
 
 _BATCH_ROWS = 1 << 16
@@ -25,13 +28,18 @@ _SHOWN_KEYS = 10
 
 
 class Reads:
-    """Records what a transaction has read. Changing any of it is a conflict."""
+    """Records what a transaction has read. Changing any of it is a conflict.
+
+    Attributes:
+        lineage: a read named columns of row lineage, so changing these is a conflict, too.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[tuple[tuple[ColumnName, ...], bool], list[Keys]] = {}
         self._ordered: list[Ordered | Keys] = []
         self._filters: list[Filter] = []
         self._everything = False
+        self.lineage = False
 
     def add(self, request: Request) -> None:
         if isinstance(request, Where):
@@ -39,10 +47,15 @@ class Reads:
                 self._everything = True
             elif not request.filter.matches_nothing:
                 self._filters.append(request.filter)
+                self.add_columns(request.filter.columns)
         elif isinstance(request, Keys) and request.between is None:
             self._keys.setdefault((request.names, request.null_equals), []).append(request)
         else:
             self._ordered.append(request)
+
+    def add_columns(self, columns: Projected) -> None:
+        """Records the columns that a read returns or tests."""
+        self.lineage = self.lineage or names_lineage(columns)
 
     def add_everything(self) -> None:
         self._everything = True
@@ -50,13 +63,17 @@ class Reads:
     def __bool__(self) -> bool:
         return bool(self._keys or self._ordered or self._filters or self._everything)
 
-    def changed(self, removed: FileSet, added: FileSet) -> pa.Table | None:
+    def changed(self, removed: FileSet, added: FileSet, *, lineage: bool) -> pa.Table | None:
         """Returns the removed and added rows that the transaction's reads find.
 
         ``None`` means that each read finds the same rows in both.
+
+        Args:
+            lineage: whether rows of different lineage are different.
         """
         for request in self._requests():
-            before, after = _answer(removed, request), _answer(added, request)
+            before = _answer(removed, request, lineage=lineage)
+            after = _answer(added, request, lineage=lineage)
             if not _same_rows(before, after):
                 return pa.concat_tables([before, after])
         return None
@@ -79,14 +96,15 @@ class Reads:
             yield Where(filter, nothing)
 
 
-def _answer(rows: FileSet, request: Request) -> pa.Table:
+def _answer(rows: FileSet, request: Request, *, lineage: bool) -> pa.Table:
+    read: MemberRows = rows.with_lineage if lineage else rows
     if not rows.num_files:
-        return rows.schema.empty_table()
+        return read.schema.empty_table()
     if isinstance(request, Where):
         where = Where(request.filter, rows.all_rows())
-        batches = rows.scan_batches(where, None, batch_rows=_BATCH_ROWS, threads=0)
-        return pa.Table.from_batches(batches, rows.schema)
-    return rows.read(rows.find(request), None)
+        batches = read.scan_batches(where, None, batch_rows=_BATCH_ROWS, threads=0)
+        return pa.Table.from_batches(batches, read.schema)
+    return read.read(rows.find(request), None)
 
 
 def _same_rows(one: pa.Table, other: pa.Table) -> bool:
@@ -114,7 +132,9 @@ class ReadsAreSame:
         if (base and base.id) == (winner and winner.id):
             return
         plan = SnapshotPlan(metadata, winner, self.begun.schema_id)
-        removed, added = differences(self.base, FileSet(self.base.reading, plan))
+        lineage = self.reads.lineage and self.base.reading.has_row_ids
+        newest = FileSet(self.base.reading, plan)
+        removed, added = differences(self.base, newest, lineage=lineage)
         widened = metadata.widened_since(self.begun.schema_id) if added.num_files else []
         if widened and self.reads:
             # The new rows may have values that the columns could not hold when they were read.
@@ -124,7 +144,7 @@ class ReadsAreSame:
             )
             raise conflict(self.begun, metadata, why, kind="schema")
         try:
-            changed = self.reads.changed(removed, added)
+            changed = self.reads.changed(removed, added, lineage=lineage)
         except (FileNotFoundError, StaleFileError, IndexUnavailableError) as error:
             why = f"what a transaction read cannot be read again to compare it: {error}"
             raise conflict(self.begun, metadata, why, kind="files") from error

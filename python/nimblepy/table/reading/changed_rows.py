@@ -63,10 +63,15 @@ def with_rows(deleted: _core.RowBitmap | None, rows: RowNumbers) -> _core.RowBit
     return _core.RowBitmap(rows if deleted is None else np.concatenate((deleted.rows(), rows)))
 
 
-def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRows]:
+def differences(
+    before: FileSet, after: FileSet, *, lineage: bool = False
+) -> tuple[ChangedRows, ChangedRows]:
     """Compares two states. Returns (rows only in ``before``, rows only in ``after``).
 
     A row that was moved to another file, for example by a compaction, is in both results.
+
+    Args:
+        lineage: the rows of a file also differ if they inherit other row ids.
     """
     old, new = _numbers(before), _numbers(after)
     only_before: dict[str, tuple[int, RowSet]] = {}
@@ -75,6 +80,9 @@ def differences(before: FileSet, after: FileSet) -> tuple[ChangedRows, ChangedRo
         other = new.get(path)
         if other is None:
             only_before[path] = number, _live(before, number)
+        elif lineage and before.members[number].inherited != after.members[other].inherited:
+            only_before[path] = number, _live(before, number)
+            only_after[path] = other, _live(after, other)
         elif before.members[number].delete_ids != after.members[other].delete_ids:
             old_rows, new_rows = _live(before, number), _live(after, other)
             if (difference := old_rows.minus(new_rows)).num_rows:
