@@ -326,3 +326,34 @@ def test_changes_and_refreshes_of_a_dropped_table_raise_the_same_error(lake: nb.
             call()
         assert caught.value.kind == "table"
     assert old.get(1) == {"id": 1}
+
+
+def test_messages_say_what_to_do(lake: nb.Catalog, tmp_path: Path) -> None:
+    vectors = pa.list_(pa.float32(), 2)
+    rows = pa.table({"id": [1], "kind": ["a"], "v": pa.array([[1.0, 2.0]], vectors)})
+    parquet = lake.create_table("a.p", rows, primary_key="id", data_format="parquet")
+    with pytest.raises(nb.InvalidArgumentError, match=r"Parquet file, and convert\(\"nimble\"\)"):
+        parquet.nearest([1, 0], k=1)
+    with pytest.raises(nb.IndexUnavailableError, match=r"\(kind\) in a Parquet file.*add_index"):
+        parquet.lookup(["a"], on="kind")
+    lists = lake.create_table("a.l", pa.table({"v": pa.array([[1.0, 2.0]])}))
+    with pytest.raises(nb.InvalidArgumentError, match=r"lists of 'v' have any length.*list_\("):
+        lists.nearest([1, 0], k=1)
+    small = pa.array([[1, 2]], pa.list_(pa.int8(), 2))
+    with pytest.raises(nb.InvalidArgumentError, match=r"vectors of 'v' are of int32, expected"):
+        lake.create_table("a.s", pa.table({"v": small})).nearest([1, 0], k=1)
+    with pytest.raises(nb.InvalidArgumentError, match=r"such as timedelta\(hours=2\), got '2h'"):
+        parquet.at(time="2h")  # type: ignore[arg-type]
+    (tmp_path / "a.csv").write_text("id;kind\n1;a\n")
+    with pytest.raises(nb.InvalidArgumentError, match=r"a\.csv: .*'id;kind'; the delimiter of csv"):
+        parquet.append(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "x.CSV", "x.jsonl"])
+def test_convert_writes_no_other_formats(tmp_path: Path, name: str) -> None:
+    nb.connect(tmp_path / "lake").create_table("a.b", pa.table({"id": [1]}))
+    target = tmp_path / name
+    done = CliRunner().invoke(app, ["convert", f"{tmp_path}/lake#a.b", str(target)])
+    assert done.exit_code == 2
+    assert "convert writes nimble files" in done.output
+    assert not target.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +26,15 @@ from nimblepy.io.location import locate
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 from nimblepy.table.base.places import has_catalog
 
+# Names of files that are not nimble files, and what writes such a file.
+_OTHER_FORMATS = {
+    ".csv": "print the rows with nimble scan SOURCE --csv",
+    ".json": "print the rows with nimble scan SOURCE --json",
+    ".jsonl": "print the rows with nimble scan SOURCE --json",
+    ".ndjson": "print the rows with nimble scan SOURCE --json",
+    ".parquet": "write it in Python with pyarrow.parquet.write_table(source.to_table(), path)",
+}
+
 
 def run_convert(
     source: str,
@@ -42,6 +52,12 @@ def run_convert(
 ) -> None:
     """Converts data, with a progress bar on a terminal, and prints a summary."""
     only_file(target, "convert", "its rows are changed by append and overwrite of Python")
+    suffix = os.path.splitext(target)[1].lower()
+    if suffix in _OTHER_FORMATS:
+        raise nb.InvalidArgumentError(
+            f"convert writes nimble files, but {target!r} is the name of another format; name it "
+            f"*.nimble, or {_OTHER_FORMATS[suffix]}"
+        )
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     keys = parse_sort_keys(cluster_by) if cluster_by else ()

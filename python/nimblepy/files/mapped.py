@@ -293,7 +293,10 @@ class MappedRows(RowSource):
         if not names:
             raise IndexUnavailableError("these rows have no cluster key; pass on= or scan")
         shown = show_names(names)
-        raise IndexUnavailableError(f"no index on ({shown}) in a file of an earlier schema")
+        raise IndexUnavailableError(
+            f"no index on ({shown}) in a Parquet file, or in a file of an earlier schema; in a "
+            "table, add_index() adds one"
+        )
 
     def _names_in_child(self, names: Sequence[ColumnName]) -> tuple[ColumnName, ...] | None:
         """Returns the columns' names in the source; ``None`` if one of them cannot be searched.
@@ -506,8 +509,9 @@ class MappedRows(RowSource):
         mapped = self._names_in_child((request.column,))
         if mapped is None:
             raise InvalidArgumentError(
-                f"nearest: column {request.column!r} had another type when a file was written; "
-                "compact the table, which writes it again"
+                f"nearest: column {request.column!r} cannot be searched in a file: it is a Parquet "
+                'file, and convert("nimble") makes a table of nimble files; or the column had '
+                "another type when it was written, and compact(where_needed=False) writes it again"
             )
         if rows is None:
             rows = self.all_rows() if request.within is None else self.find(request.within)

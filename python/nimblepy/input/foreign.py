@@ -437,6 +437,14 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     """
     every = _csv_reader(part, stack, {}, None, text=False)
     names = every.schema.names
+    if given_types is not None and len(names) == 1 and names[0] not in given_types.schema.names:
+        delimiter = "tab" if part.format == "tsv" else "','"
+        other = next((mark for mark in (";", "\t", "|", ",") if mark in names[0]), None)
+        if other is not None:
+            raise InvalidArgumentError(
+                f"{part.name}: its only column is {names[0]!r}; the delimiter of {part.format} "
+                f"files is {delimiter}, not {other!r}"
+            )
     if len(set(names)) < len(names):  # refused later
         return _Opened(every.schema, None, every)
     given = _given(given_types, names)

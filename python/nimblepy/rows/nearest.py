@@ -100,6 +100,23 @@ def vector_type(type: pa.DataType) -> int | None:
     return None
 
 
+def _not_vectors(schema: pa.Schema) -> str:
+    """Returns what makes the columns of lists vectors, for messages."""
+    for field in schema:
+        kind = field.type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            return (
+                f"; the lists of {field.name!r} have any length: write the column with a type of "
+                "fixed length, as pyarrow.list_(pyarrow.float32(), LENGTH)"
+            )
+        if pa.types.is_fixed_size_list(kind):
+            return (
+                f"; the vectors of {field.name!r} are of {kind.value_type}, expected float16, "
+                "float32, float64, or in files int8 or uint8"
+            )
+    return ""
+
+
 def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
     """Returns the column to search, and the length of its vectors.
 
@@ -127,7 +144,7 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
     if len(names) != 1:
         raise InvalidArgumentError(
             f"pass on= with the column of vectors; columns that can be searched: "
-            f"{', '.join(names) or 'none'}"
+            f"{', '.join(names) or 'none'}{'' if names else _not_vectors(source.schema)}"
         )
     return names[0], widths[names[0]]
 

@@ -87,7 +87,8 @@ def instant_ms(age: Age, what: str) -> int:
             )
         return int(age.timestamp() * 1000)
     raise InvalidArgumentError(
-        f"{what}: expected a datetime with a zone, or a timedelta for an age, got {age!r}"
+        f"{what}: expected a datetime with a zone, or a timedelta for an age, such as "
+        f"timedelta(hours=2), got {age!r}"
     )
 
 
