@@ -126,3 +126,15 @@ def test_nearly_all_rows_deleted(tmp_path: Path) -> None:
         hits = table.nearest(query, 10, exact=exact)
         assert {*hits["id"].to_pylist()} <= {*left.tolist()}
         assert hits["_distance"].to_pylist() == pytest.approx(_distances(x[left], query, 10))
+
+
+def test_a_part_of_the_key_of_two_million_numbers_is_compared(tmp_path: Path) -> None:
+    # Lists promise less for rows that are stored together but are not near each other.
+    x = np.random.default_rng(6).normal(size=(20_000, 96)).astype(np.float32)
+    x = np.tile(x, 10)  # 960 numbers
+    table = _table(x).append_column("group", pa.array(np.arange(len(x)) // 1_200))
+    nb.write(table, tmp_path / "a.nimble", cluster_by="group", indexes=[nb.VectorIndex("v")])
+    with nb.open(tmp_path / "a.nimble") as file:
+        plan = file.explain(nearest=x[0], prefix=5)
+        assert (plan["rows allowed"], plan["files compared"]) == (1_200, 1)
+        assert file.explain(nearest=x[0])["files by lists"] == 1

@@ -87,9 +87,10 @@ class Run {
     for (size_t p = 0; p < parts_.size(); ++p) {
       const SearchPart& part = parts_[p];
       // Searching the lists of a part for few of its rows costs more than
-      // comparing these.
+      // comparing these. Rows that are stored together are compared faster.
       constexpr double kFewRows = 1.0 / 16;
-      if (rows < least || (by_lists_[p] != 0 && part.allowed.size() < least &&
+      const uint64_t few = part.allowed.is_range() ? 2 * least : least;
+      if (rows < least || (by_lists_[p] != 0 && part.allowed.size() < few &&
                            part.density() < kFewRows)) {
         by_lists_[p] = 0;
       }
