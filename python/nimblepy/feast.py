@@ -5,20 +5,27 @@
         path: data/lake            # or nimble://HOST:PORT, which only reads
 
 Each feature view is a table ``NAMESPACE.PROJECT_VIEW`` with the primary key ``entity_key``: Feast's
-serialized entity key. Features of scalar and list types are columns of these types. Values
-of other types, such as maps, are serialized protobuf values.
+serialized entity key. Underscores of the project are doubled, and characters of the view that
+table names cannot contain are written as ``%2E``, so that two views never share a table. Features
+of scalar and list types are columns of these types. Values of other types, such as maps, are
+serialized protobuf values.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from nimblepy.errors import InvalidArgumentError, MissingExtraError
+from nimblepy.errors import (
+    ConflictError,
+    InvalidArgumentError,
+    MissingExtraError,
+    StaleFileError,
+)
 from nimblepy.serving.connect import connect
 
 try:
@@ -62,6 +69,7 @@ _SERIALIZED = pa.binary()
 _FEW_KEYS = 8
 # Selections of features to remember.
 _MOST_REQUESTS = 1000
+Answer = TypeVar("Answer")
 
 
 class NimbleOnlineStoreConfig(FeastConfigBaseModel):
@@ -92,7 +100,7 @@ class _Feature:
 
     def to_column(self, value: Any) -> Any:
         held = value.WhichOneof("val")
-        if held is None:
+        if held is None or held == "null_val":
             return None
         if not self.field:
             return value.SerializeToString()
@@ -140,14 +148,8 @@ class NimbleOnlineStore(OnlineStore):
         features = self._features_of(table, requested_features)
         names = [feature.name for feature in features]
         columns = [EVENT_TIME, *names]
-        opened, keys = self._opened(config, table), _keys(config, entity_keys)
-        rows: Iterable[Sequence[Any] | None]
-        if len(keys) <= _FEW_KEYS:
-            single = (opened.get(key, columns) for key in keys)
-            rows = (None if row is None else [row[name] for name in columns] for row in single)
-        else:
-            read = opened.lookup(pa.array(keys, pa.binary()), columns=columns, missing="null")
-            rows = zip(*(read[name].to_pylist() for name in columns), strict=True)
+        keys = _keys(config, entity_keys)
+        rows = self._on_table(config, table, lambda opened: _read(opened, keys, columns))
         makers = [feature.to_value for feature in features]
         answers: list[tuple[datetime | None, dict[str, Any] | None]] = []
         for row in rows:
@@ -191,15 +193,22 @@ class NimbleOnlineStore(OnlineStore):
                 value = values.get(feature.name)
                 row[feature.name] = None if value is None else feature.to_column(value)
             newest[key] = row
-        opened = self._opened(config, table, to_write=True)
-        if newest:
-            rows = pa.Table.from_pylist([*newest.values()], schema=_schema(features))
+
+        def write(opened: Any) -> None:
+            # The features of one event replace all features of the older one. The table may have
+            # columns of features that this view does not have.
+            schema = _schema(features)
+            others = [field for field in opened.schema if field.name not in schema.names]
+            rows = pa.Table.from_pylist([*newest.values()], schema=pa.schema([*schema, *others]))
             (
                 opened.merge(rows)
                 .when_matched(update=True, condition=f"source.{EVENT_TIME} >= target.{EVENT_TIME}")
                 .when_not_matched(insert=True)
                 .execute()
             )
+
+        if newest:
+            self._on_table(config, table, write, to_write=True)
         if progress is not None:
             progress(len(data))
 
@@ -218,14 +227,16 @@ class NimbleOnlineStore(OnlineStore):
             features = _features(view, None)
             name = _name(config, view)
             if name not in _names_of(lake, config):
-                lake.create_table(name, _schema(features), primary_key=[KEY], cluster_by=[KEY])
-                continue
-            opened = self._opened(config, view, to_write=True)
-            missing = [f for f in features if f.name not in opened.schema.names]
-            if missing:
-                with opened.alter() as change:
-                    for feature in missing:
-                        change.add_column(feature.name, feature.type)
+                # Another process may create the table now.
+                lake.create_table(
+                    name,
+                    _schema(features),
+                    primary_key=[KEY],
+                    cluster_by=[KEY],
+                    if_exists="ignore",
+                )
+            opened = self._on_table(config, view, lambda opened: opened, to_write=True)
+            _add_columns(opened, features)
             for feature in features:
                 held = opened.schema.field(feature.name).type
                 if held != feature.type:
@@ -245,10 +256,13 @@ class NimbleOnlineStore(OnlineStore):
         lake = self._lake(config, to_write=True)
         for view in views:
             name = _name(config, view)
-            with self._lock:
-                self._tables.pop((config.online_store.path, name), None)
+            self._forget(config, view)
             if name in _names_of(lake, config):
                 lake.drop_table(name, purge=True)
+
+    def _forget(self, config: RepoConfig, view: FeatureView) -> None:
+        with self._lock:
+            self._tables.pop((config.online_store.path, _name(config, view)), None)
 
     # ---- tables
 
@@ -270,6 +284,25 @@ class NimbleOnlineStore(OnlineStore):
                 self._lakes[place, config.online_store.token] = lake
             return lake
 
+    def _on_table(
+        self,
+        config: RepoConfig,
+        view: FeatureView,
+        action: Callable[[Any], Answer],
+        *,
+        to_write: bool = False,
+    ) -> Answer:
+        """Calls ``action`` with the table of a view. Opens the table again if another process
+        dropped it and created it anew.
+        """
+        try:
+            return action(self._opened(config, view, to_write=to_write))
+        except (ConflictError, FileNotFoundError, StaleFileError) as error:
+            if isinstance(error, ConflictError) and error.kind != "table":
+                raise
+            self._forget(config, view)
+        return action(self._opened(config, view, to_write=to_write))
+
     def _opened(self, config: RepoConfig, view: FeatureView, *, to_write: bool = False) -> Any:
         """The table of a view, with a snapshot that is new enough."""
         lake, name = self._lake(config, to_write=to_write), _name(config, view)
@@ -278,7 +311,7 @@ class NimbleOnlineStore(OnlineStore):
             opened = self._tables.get(key)
             if opened is None:
                 is_server = not hasattr(lake, "create_table")
-                opened = lake.table(name.partition(".")[2] if is_server else name)
+                opened = lake.table(_table_name(config, view) if is_server else name)
                 self._tables[key] = opened
                 return opened
         if hasattr(opened, "upsert"):  # the snapshot of a server moves by itself
@@ -287,7 +320,47 @@ class NimbleOnlineStore(OnlineStore):
 
 
 def _name(config: RepoConfig, view: FeatureView) -> str:
-    return f"{config.online_store.namespace}.{config.project}_{view.name}"
+    return f"{config.online_store.namespace}.{_table_name(config, view)}"
+
+
+def _table_name(config: RepoConfig, view: FeatureView) -> str:
+    """Returns the name of a view's table. Different views have different names."""
+
+    def escaped(place: int, char: str) -> str:
+        # The first single underscore ends the project's name.
+        ends = (place == 0 and char == "_") or (place == len(view.name) - 1 and char == " ")
+        if char.isprintable() and char not in "%./\\" and not ends:
+            return char
+        return "".join(f"%{byte:02X}" for byte in char.encode())
+
+    name = "".join(escaped(place, char) for place, char in enumerate(view.name))
+    return f"{config.project.replace('_', '__')}_{name}"
+
+
+def _read(opened: Any, keys: Sequence[bytes], columns: Sequence[str]) -> list[Sequence[Any] | None]:
+    """Returns the values of the columns for each key."""
+    if len(keys) <= _FEW_KEYS:
+        single = [opened.get(key, columns) for key in keys]
+        return [None if row is None else [row[name] for name in columns] for row in single]
+    read = opened.lookup(pa.array(keys, pa.binary()), columns=columns, missing="null")
+    return [*zip(*(read[name].to_pylist() for name in columns), strict=True)]
+
+
+def _add_columns(opened: Any, features: Sequence[_Feature]) -> None:
+    """Adds the columns of new features, which other processes may add at the same time."""
+    missing = [feature for feature in features if feature.name not in opened.schema.names]
+    while missing:
+        try:
+            with opened.alter() as change:
+                for feature in missing:
+                    change.add_column(feature.name, feature.type)
+            return
+        except (ConflictError, InvalidArgumentError):
+            opened.refresh()
+            left = [feature for feature in missing if feature.name not in opened.schema.names]
+            if len(left) == len(missing):
+                raise
+            missing = left
 
 
 def _names_of(lake: Any, config: RepoConfig) -> list[str]:

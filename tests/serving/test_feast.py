@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import (
     BytesList,
     Int64List,
+    Null,
     StringList,
     Value,
 )
@@ -56,9 +58,9 @@ def view(name: str = "drivers", **types: Any) -> FeatureView:
     )
 
 
-def config(online: Any, path: Path) -> RepoConfig:
+def config(online: Any, path: Path, project: str = "shop") -> RepoConfig:
     return RepoConfig(
-        project="shop",
+        project=project,
         provider="local",
         registry=RegistryConfig(path=str(path / "registry.db")),
         online_store=online,
@@ -167,3 +169,114 @@ def test_views_change_and_servers_answer(tmp_path: Path) -> None:
         store.update(of, [], [view(n=String)], [], [], partial=False)
     store.update(of, [second], [], [], [], partial=False)
     assert nb.connect(tmp_path / "lake").tables() == []
+
+
+def lake_config(path: Path, project: str = "shop") -> RepoConfig:
+    online = NimbleOnlineStoreConfig(path="lake", refresh_seconds=0.0)
+    return config(online, path, project)
+
+
+def write(
+    store: NimbleOnlineStore,
+    of: RepoConfig,
+    to: FeatureView,
+    k: int,
+    hours: int = 0,
+    **features: Any,
+) -> None:
+    row = {
+        name: Value(string_val=item) if isinstance(item, str) else Value(int64_val=item)
+        for name, item in features.items()
+    }
+    store.online_write_batch(of, to, [(key(k), row, NOON + timedelta(hours=hours), None)], None)
+
+
+def read(store: NimbleOnlineStore, of: RepoConfig, of_view: FeatureView, k: int) -> Any:
+    """The values of an entity, read as one of a few and as one of many."""
+    few = store.online_read(of, of_view, [key(k)])[0][1]
+    many = store.online_read(of, of_view, [key(k)] * 20)
+    assert all(row == few for _, row in many)
+    return few
+
+
+def test_a_table_that_another_process_made_again(tmp_path: Path) -> None:
+    """Every read and write failed until the process was started again."""
+    drivers, of = view(n=Int64), lake_config(tmp_path)
+    store, other = NimbleOnlineStore(), NimbleOnlineStore()
+
+    def again(n: int) -> None:
+        other.update(of, [drivers], [], [], [], partial=False)
+        other.update(of, [], [drivers], [], [], partial=False)
+        write(other, of, drivers, 1, n=n)
+
+    store.update(of, [], [drivers], [], [], partial=False)
+    write(store, of, drivers, 1, n=1)
+    assert read(store, of, drivers, 1) == {"n": Value(int64_val=1)}
+    again(2)
+    assert read(store, of, drivers, 1) == {"n": Value(int64_val=2)}
+    again(3)
+    write(store, of, drivers, 2, n=4)
+    assert read(store, of, drivers, 1) == {"n": Value(int64_val=3)}
+    again(5)
+    store.update(of, [], [drivers], [], [], partial=False)
+    assert read(store, of, drivers, 1) == {"n": Value(int64_val=5)}
+    other.teardown(of, [drivers], [])
+    with pytest.raises(nb.NimbleError, match=r"feast\.shop_drivers"):
+        read(store, of, drivers, 1)
+
+
+@pytest.mark.parametrize("first", ["create", "columns"])
+def test_processes_update_at_once(tmp_path: Path, first: str) -> None:
+    of = lake_config(tmp_path)
+    names = [f"v{i}" for i in range(3)]
+    if first == "columns":
+        old = [view(name, n=Int64) for name in names]
+        NimbleOnlineStore().update(of, [], old, [], [], partial=False)
+    views = [view(name, n=Int64, m=Int64) for name in names]
+
+    def update(_: int) -> None:
+        NimbleOnlineStore().update(of, [], views, [], [], partial=False)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(update, range(4)))
+    lake = nb.connect(tmp_path / "lake")
+    assert sorted(lake.tables("feast")) == [f"feast.shop_{name}" for name in names]
+    for name in names:
+        assert {"n", "m"} < {*lake.table(f"feast.shop_{name}").schema.names}
+
+
+def test_views_never_share_a_table(tmp_path: Path) -> None:
+    pairs = [
+        ("a", "b_c"), ("a_b", "c"), ("a", "_b_c"), ("a_", "b_c"), ("a", "b.c"), ("a", "b%2Ec"),
+        ("a", "b/c"), ("a", "b c "), ("a", "b c"), ("a", ".."), ("a", "b\nc"), ("a", "\u00fc"),
+    ]  # fmt: skip
+    store = NimbleOnlineStore()
+    for number, (project, name) in enumerate(pairs):
+        of, made = lake_config(tmp_path, project), view(name, n=Int64)
+        for _ in range(2):
+            store.update(of, [], [made], [], [], partial=False)
+        assert read(store, of, made, 1) is None
+        write(store, of, made, 1, n=number)
+    lake = nb.connect(tmp_path / "lake")
+    assert len(lake.tables("feast")) == len(pairs)
+    assert "feast.a__b_c" in lake.tables("feast")
+    for number, (project, name) in enumerate(pairs):
+        of, made = lake_config(tmp_path, project), view(name, n=Int64)
+        assert read(store, of, made, 1) == {"n": Value(int64_val=number)}
+        store.teardown(of, [made], [])
+    assert nb.connect(tmp_path / "lake").tables() == []
+
+
+def test_a_row_has_the_features_of_one_event(tmp_path: Path) -> None:
+    """Features that a view lacked kept the values of an older event."""
+    both, one, of = view(n=Int64, m=Int64), view(n=Int64), lake_config(tmp_path)
+    store = NimbleOnlineStore()
+    store.update(of, [], [both], [], [], partial=False)
+    write(store, of, both, 1, n=1, m=1)
+    write(store, of, one, 1, hours=-1, n=0)  # an older event changes nothing
+    assert read(store, of, both, 1) == {"n": Value(int64_val=1), "m": Value(int64_val=1)}
+    write(store, of, one, 1, hours=1, n=2)
+    assert read(store, of, both, 1) == {"n": Value(int64_val=2), "m": Value()}
+    null = {"n": Value(null_val=Null.Value("NULL")), "m": Value(int64_val=3)}
+    store.online_write_batch(of, both, [(key(1), null, NOON + timedelta(hours=2), None)], None)
+    assert read(store, of, both, 1) == {"n": Value(), "m": Value(int64_val=3)}
