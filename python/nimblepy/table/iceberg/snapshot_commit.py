@@ -173,7 +173,8 @@ class SnapshotCommit:
         # files of the last attempt, and of attempts with unknown outcome
         self._passing: list[str] = []
         self._written: list[Manifest] = []
-        self._listed: list[str] = []  # identities of the files in these manifests
+        # identities of the files in these manifests, and the numbers that their rows inherit
+        self._listed: list[tuple[str, int | None, int | None]] = []
         self._files: dict[str, list[DataFile]] = {}  # the data files of each manifest of new files
         self._entries: dict[str, list[ManifestEntry]] = {}  # their entries
         self._blob = ""
@@ -361,8 +362,8 @@ class SnapshotCommit:
 
     def _added_manifests(self, metadata: Metadata) -> list[Manifest]:
         """Returns one manifest of new files per spec and kind; rewritten if the files changed."""
-        paths = [file.identity for file in self.added]
-        if self._listed == paths:
+        listed = [(file.identity, file.first_row_id, file.sequence) for file in self.added]
+        if self._listed == listed:
             return self._written
         if not self.doubtful:
             self._forget(metadata.ice.io, self._kept)
@@ -389,7 +390,7 @@ class SnapshotCommit:
             self._written.append(made)
             self._files[made.path] = files
             self._entries[made.path] = entries
-        self._listed = paths
+        self._listed = listed
         return self._written
 
     def _manifest(
