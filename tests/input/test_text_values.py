@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import random
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -349,6 +351,33 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
             nb.InvalidArgumentError, match=r"column 'a': .*encode the file as UTF-8$"
         ):
             table.append(tmp_path / "a.csv", cast=cast)
+
+
+@pytest.mark.parametrize("by", ["pyarrow", "rows"])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_integers_of_json_mean_the_nearest_float(
+    tmp_path: Path, kind: pa.DataType, by: str
+) -> None:
+    """They were refused unless they were exact; CSV stored the nearest."""
+    texts = ["9223372036854775807", "-9223372036854775807", "16777217", "9007199254740993", "3"]
+    texts += ["12345678901234567890123", "0"]
+    width = np.float32 if kind == pa.float32() else np.float64
+    wanted = [float(width(float(text))) for text in texts]
+    lines = [f'{{"a":{text}}}\n' for text in texts]
+    if by == "rows":  # a text in a column of numbers
+        lines, wanted = [*lines, '{"a":"inf"}'], [*wanted, math.inf]
+    assert load(tmp_path, kind, [("jsonl", "".join(lines))]) == wanted
+    csv = "\n".join(["a", *texts]) + "\n"
+    assert load(tmp_path, kind, [("csv", csv)]) == wanted[: len(texts)]
+    nested = "".join(f'{{"a":{{"x":[{text}]}}}}\n' for text in texts)
+    inside = pa.struct({"x": pa.list_(kind)})
+    assert load(tmp_path, inside, [("jsonl", nested)]) == [
+        {"x": [value]} for value in wanted[: len(texts)]
+    ]
+    large = "1" + "0" * 400
+    for content in (f'{{"a":{large}}}\n', f'{{"a":{large}}}\n{{"a":"inf"}}\n'):
+        with pytest.raises(nb.InvalidArgumentError, match=r"out of range|too big"):
+            load(tmp_path, kind, [("jsonl", content)])
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)

@@ -189,7 +189,9 @@ def keeps_json(have: pa.DataType, target: pa.DataType) -> bool:
 
 
 def read_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """Returns the type in which pyarrow reads a column of JSON: inferred, or of narrow floats."""
+    """Returns the type in which pyarrow reads a column of JSON: inferred, or that of the floats,
+    so that each number means the nearest one.
+    """
     if pt.is_struct(have) and pt.is_struct(target):
         kinds = {item.name: item.type for item in target}
         return pa.struct(
@@ -197,7 +199,8 @@ def read_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
         )
     if is_list(have) and is_list(target):
         return pa.list_(read_type(have.value_type, target.value_type))
-    return target if pt.is_floating(have) and pt.is_float32(target) else have
+    is_number = pt.is_floating(have) or pt.is_integer(have)
+    return target if is_number and (pt.is_float32(target) or pt.is_float64(target)) else have
 
 
 def of_json(array: pa.Array, target: pa.DataType, cast: bool, place: str) -> pa.Array:
@@ -324,10 +327,13 @@ def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
 
     Numbers are floats, or else exact decimals.
     """
-    if isinstance(value, _Number):
-        if not pt.is_floating(kind):
-            return Decimal(value)
-        number = float(value)
+    if isinstance(value, _Number) and not pt.is_floating(kind):
+        return Decimal(value)
+    if pt.is_floating(kind) and isinstance(value, (_Number, int)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
         if math.isinf(number):
             raise UnfitError(row, f"{value} is out of range of {kind}")
         return number
