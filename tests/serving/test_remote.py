@@ -688,3 +688,16 @@ def test_no_keys_of_a_key_of_two_columns(tmp_path: Path) -> None:
         table = nb.connect(server.address).table("m")
         assert table.lookup([]).num_rows == 0
         assert table.contains([]).to_pylist() == table.count([]).to_pylist() == []
+
+
+def test_a_lost_file_is_not_an_expired_snapshot(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    lake.create_table("a.t", pa.table({"id": [1]}), primary_key="id")
+    (path,) = (tmp_path / "lake").rglob("data/*.nimble")
+    path.unlink()
+    with (
+        nb.serve(tmp_path / "lake", {"t": "a.t"}) as server,
+        nb.connect(server.address) as remote,
+        pytest.raises(FileNotFoundError, match=f"{path.name}.*or a file is lost"),
+    ):
+        remote.table("t").get(1)

@@ -1254,7 +1254,8 @@ std::string error_of(const Status& status) {
     case StatusCode::kNotFound:
       if (message.starts_with("NOTABLE ")) return message;
       return "GONE " + message +
-             ": the snapshot has expired; the server will move to a newer one";
+             ": the snapshot has expired, and the server will move to a newer "
+             "one; or a file is lost";
     case StatusCode::kTooLarge:
       return "TOOBIG " + message;
     default:

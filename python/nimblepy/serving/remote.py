@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -32,6 +34,8 @@ _KEY_BYTES_AT_ONCE = 1 << 20
 _ROWS_AT_ONCE = 1 << 15
 # How often a call is repeated because the server moved to another snapshot in the middle of it.
 _ATTEMPTS = 5
+# Seconds before another attempt if the server has not moved to another snapshot.
+_PAUSE = 0.25
 
 _MOST_ROWS = 1 << 62
 
@@ -507,17 +511,33 @@ class RemoteTable:
         return self._of_one_snapshot(read)
 
     def _of_one_snapshot(self, read: Callable[[list[str]], _Answer]) -> _Answer:
-        """Calls ``read`` until all of its commands found the same snapshot."""
+        """Calls ``read`` until all of its commands found the same snapshot.
+
+        Raises:
+            FileNotFoundError: a file is missing, and the server does not move to another snapshot.
+            StaleFileError: the table changed during each attempt.
+        """
+        versions: list[str] = []  # with a missing file
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return read([])
             except StaleFileError as error:
-                if attempt == _ATTEMPTS:
-                    raise StaleFileError(
-                        f"{self.name}: {_ATTEMPTS} attempts failed: {error}; if one call sends "
-                        "many commands, read less at once; else look for a missing file with "
-                        "nimble verify"
+                if not str(error).startswith("version "):
+                    versions.append(self._at_this_version()[1])
+                    if attempt < _ATTEMPTS and versions[-1] == versions[0]:
+                        time.sleep(_PAUSE)
+                if attempt < _ATTEMPTS:
+                    continue
+                if len(versions) == _ATTEMPTS and len(set(versions)) == 1:
+                    raise FileNotFoundError(
+                        errno.ENOENT,
+                        f"{self.name}: {error}; the server has had the same snapshot for "
+                        f"{_ATTEMPTS} attempts; look for the missing file with nimble verify",
                     ) from error
+                raise StaleFileError(
+                    f"{self.name}: {_ATTEMPTS} attempts failed: {error}; if one call sends many "
+                    "commands, read less at once"
+                ) from error
         raise AssertionError("the loop returns or raises")
 
     def _at_this_version(self) -> list[str]:
