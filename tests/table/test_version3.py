@@ -366,6 +366,7 @@ class History:
     """Random changes of a table, and of its rows in a dictionary."""
 
     def __init__(self, lake: nb.Catalog, seed: int, data_format: Any) -> None:
+        self.lake = lake
         self.rng = rng = random.Random(seed)
         self.rows: dict[int, int] = {}
         keys = rng.sample(range(300), rng.randrange(1, 200))
@@ -388,7 +389,8 @@ class History:
     def step(self) -> None:
         rng, table = self.rng, self.table
         self.values += 1
-        what = rng.choice(["append", "upsert", "upsert", "delete", "delete", "merge", "rare"])
+        kinds = ["append", "upsert", "upsert", "delete", "delete", "merge", "transaction", "rare"]
+        what = rng.choice(kinds)
         keys = rng.sample(range(300), rng.choice([1, 5, 100]))
         if what == "append":
             keys = [key + 1000 * self.values for key in keys]
@@ -404,6 +406,8 @@ class History:
         elif what == "merge":
             table.merge(data(keys, self.values), on="k").when_matched(update=True).execute()
             self.rows |= {key: self.values for key in keys if key in self.rows}
+        elif what == "transaction":
+            self.transaction(keys)
         elif self.version == 2:
             with table.alter() as a:
                 a.upgrade(3)
@@ -413,9 +417,65 @@ class History:
                 upkeep.append(self.convert)
             rng.choice(upkeep)()
 
+    def transaction(self, keys: list[int]) -> None:
+        """Upserts and deletes rows. No key is inserted again after it was deleted."""
+        deleted: set[int] = set()
+        written: set[int] = set()
+        with self.table.transaction() as t:
+            for _ in range(self.rng.choice([1, 2, 3])):
+                some = self.rng.sample(keys, self.rng.randrange(1, len(keys) + 1))
+                if self.rng.random() < 0.3:
+                    t.delete(keys=some)
+                    deleted |= {*some}
+                else:
+                    some = [key for key in some if key not in deleted]
+                    t.upsert(data(some, self.values))
+                    written |= {*some}
+        for key in deleted:
+            self.rows.pop(key, None)
+        self.rows |= dict.fromkeys(written - deleted, self.values)
+
+    def lost_step(self) -> tuple[Lineage | None, int]:
+        """Makes a change that loses its race to another one.
+
+        Returns the lineage and the next row id after the other change, if rows have ids then.
+        """
+        other = self.lake.table(self.table.name)
+        seen: tuple[Lineage | None, int] = None, 0
+        todo = [self.rng.choice(["upgrade", "upsert", "delete", "compact"])]
+
+        def overtake() -> None:
+            nonlocal seen
+            if not todo:
+                return
+            what = todo.pop()
+            keys = self.rng.sample(range(300), self.rng.choice([1, 30]))
+            if what == "upgrade":
+                with other.alter() as a:
+                    a.upgrade(3)
+            if what in ("upgrade", "upsert"):
+                other.upsert(data(keys, -self.values))
+                self.rows |= dict.fromkeys(keys, -self.values)
+            elif what == "delete":
+                other.delete(keys=keys)
+                for key in keys:
+                    self.rows.pop(key, None)
+            else:
+                other.compact()
+            now = document(other)
+            if now["format-version"] == 3 and now["next-row-id"]:
+                seen = lineage_of(other), now["next-row-id"]
+
+        with commit_hooks(before_swap=overtake):
+            self.step()
+        return seen
+
     def convert(self) -> None:
-        self.table.convert("parquet")
-        self.may_convert = False
+        try:
+            self.table.convert("parquet")
+            self.may_convert = False
+        except nb.ConflictError:  # another commit was first
+            self.table.refresh()
 
     def reindex(self) -> None:
         if self.may_convert and self.version == 3:
@@ -438,14 +498,18 @@ def duckdb_lineage(table: nb.Table) -> Lineage:
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
-def test_random_histories(lake: nb.Catalog, data_format: Any) -> None:
-    for seed in range(6):
+@pytest.mark.parametrize("count", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_random_histories(lake: nb.Catalog, data_format: Any, count: int) -> None:
+    for seed in range(count):
         history = History(lake, seed, data_format)
         table = history.table
         before: Lineage | None = None
         first = 0
         for _ in range(15):
-            history.step()
+            if history.rng.random() < 0.4:
+                before, first = history.lost_step()
+            else:
+                history.step()
             assert rows_of(lake, table) == history.rows, seed
             now = document(table)
             if history.version == 3 and now["next-row-id"]:
