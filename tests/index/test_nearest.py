@@ -214,7 +214,7 @@ def test_every_width(tmp_path: Path, width: int) -> None:
         assert exact["id"].to_pylist() == nearest("l2", x[5], x, 5)
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "uint8"])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int8", "uint8", "int32"])
 def test_every_type_with_nulls_and_values_that_are_not_finite(tmp_path: Path, kind: str) -> None:
     random = np.random.default_rng(3)
     count, width = 2200, 512

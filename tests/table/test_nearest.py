@@ -218,3 +218,16 @@ def test_search_of_one_partition_opens_its_files_only(tmp_path: Path) -> None:
     # Not even the metric is read from the other files.
     hits = nb.connect(tmp_path).table("a.b").nearest(np.ones(DIMENSIONS), filter="color = 'red'")
     assert set(hits["color"].to_pylist()) == {"red"}
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_vectors_of_small_integers(lake: nb.Catalog, kind: str) -> None:
+    """Tables store them as int32."""
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 100, (2000, 16)).astype(kind)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 16)
+    rows = pa.table({"id": range(2000), "v": column})
+    table = lake.create_table("a.i", rows, primary_key="id", indexes=nb.VectorIndex("v"))
+    query = rng.integers(0, 100, 16).astype(np.float64)
+    nearest = np.argsort(((x.astype(np.float64) - query) ** 2).sum(axis=1), kind="stable")[:5]
+    assert table.nearest(query, k=5)["id"].to_pylist() == nearest.tolist()

@@ -411,7 +411,7 @@ def _vector_spec(schema: pa.Schema, index: VectorIndex) -> dict[str, Any]:
     if width is None or len(column.steps) != 1:
         raise InvalidArgumentError(
             f"VectorIndex: column {index.column!r} is {column.type}; expected a top-level column "
-            "of fixed-size lists of float16, float32, float64, int8 or uint8"
+            "of fixed-size lists of float16, float32, float64, int8, uint8 or int32"
         )
     queries = index.queries or ()
     if queries and len(queries[0]) != width:

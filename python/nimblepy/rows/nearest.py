@@ -95,7 +95,7 @@ def vector_type(type: pa.DataType) -> int | None:
     if not pa.types.is_fixed_size_list(type):
         return None
     value = type.value_type
-    if pa.types.is_floating(value) or value in (pa.int8(), pa.uint8()):
+    if pa.types.is_floating(value) or value in (pa.int8(), pa.uint8(), pa.int32()):
         return int(type.list_size)
     return None
 
@@ -112,7 +112,7 @@ def _not_vectors(schema: pa.Schema) -> str:
         if pa.types.is_fixed_size_list(kind):
             return (
                 f"; the vectors of {field.name!r} are of {kind.value_type}, expected float16, "
-                "float32, float64, or in files int8 or uint8"
+                "float32, float64, int8, uint8 or int32"
             )
     return ""
 
@@ -134,7 +134,7 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
         if width is None:
             raise InvalidArgumentError(
                 f"on={on!r}: expected a top-level column of fixed-size lists of float16, float32, "
-                f"float64, int8 or uint8; such columns: {', '.join(widths) or 'none'}"
+                f"float64, int8, uint8 or int32; such columns: {', '.join(widths) or 'none'}"
             )
         return on, width
     names = list(widths)

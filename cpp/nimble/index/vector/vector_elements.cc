@@ -50,8 +50,8 @@ Result<VectorType> VectorType::of(const Field& field) {
   const auto fail = [&] {
     return Status::invalid_argument(
         "column '" + field.name + "' is " + field.type_name() +
-        "; expected a fixed-size list of float16, float32, float64, int8 or "
-        "uint8");
+        "; expected a fixed-size list of float16, float32, float64, int8, "
+        "uint8 or int32");
   };
   if (field.layout != Layout::kFixedList || field.children.size() != 1) {
     return fail();
@@ -64,6 +64,9 @@ Result<VectorType> VectorType::of(const Field& field) {
                                     : VectorElement::kDouble;
   } else if (item.logical == Logical::kInt && item.width == 1) {
     out.element = item.is_signed ? VectorElement::kInt8 : VectorElement::kUint8;
+  } else if (item.logical == Logical::kInt && item.width == 4 &&
+             item.is_signed) {
+    out.element = VectorElement::kInt32;
   } else {
     return fail();
   }
@@ -83,6 +86,7 @@ uint32_t VectorType::element_bytes() const {
     case VectorElement::kHalf:
       return 2;
     case VectorElement::kFloat:
+    case VectorElement::kInt32:
       return 4;
     case VectorElement::kDouble:
       return 8;
@@ -107,6 +111,8 @@ void to_floats(VectorElement element, const uint8_t* values, uint64_t count,
       return int8_to_floats(values, count, out);
     case VectorElement::kUint8:
       return uint8_to_floats(values, count, out);
+    case VectorElement::kInt32:
+      return convert<int32_t>(values, count, out);
   }
 }
 
@@ -115,6 +121,9 @@ void to_doubles(VectorElement element, const uint8_t* values, uint64_t count,
   if (element == VectorElement::kDouble) {
     std::memcpy(out, values, count * sizeof(double));
     return;
+  }
+  if (element == VectorElement::kInt32) {
+    return convert<int32_t>(values, count, out);
   }
   std::vector<float> floats(count);
   to_floats(element, values, count, floats.data());

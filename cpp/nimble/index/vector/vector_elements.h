@@ -9,7 +9,18 @@
 
 namespace nimble {
 
-enum class VectorElement : uint8_t { kHalf, kFloat, kDouble, kInt8, kUint8 };
+enum class VectorElement : uint8_t {
+  kHalf,
+  kFloat,
+  kDouble,
+  kInt8,
+  kUint8,
+  kInt32
+};
+// Whether floats may round the numbers.
+inline bool is_wide(VectorElement element) {
+  return element == VectorElement::kDouble || element == VectorElement::kInt32;
+}
 
 // A column of vectors: fixed-size lists of numbers.
 struct VectorType {

@@ -276,8 +276,8 @@ Result<bool> VectorIndexWriter::find_center() {
   if (norm > kFarCenter * spread && norm != 0) {
     center_.assign(sum.begin(), sum.end());
   }
-  const bool is_rounded = type.element == VectorElement::kDouble ||
-                          options_.metric == VectorMetric::kCosine;
+  const bool is_rounded =
+      is_wide(type.element) || options_.metric == VectorMetric::kCosine;
   return !is_rounded || norm * kFloatStep * kFloatStep <= spread / 16;
 }
 

@@ -46,8 +46,8 @@ void ExactDistance::set_query(const double* query) {
   const double square =
       dot_product(query_.data(), query_.data(), type_.dimensions);
   query_norm_ = std::sqrt(square);
-  uses_floats_ = type_.element != VectorElement::kDouble &&
-                 (is_usual(square) || greatest_of(query_) == 0);
+  uses_floats_ =
+      !is_wide(type_.element) && (is_usual(square) || greatest_of(query_) == 0);
   if (!uses_floats_) return;
   double rounding = 0;
   for (uint32_t i = 0; i < type_.dimensions; ++i) {
@@ -147,7 +147,7 @@ void ExactDistance::add_nearest(const uint8_t* rows, uint64_t count,
 
 bool ExactDistance::compute(const uint8_t* row, double* distance) {
   const uint64_t n = type_.dimensions;
-  if (type_.element == VectorElement::kDouble) {
+  if (is_wide(type_.element)) {
     to_doubles(type_.element, row, n, doubles_.data());
   } else {
     to_floats(type_.element, row, n, floats_.data());

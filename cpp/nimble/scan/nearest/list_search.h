@@ -114,7 +114,7 @@ class ListSearch {
   std::vector<std::vector<uint64_t>> rows_of_;        // by part
   std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
   // Indexed by VectorElement. Elements that are set have the current query.
-  std::array<std::optional<ExactDistance>, 5> distances_;
+  std::array<std::optional<ExactDistance>, 6> distances_;
 };
 
 }  // namespace nimble
