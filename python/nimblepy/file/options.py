@@ -104,9 +104,9 @@ class VectorIndex:
     """A secondary index that finds the rows whose vectors are nearest to a given vector.
 
     The column has fixed-size lists of float16, float32, float64, int8, uint8 or int32. The index
-    groups near rows into lists, and stores one bit per dimension of each row. If a column has fewer than
-    2^16 numbers (rows times dimensions), the file stores only the metric, because comparing all
-    rows is as fast.
+    groups near rows into lists, and stores one bit per dimension of each row. If a column has fewer
+    than 2^16 numbers (rows times dimensions), the file stores only the metric, because comparing
+    all rows is as fast.
 
     Args:
         column: the name of the column.
