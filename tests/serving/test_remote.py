@@ -701,3 +701,31 @@ def test_a_lost_file_is_not_an_expired_snapshot(tmp_path: Path) -> None:
         pytest.raises(FileNotFoundError, match=f"{path.name}.*or a file is lost"),
     ):
         remote.table("t").get(1)
+
+
+def test_arguments_of_local_tables(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    vectors = pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    rows = pa.table({"id": [1, 2, 3], "n": pa.array([2**62 + 1, None, 3]), "v": vectors})
+    local = lake.create_table("a.t", rows, primary_key="id")
+    with (
+        nb.serve(tmp_path / "lake", {"t": "a.t"}) as server,
+        nb.connect(server.address) as connected,
+    ):
+        remote = connected.table("t")
+        for missing in ("drop", "null"):
+            options: dict[str, Any] = {"missing": missing, "as_numpy": True}
+            there, here = remote.lookup([3, 9, 2], **options), local.lookup([3, 9, 2], **options)
+            assert repr(there) == repr(here)
+        assert repr(remote.get(1, as_numpy=True)) == repr(local.get(1, as_numpy=True))
+        for offset in (0, 1, 5):
+            for limit in (None, 1):
+                part: dict[str, Any] = {"offset": offset, "limit": limit}
+                assert remote.range(1, 9, **part).equals(local.range(1, 9, **part))
+                assert remote.prefix(2, **part).equals(local.prefix(2, **part))
+        for call in (remote.get, remote.prefix):
+            with pytest.raises(nb.InvalidArgumentError, match="t: a server does not support on="):
+                call(1, on="n")
+        for many in (remote.lookup, remote.count, remote.contains):
+            with pytest.raises(nb.InvalidArgumentError, match="not support null_equals="):
+                many([1], null_equals=True)

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError, StaleFileError
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.rows.arguments import at_least, column_names, inclusive_sides, row_limit
+from nimblepy.rows.arguments import at_least, column_names, inclusive_sides, row_limit, row_offset
+from nimblepy.rows.as_numpy import numpy_columns, numpy_row
 from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.page import Page
 from nimblepy.rows.request import key_prefix, key_range
@@ -185,25 +186,46 @@ class RemoteTable:
         return list(self._cluster)
 
     def get(
-        self, key: Key, columns: Sequence[str] | None = None, *, default: Any = None
+        self,
+        key: Key,
+        columns: Sequence[str] | None = None,
+        *,
+        on: Any = None,
+        default: Any = None,
+        null_equals: bool = False,
+        as_numpy: bool = False,
     ) -> dict[str, Any] | None:
         """Returns a row as a dict, or ``default`` if no row has the key.
 
         See :meth:`nimblepy.Table.get`.
         """
+        self._refuse(on=on, null_equals=null_equals)
         names = column_names(columns)
         keys = read_keys([key])
         rows = self._with_newest_columns(lambda: self._lookup(keys, names, None, is_first=True))
-        row: dict[str, Any] | None = rows.slice(0, 1).to_pylist()[0] if rows.num_rows else default
-        return row
+        if not rows.num_rows:
+            return default  # type: ignore[no-any-return]
+        return numpy_row(rows) if as_numpy else rows.slice(0, 1).to_pylist()[0]
+
+    def _refuse(self, **arguments: Any) -> None:
+        """Raises for arguments of local tables that servers do not support."""
+        for name, value in arguments.items():
+            if value:
+                raise InvalidArgumentError(
+                    f"{self.name}: a server does not support {name}=; it finds rows by the primary "
+                    "key or the cluster key, and a null equals no key"
+                )
 
     def lookup(
         self,
         keys: ManyKeys,
         *,
+        on: Any = None,
         columns: Sequence[str] | None = None,
         probe_row: str | None = None,
+        null_equals: bool = False,
         missing: str = "drop",
+        as_numpy: bool = False,
     ) -> pa.Table:
         """Returns all rows that match any of ``keys``. See :meth:`nimblepy.Table.lookup`.
 
@@ -213,13 +235,14 @@ class RemoteTable:
         Raises:
             StaleFileError: the server got a new snapshot during each of 5 attempts.
         """
+        self._refuse(on=on, null_equals=null_equals)
         if missing not in ("drop", "null"):
             raise InvalidArgumentError(f"missing: expected 'drop' or 'null', got {missing!r}")
         # An iterator can be read only once.
         given, names = read_keys(keys), column_names(columns)
-        if missing == "drop":
-            return self._with_newest_columns(lambda: self._lookup(given, names, probe_row))
-        return self._with_newest_columns(lambda: self._lookup_or_null(given, names, probe_row))
+        look_up = self._lookup if missing == "drop" else self._lookup_or_null
+        rows = self._with_newest_columns(lambda: look_up(given, names, probe_row))
+        return numpy_columns(rows) if as_numpy else rows
 
     def _lookup_or_null(self, given: GivenKeys, columns: Any, probe_row: str | None) -> pa.Table:
         """The rows of each key, and a row of nulls for a key without rows."""
@@ -240,12 +263,15 @@ class RemoteTable:
         both = both if order is None else both.take(order)
         return both if probe_row is not None else both.drop_columns([name])
 
-    def contains(self, keys: ManyKeys) -> pa.BooleanArray:
+    def contains(
+        self, keys: ManyKeys, *, on: Any = None, null_equals: bool = False
+    ) -> pa.BooleanArray:
         """Returns for each key whether any row has the key."""
-        return pc.greater(self.count(keys), 0)
+        return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
-    def count(self, keys: ManyKeys) -> pa.Int64Array:
+    def count(self, keys: ManyKeys, *, on: Any = None, null_equals: bool = False) -> pa.Int64Array:
         """Returns for each key the number of rows that have the key."""
+        self._refuse(on=on, null_equals=null_equals)
 
         def ask(at: list[str], _: int, part: Sequence[_Text]) -> list[int]:
             asked = [text for text in part if text is not None]
@@ -263,11 +289,13 @@ class RemoteTable:
         lower: Key = None,
         upper: Key = None,
         *,
+        on: Any = None,
         inclusive: str = "[)",
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
         after: Key = None,
+        offset: int = 0,
         filter: Filter = None,
         params: Parameters = None,
         accept: str = "auto",
@@ -286,14 +314,16 @@ class RemoteTable:
                 process. ``"auto"``: ``"raw"`` for a server on another machine, otherwise
                 ``"arrow"``.
         """
-        names = column_names(columns)
+        self._refuse(on=on)
+        names, skipped = column_names(columns), row_offset(offset)
+        most = None if limit is None else at_least("limit", limit, 0) + skipped
 
         def read() -> pa.Table:
             command = self._command_from(lower, upper, inclusive, reverse, after)
             words = self._filter(filter, params)
-            return self._read_in_order(command, words, names, limit, reverse, accept)
+            return self._read_in_order(command, words, names, most, reverse, accept)
 
-        return self._with_newest_columns(read)
+        return self._with_newest_columns(read).slice(skipped)
 
     def _command_from(
         self, lower: Key, upper: Key, inclusive: str, reverse: bool, after: Key
@@ -317,9 +347,12 @@ class RemoteTable:
         self,
         prefix: Key,
         *,
+        on: Any = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
+        offset: int = 0,
+        null_equals: bool = False,
         filter: Filter = None,
         params: Parameters = None,
         accept: str = "auto",
@@ -328,14 +361,16 @@ class RemoteTable:
 
         See :meth:`nimblepy.Table.prefix`, and :meth:`range` for ``filter`` and ``accept``.
         """
-        names = column_names(columns)
+        self._refuse(on=on, null_equals=null_equals)
+        names, skipped = column_names(columns), row_offset(offset)
+        most = None if limit is None else at_least("limit", limit, 0) + skipped
 
         def read() -> pa.Table:
             command = self._prefix_command(prefix)
             words = self._filter(filter, params)
-            return self._read_in_order(command, words, names, limit, reverse, accept)
+            return self._read_in_order(command, words, names, most, reverse, accept)
 
-        return self._with_newest_columns(read)
+        return self._with_newest_columns(read).slice(skipped)
 
     def page(
         self,
@@ -343,6 +378,7 @@ class RemoteTable:
         *,
         lower: Key = None,
         upper: Key = None,
+        on: Any = None,
         inclusive: str = "[)",
         columns: Sequence[str] | None = None,
         limit: int = 200,
@@ -360,6 +396,7 @@ class RemoteTable:
         valid until the server stops. If a reply would be too large, the page has fewer rows than
         ``limit``.
         """
+        self._refuse(on=on)
         names, most = column_names(columns), at_least("limit", limit, 1)
         if token is not None and (not isinstance(token, str) or not token):
             raise InvalidArgumentError(
