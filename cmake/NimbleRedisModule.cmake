@@ -22,4 +22,8 @@ endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   pybind11_strip(nimble_redis)
 endif()
-install(TARGETS nimble_redis LIBRARY DESTINATION nimblepy COMPONENT python)
+# Redis loads only modules that may be executed, and CMake on Debian installs
+# libraries without that permission.
+install(TARGETS nimble_redis LIBRARY DESTINATION nimblepy COMPONENT python
+        PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+                    GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

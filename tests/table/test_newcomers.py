@@ -339,9 +339,9 @@ def test_messages_say_what_to_do(lake: nb.Catalog, tmp_path: Path) -> None:
     lists = lake.create_table("a.l", pa.table({"v": pa.array([[1.0, 2.0]])}))
     with pytest.raises(nb.InvalidArgumentError, match=r"lists of 'v' have any length.*list_\("):
         lists.nearest([1, 0], k=1)
-    small = pa.array([[1, 2]], pa.list_(pa.int8(), 2))
-    with pytest.raises(nb.InvalidArgumentError, match=r"vectors of 'v' are of int32, expected"):
-        lake.create_table("a.s", pa.table({"v": small})).nearest([1, 0], k=1)
+    long = pa.array([[1, 2]], pa.list_(pa.int64(), 2))
+    with pytest.raises(nb.InvalidArgumentError, match=r"vectors of 'v' are of int64, expected"):
+        lake.create_table("a.s", pa.table({"v": long})).nearest([1, 0], k=1)
     with pytest.raises(nb.InvalidArgumentError, match=r"such as timedelta\(hours=2\), got '2h'"):
         parquet.at(time="2h")  # type: ignore[arg-type]
     (tmp_path / "a.csv").write_text("id;kind\n1;a\n")
