@@ -277,3 +277,28 @@ def test_a_process_that_is_killed(tmp_path: Path, times: int) -> None:
         table.remove_orphans(older_than=dt.timedelta(0))
         assert all(table.census()["reachable"].to_pylist())
     assert times < 50 or min(seen.values()) > 5
+
+
+@pytest.mark.parametrize("index", [nb.HashIndex(["cur"]), nb.SortedIndex(["cur", "id"])])
+@pytest.mark.parametrize("default", [None, "EUR"])
+def test_an_index_on_a_column_that_old_files_lack(
+    lake: nb.Catalog, index: Any, default: str | None
+) -> None:
+    table = lake.create_table("a.n", pa.table({"id": [1, 2, 3]}), primary_key="id")
+    with table.alter() as a:
+        a.add_column("cur", pa.string(), default=default)
+    table.add_index(index)
+    table.append([{"id": 4, "cur": "USD"}, {"id": 5, "cur": "EUR"}])
+    table.delete("id = 2")
+    for handle in (table, lake.table("a.n")):
+        on = "cur"
+        euros = [1, 3, 5] if default else [5]
+        assert sorted(handle.lookup(["EUR"], on=on)["id"].to_pylist()) == euros
+        assert handle.lookup(["USD", "GBP"], on=on)["id"].to_pylist() == [4]
+        assert handle.count(["EUR", "USD"], on=on).to_pylist() == [len(euros), 1]
+        assert handle.get("USD", on=on) == {"id": 4, "cur": "USD"}
+        if isinstance(index, nb.SortedIndex):
+            assert handle.prefix("EUR", on=on)["id"].to_pylist() == euros
+            assert handle.range("A", "Z", on=on)["id"].to_pylist() == [*euros, 4]
+    table.compact(where_needed=False)
+    assert sorted(table.lookup(["EUR"], on="cur")["id"].to_pylist()) == euros

@@ -230,6 +230,10 @@ class MappedRows(RowSource):
         convert = converter(stored.type, column.type, rules, place)
         return _Output(field, path, stored.type, convert, None)
 
+    def lacks(self, name: ColumnName) -> bool:
+        """Returns whether the source does not have a column."""
+        return self._path_in_child(resolve_column(self._schema, name))[1] is None
+
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
         """Returns the column's path and field in the source; ``((), None)`` if it is missing."""
         fields: list[pa.Field] = list(self._have)

@@ -288,6 +288,17 @@ class Reading:
             return opened
         keys = self._searched_keys()
         equal = [index.keys for index in indexes if index.kind == "hash"]
+        mapped = self._mapped(opened, file, self.schema, keys, self.defaults, equal)
+        # A file from before a column was added cannot have an index on it.
+        lacking = [
+            info
+            for info in self.indexes
+            if info.kind in ("hash", "sorted") and any(mapped.lacks(k.column) for k in info.columns)
+        ]
+        if not lacking:
+            return mapped
+        keys += [info.columns for info in lacking if info.kind == "sorted"]
+        equal += [info.columns for info in lacking if info.kind == "hash"]
         return self._mapped(opened, file, self.schema, keys, self.defaults, equal)
 
     def _searched_keys(self) -> list[tuple[SortKey, ...]]:
