@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import nimblepy as nb
-from nimblepy.cli.column_types import parse_type
+from nimblepy.cli.column_types import parse_columns, parse_type
 from nimblepy.cli.main import app
 
 pytestmark = pytest.mark.no_sanitizer
@@ -85,9 +85,33 @@ def test_types_have_sql_and_arrow_names(text: str, expected: pa.DataType) -> Non
     assert parse_type(text) == expected
 
 
-def test_unknown_types_are_refused() -> None:
-    with pytest.raises(nb.InvalidArgumentError, match="type 'money'"):
-        parse_type("money")
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.int64()),
+        pa.struct([("a", pa.string()), ("b", pa.list_(pa.struct([("c", pa.decimal128(10, 2))])))]),
+        pa.list_(pa.field("element", pa.timestamp("us", "UTC"))),
+        pa.list_(pa.field("element", pa.float32()), 4),
+        pa.uuid(),
+    ],
+)
+def test_types_are_read_as_they_are_printed(kind: pa.DataType) -> None:
+    assert parse_type(str(kind)) == kind
+
+
+def test_nested_types_in_sql() -> None:
+    schema = parse_columns("a map(text, double), b struct(x int, y text[]), c float[3]")
+    assert schema.types == [
+        pa.map_(pa.string(), pa.float64()),
+        pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]),
+        pa.list_(pa.float32(), 3),
+    ]
+
+
+@pytest.mark.parametrize("text", ["money", "map<text>", "list<", "map<,>", ""])
+def test_unknown_types_are_refused(text: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=r"type '.*': expected a type such as"):
+        parse_type(text)
 
 
 def test_append_several_files_in_one_commit(table: str, tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ _SQL = {
 
 def parse_columns(text: str) -> pa.Schema:
     """Parses ``"id bigint, price decimal(10, 2)"``."""
+    if not text.strip():
+        raise InvalidArgumentError("schema: expected columns as in 'id bigint, price double'")
     return pa.schema([parse_column(part) for part in _split(text)])
 
 
@@ -42,30 +44,57 @@ def parse_column(text: str) -> pa.Field:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Parses a type, such as ``bigint``, ``decimal(10, 2)``, ``timestamp[us, tz=UTC]`` or
-    ``list<double>``.
+    """Parses a type, such as ``bigint``, ``decimal(10, 2)``, ``timestamp[us, tz=UTC]``,
+    ``list<double>``, ``float[384]``, ``struct<a: text, b: bigint>`` or ``map<text, double>``.
     """
-    name = " ".join(text.split()).lower()
+    plain = " ".join(text.split())
+    name = plain.lower()
     if name in _SQL:
         return _SQL[name]
+    if name == "extension<arrow.uuid>":
+        return pa.uuid()
     if match := re.fullmatch(r"(?:decimal|decimal128|numeric) ?\( ?(\d+) ?, ?(\d+) ?\)", name):
         return pa.decimal128(int(match[1]), int(match[2]))
-    if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", " ".join(text.split())):
+    if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", plain):
         return pa.timestamp(match[1], match[2])
-    if match := re.fullmatch(r"list ?<(?:item: )?(.+)>|(.+)\[\]", " ".join(text.split())):
+    if match := re.fullmatch(r"fixed_size_list ?<(?:item: |element: )?(.+)> ?\[(\d+)\]", plain):
+        return pa.list_(parse_type(match[1]), int(match[2]))
+    if match := re.fullmatch(r"list ?<(?:item: |element: )?(.+)>|(.+)\[\]", plain):
         return pa.list_(parse_type(match[1] or match[2]))
+    if match := re.fullmatch(r"(.+) ?\[(\d+)\]", plain):
+        return pa.list_(parse_type(match[1]), int(match[2]))
+    if match := re.fullmatch(r"map ?(?:<(.+)>|\((.+)\))", plain, re.IGNORECASE):
+        kinds = _split(match[1] or match[2])
+        if len(kinds) == 2:
+            return pa.map_(parse_type(kinds[0]), parse_type(kinds[1]))
+    if match := re.fullmatch(r"struct ?(?:<(.+)>|\((.+)\))", plain, re.IGNORECASE):
+        return pa.struct([_parse_field(part) for part in _split(match[1] or match[2])])
     try:
         return pa.type_for_alias(name)
     except ValueError:
         raise InvalidArgumentError(
             f"type {text.strip()!r}: expected a type such as bigint, double, string, date, "
-            "timestamp, decimal(10, 2) or list<double>"
+            "timestamp, decimal(10, 2), list<double>, struct<a: text> or map<text, double>"
         ) from None
+
+
+def _parse_field(text: str) -> pa.Field:
+    """Parses ``"a: text"`` or ``"a text"``."""
+    match = re.fullmatch(r"\s*([^\s:]+)(?:\s*:\s*|\s+)(.+)", text)
+    if match is None:
+        raise InvalidArgumentError(f"field {text.strip()!r}: expected a name and a type: 'a: text'")
+    return pa.field(match[1], parse_type(match[2]))
 
 
 def _split(text: str) -> list[str]:
     """Splits at commas outside of brackets."""
-    parts = re.findall(r"(?:[^,(<\[]|\([^)]*\)|<[^>]*>|\[[^\]]*\])+", text)
-    if not parts:
-        raise InvalidArgumentError("schema: expected columns as in 'id bigint, price double'")
-    return parts
+    parts, depth, begin = [], 0, 0
+    for i, letter in enumerate(text):
+        if letter in "(<[":
+            depth += 1
+        elif letter in ")>]":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[begin:i])
+            begin = i + 1
+    return [*parts, text[begin:]]

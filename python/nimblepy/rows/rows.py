@@ -271,9 +271,9 @@ class Rows(_core.PointBase, ABC):
             missing: what to return for a key without a row. ``"drop"`` returns no row. ``"null"``
                 returns a row of nulls at the position of the key, so that rows of unique keys are
                 aligned with the keys.
-            as_numpy: whether to return a dict of numpy arrays by column. Vectors of one length
-                become a matrix, where a null vector is NaN or masked. Integers with nulls become a
-                masked array.
+            as_numpy: whether to return a dict of numpy arrays by column. Nulls are NaN in floats,
+                NaT in times, masked in integers, and ``None`` in arrays of objects, which all
+                other types with nulls are. Vectors become the rows of a matrix.
 
         Raises:
             IndexUnavailableError, InvalidArgumentError: see :meth:`get`.
