@@ -287,6 +287,7 @@ def test_an_index_on_a_column_that_old_files_lack(
     table = lake.create_table("a.n", pa.table({"id": [1, 2, 3]}), primary_key="id")
     with table.alter() as a:
         a.add_column("cur", pa.string(), default=default)
+    assert table.get(1) == {"id": 1, "cur": default}  # opens a file before it has the index
     table.add_index(index)
     table.append([{"id": 4, "cur": "USD"}, {"id": 5, "cur": "EUR"}])
     table.delete("id = 2")

@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError, StaleFileError
 from nimblepy.expr.filter import Parameters, with_params
-from nimblepy.rows.arguments import at_least, column_names, inclusive_sides, row_limit, row_offset
+from nimblepy.rows.arguments import (
+    On,
+    at_least,
+    column_names,
+    inclusive_sides,
+    row_limit,
+    row_offset,
+)
 from nimblepy.rows.as_numpy import numpy_columns, numpy_row
 from nimblepy.rows.keys import GivenKeys, KeyColumns, key_columns, read_keys, typed_keys
 from nimblepy.rows.page import Page
@@ -190,7 +197,7 @@ class RemoteTable:
         key: Key,
         columns: Sequence[str] | None = None,
         *,
-        on: Any = None,
+        on: On = None,
         default: Any = None,
         null_equals: bool = False,
         as_numpy: bool = False,
@@ -220,7 +227,7 @@ class RemoteTable:
         self,
         keys: ManyKeys,
         *,
-        on: Any = None,
+        on: On = None,
         columns: Sequence[str] | None = None,
         probe_row: str | None = None,
         null_equals: bool = False,
@@ -264,12 +271,12 @@ class RemoteTable:
         return both if probe_row is not None else both.drop_columns([name])
 
     def contains(
-        self, keys: ManyKeys, *, on: Any = None, null_equals: bool = False
+        self, keys: ManyKeys, *, on: On = None, null_equals: bool = False
     ) -> pa.BooleanArray:
         """Returns for each key whether any row has the key."""
         return pc.greater(self.count(keys, on=on, null_equals=null_equals), 0)
 
-    def count(self, keys: ManyKeys, *, on: Any = None, null_equals: bool = False) -> pa.Int64Array:
+    def count(self, keys: ManyKeys, *, on: On = None, null_equals: bool = False) -> pa.Int64Array:
         """Returns for each key the number of rows that have the key."""
         self._refuse(on=on, null_equals=null_equals)
 
@@ -289,7 +296,7 @@ class RemoteTable:
         lower: Key = None,
         upper: Key = None,
         *,
-        on: Any = None,
+        on: On = None,
         inclusive: str = "[)",
         columns: Sequence[str] | None = None,
         limit: int | None = None,
@@ -347,7 +354,7 @@ class RemoteTable:
         self,
         prefix: Key,
         *,
-        on: Any = None,
+        on: On = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         reverse: bool = False,
@@ -378,7 +385,7 @@ class RemoteTable:
         *,
         lower: Key = None,
         upper: Key = None,
-        on: Any = None,
+        on: On = None,
         inclusive: str = "[)",
         columns: Sequence[str] | None = None,
         limit: int = 200,

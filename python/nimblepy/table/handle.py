@@ -158,7 +158,9 @@ class TableHandle(VersionedRows[FileSet]):
         return self._at.snapshot
 
     def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
-        indexes = metadata.properties.get(PARQUET_INDEXES)
+        # Open files know for which indexes they are searched.
+        declared = tuple(declared_indexes(metadata, schema_id))
+        indexes = declared, metadata.properties.get(PARQUET_INDEXES)
         form = metadata.sort_order_id, metadata.name_mapping, metadata.has_row_ids, indexes
         key = (metadata.uuid, schema_id, *form)
         self._specs.learn(metadata)
@@ -168,7 +170,7 @@ class TableHandle(VersionedRows[FileSet]):
         if reading is None or not (reading.schema is schema or reading.schema.equals(schema, True)):
             reading = self._readings[key] = reading_of(metadata, schema_id, self._specs)
             reading.open_files.add_holder(self._release)
-        reading.indexes = declared_indexes(metadata, schema_id)
+            reading.indexes = declared
         return reading
 
     def close(self) -> None:
