@@ -289,6 +289,7 @@ def test_an_index_on_a_column_that_old_files_lack(
         a.add_column("cur", pa.string(), default=default)
     assert table.get(1) == {"id": 1, "cur": default}  # opens a file before it has the index
     table.add_index(index)
+    assert table.count(["EUR"], on="cur").to_pylist() == [3 if default else 0]
     table.append([{"id": 4, "cur": "USD"}, {"id": 5, "cur": "EUR"}])
     table.delete("id = 2")
     for handle in (table, lake.table("a.n")):

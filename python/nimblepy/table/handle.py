@@ -382,8 +382,8 @@ class TableState:
         def following(at: TablePosition) -> TablePosition:
             if at.metadata.is_newer_than(newest):
                 return at
-            if at.shows(newest):  # keep the plan and the open files
-                self.reading(newest)
+            # Keep the plan and the open files, unless the table has other indexes now.
+            if at.shows(newest) and at.rows.reading is self.reading(newest):
                 at.rows.plan.learn(newest)
                 moved = replace(at, metadata=newest, snapshot=newest.head())
             else:
@@ -417,9 +417,11 @@ class TableState:
         def following(at: TablePosition) -> TablePosition:
             if at.newest.is_newer_than(newest):
                 return at
-            if at.shows(newest):
+            if at.shows(newest) and at.rows.reading is self.reading(newest):
                 at.rows.plan.learn(newest)
                 at = replace(at, metadata=newest, snapshot=newest.head())
+            elif at.shows(newest):
+                at = self.handle._position_at(newest, newest.head(), newest.schema_id)
             return replace(at, newest=newest)
 
         self.handle._replace_position(following)
