@@ -93,6 +93,7 @@ def test_types_have_sql_and_arrow_names(text: str, expected: pa.DataType) -> Non
         pa.list_(pa.field("element", pa.timestamp("us", "UTC"))),
         pa.list_(pa.field("element", pa.float32()), 4),
         pa.uuid(),
+        pa.binary(4),
     ],
 )
 def test_types_are_read_as_they_are_printed(kind: pa.DataType) -> None:

@@ -55,6 +55,8 @@ def parse_type(text: str) -> pa.DataType:
         return pa.uuid()
     if match := re.fullmatch(r"(?:decimal|decimal128|numeric) ?\( ?(\d+) ?, ?(\d+) ?\)", name):
         return pa.decimal128(int(match[1]), int(match[2]))
+    if match := re.fullmatch(r"(?:fixed_size_binary|binary) ?\[(\d+)\]", name):
+        return pa.binary(int(match[1]))
     if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", plain):
         return pa.timestamp(match[1], match[2])
     if match := re.fullmatch(r"fixed_size_list ?<(?:item: |element: )?(.+)> ?\[(\d+)\]", plain):
