@@ -284,10 +284,10 @@ class MappedRows(RowSource):
             except IndexUnavailableError:
                 pass
             else:
-                # A later column may have been dropped. The order up to it is known.
+                # A later column may have been dropped. The columns before it give the order.
                 back = self._names_here | dict(zip(mapped, names, strict=True))
-                known = takewhile(lambda key: key.column in back, sort_keys)
-                return tuple(replace(key, column=back[key.column]) for key in known)
+                leading = takewhile(lambda key: key.column in back, sort_keys)
+                return tuple(replace(key, column=back[key.column]) for key in leading)
         for key in self._keys:
             if agrees(keys, key) if ordered else leads(names, key):
                 return key
@@ -513,9 +513,9 @@ class MappedRows(RowSource):
         mapped = self._names_in_child((request.column,))
         if mapped is None:
             raise InvalidArgumentError(
-                f"nearest: column {request.column!r} cannot be searched in a file: it is a Parquet "
-                'file, and convert("nimble") makes a table of nimble files; or the column had '
-                "another type when it was written, and compact(where_needed=False) writes it again"
+                f"nearest: column {request.column!r} cannot be searched in a file. It is a Parquet "
+                'file, and convert("nimble") makes a table of nimble files; or it has another type '
+                "of the column, and compact(where_needed=False) writes it again"
             )
         if rows is None:
             rows = self.all_rows() if request.within is None else self.find(request.within)

@@ -413,6 +413,7 @@ class TableState:
 
         If another writer changed rows or columns, the handle keeps showing the old ones.
         """
+        left: list[TablePosition] = []
 
         def following(at: TablePosition) -> TablePosition:
             if at.newest.is_newer_than(newest):
@@ -421,10 +422,15 @@ class TableState:
                 at.rows.plan.learn(newest)
                 at = replace(at, metadata=newest, snapshot=newest.head())
             elif at.shows(newest):
+                left.append(at)
                 at = self.handle._position_at(newest, newest.head(), newest.schema_id)
             return replace(at, newest=newest)
 
         self.handle._replace_position(following)
+        for at in left:
+            at.rows.plan.is_past = True
+        if left:
+            self._close_old_readings()
 
     def _close_old_readings(self) -> None:
         """Closes files that are read with columns that the handle no longer shows.

@@ -94,8 +94,8 @@ def drop_index(table: TableAccess, index: ColumnName | Sequence[ColumnName] | Ta
     if data_format_of(metadata) == "parquet":
         done = drop_parquet_index(table, index)
         schema = metadata.schema()
-        asked = {identity_of(schema, item) for item in asked_indexes(metadata)}
-        dropped = _meant(schema, index, asked)
+        declared = {identity_of(schema, item) for item in asked_indexes(metadata)}
+        dropped = _meant(schema, index, declared)
         if dropped:  # or else a conversion to nimble files would make it again
             set_properties(table, lambda newest: changed_indexes(newest, [], dropped))
         return done

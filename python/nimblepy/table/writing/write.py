@@ -506,9 +506,9 @@ def _with_iceberg_types(table: pa.Table) -> pa.Table:
 
     Vectors become lists, times are in UTC, and columns of Iceberg's type ``unknown`` are left out.
     """
-    known = [i for i, field in enumerate(table.schema) if not pt.is_null(field.type)]
-    if 0 < len(known) < table.num_columns:
-        table = table.select(known)
+    typed = [i for i, field in enumerate(table.schema) if not pt.is_null(field.type)]
+    if 0 < len(typed) < table.num_columns:
+        table = table.select(typed)
     fields = [field.with_type(_iceberg_type(field.type)) for field in table.schema]
     if fields == list(table.schema):
         return table
@@ -517,8 +517,8 @@ def _with_iceberg_types(table: pa.Table) -> pa.Table:
 
 def _iceberg_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind):
-        known = [item for item in kind if not pt.is_null(item.type)] or kind
-        return pa.struct([item.with_type(_iceberg_type(item.type)) for item in known])
+        typed = [item for item in kind if not pt.is_null(item.type)] or kind
+        return pa.struct([item.with_type(_iceberg_type(item.type)) for item in typed])
     if pt.is_map(kind):
         key, value = kind.key_field, kind.item_field
         return pa.map_(
