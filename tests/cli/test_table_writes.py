@@ -94,10 +94,17 @@ def test_types_have_sql_and_arrow_names(text: str, expected: pa.DataType) -> Non
         pa.list_(pa.field("element", pa.float32()), 4),
         pa.uuid(),
         pa.binary(4),
+        pa.list_(pa.timestamp("us", "UTC")),
     ],
 )
 def test_types_are_read_as_they_are_printed(kind: pa.DataType) -> None:
     assert parse_type(str(kind)) == kind
+
+
+def test_lengths_and_zones_end_at_their_bracket() -> None:
+    assert parse_type("timestamp[us, tz=UTC][3]") == pa.list_(pa.timestamp("us", "UTC"), 3)
+    with pytest.raises(nb.InvalidArgumentError, match="a length of 99999999999"):
+        parse_type("int[99999999999]")
 
 
 def test_nested_types_in_sql() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.rows.as_numpy import numpy_columns
 
 Source = Any
 ROWS = pa.table(
@@ -193,3 +194,17 @@ def test_as_numpy_gives_matrices_for_vectors_with_nulls(tmp_path: Path) -> None:
     assert np.isnan(found["f"]).tolist() == [[True] * 2, [False] * 2, [True] * 2]
     assert found["i"].tolist() == [[None, None], [1, 2], [None, None]]
     assert found["i"].dtype == np.int16
+
+
+def test_as_numpy_of_null_vectors_of_any_type() -> None:
+    inner = pa.list_(pa.int64(), 1)
+    ids = pa.array([uuid.UUID(int=i).bytes for i in range(4)], pa.uuid())
+    columns = {
+        "nested": pa.array([[[1], [2]], None], pa.list_(inner, 2)),
+        "views": pa.FixedSizeListArray.from_arrays(pa.array(list("abcd"), pa.string_view()), 2),
+        "ids": pa.FixedSizeListArray.from_arrays(ids, 2, mask=pa.array([False, True])),
+    }
+    found = numpy_columns(pa.table(columns))
+    assert found["nested"].tolist() == [[[1], [2]], [[None], [None]]]
+    assert found["views"].tolist() == [["a", "b"], ["c", "d"]]
+    assert found["ids"].tolist() == [[uuid.UUID(int=0), uuid.UUID(int=1)], [None, None]]

@@ -56,15 +56,15 @@ def parse_type(text: str) -> pa.DataType:
     if match := re.fullmatch(r"(?:decimal|decimal128|numeric) ?\( ?(\d+) ?, ?(\d+) ?\)", name):
         return pa.decimal128(int(match[1]), int(match[2]))
     if match := re.fullmatch(r"(?:fixed_size_binary|binary) ?\[(\d+)\]", name):
-        return pa.binary(int(match[1]))
-    if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]", plain):
+        return pa.binary(_length(match[1]))
+    if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([^\]]+))?\]", plain):
         return pa.timestamp(match[1], match[2])
     if match := re.fullmatch(r"fixed_size_list ?<(?:item: |element: )?(.+)> ?\[(\d+)\]", plain):
-        return pa.list_(parse_type(match[1]), int(match[2]))
+        return pa.list_(parse_type(match[1]), _length(match[2]))
     if match := re.fullmatch(r"list ?<(?:item: |element: )?(.+)>|(.+)\[\]", plain):
         return pa.list_(parse_type(match[1] or match[2]))
     if match := re.fullmatch(r"(.+) ?\[(\d+)\]", plain):
-        return pa.list_(parse_type(match[1]), int(match[2]))
+        return pa.list_(parse_type(match[1]), _length(match[2]))
     if match := re.fullmatch(r"map ?(?:<(.+)>|\((.+)\))", plain, re.IGNORECASE):
         kinds = _split(match[1] or match[2])
         if len(kinds) == 2:
@@ -78,6 +78,12 @@ def parse_type(text: str) -> pa.DataType:
             f"type {text.strip()!r}: expected a type such as bigint, double, string, date, "
             "timestamp, decimal(10, 2), list<double>, struct<a: text> or map<text, double>"
         ) from None
+
+
+def _length(text: str) -> int:
+    if len(text) > 9:
+        raise InvalidArgumentError(f"type: a length of {text}; at most 999999999")
+    return int(text)
 
 
 def _parse_field(text: str) -> pa.Field:

@@ -64,11 +64,9 @@ def _matrix(array: pa.FixedSizeListArray) -> np.ndarray[Any, Any]:
     size = array.type.list_size
     mask = array.is_null().to_numpy(zero_copy_only=False)
     flat = array.values.slice(array.offset * size, len(array) * size)
-    if array.null_count and not pt.is_nested(flat.type):
-        import pyarrow.compute as pc  # slow to import, and seldom needed
-
-        # The values of null rows are arbitrary.
-        flat = pc.if_else(pa.array(np.repeat(~mask, size)), flat, pa.scalar(None, flat.type))
+    if array.null_count:  # the values of null rows are arbitrary
+        plain = flat if isinstance(flat.type, pa.UuidType) else plain_array(flat)
+        flat = plain.take(pa.array(np.arange(len(flat)), mask=np.repeat(mask, size)))
     values = _numpy(flat)
     return values.reshape(len(array), size, *values.shape[1:])
 
