@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nimblepy as nb
@@ -476,11 +477,39 @@ def test_numbers_with_leading_zeros_are_text(tmp_path: Path, column: Any, kind: 
         assert read["x"].to_pylist() == [text or None for text in column]
 
 
-def test_files_with_and_without_leading_zeros(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x\n777\n")
-    (tmp_path / "b.csv").write_text("x\n00777\n")
+@pytest.mark.parametrize("code", ["00777", "123456789012345678901"])
+@pytest.mark.parametrize("first", ["777", "00777", "0.5", ""])
+def test_codes_in_one_of_two_files_are_text_in_both(tmp_path: Path, first: str, code: str) -> None:
+    (tmp_path / "a.csv").write_text(f"x,y\n{first},1\n")
+    (tmp_path / "b.csv").write_text(f"x,y\n{code},1\n")
+    nb.write(str(tmp_path / "*.csv"), tmp_path / "a.nimble")
+    read = nb.open(tmp_path / "a.nimble").to_table()
+    assert read.schema.types == [pa.string(), pa.int64()]
+    assert read["x"].to_pylist() == [first or None, code]
+
+
+def test_codes_beside_numbers_of_another_format_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n00777\n")
+    pq.write_table(pa.table({"x": [777]}), tmp_path / "b.parquet")
+    paths = [tmp_path / "a.csv", tmp_path / "b.parquet"]
     with pytest.raises(nb.InvalidArgumentError, match="create the table with a schema"):
-        nb.write(str(tmp_path / "*.csv"), tmp_path / "a.nimble")
+        nb.write(paths, tmp_path / "a.nimble")
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_leading_zero_after_the_first_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    monkeypatch.setattr("nimblepy.input.foreign._BLOCK_BYTES", 1 << 10)
+    (tmp_path / "a.csv").write_text("x\n" + "1\n" * 1000 + "NA\n007\n")
+    (tmp_path / "b.csv").write_text("x\n5\n")
+    paths = [str(tmp_path / f"{name}.csv") for name in ("a", "b")[: 1 + other]]
+    with pytest.raises(nb.InvalidArgumentError, match=r"a\.csv: column 'x', row 1001: '007' has a"):
+        nb.write(paths, tmp_path / "a.nimble")
+    schema = pa.schema([("x", pa.int64())])
+    table = nb.connect(tmp_path / "lake").create_table("n.t", schema)
+    table.append(paths)
+    assert table.to_table()["x"].to_pylist()[1000:1002] == [None, 7]
 
 
 @pytest.mark.parametrize(
@@ -489,11 +518,15 @@ def test_files_with_and_without_leading_zeros(tmp_path: Path) -> None:
         ('2,"y\n3,z\n', False),
         ('2,"y', False),
         ('2,"a ""b"" c', False),
+        ('2,"', False),
+        ('2,"""', False),
         ('2,"y"', True),
         ('2,"y\n"\n', True),
         ('2,"a ""b"""', True),
         ('2,""""', True),
         ('2,""', True),
+        ('2,""abc', True),
+        ('2,"a,"', True),
         ("2,5' 3\"", True),
         ("2,y\n", True),
     ],

@@ -21,7 +21,9 @@ from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.texts import (
     Typed,
+    are_whole,
     first_names,
+    has_leading_zero,
     is_of_digits,
     is_of_text,
     keeps_json,
@@ -30,6 +32,7 @@ from nimblepy.input.texts import (
     of_text,
     read_type,
     rows_of_json,
+    whole_numbers,
     without_times,
 )
 from nimblepy.io.core_file import open_core_file
@@ -85,10 +88,12 @@ class _Types(NamedTuple):
 
     Attributes:
         cast: round or truncate values that a type cannot represent.
+        inferred: columns whose types come from the first blocks of the files.
     """
 
     schema: pa.Schema
     cast: bool
+    inferred: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,17 @@ class _Part:
 
 
 class _Opened(NamedTuple):
+    """A file that is open.
+
+    Attributes:
+        codes: columns whose texts look like numbers that no number type keeps: with leading zeros,
+            or with too many digits.
+    """
+
     schema: pa.Schema
     num_rows: int | None
     batches: Iterable[pa.RecordBatch]
+    codes: frozenset[str] = frozenset()
 
 
 def is_paths(data: object) -> TypeGuard[Paths]:
@@ -160,15 +173,36 @@ def open_files(
             opened.num_rows,
         )
     schemas, counts = [], []
+    codes: set[str] = set()
     for part in parts:
         with ExitStack() as stack:
             opened = _open(part, None, given_types, stack)
             schemas.append(opened.schema)
             counts.append(opened.num_rows)
+            codes |= opened.codes
+    schemas = [_with_codes(part, own, codes) for part, own in zip(parts, schemas, strict=True)]
     schema = selected(common_schema(schemas, [part.name for part in parts]), columns)
     total = None if None in counts else sum(filter(None, counts))
+    inferred = frozenset(schema.names) - set(() if target is None else target.names)
+    types = _Types(schema, cast, inferred)
     return CountedReader(
-        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, schema, cast)), total
+        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, types)), total
+    )
+
+
+def _with_codes(part: _Part, schema: pa.Schema, codes: set[str]) -> pa.Schema:
+    """Returns the schema of a file, with text for columns that are codes in another file."""
+    if part.format not in ("csv", "tsv"):
+        return schema
+    in_path = {name for name, _ in part.partition}
+    return pa.schema(
+        [
+            field.with_type(pa.string())
+            if field.name in codes - in_path
+            and (pt.is_int64(field.type) or pt.is_float64(field.type))
+            else field
+            for field in schema
+        ]
     )
 
 
@@ -178,12 +212,13 @@ def _closing(batches: Iterable[pa.RecordBatch], stack: ExitStack) -> Iterator[pa
 
 
 def _chained(
-    parts: Sequence[_Part], schemas: Sequence[pa.Schema], schema: pa.Schema, cast: bool
+    parts: Sequence[_Part], schemas: Sequence[pa.Schema], types: _Types
 ) -> Iterator[pa.RecordBatch]:
+    schema = types.schema
     for part, own in zip(parts, schemas, strict=True):
         names = [name for name in schema.names if own.get_field_index(name) >= 0]
         with ExitStack() as stack:
-            for batch in _open(part, names, _Types(schema, cast), stack).batches:
+            for batch in _open(part, names, types, stack).batches:
                 try:
                     yield conform(with_missing(batch, schema), schema, cast=True)
                 except InvalidArgumentError as error:
@@ -344,7 +379,7 @@ def _open(
     if columns is not None:
         schema = selected(schema, columns)
         batches = _select(batches, schema.names)
-    return _Opened(schema, opened.num_rows, batches)
+    return _Opened(schema, opened.num_rows, batches, opened.codes)
 
 
 def _path_value(
@@ -432,8 +467,8 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
 
     pyarrow has one list of null texts for all columns. So text columns, where NA is a text, have a
     reader of their own. Both readers cut the file into the same blocks. Columns whose types are
-    given are read as text, and converted. Numbers with leading zeros in the first block, such as
-    postal codes, are text.
+    given are read as text, and converted. Whole numbers are text if the first block has one with a
+    leading zero, such as a postal code, or one that does not fit int64.
     """
     every = _csv_reader(part, stack, {}, None, text=False)
     names = every.schema.names
@@ -452,12 +487,20 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
         name: kind for name, kind in given.items() if is_of_text(kind) or is_of_digits(kind)
     }
     kinds = {field.name: field.type for field in every.schema} | given
-    whole = [name for name in names if name not in given and pt.is_int64(kinds[name])]
-    codes = dict.fromkeys(_with_leading_zeros(part, whole), pa.string())
+    numbers = [
+        name
+        for name in names
+        if name not in given and (pt.is_int64(kinds[name]) or pt.is_float64(kinds[name]))
+    ]
+    codes = dict.fromkeys(_codes(part, numbers, kinds), pa.string())
     kinds |= codes
+    inferred = set(names) - set(given) if given_types is None else given_types.inferred
+    whole = {name for name in inferred if name in names and pt.is_int64(kinds[name])}
     texts = [name for name in names if _has_text(kinds[name])]
     rest = [name for name in names if name not in set(texts)]
-    types = {name: pa.string() for name in (*converted, *texts) if name in given} | codes
+    types = dict.fromkeys(
+        {*whole, *codes, *(name for name in (*converted, *texts) if name in given)}, pa.string()
+    )
     readers = [
         _csv_reader(part, stack, types, some, text=text)
         for some, text in ((texts, True), (rest, False))
@@ -468,27 +511,29 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     cast = given_types is not None and given_types.cast
     typed = Typed(
         part.name,
-        {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()},
+        {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()}
+        | dict.fromkeys(whole, (whole_numbers, pa.int64())),
     )
     batches = _merged(schema, readers)
     if schema.types and is_text(schema.types[-1]):
         batches = _with_closed_quotes(part, batches)
-    return _Opened(typed.schema(schema), None, typed(batches))
+    return _Opened(typed.schema(schema), None, typed(batches), frozenset(codes))
 
 
-def _with_leading_zeros(part: _Part, names: list[str]) -> list[str]:
-    """Returns the columns of whole numbers that have a leading zero in the first block."""
-    import pyarrow.compute as pc
-
+def _codes(part: _Part, names: list[str], kinds: dict[str, pa.DataType]) -> list[str]:
+    """Returns the columns of numbers that would lose digits of their first block."""
     if not names:
         return []
     with ExitStack() as stack:
-        reader = _csv_reader(part, stack, dict.fromkeys(names, pa.string()), names, text=True)
+        reader = _csv_reader(part, stack, dict.fromkeys(names, pa.string()), names, text=False)
         first = next(iter(reader), None)
     if first is None:
         return []
-    zeros = (pc.match_substring_regex(column, r"^\s*[+-]?0[0-9]") for column in first.columns)
-    return [name for name, zero in zip(names, zeros, strict=True) if pc.any(zero).as_py()]
+    return [
+        name
+        for name, texts in zip(names, first.columns, strict=True)
+        if (are_whole if pt.is_float64(kinds[name]) else has_leading_zero)(texts)
+    ]
 
 
 def _given(given_types: _Types | None, names: Sequence[str]) -> dict[str, pa.DataType]:
@@ -525,15 +570,16 @@ def _with_closed_quotes(part: _Part, batches: Iterable[pa.RecordBatch]) -> Itera
         if batch.num_rows:
             last = batch.column(batch.num_columns - 1)[batch.num_rows - 1].as_py()
         yield batch
-    if not last or not last.strip('"') or part.path.endswith(_COMPRESSIONS):
+    if part.path.endswith(_COMPRESSIONS):
         return
-    unclosed = b'"' + last.encode().replace(b'"', b'""')
+    unclosed = b'"' + (last or "").encode().replace(b'"', b'""')
     with part.store.open_input_file(part.path) as file:
-        file.seek(max(0, file.size() - len(unclosed)))
-        if file.read() == unclosed:
-            raise InvalidArgumentError(
-                f"{part.name}: the quote of the last field is not closed; the file may be cut short"
-            )
+        file.seek(max(0, file.size() - len(unclosed) - 1))
+        end = file.read()
+    if end[1:] == unclosed and end[:1] in (b"\t" if part.format == "tsv" else b",", b"\n", b"\r"):
+        raise InvalidArgumentError(
+            f"{part.name}: the quote of the last field is not closed; the file may be cut short"
+        )
 
 
 def _csv_reader(

@@ -33,6 +33,7 @@ Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 _ROWS = 1 << 14
 # Floats that JSON does not have as numbers: `nimble scan --json` prints them as these texts.
 _NOT_FINITE = {text: float(text) for text in ("inf", "-inf", "nan")}
+_LEADING_ZERO = r"^\s*[+-]?0[0-9]"
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
 
@@ -73,6 +74,45 @@ def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
         return exact_numbers(texts, target, cast)
     rule = stored(cast=cast, literals=True, checked=True)
     return rule(texts.type, target, "")(texts)
+
+
+def has_leading_zero(texts: pa.Array) -> bool:
+    """Returns whether a text is a number with a leading zero, such as ``00123``."""
+    return _first_match(texts, _LEADING_ZERO) >= 0
+
+
+def are_whole(texts: pa.Array) -> bool:
+    """Returns whether all texts are whole numbers."""
+    import pyarrow.compute as pc
+
+    return pc.all(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+\s*$")).as_py() is True
+
+
+def whole_numbers(texts: pa.Array) -> pa.Array:
+    """Converts the fields of a CSV column whose first block has numbers without leading zeros.
+
+    Raises:
+        UnfitError: a text has a leading zero, or is no whole number.
+    """
+    row = _first_match(texts, _LEADING_ZERO)
+    if row >= 0:
+        raise UnfitError(
+            row,
+            f"{show(texts[row].as_py())} has a leading zero, and no number at the start of the "
+            "column has one; create the table with a schema: int64 drops the zeros, string keeps "
+            "them",
+        )
+    try:
+        return texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return of_text(texts, pa.int64(), cast=False)
+
+
+def _first_match(texts: pa.Array, pattern: str) -> int:
+    """Returns the first row that matches a regular expression, or -1."""
+    import pyarrow.compute as pc
+
+    return int(pc.index(pc.match_substring_regex(texts, pattern), True).as_py())
 
 
 def _bytes_of_digits(row: int, text: str) -> bytes:
