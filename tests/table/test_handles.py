@@ -415,3 +415,15 @@ def test_a_lost_manifest_list_is_not_taken_for_an_expired_snapshot(lake: nb.Cata
             call()
         assert raised.value.filename.endswith(os.path.basename(path))
         assert "refresh()" not in str(raised.value)
+
+
+def test_close_closes_files_that_another_thread_lost(lake: nb.Catalog) -> None:
+    # A thread that moves the handle forgets the files that it does not show. Another one may have
+    # moved it to them meanwhile.
+    table = lake.create_table("a.l", rows(*range(10)), primary_key="k")
+    assert table.get(3) == {"k": 3, "v": 3}
+    reading = table._at.rows.reading
+    table._readings.clear()
+    assert len(reading.open_files) == 1
+    table.close()
+    assert len(reading.open_files) == 0

@@ -180,7 +180,8 @@ class TableHandle(VersionedRows[FileSet]):
         the handle knows is still available: name, snapshot, history, properties, tags.
         """
         self._closed = True
-        for reading in self._readings.values():
+        # A thread that moved the handle may have taken a reading out of `_readings` meanwhile.
+        for reading in {*self._readings.copy().values(), self._at.rows.reading}:
             reading.close()
         self._release()
 
