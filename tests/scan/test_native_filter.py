@@ -201,6 +201,8 @@ def test_native_filter_leaves_to_pyarrow_only_what_it_must() -> None:
     assert parts("small > 3 AND text LIKE '%iron%g'") == (True, True)
     assert parts("text LIKE '_iron%' OR small > 3") == (False, True)
     assert parts("money * (1 - tiny) > 7 AND loc.n + tiny <> short") == (True, False)
+    assert parts("length(text) > 7 AND len(loc.t) = small") == (True, False)
+    assert parts("length(cat) > 7 AND length(upper(text)) > 7") == (False, True)
     assert parts("u64 + tiny > 5") == (False, True)  # DuckDB's sum may be a double
     assert parts("price + small > 5") == (False, True)
 
@@ -214,6 +216,17 @@ def test_native_filter_leaves_to_pyarrow_only_what_it_must() -> None:
         ("noise * 3 >= skewed + 1", lambda r: r["noise"] * 3 >= r["skewed"] + 1),
         ("runs - sparse = same", lambda r: r["runs"] - r["sparse"] == r["same"]),
         ("money * noise * 0.01 < 7", lambda r: r["money"] * r["noise"] < 700),
+        ("length(text) > 22", lambda r: len(r["text"]) > 22),
+        ("length(view) - small = 17", lambda r: len(r["view"]) - r["small"] == 17),
+        (
+            "len(few) * tiny <> length(clerk)",
+            lambda r: len(r["few"]) * r["tiny"] != len(r["clerk"]),
+        ),
+        ("row < 300 AND length(text) < 20", lambda r: r["row"] < 300 and len(r["text"]) < 20),
+        (
+            "row % 200 = 3 AND 25 <= len(text)",
+            lambda r: r["row"] % 200 == 3 and len(r["text"]) > 24,
+        ),
     ],
 )
 def test_native_formula_of_any_encoding_is_exact(file: Any, sql: str, test: Any) -> None:
@@ -225,6 +238,25 @@ def test_native_formula_of_any_encoding_is_exact(file: Any, sql: str, test: Any)
     want = [at for at, row in enumerate(rows) if None not in row.values() and test(row)]
     assert file.scan(["row"], filter=sql).to_table()["row"].to_pylist() == want
     assert file.count_rows(sql) == len(want)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_native_length_counts_characters(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    letters = ["a", "é", "ß", "漢", "🙂", "\0", "\x7f", "\u0300"]
+    texts = [
+        None if rng.random() < 0.1 else "".join(rng.choices(letters, k=rng.randrange(40)))
+        for _ in range(70_000)
+    ]
+    path = tmp_path / "t.nimble"
+    nb.write(pa.table({"t": pa.array(texts), "row": range(len(texts))}), path)
+    for condition, test in (
+        ("length(t) > 20", lambda text: len(text) > 20),
+        ("length(t) = 0 AND row >= 0", lambda text: not text),
+        ("length(t) * 2 <> 16", lambda text: len(text) != 8),
+    ):
+        want = [row for row, text in enumerate(texts) if text is not None and test(text)]
+        assert nb.open(path).scan(["row"], filter=condition).to_table()["row"].to_pylist() == want
 
 
 @pytest.mark.parametrize("part", ["ironic", "c", "y f", "absent", "final deposits", "a%'", "%"])

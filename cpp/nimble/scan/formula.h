@@ -1,5 +1,6 @@
 // Formula: sums, differences and products of integer columns, such as `price *
-// (100 - discount)`. Decimals are treated as integers.
+// (100 - discount)`. Decimals are treated as integers. A column of text stands
+// for its number of characters.
 #pragma once
 
 #include <span>

@@ -1,6 +1,8 @@
 #include "nimble/scan/row_filter.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
@@ -44,6 +46,57 @@ bool merge_ranges_of(FilterNode* a, const FilterNode& b) {
     a->test.shape = Predicate::Shape::kNothing;
   }
   return true;
+}
+
+bool is_text(const Field& field) {
+  return field.layout == Layout::kBytes && field.logical == Logical::kText;
+}
+
+// Returns the number of characters of a text: of all bytes but those that
+// continue one. REQUIRES: 8 bytes are readable after the text.
+int64_t count_characters(const uint8_t* text, uint64_t size) {
+  constexpr uint64_t kLowBits = 0x0101010101010101;
+  uint64_t continuing = 0;
+  for (uint64_t i = 0; i < size; i += 8) {
+    uint64_t word = load<uint64_t>(text + i);
+    if (size - i < 8) word &= ~(~uint64_t{0} << (8 * (size - i)));
+    continuing += static_cast<uint64_t>(
+        std::popcount((word >> 7) & ~(word >> 6) & kLowBits));
+  }
+  return static_cast<int64_t>(size - continuing);
+}
+
+// Stores the number of characters of each selected row's text. Row 0 is the
+// first of the segment.
+Status read_lengths(const StripeReader& reader, const Field& field,
+                    uint32_t node, uint32_t segment, const uint64_t* selection,
+                    std::vector<int64_t>* lengths) {
+  lengths->resize(kSegmentValues);
+  std::vector<uint32_t> rows(count_selected(selection, kWords));
+  selected_rows(selection, kWords, 0, rows.data());
+  if (rows.empty()) return Status::ok();
+  const uint64_t base = uint64_t{segment} * kSegmentValues;
+  Column texts(field, true);
+  const bool dense = rows.back() - rows.front() < rows.size() * kRowsApart;
+  if (dense) {
+    NIMBLE_RETURN_IF_ERROR(reader.read_range(node, base + rows.front(),
+                                             base + rows.back() + 1, &texts));
+  } else {
+    const std::vector<uint64_t> places = [&] {
+      std::vector<uint64_t> out;
+      for (const uint32_t row : rows) out.push_back(base + row);
+      return out;
+    }();
+    NIMBLE_RETURN_IF_ERROR(
+        reader.read_rows(node, places.data(), places.size(), &texts));
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const uint64_t at = dense ? rows[i] - rows.front() : i;
+    const uint64_t begin = texts.bytes.begin_of(at);
+    (*lengths)[rows[i]] = count_characters(texts.bytes.data.data() + begin,
+                                           texts.bytes.end_of(at) - begin);
+  }
+  return Status::ok();
 }
 
 void order_children(FilterNode* node) {
@@ -125,8 +178,8 @@ Status RowFilter::check_formula(const FilterNode& node) const {
   for (const FilterNode& column : node.children) {
     const Field& field = *file_->plan().node(column.node).field;
     if (column.kind == FilterNode::Kind::kValid &&
-        field.layout == Layout::kFixed &&
-        Formula::can_have(field.value_type())) {
+        (is_text(field) || (field.layout == Layout::kFixed &&
+                            Formula::can_have(field.value_type())))) {
       continue;
     }
     return Status::unsupported(
@@ -301,6 +354,20 @@ Status RowFilter::apply_formula(const FilterNode& node,
     NIMBLE_RETURN_IF_ERROR(apply_valid(column, reader, segment, selection));
     NIMBLE_RETURN_IF_ERROR(reader.want_range(column.node, first, end));
   }
+  const auto in_column = [&](Status status, const FilterNode& column) {
+    return std::move(status).with_context(
+        "column '" + path_name(file_->footer().schema, column.path) + "'");
+  };
+  std::vector<std::vector<int64_t>> lengths(node.children.size());
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    const FilterNode& column = node.children[i];
+    const Field& field = *file_->plan().node(column.node).field;
+    if (!is_text(field)) continue;
+    NIMBLE_RETURN_IF_ERROR(
+        in_column(read_lengths(reader, field, column.node, segment, selection,
+                               &lengths[i]),
+                  column));
+  }
   FormulaTest test(node.formula, node.children.size(), node.test);
   for (uint64_t row = first; row < end; row += kBlockValues) {
     uint64_t* const words = selection + (row - first) / 64;
@@ -308,13 +375,16 @@ Status RowFilter::apply_formula(const FilterNode& node,
     const uint64_t stop = std::min<uint64_t>(row + kBlockValues, end);
     for (size_t i = 0; i < node.children.size(); ++i) {
       const FilterNode& column = node.children[i];
+      if (!lengths[i].empty()) {
+        std::memcpy(test.values(i), lengths[i].data() + (row - first),
+                    (stop - row) * sizeof(int64_t));
+        *test.type(i) = ValueType::signed_int(8);
+        continue;
+      }
       NIMBLE_RETURN_IF_ERROR(
-          reader
-              .read_integers(column.node, row, stop, test.values(i),
-                             test.type(i))
-              .with_context("column '" +
-                            path_name(file_->footer().schema, column.path) +
-                            "'"));
+          in_column(reader.read_integers(column.node, row, stop, test.values(i),
+                                         test.type(i)),
+                    column));
     }
     test.apply(static_cast<uint32_t>(stop - row), words);
   }

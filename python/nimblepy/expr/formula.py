@@ -1,7 +1,8 @@
 """Converts comparisons of sums, differences and products to formulas that the core computes.
 
 ``price * (1 - discount) > 90000`` becomes terms over the unscaled integers of the decimals. The
-core computes them exactly, with up to 128 bits.
+core computes them exactly, with up to 128 bits. In a formula, a column of text stands for its
+number of characters, as in ``length(comment) > 60``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlglot import exp
 from nimblepy.expr.nodes import Formula, Term
 from nimblepy.expr.solve import COMPARISON_TYPES
 from nimblepy.schema.columns import Column
+from nimblepy.schema.kinds import is_text
 from nimblepy.schema.sql_values import Inexact
 
 _OPERATORS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -52,8 +54,11 @@ def read_formula(
 
     def read(side: exp.Expression) -> _Value:
         side = side.unnest()
-        column = column_of(side)
+        text = _text_of_length(side)
+        column = column_of(side if text is None else text)
         if column is not None:
+            if is_text(column.type) != (text is not None):
+                raise Inexact
             if column not in columns:
                 columns.append(column)
             return _column(column, columns.index(column))
@@ -71,8 +76,18 @@ def read_formula(
     return Formula((*columns,), difference.terms, op)
 
 
+def _text_of_length(side: exp.Expression) -> exp.Expression | None:
+    """Returns what ``length()`` is called with; ``None`` if ``side`` does not call it."""
+    if not isinstance(side, exp.Anonymous) or str(side.this).lower() not in ("length", "len"):
+        return None
+    arguments = side.expressions
+    return arguments[0].unnest() if len(arguments) == 1 else None
+
+
 def _column(column: Column, number: int) -> _Value:
     data_type = column.type
+    if is_text(data_type):
+        return _Value((("column", number),), 0, _INT_DIGITS[64])
     if pt.is_integer(data_type) and not pt.is_uint64(data_type):
         scale, digits = 0, _INT_DIGITS[data_type.bit_width]
     elif pt.is_decimal(data_type) and data_type.bit_width <= 128 and data_type.scale >= 0:
