@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <optional>
 
 #include "nimble/encoding/core/int_values.h"
 #include "nimble/encoding/core/part.h"
@@ -52,6 +52,12 @@ bool is_text(const Field& field) {
   return field.layout == Layout::kBytes && field.logical == Logical::kText;
 }
 
+NIMBLE_CLONES bool is_ascii(ByteSpan bytes) {
+  uint8_t bits = 0;
+  for (const uint8_t byte : bytes) bits |= byte;
+  return bits < 0x80;
+}
+
 // Returns the number of characters of a text: of all bytes but those that
 // continue one. REQUIRES: 8 bytes are readable after the text.
 int64_t count_characters(const uint8_t* text, uint64_t size) {
@@ -66,38 +72,43 @@ int64_t count_characters(const uint8_t* text, uint64_t size) {
   return static_cast<int64_t>(size - continuing);
 }
 
-// Stores the number of characters of each selected row's text. Row 0 is the
-// first of the segment.
-Status read_lengths(const StripeReader& reader, const Field& field,
-                    uint32_t node, uint32_t segment, const uint64_t* selection,
-                    std::vector<int64_t>* lengths) {
-  lengths->resize(kSegmentValues);
-  std::vector<uint32_t> rows(count_selected(selection, kWords));
-  selected_rows(selection, kWords, 0, rows.data());
-  if (rows.empty()) return Status::ok();
-  const uint64_t base = uint64_t{segment} * kSegmentValues;
-  Column texts(field, true);
-  const bool dense = rows.back() - rows.front() < rows.size() * kRowsApart;
-  if (dense) {
-    NIMBLE_RETURN_IF_ERROR(reader.read_range(node, base + rows.front(),
-                                             base + rows.back() + 1, &texts));
-  } else {
-    const std::vector<uint64_t> places = [&] {
-      std::vector<uint64_t> out;
-      for (const uint32_t row : rows) out.push_back(base + row);
-      return out;
-    }();
-    NIMBLE_RETURN_IF_ERROR(
-        reader.read_rows(node, places.data(), places.size(), &texts));
+// Reads the lengths of texts, block by block. The buffers are reused.
+class TextLengths {
+ public:
+  explicit TextLengths(const Field& field) : texts_(field, true) {}
+
+  // Stores the number of characters of the texts of rows [begin, end) of the
+  // stripe to `out`. The numbers of rows that are not selected are undefined.
+  Status read(const StripeReader& reader, uint32_t node, uint64_t begin,
+              uint64_t end, const uint64_t* selection, int64_t* out) {
+    texts_.clear();
+    uint32_t rows[kBlockValues];
+    const uint32_t n = selected_rows(
+        selection, static_cast<uint32_t>(div_ceil(end - begin, 64)), 0, rows);
+    const bool dense = end - begin < uint64_t{n} * kRowsApart;
+    if (dense) {
+      NIMBLE_RETURN_IF_ERROR(reader.read_range(node, begin, end, &texts_));
+    } else {
+      uint64_t places[kBlockValues];
+      for (uint32_t i = 0; i < n; ++i) places[i] = begin + rows[i];
+      NIMBLE_RETURN_IF_ERROR(reader.read_rows(node, places, n, &texts_));
+    }
+    const BytesSink& bytes = texts_.bytes;
+    const uint8_t* const data = bytes.data.data();
+    const bool one_byte = is_ascii({data, bytes.end_of(texts_.length() - 1)});
+    for (uint32_t i = 0; i < n; ++i) {
+      const uint64_t at = dense ? rows[i] : i;
+      const uint64_t start = bytes.begin_of(at);
+      const uint64_t size = bytes.end_of(at) - start;
+      out[rows[i]] = one_byte ? static_cast<int64_t>(size)
+                              : count_characters(data + start, size);
+    }
+    return Status::ok();
   }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const uint64_t at = dense ? rows[i] - rows.front() : i;
-    const uint64_t begin = texts.bytes.begin_of(at);
-    (*lengths)[rows[i]] = count_characters(texts.bytes.data.data() + begin,
-                                           texts.bytes.end_of(at) - begin);
-  }
-  return Status::ok();
-}
+
+ private:
+  Column texts_;
+};
 
 void order_children(FilterNode* node) {
   if (node->kind == FilterNode::Kind::kAnd) {
@@ -354,19 +365,10 @@ Status RowFilter::apply_formula(const FilterNode& node,
     NIMBLE_RETURN_IF_ERROR(apply_valid(column, reader, segment, selection));
     NIMBLE_RETURN_IF_ERROR(reader.want_range(column.node, first, end));
   }
-  const auto in_column = [&](Status status, const FilterNode& column) {
-    return std::move(status).with_context(
-        "column '" + path_name(file_->footer().schema, column.path) + "'");
-  };
-  std::vector<std::vector<int64_t>> lengths(node.children.size());
+  std::vector<std::optional<TextLengths>> lengths(node.children.size());
   for (size_t i = 0; i < node.children.size(); ++i) {
-    const FilterNode& column = node.children[i];
-    const Field& field = *file_->plan().node(column.node).field;
-    if (!is_text(field)) continue;
-    NIMBLE_RETURN_IF_ERROR(
-        in_column(read_lengths(reader, field, column.node, segment, selection,
-                               &lengths[i]),
-                  column));
+    const Field& field = *file_->plan().node(node.children[i].node).field;
+    if (is_text(field)) lengths[i].emplace(field);
   }
   FormulaTest test(node.formula, node.children.size(), node.test);
   for (uint64_t row = first; row < end; row += kBlockValues) {
@@ -375,16 +377,19 @@ Status RowFilter::apply_formula(const FilterNode& node,
     const uint64_t stop = std::min<uint64_t>(row + kBlockValues, end);
     for (size_t i = 0; i < node.children.size(); ++i) {
       const FilterNode& column = node.children[i];
-      if (!lengths[i].empty()) {
-        std::memcpy(test.values(i), lengths[i].data() + (row - first),
-                    (stop - row) * sizeof(int64_t));
+      Status read;
+      if (lengths[i]) {
         *test.type(i) = ValueType::signed_int(8);
-        continue;
+        read = lengths[i]->read(reader, column.node, row, stop, words,
+                                reinterpret_cast<int64_t*>(test.values(i)));
+      } else {
+        read = reader.read_integers(column.node, row, stop, test.values(i),
+                                    test.type(i));
       }
-      NIMBLE_RETURN_IF_ERROR(
-          in_column(reader.read_integers(column.node, row, stop, test.values(i),
-                                         test.type(i)),
-                    column));
+      if (!read) {
+        return std::move(read).with_context(
+            "column '" + path_name(file_->footer().schema, column.path) + "'");
+      }
     }
     test.apply(static_cast<uint32_t>(stop - row), words);
   }
