@@ -1,5 +1,5 @@
-// MemoryCounter: counts bytes that an object keeps, also in a shared total. The
-// destructor subtracts all of them from the total. Thread-safe.
+// MemoryCounter: counts bytes that an object keeps, and adds them to a shared
+// total. The destructor subtracts all of them from the total. Thread-safe.
 #pragma once
 
 #include <atomic>

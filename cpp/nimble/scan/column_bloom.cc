@@ -153,8 +153,8 @@ Status ColumnBlooms::check_keys(uint32_t node, const KeyBuffer& keys,
       if (bits.might_contain(key_hash64(keys.key(at)))) continue;
       return Status::corrupt(file_.file().name() + ": row " +
                              std::to_string(first_row + at) +
-                             ": its stripe's Bloom filter of column node " +
-                             std::to_string(node) + " does not know its value");
+                             ": the stripe's Bloom filter of column node " +
+                             std::to_string(node) + " lacks the value");
     }
   }
   return Status::ok();

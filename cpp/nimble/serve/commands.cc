@@ -24,8 +24,8 @@ using Arguments = std::span<const std::string_view>;
 // A command with at least this many keys runs on a worker, not on the threads
 // of the connections.
 constexpr size_t kLongKeys = 64;
-// The same of NB.MGET, in values of all columns. They take about 0.1 ms, and
-// the way to a worker and back takes 0.02 ms.
+// The same limit for NB.MGET, in keys times columns. This many values take
+// about 0.1 ms; handing a command to a worker and back takes 0.02 ms.
 constexpr size_t kLongValues = 1024;
 
 // Commands that write a key in Redis or Valkey, sorted.
@@ -541,7 +541,8 @@ class Command {
       return Status::invalid_argument("after " + std::string(what) +
                                       " arguments are missing");
     };
-    // Only rows in key order can lie together.
+    // Only commands that read in key order can send blocks: their rows are
+    // adjacent.
     const bool can_be_raw =
         std::find_if(accepted.begin(), accepted.end(), [](const char* name) {
           return std::string_view(name) == "PAGE";
@@ -874,9 +875,9 @@ class Command {
     return checksum64(as_bytes(text));
   }
 
-  // Finds the rows behind the page before: first the other rows with its last
-  // key, then the rows with later keys. Up to wanted.limit + 1 rows, as
-  // find_ordered().
+  // Finds the rows after the previous page: first the other rows with its last
+  // key, then the rows with later keys. Like find_ordered(), returns up to
+  // wanted.limit + 1 rows.
   static Result<std::vector<FileRange>> find_page(const ServedTable& table,
                                                   const TypedKey& last,
                                                   uint64_t rows_of_last,
@@ -910,8 +911,8 @@ class Command {
     return out;
   }
 
-  // Returns the token of the page behind these rows, whose last row has the
-  // key `text`. At most `most` rows up to the last one have this key.
+  // Returns the token of the page after these rows. The last row has the key
+  // `text`. At most `most` rows up to the last one have this key.
   Result<std::string> next_page(const ServedTable& table, bool is_prefix,
                                 const Options& options, OrderedRows wanted,
                                 RowAddress last, const std::string& text,
@@ -919,7 +920,7 @@ class Command {
     TypedKey key;
     NIMBLE_ASSIGN_OR_RETURN(const bool fits,
                             table.read_cluster_key(text, false, &key));
-    if (!fits) return Status::corrupt("the key '" + text + "' reads otherwise");
+    if (!fits) return Status::corrupt("the key '" + text + "' cannot be read");
     wanted.resume = &key;
     wanted.is_resume_key = true;
     wanted.limit = most;
@@ -1037,8 +1038,8 @@ class Command {
     } else if (possible) {
       NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
     }
-    // The read asked for one row more than the limit. If it is there, more rows
-    // follow.
+    // The read may return one row more than the limit. If it does, there are
+    // more rows.
     uint64_t total = count_of(rows);
     const uint64_t walked = total;
     bool has_more = total > wanted.limit;
@@ -1053,7 +1054,7 @@ class Command {
                                  most < UINT64_MAX ? most + 1 : most,
                                  &passing));
       rows = std::move(passing);
-      // If too few rows passed, the next page begins behind the tested ones.
+      // If too few rows passed, the next page begins after the tested rows.
       const bool is_full = count_of(rows) > most;
       if (is_full) drop_last(options.reverse, &rows);
       if (is_full) last = last_of(rows, options.reverse);
@@ -1108,7 +1109,7 @@ class Command {
     return Status::ok();
   }
 
-  // The last row of a read; nothing without rows.
+  // The last row of a read, or nullopt if it has no rows.
   static std::optional<RowAddress> last_of(std::span<const FileRange> rows,
                                            bool reverse) {
     if (rows.empty()) return std::nullopt;
@@ -1266,8 +1267,8 @@ std::string error_of(const Status& status) {
 bool is_long_command(std::span<const std::string_view> arguments,
                      const ServedTables* tables) {
   if (equals(arguments[0], "NB.MGET")) {
-    // With ALL, a single key may have any number of rows. A key or a column
-    // with this name costs only the way to a worker.
+    // With ALL, a single key may have any number of rows. If a key or a
+    // column is named ALL, the command runs on a worker needlessly.
     if (std::any_of(arguments.begin(), arguments.end(),
                     [](std::string_view a) { return equals(a, "ALL"); })) {
       return true;

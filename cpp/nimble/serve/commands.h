@@ -25,7 +25,7 @@ struct CommandOptions {
   uint64_t max_rows = 100000;
   uint64_t max_reply_bytes = uint64_t{32} << 20;
   // Whether encoded blocks may be sent. They contain rows that the client did
-  // not ask for, also deleted ones.
+  // not ask for, including deleted ones.
   bool allow_raw = true;
   // Key of the MACs of page tokens.
   std::string page_secret;

@@ -1,4 +1,4 @@
-// PageToken: the position behind a page of an ordered read. Clients get it as
+// PageToken: the position after a page of an ordered read. Clients get it as
 // opaque text, and cannot make or change one without the server's secret.
 #pragma once
 

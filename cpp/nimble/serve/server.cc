@@ -44,8 +44,8 @@ constexpr size_t kCommandsAtOnce = 1024;
 constexpr size_t kMaxQueuedInMulti = 1024;
 // A client with an empty buffer does not keep a larger one.
 constexpr size_t kKeptBytes = 256 * 1024;
-// Buffers of large replies that are used again, because the pages of fresh
-// memory cost more than the copy of a reply into them.
+// Number of buffers of large replies to keep, because page faults of new memory
+// cost more than copying a reply into it.
 constexpr size_t kSpareBuffers = 4;
 constexpr size_t kMaxSpareBytes = 2 * 1024 * 1024;
 

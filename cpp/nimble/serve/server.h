@@ -58,7 +58,7 @@ struct ServerStats {
 
 class Server {
  public:
-  // Starts to serve. Fails if an address cannot be bound.
+  // Starts serving. Fails if an address cannot be bound.
   static Result<std::unique_ptr<Server>> start(
       ServerOptions options, std::shared_ptr<const ServedTables> tables);
   // Stops at once, unless stop() was called before. Does nothing in a child of
@@ -72,7 +72,7 @@ class Server {
   // tables.
   void swap(std::shared_ptr<const ServedTables> tables);
   ServerStats stats() const;
-  // Stops to accept clients. Finishes the commands that were received and sends
+  // Stops accepting clients. Finishes the commands that were received and sends
   // their replies, for at most `seconds`. Then closes everything. Blocks until
   // then.
   void stop(double seconds);

@@ -67,7 +67,7 @@ void ForkMutex::reinit_after_fork() {
 }
 
 uint32_t fork_count() {
-  // The first ForkMutex registers the fork handlers, which count.
+  // The first ForkMutex registers the fork handlers, which count forks.
   static const auto* const first = new ForkMutex();
   (void)first;
   return forks.load(std::memory_order_relaxed);

@@ -170,9 +170,9 @@ Result<TemplatePattern> TemplatePattern::open(ByteReader* head) {
   }
   NIMBLE_RETURN_IF_ERROR(head->status("template"));
   if (digits == 0 || digits != out.digit_positions.size()) {
-    return Status::corrupt("template has " +
-                           std::to_string(out.digit_positions.size()) +
-                           " digits, its limbs " + std::to_string(digits));
+    return Status::corrupt(
+        "template has " + std::to_string(out.digit_positions.size()) +
+        " digits, but its limbs have " + std::to_string(digits));
   }
   return out;
 }

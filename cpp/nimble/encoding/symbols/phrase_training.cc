@@ -8,7 +8,7 @@ namespace {
 
 // Adjacent phrases that occur together this often become a phrase.
 constexpr uint32_t kMeetings = 3;
-// The final table is chosen from this many times as many candidates.
+// Number of candidates for each phrase of the final table.
 constexpr uint32_t kTried = 4;
 // Number of times that the worst candidates are removed.
 constexpr uint32_t kCuts = 2;

@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kDecodedValues = 8 * kBlockValues;
 // Bytes of vectors that are read at a time.
 constexpr uint64_t kReadBytes = uint64_t{4} << 20;
-// Bytes at the begin of a segment that a decoder reads first, or more.
+// Bytes at the beginning of a segment that are read ahead for its decoder.
 constexpr uint64_t kSegmentHead = 8192;
 // Bytes of a located vector that are prefetched. The processor itself fetches
 // the remainder of a long vector.

@@ -206,7 +206,7 @@ class BatchBuffers {
   void append_body(std::string* out) const {
     for (const auto& [data, size, last_bits] : parts_) {
       if (size > 0) out->append(static_cast<const char*>(data), size);
-      // The bits behind the last row may be of other rows.
+      // The bits after the last row may belong to other rows.
       if (last_bits > 0) {
         const auto last = static_cast<uint8_t>(out->back());
         out->back() = static_cast<char>(last & ((1u << last_bits) - 1));

@@ -42,7 +42,7 @@ struct RawFrame {
 
   // Appends a frame. The body is copied.
   void append_to(std::string* out) const;
-  // Reads all frames of a reply. Fails with kCorrupt for other bytes, also if
+  // Reads all frames of a reply. Fails with kCorrupt for other bytes, and if
   // rows or parts are outside of the file or out of order.
   static Result<std::vector<RawFrame>> parse(ByteSpan reply);
 

@@ -57,7 +57,8 @@ bool is_sent_raw(const ServedColumn& column, const Field& wanted) {
     case Layout::kFixed:
       return true;
     case Layout::kBytes:
-      // Views are sent as other types as Arrow, so clients expect these.
+      // An Arrow reply sends views as other types, so clients do not expect
+      // views.
       return wanted.format == "u" || wanted.format == "U" ||
              wanted.format == "z" || wanted.format == "Z";
     default:

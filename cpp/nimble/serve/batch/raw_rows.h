@@ -18,7 +18,7 @@ struct RawRows {
 };
 
 // Appends frames (raw_frames.h) with the rows. Rows of a file are sent encoded
-// if they are many and lie together, and if the file has the columns with the
+// if they are many and adjacent, and if the file has the columns with the
 // table's types. Other rows are sent as Arrow, and so are all rows if there are
 // many runs. Fails with kTooLarge above request.max_bytes.
 // REQUIRES: request.probe is empty.

@@ -1,4 +1,4 @@
-// ModuleOptions: the words behind `loadmodule nimble_redis.so`.
+// ModuleOptions: the words after `loadmodule nimble_redis.so`.
 #pragma once
 
 #include <map>

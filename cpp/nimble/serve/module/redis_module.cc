@@ -35,8 +35,8 @@ namespace {
 using Arguments = std::span<const std::string_view>;
 using Tables = std::shared_ptr<const ServedTables>;
 
-// A reply of a thread is in RESP2 in servers before Redis 7.0, also for clients
-// of RESP3. These servers run long commands in the main thread.
+// Servers before Redis 7.0 send the replies of threads as RESP2, even to
+// clients of RESP3. Such a server runs long commands in its main thread.
 bool can_reply_from_threads() { return redis_api.ReplyWithMap != nullptr; }
 
 constexpr long long kSwapMillis = 20;
@@ -47,7 +47,8 @@ constexpr std::array<std::string_view, 11> kHashCommands = {
     "HGETALL", "HMGET", "HGET", "EXISTS", "HEXISTS", "HLEN",
     "HKEYS",   "HVALS", "TYPE", "TTL",    "PTTL"};
 
-// Commands with keys that other commands use, which the filter sees then.
+// Commands that only announce keys. The filter passes them, because it also
+// sees the commands that then use these keys.
 constexpr std::array<std::string_view, 7> kPassed = {
     "EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "FCALL", "FCALL_RO", "WATCH"};
 
@@ -287,7 +288,8 @@ bool Module::answer_mixed_exists(RedisModuleCtx* context,
     }
   }
   if (others.empty()) return false;
-  // RESP of the tables' keys: ":3" and a line break, or an error.
+  // The count for the keys of tables, in RESP: ":3" and a line break, or an
+  // error.
   std::string text;
   RespReply found(&text);
   run_command(*tables_, options_.commands, ours, &scratch_, &found);
@@ -364,7 +366,8 @@ int Module::swap(RedisModuleCtx* context, RedisModuleString** words,
   return kRedisOk;
 }
 
-// The answer to NB.SWAP, when the manifest was read: an error or nothing.
+// Answers NB.SWAP after the manifest was read. The private data is the error,
+// or null.
 int answer_swap(RedisModuleCtx* context, RedisModuleString**, int) {
   const auto* const error = static_cast<const std::string*>(
       redis_api.GetBlockedClientPrivateData(context));
@@ -503,8 +506,8 @@ int on_key_command(RedisModuleCtx* c, RedisModuleString** words, int count) {
   return module->run(c, words, count, 0, kKeyPrefix.size());
 }
 
-// NB.REFUSE COMMAND ...: the answer to a command that keys of tables do not
-// have.
+// NB.REFUSE COMMAND ...: answers a command that does not work for the keys of
+// tables.
 int on_refuse(RedisModuleCtx* c, RedisModuleString** words, int count) {
   return module->run(c, words, count, 1, 0);
 }
@@ -598,7 +601,8 @@ bool describe(RedisModuleCtx* context, const CommandSpec& spec) {
   keys[0].find_keys_type = kRedisFindRange;
   keys[0].fk.range.lastkey = spec.last_key < 0 ? -1 : 0;
   keys[0].fk.range.keystep = 1;
-  // The sizes of elements of other descriptions, which are not given.
+  // Version 1 with the sizes of its three structs. Only key specifications are
+  // given.
   static constexpr RedisModuleCommandInfoVersion kVersion = {
       1, 2 * sizeof(char*), sizeof(RedisModuleCommandKeySpec),
       8 * sizeof(char*)};
@@ -629,7 +633,7 @@ bool create_commands(RedisModuleCtx* context) {
   return true;
 }
 
-// A key of page tokens. Pages end with the server.
+// The key that signs page tokens. They are valid until the server stops.
 Result<std::string> random_secret() {
   std::string out(32, '\0');
   if (::getentropy(out.data(), out.size()) != 0) {

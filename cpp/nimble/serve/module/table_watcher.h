@@ -43,7 +43,7 @@ class TableWatcher {
   // Reads the manifest `file` of the directory as the table `name`. Blocks on
   // reads.
   Status load(const std::string& name, const std::string& file);
-  // Starts to poll. Fails if there is no thread for it.
+  // Starts polling. Fails if the thread cannot start.
   Status start();
   void stop();
 

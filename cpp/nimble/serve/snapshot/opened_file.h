@@ -50,7 +50,7 @@ struct ServedColumn {
   const ServedConstant* constant = nullptr;
   // Set if single values can be read without a batch.
   std::optional<FlatColumn> flat;
-  // The type that `flat` values are shown with.
+  // Set with `flat`: the type to show the values as.
   const Field* field = nullptr;
 };
 

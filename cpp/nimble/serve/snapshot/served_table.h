@@ -47,7 +47,7 @@ struct OrderedRows {
   bool lower_inclusive = true, upper_inclusive = false;
   uint64_t limit = UINT64_MAX;
   bool reverse = false;
-  // Only rows with the key `resume`, or only rows behind it in the direction of
+  // Only rows with the key `resume`, or only rows after it in the direction of
   // the read. Null: all rows.
   const TypedKey* resume = nullptr;
   bool is_resume_key = false;

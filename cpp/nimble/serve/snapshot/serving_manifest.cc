@@ -75,8 +75,9 @@ Status get_constants(const FbTables<fb::ServedConstant>* constants,
   for (const fb::ServedConstant* c : *constants) {
     if (c->column() >= schema.children.size()) {
       return Status::corrupt("a constant of column " +
-                             std::to_string(c->column()) + " of " +
-                             std::to_string(schema.children.size()));
+                             std::to_string(c->column()) + ", but there are " +
+                             std::to_string(schema.children.size()) +
+                             " columns");
     }
     ServedConstant constant{c->column(), std::nullopt};
     if (c->value() != nullptr) {
@@ -102,7 +103,7 @@ Status get_bounds(const FbBytes* bytes, const FbLongs* ends, size_t num_files,
                   std::vector<std::string>* out) {
   const uint64_t total = bytes == nullptr ? 0 : bytes->size();
   if (ends == nullptr || ends->size() != num_files || !is_aligned(ends)) {
-    return Status::corrupt("not one bound of a key for each of " +
+    return Status::corrupt("expected one key bound for each of " +
                            std::to_string(num_files) + " files");
   }
   uint64_t begin = 0;
@@ -153,7 +154,7 @@ Result<ServedFile> get_file(const fb::ServedFile& file, const Field& schema) {
   if (bytes == nullptr || file.num_deleted() > bytes->size()) {
     return Status::corrupt(out.path + ": " +
                            std::to_string(file.num_deleted()) +
-                           " deleted rows, but not as many bytes");
+                           " deleted rows in fewer bytes");
   }
   ByteReader gaps(ByteSpan(bytes->data(), bytes->size()));
   std::vector<uint64_t> rows;
