@@ -80,7 +80,7 @@ class NimbleOnlineStoreConfig(FeastConfigBaseModel):
             ``PROJECT_VIEW``.
         namespace: the namespace of the tables.
         token: the token for a server that requires one.
-        refresh_seconds: how old the snapshot may be that a read uses.
+        refresh_seconds: maximum age of the snapshot that a read uses.
     """
 
     type: Literal["nimblepy.feast.NimbleOnlineStore"] = "nimblepy.feast.NimbleOnlineStore"
@@ -180,7 +180,7 @@ class NimbleOnlineStore(OnlineStore):
         data: list[tuple[EntityKey, dict[str, Any], datetime, datetime | None]],
         progress: Callable[[int], Any] | None,
     ) -> None:
-        """Writes the rows whose event time is not before that of the row that is there."""
+        """Writes the rows whose event time is not before that of the existing row."""
         features = _features(table, None)
         newest: dict[bytes, dict[str, Any]] = {}
         for key, (_, values, time, created) in zip(

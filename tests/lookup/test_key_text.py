@@ -88,7 +88,7 @@ def test_messages_show_the_way_out(tmp_path: Path) -> None:
         file.count_rows('k = "UA"')
     with pytest.raises(nb.InvalidArgumentError, match=r"SortKey\('k', descending=True\)"):
         nb.write(pa.table(columns), tmp_path / "u.nimble", cluster_by="k desc")
-    with pytest.raises(nb.InvalidArgumentError, match="has none; take it off the value"):
+    with pytest.raises(nb.InvalidArgumentError, match="does not; remove it from the value"):
         file.get(dt.datetime(2024, 1, 1, tzinfo=dt.UTC))
 
 

@@ -121,7 +121,7 @@ def test_commands_of_the_shell(tmp_path: Path) -> None:
     assert opened(tmp_path / "lake" / "serve").num_rows == 3
     wrong = run(app, ["serve", str(tmp_path / "lake")])
     assert wrong.exit_code == 2
-    assert "give --table" in wrong.output
+    assert "pass --table" in wrong.output
     path = tmp_path / "s.sock"
     token = tmp_path / "token"
     token.write_text("secret\n")

@@ -179,9 +179,14 @@ def _tests(item: Mapping[str, Any], schema: pa.Schema) -> tuple[ColumnTest, ...]
             try:
                 column, kind, values = test
             except (TypeError, ValueError):
-                raise InvalidArgumentError(f"workload: a test is {test!r}") from None
+                raise InvalidArgumentError(
+                    f"workload: expected a test as (column, kind, number of values), got {test!r}"
+                ) from None
             if kind not in ("equal", "range", "starts") or not isinstance(values, int):
-                raise InvalidArgumentError(f"workload: a test is {test!r}")
+                raise InvalidArgumentError(
+                    f"workload: test {test!r}: expected the kind 'equal', 'range' or 'starts', "
+                    "and an int number of values"
+                )
             resolve_column(schema, column)
             out.append(ColumnTest(column, kind, max(1, values)))
         return tuple(out)

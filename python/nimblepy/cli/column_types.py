@@ -82,7 +82,9 @@ def parse_type(text: str) -> pa.DataType:
 
 def _length(text: str) -> int:
     if len(text) > 9:
-        raise InvalidArgumentError(f"type: a length of {text}; at most 999999999")
+        raise InvalidArgumentError(
+            f"type: the length {text} is too large; expected at most 999999999"
+        )
     return int(text)
 
 

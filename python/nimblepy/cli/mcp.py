@@ -17,7 +17,7 @@ def run_mcp(lake: str, http: str | None, allow: list[str], token_file: str | Non
         ) from missing
     if http is None:
         if token_file is not None:
-            raise InvalidArgumentError("--token-file: it is for --http")
+            raise InvalidArgumentError("--token-file: only allowed with --http")
         server.run_stdio(server.make_server(catalog, allow))
         return
     host, port = _address(http)

@@ -28,12 +28,14 @@ def run_serve(
     token = None if token_file is None else _read_token(token_file)
     if tables:
         if name is not None:
-            raise InvalidArgumentError("--as is for a file or directory; tables have TABLE=NAME")
+            raise InvalidArgumentError(
+                "--as names a file or directory; for tables, pass --table TABLE=NAME"
+            )
         given: tuple[Any, Any] = existing_catalog(source), _names(tables)
         if os.path.isdir(source):
             options["manifests"] = source
     elif has_catalog(source):
-        raise InvalidArgumentError(f"{source}: a catalog; give --table NAMESPACE.TABLE=NAME")
+        raise InvalidArgumentError(f"{source} is a catalog; pass --table NAMESPACE.TABLE=NAME")
     else:
         given = source, name
     with _until_signal() as stopped, serve(*given, token=token, **options) as server:
@@ -53,7 +55,7 @@ def run_follow(
     _log_to_stderr()
     if directory is None:
         if ":" in lake:
-            raise InvalidArgumentError(f"{lake}: give --dir, a directory of this machine")
+            raise InvalidArgumentError(f"{lake}: not a local directory; pass --dir with one")
         directory = os.path.join(lake, SERVE_DIRECTORY)
     from nimblepy.serving.sources import open_served
 

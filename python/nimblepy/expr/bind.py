@@ -300,7 +300,9 @@ class Binder:
             if isinstance(one, Row) and not (isinstance(other, Row) and len(one) == len(other)):
                 part = tree.args[min(at, len(tree.args) - 1)]
                 shown = shortened(self.text[part.start : part.end])
-                raise self.refuse(tree, f"{shown} has not as many values as the other side")
+                raise self.refuse(
+                    tree, f"{shown} and the other side have different numbers of values"
+                )
         assert isinstance(left, Row)
         assert isinstance(right, Row)
         return left, right
@@ -396,7 +398,7 @@ class Binder:
             if given is None or _is_list_or_null(given):
                 raise Inexact
             raise self.refuse(
-                tree, f"IN takes a list of values, not {show(given)}; of one value write ="
+                tree, f"IN takes a list of values, not {show(given)}; use = for one value"
             )
         if not isinstance(value, Column):
             raise Inexact

@@ -164,7 +164,7 @@ def _within_depth(binder: Binder, part: Syntax, function: Callable[..., _T]) -> 
 @lru_cache(maxsize=256)
 def _parsed(text: str, questions: int) -> exp.Expression:
     if len(text) > MOST_CHARACTERS:
-        raise SyntaxFault(0, 1, f"more than {MOST_CHARACTERS} characters of SQL for DuckDB")
+        raise SyntaxFault(0, 1, f"the SQL for DuckDB has more than {MOST_CHARACTERS} characters")
     pieces, at = [], 0
     for token in tokens(text):
         if token.text == "?":

@@ -44,9 +44,9 @@ class CandidateRows:
         rows: disjoint ranges in ascending order. Rows from a secondary index are listed one by one,
             because they are few and mostly not adjacent.
         index_used: the conjuncts that the cluster index answered.
-        zones_used: the conjuncts that excluded rows with zone maps.
+        zones_used: the conjuncts for which zone maps excluded rows.
         secondary: the secondary indexes that were used, each with the conjuncts that it answered.
-        blooms_used: the conjuncts that excluded stripes with Bloom filters.
+        blooms_used: the conjuncts for which Bloom filters excluded stripes.
     """
 
     rows: RowSet

@@ -83,7 +83,7 @@ class OpenIndex:
     def _find_between(self, keys: Keys) -> RowSet:
         low, high = keys.ends(self.index.keys[: len(keys.columns)])
         # `places` returns the range of rows whose key equals a bound; it may be empty. The result
-        # reaches from the begin of the range for `low` to the end of the range for `high`.
+        # reaches from the beginning of the range for `low` to the end of the range for `high`.
         first = self.core.places(low, keys.null_equals)[:, 0]
         ranges = np.stack([first, self.core.places(high, keys.null_equals)[:, 1]], axis=1)
         if keys.usable is not None:

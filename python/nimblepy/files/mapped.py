@@ -513,9 +513,9 @@ class MappedRows(RowSource):
         mapped = self._names_in_child((request.column,))
         if mapped is None:
             raise InvalidArgumentError(
-                f"nearest: column {request.column!r} cannot be searched in a file. It is a Parquet "
-                'file, and convert("nimble") makes a table of nimble files; or it has another type '
-                "of the column, and compact(where_needed=False) writes it again"
+                f"nearest: column {request.column!r} cannot be searched in a file. If the file is "
+                'Parquet, convert("nimble") rewrites the table as nimble files. If the file has '
+                "another type of the column, compact(where_needed=False) rewrites it"
             )
         if rows is None:
             rows = self.all_rows() if request.within is None else self.find(request.within)

@@ -258,7 +258,7 @@ class OpenFiles(Generic[Opened]):
     def share_removed(
         self, other: OpenFiles[Opened], exist: Callable[[list[str]], Iterable[bool]]
     ) -> None:
-        """Keeps the files of another owner open that were removed: they cannot be opened again.
+        """Also keeps the removed files of another owner open, because they cannot be opened again.
 
         Args:
             exist: returns for each name whether the file may exist.

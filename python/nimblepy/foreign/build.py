@@ -46,7 +46,8 @@ def row_numbers(stored: pa.Array, num_rows: int, path: str) -> Positions:
     numbers = stored.to_numpy(zero_copy_only=False)
     if stored.null_count or (len(numbers) and int(numbers.max()) >= num_rows):
         raise CorruptFileError(
-            f"{path}: an entry of row {pc.max(stored).as_py()}; the files have {num_rows} rows"
+            f"{path}: an entry names row {pc.max(stored).as_py()}, but the files have {num_rows} "
+            "rows"
         )
     found: Positions = numbers.astype(np.int64)
     return found

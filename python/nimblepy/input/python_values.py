@@ -77,7 +77,9 @@ def _refuse_mixtures(values: Sequence[Any], target: pa.DataType, cast: bool) -> 
     if is_bytes(target):  # pyarrow would encode text among bytes
         for row, value in enumerate(values):
             if isinstance(value, str):
-                raise UnfitError(row, f"{show(value)} is text, the column is {target}; encode it")
+                raise UnfitError(
+                    row, f"{show(value)} is text, but the column is {target}; encode it"
+                )
     elif (
         pt.is_float32(target) and not cast
     ):  # integers among floats are floats, which may be rounded

@@ -326,7 +326,7 @@ def _chained(items: Iterator[Any], target: pa.Schema | None, cast: bool) -> pa.R
 
 
 def _typed(have: pa.Schema, target: pa.Schema | None, cast: bool) -> Typed:
-    """Returns the conversion to the types of a table, so that the types of frames may differ."""
+    """Returns the conversion of an item to the types of a table. The types of items may differ."""
     columns: dict[str, tuple[Any, pa.DataType]] = {}
     for field in have:
         at = -1 if target is None else target.get_field_index(field.name)
@@ -350,8 +350,8 @@ def _rows_as_tables(
         wrong = next((i for i, row in enumerate(some) if not isinstance(row, Mapping)), None)
         if wrong is not None:
             raise InvalidArgumentError(
-                f"data: row {begin + wrong} is {some[wrong]!r:.50}; expected a dict, as the rows "
-                "before it"
+                f"data: row {begin + wrong} is {some[wrong]!r:.50}; expected a dict, like the "
+                "rows before it"
             )
         start, begin = begin, begin + len(some)
         names = dict.fromkeys(name for row in some for name in row)
@@ -360,7 +360,7 @@ def _rows_as_tables(
             if unknown:
                 raise InvalidArgumentError(
                     f"data: rows as dicts: a row has {unknown[0]!r}, which none of the first "
-                    f"{BATCH_ROWS} rows has; pass a table, or all names in the first row"
+                    f"{BATCH_ROWS} rows has; pass a table, or put all names in the first row"
                 )
         try:
             if target is None and schema is not None:

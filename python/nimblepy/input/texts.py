@@ -324,7 +324,7 @@ def _batch(
     if unknown:
         raise InvalidArgumentError(
             f"{name}: column {min(unknown)!r} is in rows {done} to {done + len(rows) - 1}, but not "
-            "in the first ones; put a row with all columns first"
+            "in the rows before; put a row with all columns first"
         )
     arrays = []
     for field in target:

@@ -50,7 +50,7 @@ class RowsDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         return self._rows.count_rows(self._read(filter))
 
     def _read(self, filter: pc.Expression | None) -> Any:
-        """Reads with NaN larger than all numbers, as in DuckDB and polars, also for ``x > 1.5``."""
+        """Reads as DuckDB and polars do: NaN is larger than all numbers and passes ``x > 1.5``."""
         if filter is None:
             return None
         return read_expression(filter, self._rows.schema, nan_greatest=True)

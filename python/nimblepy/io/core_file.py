@@ -38,7 +38,7 @@ def open_core_file(
         name = source if isinstance(source, (str, os.PathLike)) else type(source).__name__
         raise CorruptFileError(
             f"{name}: not a nimblepy file: this is {other}; nb.convert(source, target) or nb.write "
-            "makes a nimble file of it"
+            "makes a nimble file from it"
         ) from error
 
 
@@ -92,8 +92,8 @@ def _check_regular(path: str) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(
             errno.EISDIR,
-            "it is a directory: nb.open_dataset opens nimble files as one, "
-            "nb.convert writes one file of others",
+            "it is a directory: nb.open_dataset opens its nimble files as one source, "
+            "nb.convert writes files of other formats to one nimble file",
             path,
         )
     if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):

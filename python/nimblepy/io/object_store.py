@@ -343,4 +343,4 @@ class ObjectSink:
             yield piece
         self._ended = True
         if self._aborted:
-            raise InterruptedError("the writer was left before the file was finished")
+            raise InterruptedError("the write was aborted before the file was finished")

@@ -278,7 +278,7 @@ class Answers:
         query = checked_query(sql, self.lake.tables())
         place = read_cursor(cursor)
         if place.snapshots and len(place.snapshots) != len(query.tables):
-            raise InvalidArgumentError("cursor: it is of another query")
+            raise InvalidArgumentError("cursor: it belongs to another query")
         pinned = place.snapshots or (None,) * len(query.tables)
         answer = self.workers.run(
             {

@@ -191,7 +191,7 @@ def _parsed(text: str) -> exp.Expression:
     if len(text) > MOST_CHARACTERS:
         raise _refused(f"{len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed")
     if "\0" in text:
-        raise _refused("it has a character of code 0")
+        raise _refused("it contains a null character")
     dialect = DuckDB()
     parser = _Parser(dialect=dialect, error_level=sqlglot.ErrorLevel.IMMEDIATE)
     try:
@@ -257,7 +257,7 @@ def _check(node: exp.Expression) -> None:
     if isinstance(node, exp.With) and node.args.get("recursive"):
         raise _refused("WITH RECURSIVE is not allowed")
     if isinstance(node, exp.CTE) and node.alias.lower().startswith(_SYSTEM_NAMES):
-        raise _refused(f"{node.alias} is a name of DuckDB's")
+        raise _refused(f"the name {node.alias} is reserved by DuckDB")
     if isinstance(node, exp.Select) and (node.args.get("into") or node.args.get("locks")):
         raise _refused("INTO and FOR UPDATE are not allowed")
 

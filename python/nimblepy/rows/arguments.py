@@ -160,7 +160,7 @@ def row_bounds(row_range: Any, num_rows: int) -> tuple[int, int]:
         return 0, num_rows
     try:
         if isinstance(row_range, range):
-            raise TypeError("a range of two numbers would be taken for its ends")
+            raise TypeError("a range of two numbers would be mistaken for (begin, end)")
         begin, end = map(operator.index, row_range)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"row_range: expected (begin, end), got {row_range!r}") from None
@@ -178,12 +178,12 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
         raise InvalidArgumentError(f"rows: expected many row numbers, got {show(rows)}")
     rows = many
     if isinstance(rows, np.ma.MaskedArray) and np.ma.getmaskarray(rows).any():
-        raise InvalidArgumentError("rows: masked values are no row numbers")
+        raise InvalidArgumentError("rows: masked values are not row numbers")
     if isinstance(rows, pa.Table) and rows.num_columns == 1:
         rows = rows.column(0)
     if isinstance(rows, (pa.Array, pa.ChunkedArray)):
         if rows.null_count:
-            raise InvalidArgumentError("rows: nulls are no row numbers")
+            raise InvalidArgumentError("rows: nulls are not row numbers")
         rows = (
             rows.to_numpy(zero_copy_only=False) if isinstance(rows, pa.Array) else rows.to_numpy()
         )

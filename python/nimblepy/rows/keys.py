@@ -143,7 +143,7 @@ def read_keys(keys: Any) -> GivenKeys:
     if isinstance(many, pa.Table):
         names = tuple(many.column_names)
         if len(set(names)) < len(names):
-            raise InvalidArgumentError(f"keys: a column is there twice: {', '.join(names)}")
+            raise InvalidArgumentError(f"keys: a column occurs twice: {', '.join(names)}")
         return GivenKeys(tuple(many.columns), names)
     if isinstance(many, np.ndarray) and many.ndim > 1:
         if many.ndim > 2 or not many.shape[1]:

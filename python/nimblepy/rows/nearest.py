@@ -101,7 +101,7 @@ def vector_type(type: pa.DataType) -> int | None:
 
 
 def _not_vectors(schema: pa.Schema) -> str:
-    """Returns what makes the columns of lists vectors, for messages."""
+    """Returns, for a message, why the columns of lists are not columns of vectors."""
     for field in schema:
         kind = field.type
         if pa.types.is_list(kind) or pa.types.is_large_list(kind):

@@ -1,7 +1,7 @@
-"""Pages of an ordered read. A token says behind which row the next page begins.
+"""Pages of an ordered read. A token says after which row the next page begins.
 
-A token has the key of the last row, and the number of rows with this key that were returned, so
-that the next page begins there whatever happened to the files. Tokens of local handles have a
+A token has the key of the last row, and the number of returned rows with this key. So the next
+page begins at the right row even if the files have changed. Tokens of local handles have a
 checksum, not a signature: a caller that has the handle may read all rows anyway.
 """
 
@@ -55,7 +55,7 @@ def read_page(
     token: str | None,
     state: str,
 ) -> Page:
-    """Reads the page behind ``token``, or the first one.
+    """Reads the page after ``token``, or the first one.
 
     Args:
         state: identifies the snapshot of the source.
@@ -64,7 +64,7 @@ def read_page(
     paths = [resolve_column(source.schema, key.column).path for key in request.keys]
     if request.nothing:
         return Page(source.projected(columns).empty_table(), None)
-    # The key of the last row is needed, also if its columns were not asked for.
+    # The key of the last row is needed, even if the caller did not ask for its columns.
     names = None if columns is None else list(columns)
     if names is not None:
         for path in paths:
@@ -98,7 +98,7 @@ class _Position:
 
     state: str
     rows_of_key: int
-    key: list[Any]  # values as JSON has them
+    key: list[Any]  # as JSON types, see _plain()
 
     def text(self, identity: str) -> str:
         fields = [identity, self.state, self.rows_of_key, self.key]
@@ -143,7 +143,7 @@ def _rows_behind(
     limit: int,
     reverse: bool,
 ) -> pa.Table:
-    """First the other rows with the last key, then the rows with later keys."""
+    """Reads the other rows with the last key, then the rows with later keys."""
     types = [resolve_column(source.schema, key.column).type for key in request.keys]
     key = tuple(_scalar(value, type) for value, type in zip(before.key, types, strict=True))
     equal = KeyRange(request.keys, TypedBound(key, True), TypedBound(key, True))
@@ -199,7 +199,7 @@ def _key_at(keys: Sequence[pa.ChunkedArray], row: int) -> list[Any]:
 
 
 def _plain(value: pa.Scalar) -> Any:
-    """A value as JSON has it. Equal keys have equal values here, and it reads back exactly."""
+    """Converts a value to JSON types without loss. Equal keys give equal results."""
     if not value.is_valid:
         return None
     type = value.type

@@ -61,7 +61,7 @@ Version = TypeVar("Version", bound=RowSource)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 # Getters by key columns, then by the columns to read.
 Getters: TypeAlias = dict[On, dict[Projected, Getter]]
-# What a finder of nearest rows is for: on, metric, columns and exact.
+# The arguments that a nearest-rows finder was prepared for: on, metric, columns and exact.
 _NearestKey: TypeAlias = tuple[str | None, Metric | None, Projected, bool]
 # What a lookup returns for keys without rows.
 Missing: TypeAlias = Literal["drop", "null"]
@@ -427,8 +427,8 @@ class Rows(_core.PointBase, ABC):
     ) -> Page:
         """Returns one page of :meth:`prefix` or :meth:`range`, and the token of the next one.
 
-        All pages together are the whole, also if keys occur several times. Pages continue behind
-        the last key, so that a token remains valid after a compaction and after other changes:
+        All pages together have all rows, even if keys occur several times. A page begins after the
+        last key of the page before, so a token remains valid after a compaction or another change:
         :attr:`Page.moved` then says that the rows are from another snapshot. If the last key occurs
         several times and the page has moved, rows with this key may be repeated or missing, because
         their order may have changed.
@@ -437,7 +437,7 @@ class Rows(_core.PointBase, ABC):
             prefix, lower, upper, on, inclusive, reverse: see :meth:`prefix` and :meth:`range`. Give
                 the same values for all pages.
             limit: maximum number of rows of the page.
-            token: ``next`` of the page before. ``None`` is the first page.
+            token: ``next`` of the page before; ``None`` for the first page.
 
         Raises:
             InvalidArgumentError: the token is damaged, or belongs to other bounds; ``limit`` is
@@ -784,7 +784,7 @@ class Rows(_core.PointBase, ABC):
         if nearest is not None:
             if keys is not None or row_range is not None or not (on is None or isinstance(on, str)):
                 raise InvalidArgumentError(
-                    "explain: nearest takes the arguments of nearest(), without keys and row_range"
+                    "explain: nearest= takes only the arguments of nearest(), not keys or row_range"
                 )
             searched, asked, _ = self._nearest_request(
                 nearest, k, on, metric, filter, params, prefix, lower, upper, recall, exact
@@ -802,7 +802,9 @@ class Rows(_core.PointBase, ABC):
         request: Request
         if given == "filter" or (given is None and on is None):
             if on is not None:
-                raise InvalidArgumentError("explain: a filter finds its indexes itself, without on")
+                raise InvalidArgumentError(
+                    "explain: on= does not apply to a filter, which chooses its indexes itself"
+                )
             bound_filter = with_params(filter, params)
             source = source if row_range is not None else source.for_filter(bound_filter)
             request = source.where_request(bound_filter, row_range)

@@ -254,7 +254,7 @@ def _vectors(
         wrong = pc.not_equal(lengths, size)
         if pc.any(wrong).as_py():
             row = int(pc.index(wrong, True).as_py())
-            raise UnfitError(row, f"has {lengths[row].as_py()} elements, the column has {size}")
+            raise UnfitError(row, f"has {lengths[row].as_py()} elements, but the column has {size}")
         offsets, values = _elements(lists, inner)
         starts = offsets[:-1]
         if lists.null_count or len(values) != size * len(lists):

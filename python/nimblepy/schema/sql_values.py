@@ -152,7 +152,7 @@ def fit(column: Column, value: object) -> object:
         if exact.has_zone and not has_zone(data_type):
             raise InvalidArgumentError(
                 f"type mismatch: cannot compare a {data_type} column with {show(value)}: "
-                "the value has a time zone and the column has none; take it off the value"
+                "the value has a time zone, and the column does not; remove it from the value"
             )
     elif exact.kind != kind:
         raise _mismatch(column, value)

@@ -354,7 +354,7 @@ def _check_comparable(data_type: pa.DataType, exact: Exact, literal: object) -> 
     if column_kind == "instant" and exact.has_zone and not has_zone(data_type):
         raise InvalidArgumentError(
             f"type mismatch: cannot compare a {data_type} column with {show(literal)}: "
-            "the value has a time zone and the column has none; take it off the value"
+            "the value has a time zone, and the column does not; remove it from the value"
         )
 
 

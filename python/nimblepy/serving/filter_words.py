@@ -52,7 +52,7 @@ def _words(spec: tuple[Any, ...], schema: pa.Schema) -> list[str | bytes]:
         parts = [word for part in spec[1] for word in _words(part, schema)]
         return [kind.upper(), str(len(spec[1])), *parts]
     if kind == "formula":
-        raise InvalidArgumentError("filter: a server cannot compute; filter the result")
+        raise InvalidArgumentError("filter: a server cannot evaluate formulas; filter the result")
     field = schema.field(spec[1][0])
     if kind in ("null", "valid"):
         return [kind.upper(), field.name]

@@ -1,6 +1,6 @@
 """Follows the sources of a server: finds new snapshots and creates their serving manifests.
 
-What reads tables is imported by the first poll, because a server with manifests answers before it.
+The first poll imports the modules that read tables. A server with manifests answers before that.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Follower:
         self.last_error = problem
 
     def _reopen(self, name: str) -> None:
-        """Opens the table that has the name of a dropped one now, if there is one."""
+        """Opens the table that now has the name of a dropped table, if there is one."""
         from nimblepy.table.catalog import Catalog
         from nimblepy.table.table import Table
 

@@ -60,7 +60,7 @@ def write_manifests(
 
 @contextmanager
 def _only_writer(directory: str) -> Iterator[None]:
-    """Keeps other processes from writing manifests: they would lose lines of ``CURRENT``."""
+    """Blocks other writers of manifests, because two writers would lose lines of ``CURRENT``."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

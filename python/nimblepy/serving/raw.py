@@ -12,8 +12,8 @@ from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersion
 from nimblepy.io.fork import ForkLock
 from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
 
-# Bytes and number of files to keep in memory. They save asking for metadata again. An open file
-# needs memory besides its bytes.
+# Bytes and number of files to keep in memory, to avoid requesting their metadata again. The number
+# is limited too, because an open file needs more memory than its bytes.
 _KEPT_BYTES = 64 << 20
 _KEPT_FILES = 32
 _CACHE_BYTES = 16 << 20
@@ -81,7 +81,7 @@ class RawReader:
 
     def _decoded(self, frame: _core.RawFrame, schema: pa.Schema) -> pa.Table:
         if len(frame.columns) != len(schema):
-            raise CorruptFileError("raw reply: it has other columns than were asked for")
+            raise CorruptFileError("raw reply: its columns differ from the requested columns")
         with self._lock.native:
             file = self._file(frame.file)
         try:

@@ -36,9 +36,9 @@ from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
 
 # Maximum number of keys in a command. By default, a server accepts at most 10,000.
 _KEYS_AT_ONCE = 8192
-# Bytes of the keys of one command: servers accept 8 MiB.
+# Maximum bytes of the keys of one command. Servers accept 8 MiB.
 _KEY_BYTES_AT_ONCE = 1 << 20
-# Rows of one command, for a read that is too large for one: servers answer 100,000 by default.
+# Rows of one command, if a read needs several: by default, servers answer at most 100,000.
 _ROWS_AT_ONCE = 1 << 15
 # How often a call is repeated because the server moved to another snapshot in the middle of it.
 _ATTEMPTS = 5
@@ -399,7 +399,7 @@ class RemoteTable:
         ``filter`` is as for :meth:`range`; give the same for all pages.
 
         The server signs the page tokens. Servers that have the same ``token`` for clients accept
-        the page tokens of each other, also after a restart. Without a ``token``, page tokens are
+        the page tokens of each other, even after a restart. Without a ``token``, page tokens are
         valid until the server stops. If a reply would be too large, the page has fewer rows than
         ``limit``.
         """
@@ -529,7 +529,7 @@ class RemoteTable:
         texts: Sequence[_Text],
         ask: Callable[[list[str], int, Sequence[_Text]], _Answer],
     ) -> list[_Answer]:
-        """Answers to parts of the keys, in order, all of one snapshot.
+        """Returns the answers to parts of the keys, in order, all from one snapshot.
 
         ``ask(at, begin, part)`` sends one command for ``part``, which begins at key ``begin``.
         ``at`` are the words before the command.

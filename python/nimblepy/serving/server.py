@@ -72,10 +72,10 @@ def serve(
         idle_seconds: disconnect clients that send nothing for this long; 0 means never.
         threads: number of threads that handle connections.
         raw: whether clients may get encoded blocks of files (``accept="raw"``). Blocks contain up
-            to 1,023 neighbours of the rows that were asked for, and deleted rows.
+            to 1,023 neighbours of the requested rows, and deleted rows.
         manifests: the directory of a lake, to start from the last serving manifests in its
             directory ``serve`` before the catalog is opened, and to write new ones there. Until the
-            catalog was read, the server answers from the snapshots that were served last, and
+            catalog has been read, the server answers from the last served snapshots, and
             ``/readyz`` fails. Without manifests of all tables, the server starts as usual.
 
     Raises:
@@ -150,8 +150,8 @@ def _allow_descriptors(clients: int) -> None:
 def _page_secret(token: str | None) -> bytes:
     """The key that signs page tokens.
 
-    Servers with the same token accept the page tokens of each other, also after a restart. Without
-    a token, the pages of a server end with it.
+    Servers with the same token accept the page tokens of each other, even after a restart. Without
+    a token, page tokens are valid until the server stops.
     """
     if token is None:
         return secrets.token_bytes(32)
@@ -202,7 +202,8 @@ class Server:
         http: str | None,
         poll: float,
     ) -> None:
-        self._directory = None if last else directory  # the last ones are there already
+        # If there are last manifests, the directory already has them.
+        self._directory = None if last else directory
         self._files = _core.ServedFiles()
         self._tables: dict[str, _core.ServedTable] = {}
         self._core: _core.Server | None = None

@@ -14,7 +14,7 @@ from nimblepy.files.resolve import as_rows
 from nimblepy.table.base.places import has_catalog
 from nimblepy.table.catalog import Catalog, connect
 
-# Tables load pyiceberg.
+# At run time, this import would load pyiceberg.
 if TYPE_CHECKING:
     from nimblepy.serving.manifest import Served
 

@@ -111,8 +111,8 @@ class Alter:
         """Drops a column, or a field of a struct.
 
         Raises:
-            InvalidArgumentError: it is the only column; a table needs at least one, or part of the
-                primary key, the cluster key, the layout or a partition spec.
+            InvalidArgumentError: it is the only column, or it is part of the primary key, the
+                cluster key, the layout or a partition spec.
         """
         return self._step(lambda evolution: _drop(evolution, name))
 

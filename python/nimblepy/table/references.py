@@ -220,8 +220,8 @@ def snapshot_of(metadata: ice.Metadata, kind: str, value: Any) -> Snapshot:
         snapshot = metadata.snapshot_at(instant_ms(value, "at(time=)"))
         if snapshot is None:
             raise InvalidArgumentError(
-                f"{name} has no snapshot as old as {value}: none was committed yet, or it has "
-                "expired"
+                f"{name} has no snapshot as old as {value}: the first commit was later, or the "
+                "snapshot has expired"
             )
         return snapshot
     reference = metadata.references.get(value)

@@ -983,10 +983,10 @@ class Table(TableHandle):
 
         Raises:
             InvalidArgumentError: another table may use the same files, because the catalog has the
-                table under another name or is a copy. ConflictError: every attempt lost to other
-                commits.
+                table under another name or is a copy.
+            ConflictError: every attempt lost to other commits.
             OSError: files cannot be removed. The snapshots are expired anyway. The next call
-                removes these files, also if this call was interrupted.
+                removes these files, even if this call was interrupted.
 
         Cost: reads the manifest lists of all snapshots, and the manifests that only expired
             snapshots name. If there are such manifests, it also reads the remaining ones or the

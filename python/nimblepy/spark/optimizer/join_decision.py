@@ -117,7 +117,7 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
     }
     stored = spark_schema(dataset.projected(tuple(types)))
     if {field.name: field.dataType for field in stored} != types:
-        raise KeepJoinError("the query reads the files with types of its own")
+        raise KeepJoinError("the query declares other types than the files have")
     if "asof" in question:
         return _planned_asof(question, given, types)
     equalities = question["equalities"]
@@ -238,7 +238,7 @@ def _scan_arguments(options: Mapping[str, str]) -> dict[str, Any]:
 def _usable(
     equalities: Sequence[Mapping[str, Any]], types: Mapping[str, DataType]
 ) -> dict[str, int]:
-    """Returns, by column, the equality that an index can answer exactly. All treat null equally."""
+    """Returns, by column, the equality that an index answers exactly. All treat nulls alike."""
     usable: dict[str, int] = {}
     for at, equality in enumerate(equalities):
         name = equality["column"]

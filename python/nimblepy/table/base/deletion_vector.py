@@ -193,7 +193,7 @@ def _container(reader: _Bytes, count: int, is_run: bool) -> _Values:
         pairs = np.frombuffer(reader.take(4 * runs), dtype="<u2").reshape(-1, 2).astype(np.int64)
         first, last = pairs[:, 0], pairs[:, 0] + pairs[:, 1]
         if (first[1:] <= last[:-1]).any() or (last >> 16).any():
-            raise ValueError("the runs of a container overlap or end behind it")
+            raise ValueError("the runs of a container overlap or end past its last value")
         lengths = last - first + 1
         if lengths.sum() != count:
             raise ValueError(f"{lengths.sum()} values in a container, expected {count}")

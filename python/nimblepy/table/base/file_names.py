@@ -54,8 +54,8 @@ def names_after(
 ) -> dict[int, str]:
     """Returns the names in files after a change of a published table's columns.
 
-    A renamed column keeps its name in files. A new column gets another one if a column that was
-    dropped had its name.
+    A renamed column keeps its name in files. A new column gets another name in files if a dropped
+    column had its name.
 
     Args:
         names: the names in files that differ before the change.
@@ -81,7 +81,7 @@ def names_after(
         if name != field.name:
             made[number] = name
     _check_inner_names(before, after, earlier)
-    # Names of dropped columns stay, because their files do.
+    # Names of dropped columns are kept, because files still have these columns.
     return {**names, **made} | {
         number: name
         for number, name in old.items()

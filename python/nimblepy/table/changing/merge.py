@@ -348,7 +348,7 @@ class _Clause:
             missing = [name for name in columns if name not in names]
             if missing:
                 raise InvalidArgumentError(
-                    f"the source has no column {missing[0]!r}, which the clause takes"
+                    f"the source has no column {missing[0]!r}, which the clause uses"
                 )
             self.taken = {name: names[name] for name in columns}
         unknown = [name for name in self.taken if name not in table.names]

@@ -41,7 +41,8 @@ _SIGMAS, _ERROR = 5.0, 1 / math.sqrt(MOST)
 _ROUNDING = 1e-9
 # After this many days without a commit, a claim that a table is in use is suspect.
 _IDLE_DAYS = 45
-# A number of rows, or a maximum above or below, that differs by more than this factor is suspect.
+# Factors beyond which a difference is suspect: of the number of rows, of a maximum above the
+# claimed one, and of a maximum below it.
 _ROWS_FACTOR, _ABOVE, _BELOW = 1.5, 3.0, 20.0
 # With enough rows, a maximum that is too small by this factor proves that the unit is wrong.
 _FAR_BELOW, _ROWS_OF_A_UNIT = 50.0, 50
@@ -250,7 +251,7 @@ def _description(checker: _Checker, claim: Stored, text: str) -> Finding:
 
 
 def _lost_name(checker: _Checker, word: str, claim: Stored) -> Finding:
-    """Returns the finding for a word in backticks that is not a name any more."""
+    """Returns the finding for a word in backticks that is no longer a name."""
     subject = checker.subject
     former = _former_column(subject, word)
     is_gone = subject.metadata.column_number(word) is None and subject.renamed(word) is None
@@ -433,7 +434,7 @@ def _reconcile(checker: _Checker, claim: Stored, value: dict[str, Any]) -> Findi
     try:
         here = _aggregate(checker.subject, value["expression"])
         there = _aggregate(other, value["other_expression"])
-    except InvalidArgumentError as error:  # both fitted the columns when this was said
+    except InvalidArgumentError as error:  # both fitted the columns when the claim was made
         reason = str(error).split("\n")[0]
         return Finding("suspect", (reason, None), "the columns have changed")
     if math.isnan(here) or math.isnan(there):
@@ -624,7 +625,7 @@ def _values_read(checker: _Checker, number: int, codes: Sequence[Any]) -> Findin
 
 
 def _named(value: Any, kind: pa.DataType) -> Any:
-    """Returns a stored value as claims name it: a UUID as text."""
+    """Returns a stored value in the form that claims use: a UUID as text."""
     return str(uuid.UUID(bytes=value)) if is_uuid_size(kind) else value
 
 

@@ -35,7 +35,9 @@ class Values:
             raise InvalidArgumentError("Values: expected at least one value")
         for code, meaning in stored:
             if meaning is not None and not isinstance(meaning, str):
-                raise InvalidArgumentError(f"Values: the meaning of {code!r} is not text")
+                raise InvalidArgumentError(
+                    f"Values: the meaning of {code!r} must be text, got {meaning!r}"
+                )
         return stored
 
 

@@ -84,7 +84,7 @@ def shows_few(missing: int, compared: int, allowed: float) -> bool:
 
 
 def _probability(counts: range, compared: int, share: float) -> float:
-    """Of numbers of missing keys, from the likeliest on."""
+    """Returns the probability of these numbers of missing keys; the likeliest must be first."""
     log_p, log_q = math.log(share), math.log1p(-share)
     tail = 0.0
     for k in counts:

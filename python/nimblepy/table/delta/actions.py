@@ -101,7 +101,7 @@ def statistics(
 
 
 def _bounds(kind: pa.DataType, number: int, metrics: Metrics) -> tuple[Any, Any] | None:
-    """Returns the least and greatest value of a column, as JSON has them."""
+    """Returns the least and greatest value of a column, as JSON types."""
     if number not in metrics.lower or number not in metrics.upper:
         return None
     if pt.is_floating(kind) and metrics.nans.get(number, 1):

@@ -226,7 +226,7 @@ class DeltaLog:
         return state.version - state.checkpoint >= _COMMITS
 
     def write_checkpoint(self, state: LogState) -> None:
-        """Writes a checkpoint of the newest commit, and removes what no reader needs any more."""
+        """Writes a checkpoint of the newest commit, and removes files that no reader needs."""
         from pyarrow import parquet
 
         rows: list[dict[str, Any]] = [{"protocol": state.protocol}, {"metaData": state.metadata}]
@@ -320,7 +320,7 @@ _MAPS = {"partitionValues", "tags", "configuration", "options"}
 
 
 def _from_parquet(value: Any) -> Any:
-    """Returns an action of a checkpoint, of any writer, as a commit has it."""
+    """Converts an action of a checkpoint, by any writer, to the form it has in commits."""
     if isinstance(value, dict):
         return {
             name: dict(item) if name in _MAPS else _from_parquet(item)

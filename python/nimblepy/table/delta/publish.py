@@ -1,8 +1,8 @@
 """Publishes the newest snapshot of an Iceberg table in a Delta log beside its data files.
 
-The log follows the Iceberg table, which is the truth. Each commit publishes after it took effect;
-if that fails, the next commit publishes both. Two publishers cannot put the log back: each reads
-the newest metadata after it read the log's newest commit, and creates the commit after that one
+The log follows the Iceberg table, which is authoritative. Each commit publishes after it took
+effect; if that fails, the next commit publishes both. Concurrent publishers cannot make the log
+older: each reads the log's newest commit, then the newest metadata, and creates the next commit
 only if no other publisher has.
 """
 

@@ -8,11 +8,11 @@ A rollback undoes a record with its rows. A record only counts as undone if the 
 newest snapshot proves it: the history reaches a snapshot that is not younger than the record's, and
 does not contain the record's. Expiry removes snapshots from the middle of a history if tags or
 branches keep older ones, and pyiceberg then says that the next snapshot has no parent. So a gap
-proves nothing. So nimblepy's rollbacks and expiries record what is undone, while the history still
-shows it.
+proves nothing. Therefore nimblepy's rollbacks and expiries record which records are undone, while
+the history still shows it.
 
 For batches, the summary of each nimblepy snapshot repeats the records. If the history of the newest
-snapshot has such a summary, it decides.
+snapshot has such a summary, the summary decides.
 
 The properties describe ``main``. A commit to another branch records its batch only in its summary,
 and its files as undone. The files count as applied for snapshots whose history contains that

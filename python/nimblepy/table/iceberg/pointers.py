@@ -361,9 +361,9 @@ class StoredPointers(Pointers):
         """Tests that the store compares before it writes.
 
         Args:
-            known: an object that exists, with its content: writes that must fail have the same
-                content, so nothing changes if they do not. Without one, an object is created and
-                removed again.
+            known: an existing object, with its content. The test writes the same content, so
+                nothing changes if a write succeeds that must fail. Without ``known``, the test
+                creates an object and removes it.
 
         Raises:
             InvalidArgumentError: the store has no conditional put, or ignores the condition.

@@ -299,7 +299,7 @@ class _Summaries(Files):
         return np.ones(self.num_files, dtype=np.int64)
 
     def counts(self, what: Counts, number: int) -> pa.Array | None:
-        """Returns each manifest counts as one value, which is null or NaN if all its values are."""
+        """Counts each manifest as one value, which is null or NaN if all its values are."""
         counts_found: list[int | None] = []
         for summaries in self._summaries:
             item = summaries[number]
@@ -319,4 +319,4 @@ class _Summaries(Files):
         return comparable(kind, pa.array(values, pa.binary()))
 
     def partition(self, place: int, kind: pa.DataType) -> pa.Array:
-        raise AssertionError("tests of manifests are tests of their bounds")
+        raise AssertionError("manifests have bounds of partition values, and no partition values")

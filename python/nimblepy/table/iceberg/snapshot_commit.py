@@ -119,9 +119,8 @@ class SwapLost(Exception):
     """Another commit was first.
 
     Attributes:
-        certain: the swap certainly has not taken effect. If false, only the catalog's answer says
-            so, which may be wrong: a client that repeats a request can lose to its own first
-            request.
+        certain: the swap certainly has not taken effect. If false, the catalog answered so, but may
+            be wrong: a client that repeats a request can lose to its own first request.
     """
 
     def __init__(self, *, certain: bool = True) -> None:
