@@ -128,13 +128,32 @@ class FilesSearch:
             self._search.search(file, opened[0], wanted, deleted, opened[2], is_only)
             return
         rows = source.find_asof(keys.take(wanted), deleted)
+        if rows.num_rows:
+            assert rows.probe is not None
+            self._offer(file, wanted[rows.probe], rows, source)
+
+    def offer(self, rows: RowSet, source: RowSource, numbers: Sequence[int]) -> None:
+        """Keeps each row that is the best so far.
+
+        Args:
+            rows: rows that another search for all keys found in a source of many files.
+            numbers: the number of each of these files in this search.
+        """
         if not rows.num_rows:
             return
+        assert rows.file is not None
         assert rows.probe is not None
+        for file in np.unique(rows.file).tolist():
+            some = rows.entries(rows.file == file)
+            assert some.probe is not None
+            self._offer(numbers[file], some.probe, some, source)
+
+    def _offer(self, file: int, probes: Positions, rows: RowSet, source: RowSource) -> None:
+        keys = self._keys
         values = source.read(rows, (keys.on,)).column(0).combine_chunks()
         on, _ = key_array(values, keys.at.type)
         batch = pa.RecordBatch.from_arrays([on], ["on"])
-        self._search.offer(file, wanted[rows.probe], rows.begin, batch)
+        self._search.offer(file, probes, rows.begin, batch)
 
     def rows(self) -> RowSet:
         """Returns the best row of each key that has one."""

@@ -189,7 +189,7 @@ class IndexedFiles(FilesSource):
             self.index_keys(request.columns, ordered=False)
             if self.record.kind == "hash":
                 return self._find_hashed(request).slice(0, limit)
-        return self._located(self.index.find(request, limit=limit, reverse=reverse))
+        return self.located(self.index.find(request, limit=limit, reverse=reverse))
 
     def find_among(self, keys: Keys, wanted: FileMask) -> RowSet:
         """Returns the rows of some files, one entry per row. The other files need not exist.
@@ -200,14 +200,14 @@ class IndexedFiles(FilesSource):
         self.index_keys(keys.columns, ordered=False)
         if self.record.kind == "hash":
             return self._find_hashed(keys, wanted)
-        return self._located(self.index.find(keys), wanted)
+        return self.located(self.index.find(keys), wanted)
 
     def count_matches(self, keys: Keys) -> Positions:
         if self.record.kind == "hash":
             return self.find(keys).counts
         self.index_keys(keys.columns, ordered=False)
         found = self.index.find(keys)
-        self._located(found)  # checks the files
+        self.located(found)  # checks the files
         return found.counts
 
     def find_and_read(
@@ -217,7 +217,7 @@ class IndexedFiles(FilesSource):
             return super().find_and_read(keys, columns, first=first)
         self.index_keys(keys.columns, ordered=False)
         table, probe = self.index.find_and_read(keys, _ROW, first=first)
-        rows = self._place(self._numbers(table), probe, len(keys))
+        rows = self._checked(self._place(self._numbers(table), probe, len(keys)))
         return self.read(rows, columns), probe
 
     def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
@@ -232,34 +232,39 @@ class IndexedFiles(FilesSource):
                 f"{self.path}: known_at: column {keys.known!r} is not in the index on "
                 f"({', '.join(self.record.keys)})"
             )
-        return self._located(self.index.find_asof(keys))
+        return self.located(self.index.find_asof(keys))
 
-    def _located(self, found: RowSet, wanted: FileMask | None = None) -> RowSet:
+    def located(self, found: RowSet, wanted: FileMask | None = None) -> RowSet:
         """Converts rows of the index to rows of the files.
 
         Checks that these files did not change.
+
+        Args:
+            wanted: for each file, whether its rows are wanted. The other files need not exist.
         """
+        rows = self.placed(found)
+        if wanted is not None:
+            assert rows.file is not None
+            rows = rows.entries(wanted[rows.file])
+        return self._checked(rows)
+
+    def placed(self, found: RowSet) -> RowSet:
+        """Like :meth:`located`, without a check of the files."""
         single = found.expand()
         numbers = self._numbers(self.index.read(single, _ROW))
-        return self._place(numbers, single.probe, single.num_probes, wanted)
+        return self._place(numbers, single.probe, single.num_probes)
 
     def _numbers(self, table: pa.Table) -> Positions:
         column = table.column(ROW)
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         return row_numbers(array, self.num_rows, self.path)
 
-    def _place(
-        self,
-        numbers: Positions,
-        probe: Positions | None,
-        num_probes: int,
-        wanted: FileMask | None = None,
-    ) -> RowSet:
+    def _place(self, numbers: Positions, probe: Positions | None, num_probes: int) -> RowSet:
         file = np.searchsorted(self._first_rows, numbers, side="right") - 1
         begin = (numbers - self._first_rows[file]).astype(np.uint64)
-        rows = RowSet(begin, None, probe, num_probes, file)
-        if wanted is not None:
-            rows = rows.entries(wanted[file])
+        return RowSet(begin, None, probe, num_probes, file)
+
+    def _checked(self, rows: RowSet) -> RowSet:
         assert rows.file is not None
         self.check(np.unique(rows.file).tolist() if len(rows.file) > 1 else rows.file.tolist())
         return rows
@@ -273,7 +278,11 @@ class IndexedFiles(FilesSource):
         batch = asked.batch(names)
         hashes = pa.array(key_hashes(batch, self.record.sort_keys, self.record.hash_bits))
         found = self.index.find_and_read(Keys(_HASHES, (hashes,)), _ROW)
-        rows = self._place(self._numbers(found[0]), found[1], len(asked), wanted)
+        rows = self._place(self._numbers(found[0]), found[1], len(asked))
+        if wanted is not None:
+            assert rows.file is not None
+            rows = rows.entries(wanted[rows.file])
+        rows = self._checked(rows)
         if not len(rows.begin):
             return RowSet(rows.begin, None, rows.probe, len(keys), rows.file)
         assert rows.probe is not None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -33,16 +34,17 @@ from nimblepy.files.source import FilesSource
 from nimblepy.io.location import is_uri
 from nimblepy.io.remote_file import at_once, openers
 from nimblepy.rows.arguments import Projected
-from nimblepy.rows.compiled import Compiled, SingleRows
+from nimblepy.rows.asof import AsofKeys
+from nimblepy.rows.compiled import AsofIndex, Compiled, SingleRows
 from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.plan import DetailValue, Plan
-from nimblepy.rows.request import Keys, Request, Where
+from nimblepy.rows.request import Keys, Ordered, Request, Where, leads_to
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter, OnKeys, Reader, RowSource
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.lineage import LINEAGE, NAMES, ROW_ID_FIELD, names_lineage
 from nimblepy.schema.names import ColumnName
-from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of
+from nimblepy.schema.types import IndexInfo, IoStats, SortKey, agrees, column_of
 from nimblepy.table.base.model import DataFile, Entry, PartitionField
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.values import constant
@@ -55,7 +57,8 @@ from nimblepy.table.reading.equality import (
     rows_with_keys,
     verify_keys,
 )
-from nimblepy.table.reading.parquet_index import ParquetIndexes, Search, search
+from nimblepy.table.reading.parquet_index import Opened, ParquetIndexes
+from nimblepy.table.reading.parquet_search import Search, search
 
 # Maximum number of files of a set that keeps references to its open files.
 _FEW_FILES = 512
@@ -145,6 +148,7 @@ class Reading:
     def __post_init__(self) -> None:
         self.open_files = OpenFiles("table")
         self._variants: dict[tuple[bool, bool], Reading] = {}
+        self._row_id_columns: WeakKeyDictionary[RowSource, str | None] = WeakKeyDictionary()
         self._left_open = 0
 
     def with_weights(self) -> Reading:
@@ -219,7 +223,7 @@ class Reading:
         return NumberedRows(
             opened,
             self.schema,
-            self._searched_keys(),
+            self.searched_keys(),
             self._missing_values(file, self.schema, self.defaults),
             self._stored_schema(opened),
             first_row_id=file.first_row_id,
@@ -286,7 +290,7 @@ class Reading:
         finds_keys = as_it_is and all(_finds_key(opened, key) for key in searched)
         if finds_keys and tuple(opened.cluster_by) == self.cluster_by:
             return opened
-        keys = self._searched_keys()
+        keys = self.searched_keys()
         equal = [index.keys for index in indexes if index.kind == "hash"]
         mapped = self._mapped(opened, file, self.schema, keys, self.defaults, equal)
         # A file from before a column was added cannot have an index on it.
@@ -301,7 +305,7 @@ class Reading:
         equal += [info.columns for info in lacking if info.kind == "hash"]
         return self._mapped(opened, file, self.schema, keys, self.defaults, equal)
 
-    def _searched_keys(self) -> list[tuple[SortKey, ...]]:
+    def searched_keys(self) -> list[tuple[SortKey, ...]]:
         """Returns the keys that can be searched in each file, the cluster key first."""
         indexes = [] if self.parquet is None else self.parquet.indexes
         keys = [self.cluster_by, tuple(SortKey(name) for name in self.primary_key)]
@@ -410,6 +414,17 @@ def _finds_key(opened: RowSource, key: Sequence[str]) -> bool:
     )
 
 
+def _answers(request: Keys | Ordered | AsofKeys, opened: Opened) -> bool:
+    """Returns whether an index file has the columns of a request; else may raise
+    IndexUnavailableError.
+    """
+    if isinstance(request, Keys):
+        return bool(opened.rows.index_keys(tuple(request.names), ordered=False))
+    if isinstance(request, AsofKeys):
+        return opened.entries.compiled(AsofIndex(request.by, request.on, request.known)) is not None
+    return bool(opened.entries.index_keys(request.keys, ordered=True))
+
+
 class MemberRows(FilesSource):
     """The rows of some data files of a table, without their deleted rows."""
 
@@ -420,7 +435,7 @@ class MemberRows(FilesSource):
         self.reading = reading
         self._deleted: dict[int, _core.RowBitmap | None] = {}
         self._children: dict[int, RowSource] = {}
-        self._searches: dict[tuple[ColumnName, ...], Search | None] = {}
+        self._searches: dict[tuple[object, ...], Search | None] = {}
 
     @property
     @abstractmethod
@@ -682,40 +697,84 @@ class MemberRows(FilesSource):
         names = None if on is None else tuple(map(column_of, on))
         if not ordered and primary and (names is None or self.always_finds(names)):
             return tuple(SortKey(name) for name in primary)
-        if not ordered and names and self.reading.parquet is not None:
-            index = self.reading.parquet.choose(names)
+        parquet = self.reading.parquet
+        if not ordered and names and parquet is not None:
+            index = parquet.choose(names)
             if index is not None:
                 return index.keys
         return super().index_keys(on, ordered=ordered)
+
+    def asof_keys(self, by: tuple[ColumnName, ...], on: ColumnName) -> tuple[SortKey, ...]:
+        parquet = self.reading.parquet
+        if parquet is not None and not leads_to(self.cluster_by, by, on):
+            index = parquet.choose_for_asof(by, on)
+            if index is not None:
+                return index.keys[: len(by) + 1]
+        return super().asof_keys(by, on)
 
     def paths_and_sizes(self) -> Iterable[tuple[str, int]]:
         """Returns the path of each file, and its size in bytes."""
         return ((member.file.path, member.file.bytes) for member in self.members)
 
-    def _search(self, keys: Keys) -> Search | None:
+    def _search(self, request: Keys | Ordered | AsofKeys) -> Search | None:
         """Returns a search by an index of Parquet files; ``None`` if no such index helps."""
-        parquet, names = self.reading.parquet, keys.names
-        if parquet is None or keys.between is not None:
+        parquet = self.reading.parquet
+        if parquet is None:
             return None
-        if names not in self._searches:
-            self._searches[names] = search(parquet, names, self.paths_and_sizes())
-        return self._searches[names]
+        key, is_usable = self._searched(request), partial(_answers, request)
+        if key is None:
+            return None
+        if key not in self._searches:
+            if isinstance(request, Keys):
+                index = parquet.choose(request.names)
+            elif isinstance(request, AsofKeys):
+                index = parquet.choose_for_asof(request.by, request.on, request.known)
+            else:
+                index = parquet.choose_ordered(self._order(request))
+            self._searches[key] = search(index, self.paths_and_sizes(), is_usable)
+        return self._searches[key]
+
+    def _searched(self, request: Keys | Ordered | AsofKeys) -> tuple[object, ...] | None:
+        """Returns what an index must have to answer; ``None`` if no index can."""
+        if isinstance(request, Keys):
+            return request.names if request.between is None else None
+        if isinstance(request, AsofKeys):
+            return "as-of", request.by, request.on, request.known
+        return None if request.nothing else ("in order", *self._order(request))
+
+    def _order(self, request: Ordered) -> tuple[SortKey, ...]:
+        """Returns the sort keys that order the rows of a range or prefix."""
+        keys = self.reading.searched_keys()
+        return next((key for key in keys if agrees(request.keys, key)), request.keys)
 
     def find(self, request: Request, *, limit: int | None = None, reverse: bool = False) -> RowSet:
         numbered = self._numbered((), request if isinstance(request, Where) else None)
         if numbered is not None:
             return numbered.find(request, limit=limit, reverse=reverse)
-        by_index = self._search(request) if isinstance(request, Keys) else None
-        if by_index is None or not isinstance(request, Keys):
+        by_index = None if isinstance(request, Where) else self._search(request)
+        if by_index is None or isinstance(request, Where):
             return super().find(request, limit=limit, reverse=reverse)
         try:
-            parts = by_index.find(request, self.deleted)
+            if isinstance(request, Keys):
+                return self._find_keys_by(by_index, request).slice(0, limit)
+            return by_index.find_in_order(
+                request,
+                self._order(request),
+                self._not_covered(by_index),
+                self.deleted,
+                limit=limit,
+                reverse=reverse,
+            )
         except (FileNotFoundError, StaleFileError):
             # An index file was removed because newer ones replaced it.
-            self._searches[request.names] = None
+            self._searches[self._searched(request) or ()] = None
             return super().find(request, limit=limit, reverse=reverse)
-        if by_index.others:
-            rows = self.part(by_index.others).find(request)
+
+    def _find_keys_by(self, by_index: Search, keys: Keys) -> RowSet:
+        parts = by_index.find(keys, self.deleted)
+        others = self._not_covered(by_index)
+        if others is not None:
+            rows = others.find(keys)
             if len(rows.begin):
                 assert rows.file is not None
                 numbers = np.array(by_index.others, dtype=np.int64)
@@ -723,7 +782,22 @@ class MemberRows(FilesSource):
         rows = RowSet.joined(parts)
         assert rows.probe is not None
         assert rows.file is not None
-        return rows.entries(np.lexsort((rows.file, rows.probe))).slice(0, limit)
+        return rows.entries(np.lexsort((rows.file, rows.probe)))
+
+    def _not_covered(self, by_index: Search) -> MemberRows | None:
+        return self.part(by_index.others) if by_index.others else None
+
+    def find_asof(self, keys: AsofKeys, deleted: _core.RowBitmap | None = None) -> RowSet:
+        by_index = self._search(keys)
+        if by_index is None:
+            return super().find_asof(keys, deleted)
+        try:
+            return by_index.find_asof(
+                keys, self._not_covered(by_index), self.num_files, self.deleted
+            )
+        except (FileNotFoundError, StaleFileError):
+            self._searches[self._searched(keys) or ()] = None
+            return super().find_asof(keys, deleted)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False
@@ -742,7 +816,7 @@ class MemberRows(FilesSource):
         if numbered is not None:
             shown = tuple(self.schema.names) if columns is None else columns
             return numbered.explain_request(request, shown)
-        by_index = self._search(request) if isinstance(request, Keys) else None
+        by_index = None if isinstance(request, Where) else self._search(request)
         if by_index is None:
             return super().explain_request(request, columns)
         index = str(by_index.index)
@@ -756,8 +830,9 @@ class MemberRows(FilesSource):
         ]
         if by_index.others:
             children.append(self.part(by_index.others).explain_request(request, columns))
+        what = "lookup" if isinstance(request, Keys) else "range"
         return Plan(
-            text="lookup in an index of Parquet files",
+            text=f"{what} in an index of Parquet files",
             details=(
                 ("files", self.num_files),
                 ("files covered", by_index.num_covered),

@@ -23,7 +23,6 @@ from nimblepy import _core
 from nimblepy.cached import cached_property
 from nimblepy.errors import (
     CorruptFileError,
-    IndexUnavailableError,
     NimbleError,
     StaleFileError,
 )
@@ -31,6 +30,7 @@ from nimblepy.file.open import open_source
 from nimblepy.file.source import FileSource
 from nimblepy.files.mapped import MappedRows
 from nimblepy.files.open_files import most_together
+from nimblepy.foreign.build import entry_schema
 from nimblepy.foreign.child import IndexedParquet
 from nimblepy.foreign.listing import Paths
 from nimblepy.foreign.pages import PageReader
@@ -41,8 +41,7 @@ from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.remote_file import at_once, openers
-from nimblepy.rows.request import Keys
-from nimblepy.rows.rowset import Positions, RowSet
+from nimblepy.rows.request import leads_to
 from nimblepy.schema.field_ids import field_id_of, has_field_ids, with_field_ids
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey
@@ -274,12 +273,13 @@ def ids_of_files(record: IndexRecord, names: Mapping[tuple[str, ...], int]) -> p
     return schema if has_field_ids(schema) or not names else with_field_ids(schema, names)
 
 
-class _Opened:
+class Opened:
     """An open index file.
 
     Attributes:
         source: finds keys of the covered files, under the names in these files.
         rows: the same under the names of the table.
+        entries: the entries of the index, with the key columns of the table.
         valid: for each covered file, whether it has not changed.
     """
 
@@ -291,6 +291,8 @@ class _Opened:
             path, index, record, PATHS, schemas.pages, pickled, _DataFile, schemas.readers
         )
         self.rows = MappedRows(self.source, schemas.schema)
+        stored = entry_schema(record)
+        self.entries = MappedRows(index, schemas.schema, have=stored)
         files = record.files
         if is_uri(files[0].path):
             unchanged = at_once(_is_unchanged, files, openers())
@@ -327,7 +329,7 @@ class Schemas:
     readers: LruCache[PageReader]
 
 
-class _IndexFile:
+class IndexFile:
     """An index file that is opened when it is first needed. Thread-safe."""
 
     def __init__(self, path: str, covers: Sequence[tuple[str, int]], schemas: Schemas) -> None:
@@ -335,15 +337,15 @@ class _IndexFile:
         self.covers = covers
         self._schemas = schemas
         self._lock = ForkLock()
-        self._opened: _Opened | None = None
+        self._opened: Opened | None = None
         self._is_damaged = False
 
-    def open(self) -> _Opened | None:
+    def open(self) -> Opened | None:
         """Returns the open file; ``None`` if it is missing or damaged, which is logged."""
         with self._lock.native:
             if self._opened is None and not self._is_damaged:
                 try:
-                    self._opened = _Opened(self.path, self.covers, self._schemas)
+                    self._opened = Opened(self.path, self.covers, self._schemas)
                 except (NimbleError, FileNotFoundError, IsADirectoryError) as error:
                     self._is_damaged = True
                     _log.warning("%s: the index file is not used: %s", self.path, error)
@@ -368,7 +370,7 @@ class KeyIndex:
 
     kind: str
     names: tuple[str, ...]
-    files: tuple[_IndexFile, ...]
+    files: tuple[IndexFile, ...]
     lacking: frozenset[tuple[str, int]]
 
     @property
@@ -439,7 +441,7 @@ class ParquetIndexes:
             if None in columns:
                 continue
             files = [
-                _IndexFile(path, file.covers, self._schemas)
+                IndexFile(path, file.covers, self._schemas)
                 for file, path in zip(index.files, paths, strict=True)
             ]
             made.append(
@@ -448,6 +450,29 @@ class ParquetIndexes:
                 )
             )
         return made
+
+    def choose_ordered(self, order: Sequence[SortKey]) -> KeyIndex | None:
+        """Returns a sorted index whose order begins with these sort keys."""
+        return self._shortest(lambda keys: keys[: len(order)] == tuple(order))
+
+    def choose_for_asof(
+        self, by: Sequence[ColumnName], on: ColumnName, known: ColumnName | None = None
+    ) -> KeyIndex | None:
+        """Returns a sorted index that begins with the columns ``by`` in any order, then ``on``.
+
+        Args:
+            known: a column that the index must have too.
+        """
+        return self._shortest(
+            lambda keys: (
+                leads_to(keys, by, on)
+                and (known is None or any(key.column == known for key in keys))
+            )
+        )
+
+    def _shortest(self, fits: Callable[[tuple[SortKey, ...]], bool]) -> KeyIndex | None:
+        fitting = [index for index in self.indexes if index.kind == "sorted" and fits(index.keys)]
+        return min(fitting, key=lambda index: len(index.names), default=None)
 
     def choose(self, names: Sequence[ColumnName]) -> KeyIndex | None:
         """Returns the index that finds keys of these columns best.
@@ -459,7 +484,7 @@ class ParquetIndexes:
         return fitting[0] if fitting else None
 
     @cached_property
-    def _covered(self) -> dict[str, tuple[_IndexFile, int, int]]:
+    def _covered(self) -> dict[str, tuple[IndexFile, int, int]]:
         """Index file, number in it, and size in bytes of each covered data file, by path."""
         return {
             path: (file, number, size)
@@ -490,7 +515,7 @@ class ParquetIndexes:
         for file in self._files():
             file.reset_io_stats()
 
-    def _files(self) -> Iterator[_IndexFile]:
+    def _files(self) -> Iterator[IndexFile]:
         if "indexes" in self.__dict__:
             for index in self.indexes:
                 yield from index.files
@@ -511,89 +536,3 @@ def parquet_indexes(
         ]
 
     return ParquetIndexes(load, schema, names)
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """A search for keys in some data files by an index.
-
-    Attributes:
-        index: the index.
-        covering: each index file with the number of each of its data files in the searched files,
-            -1 for a file that is not searched.
-        others: numbers of the searched files that the index does not cover.
-    """
-
-    index: KeyIndex
-    covering: Sequence[tuple[_Opened, Positions]]
-    others: Sequence[int]
-
-    @property
-    def num_covered(self) -> int:
-        return sum(int((numbers >= 0).sum()) for _, numbers in self.covering)
-
-    def find(self, keys: Keys, deleted: Callable[[int], _core.RowBitmap | None]) -> list[RowSet]:
-        """Returns the live rows of the covered files, one entry per row."""
-        parts = []
-        for opened, numbers in self.covering:
-            asked = opened.rows.in_child(keys)
-            assert asked is not None
-            rows = opened.source.find_among(asked, numbers >= 0)
-            assert rows.file is not None
-            rows = replace(rows, file=numbers[rows.file], num_probes=len(keys))
-            parts.append(_live(rows, deleted))
-        return parts
-
-
-def _live(rows: RowSet, deleted: Callable[[int], _core.RowBitmap | None]) -> RowSet:
-    assert rows.file is not None
-    keep = np.ones(len(rows.begin), dtype=np.bool_)
-    for file in np.unique(rows.file).tolist():
-        deleted_rows = deleted(file)
-        if deleted_rows is not None:
-            at = np.flatnonzero(rows.file == file)
-            keep[at] = ~deleted_rows.contains(rows.begin[at])
-    return rows if keep.all() else rows.entries(keep)
-
-
-def search(
-    indexes: ParquetIndexes,
-    names: Sequence[ColumnName],
-    files: Iterable[tuple[str, int]],
-) -> Search | None:
-    """Returns a search for keys of some columns; ``None`` if no index covers any of the files.
-
-    Args:
-        files: path and size in bytes of each file.
-    """
-    index = indexes.choose(names)
-    if index is None:
-        return None
-    listed = list(files)
-    # Of two entries with one path, the second one is found here; the first is searched by itself.
-    by_path = {readable_path(path): (i, size) for i, (path, size) in enumerate(listed)}
-    left = set(range(len(listed)))
-    covering: list[tuple[_Opened, Positions]] = []
-    for file in index.files:
-        numbers = np.full(len(file.covers), -1, dtype=np.int64)
-        for at, (path, size) in enumerate(file.covers):
-            number, bytes_ = by_path.get(path, (-1, 0))
-            if number in left and bytes_ == size:
-                numbers[at] = number
-        opened = file.open() if (numbers >= 0).any() else None
-        if opened is None or not _is_usable(opened, names):
-            continue
-        numbers[~opened.valid] = -1
-        if (numbers >= 0).any():
-            left -= set(numbers.tolist())
-            covering.append((opened, numbers))
-    return Search(index, covering, sorted(left)) if covering else None
-
-
-def _is_usable(opened: _Opened, names: Sequence[ColumnName]) -> bool:
-    """Returns whether keys of the table can be converted to keys of the files."""
-    try:
-        opened.rows.index_keys(tuple(names), ordered=False)
-    except IndexUnavailableError:
-        return False
-    return True
