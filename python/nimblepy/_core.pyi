@@ -163,6 +163,8 @@ class RowBitmap:
         """Returns all rows, ascending."""
     def plus(self, rows: _Rows) -> RowBitmap:
         """Returns a set with these additional rows, which may be given in any order."""
+    def roaring(self) -> bytes:
+        """Returns the set as a 64-bit Roaring bitmap, with the bytes that Java writes."""
     def contains(self, rows: _Rows) -> NDArray[np.bool_]:
         """Returns which of these rows are in the set."""
     def absent(self, begin: _Rows, end: _Rows) -> tuple[_Ranges, NDArray[np.int64]]:

@@ -3,7 +3,37 @@
 #include <algorithm>
 #include <bit>
 
+#include "nimble/base/bytes.h"
+
 namespace nimble {
+
+namespace {
+
+// The first number of a 32-bit Roaring bitmap without containers of runs. With
+// them, it is in the lower 16 bits.
+constexpr uint32_t kNoRuns = 12346, kWithRuns = 12347;
+// A Roaring bitmap with runs and fewer containers than this has no offsets.
+constexpr size_t kFewestWithOffsets = 4;
+// Bytes of a container that is a bitmap.
+constexpr uint32_t kBitmapBytes = 8192;
+
+template <class T>
+void append_number(T number, std::vector<uint8_t>* out) {
+  out->resize(out->size() + sizeof number);
+  store(out->data() + out->size() - sizeof number, number);
+}
+
+template <class T>
+void append_numbers(std::span<const T> numbers, std::vector<uint8_t>* out) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(numbers.data());
+  out->insert(out->end(), bytes, bytes + numbers.size_bytes());
+}
+
+// Bytes of a container with this many rows and runs.
+uint32_t plain_bytes(uint32_t rows) { return std::min(2 * rows, kBitmapBytes); }
+uint32_t run_bytes(uint32_t runs) { return 2 + 4 * runs; }
+
+}  // namespace
 
 RowBitmap::RowBitmap(std::span<const uint64_t> rows) {
   std::vector<uint64_t> sorted;
@@ -171,6 +201,103 @@ void RowBitmap::append_absent(RowRange range,
     if (!goes_on) break;
   }
   if (at < range.end) out->push_back({at, range.end});
+}
+
+uint32_t RowBitmap::runs_in(const Container& c) const {
+  uint32_t runs = 0;
+  if (c.is_list()) {
+    uint32_t next = 1u << 16;  // no row, because rows have 16 bits
+    for (const uint16_t low : list_of(c)) {
+      runs += low != next;
+      next = low + 1u;
+    }
+    return runs;
+  }
+  uint64_t before = 0;  // the highest bit of the previous word
+  for (const uint64_t word : std::span(words_).subspan(c.begin, kWords)) {
+    runs += static_cast<uint32_t>(std::popcount(word & ~(word << 1 | before)));
+    before = word >> 63;
+  }
+  return runs;
+}
+
+void RowBitmap::append_bytes(const Container& c, uint32_t runs,
+                             std::vector<uint8_t>* out) const {
+  if (run_bytes(runs) < plain_bytes(c.count)) {
+    append_number(static_cast<uint16_t>(runs), out);
+    uint64_t first = 0, last = 0;
+    bool has_run = false;
+    const auto append_run = [&] {
+      append_number(static_cast<uint16_t>(first), out);
+      append_number(static_cast<uint16_t>(last - first), out);
+    };
+    each_from(c, 0, [&](uint64_t row) {
+      if (!has_run || row != last + 1) {
+        if (has_run) append_run();
+        first = row;
+        has_run = true;
+      }
+      last = row;
+      return true;
+    });
+    append_run();
+  } else if (c.is_list()) {
+    append_numbers(list_of(c), out);
+  } else {
+    append_numbers<uint64_t>(std::span(words_).subspan(c.begin, kWords), out);
+  }
+}
+
+void RowBitmap::append_roaring(std::span<const Container> containers,
+                               std::vector<uint8_t>* out) const {
+  const size_t start = out->size();
+  std::vector<uint32_t> runs;
+  std::vector<uint8_t> is_run((containers.size() + 7) / 8);
+  bool has_runs = false;
+  for (size_t i = 0; i < containers.size(); ++i) {
+    runs.push_back(runs_in(containers[i]));
+    if (run_bytes(runs[i]) < plain_bytes(containers[i].count)) {
+      is_run[i / 8] = static_cast<uint8_t>(is_run[i / 8] | 1u << i % 8);
+      has_runs = true;
+    }
+  }
+  const auto count = static_cast<uint32_t>(containers.size());
+  if (has_runs) {
+    append_number(kWithRuns | (count - 1) << 16, out);
+    out->insert(out->end(), is_run.begin(), is_run.end());
+  } else {
+    append_number(kNoRuns, out);
+    append_number(count, out);
+  }
+  for (const Container& c : containers) {
+    append_number(static_cast<uint16_t>(c.high), out);
+    append_number(static_cast<uint16_t>(c.count - 1), out);
+  }
+  if (!has_runs || count >= kFewestWithOffsets) {
+    auto offset = static_cast<uint32_t>(out->size() - start + 4 * count);
+    for (size_t i = 0; i < containers.size(); ++i) {
+      append_number(offset, out);
+      offset += std::min(run_bytes(runs[i]), plain_bytes(containers[i].count));
+    }
+  }
+  for (size_t i = 0; i < containers.size(); ++i) {
+    append_bytes(containers[i], runs[i], out);
+  }
+}
+
+std::vector<uint8_t> RowBitmap::roaring() const {
+  std::vector<uint8_t> out;
+  const uint64_t bitmaps = empty() ? 0 : (last_ >> 32) + 1;
+  append_number(bitmaps, &out);
+  auto at = containers_.begin();
+  for (uint64_t key = 0; key < bitmaps; ++key) {
+    auto end = at;
+    while (end != containers_.end() && end->high >> 16 == key) ++end;
+    append_number(static_cast<uint32_t>(key), &out);
+    append_roaring({at, end}, &out);
+    at = end;
+  }
+  return out;
 }
 
 void RowBitmap::append_rows(std::vector<uint64_t>* out) const {

@@ -32,6 +32,12 @@ class RowBitmap {
   RowBitmap with(const RowBitmap& other) const;
   // Appends the parts of a range that are not in the set, in ascending order.
   void append_absent(RowRange range, std::vector<RowRange>* out) const;
+  // Returns the set in the portable format of 64-bit Roaring bitmaps, with the
+  // bytes that Java writes: it serializes an empty bitmap for each skipped key
+  // of 32 bits, and stores a container as runs if that is smaller.
+  // Takes 12 bytes for each 2^32 rows up to the last one.
+  // https://github.com/RoaringBitmap/RoaringFormatSpec
+  std::vector<uint8_t> roaring() const;
   // Appends the rows of the set, in ascending order.
   void append_rows(std::vector<uint64_t>* out) const;
 
@@ -58,6 +64,14 @@ class RowBitmap {
   void append_both(const RowBitmap& one, const Container& a,
                    const RowBitmap& other, const Container& b);
   void append_list(uint64_t high, std::span<const uint16_t> rows);
+  // The number of runs of adjacent rows in a container.
+  uint32_t runs_in(const Container& c) const;
+  // Appends the bytes of a container's rows, as runs or not.
+  void append_bytes(const Container& c, uint32_t runs,
+                    std::vector<uint8_t>* out) const;
+  // Appends the 32-bit Roaring bitmap of adjacent containers.
+  void append_roaring(std::span<const Container> containers,
+                      std::vector<uint8_t>* out) const;
   const Container* find(uint64_t high) const;
   bool contains(const Container& c, uint16_t low) const;
   // Calls f(row) for the rows of a container from `first` on, in ascending

@@ -179,6 +179,12 @@ void register_locate(py::module_& m) {
                 bitmap.with(RowBitmap(span_of(rows))));
           },
           py::arg("rows"))
+      .def("roaring",
+           [](const RowBitmap& bitmap) {
+             const std::vector<uint8_t> octets = bitmap.roaring();
+             return py::bytes(reinterpret_cast<const char*>(octets.data()),
+                              octets.size());
+           })
       .def("contains", &contains, py::arg("rows"))
       .def("absent", &absent, py::arg("begin"), py::arg("end"));
   py::class_<KeyBounds, std::shared_ptr<KeyBounds>>(m, "KeyBounds")

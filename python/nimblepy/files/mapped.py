@@ -131,6 +131,7 @@ class MappedRows(RowSource):
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
+        self._searched: dict[tuple[ColumnName, ...], tuple[ColumnName, ...] | None] = {}
         # Used for as-of searches for which the source has no index.
         self._sorted_copies: dict[tuple[tuple[SortKey, ...], ColumnName | None], SortedCopy] = {}
 
@@ -308,6 +309,12 @@ class MappedRows(RowSource):
         A column cannot be searched if it is missing, or if it needs a conversion other than between
         integer types.
         """
+        asked = tuple(names)
+        if asked not in self._searched:
+            self._searched[asked] = self._find_names(asked)
+        return self._searched[asked]
+
+    def _find_names(self, names: tuple[ColumnName, ...]) -> tuple[ColumnName, ...] | None:
         child_names: list[ColumnName] = []
         for name in names:
             output = self._output((name,))[0][0]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from nimblepy import _core
 from nimblepy.rows.rowset import RowNumbers
 
 _Values: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -72,66 +72,9 @@ def deleted_positions(blob: bytes, count: int) -> RowNumbers:
 
 
 def deletion_vector(rows: RowNumbers) -> bytes:
-    """Returns the deletion vector of ascending distinct positions, with the bytes that Java writes.
-
-    Java serializes an empty bitmap for each skipped key, and stores a container as runs if that is
-    smaller.
-    """
-    values = rows.astype(np.int64)
-    bitmaps = int(values[-1] >> 32) + 1 if len(values) else 0
-    parts = [_MAGIC, _COUNT.pack(bitmaps)]
-    if bitmaps == 1:
-        parts += [_NUMBER.pack(0), _bitmap_bytes(values)]
-    else:
-        cuts = np.searchsorted(values >> 32, np.arange(bitmaps + 1))
-        for key in range(bitmaps):
-            part = values[cuts[key] : cuts[key + 1]] & 0xFFFFFFFF
-            parts += [_NUMBER.pack(key), _bitmap_bytes(part)]
-    content = b"".join(parts)
+    """Returns the deletion vector of distinct positions, with the bytes that Java writes."""
+    content = _MAGIC + _core.RowBitmap(rows).roaring()
     return _LENGTH.pack(len(content)) + content + _LENGTH.pack(zlib.crc32(content))
-
-
-def _bitmap_bytes(values: _Values) -> bytes:
-    """Serializes a 32-bit bitmap of ascending values."""
-    high, low = values >> 16, (values & 0xFFFF).astype("<u2")
-    cuts = (np.flatnonzero(high[1:] != high[:-1]) + 1).tolist()
-    begin = [0, *cuts] if len(values) else []
-    keys, counts = high[begin].tolist(), [b - a for a, b in pairwise([*begin, len(values)])]
-    begins_run = np.ones(len(values), dtype=np.bool_)
-    np.not_equal(values[1:] - values[:-1], 1, out=begins_run[1:])
-    begins_run[begin] = True
-    runs = np.add.reduceat(begins_run, begin, dtype=np.int64).tolist() if begin else []
-    sizes = [min(2 * count, _BITMAP_BYTES) for count in counts]
-    is_run = [size > 2 + 4 * count for size, count in zip(sizes, runs, strict=True)]
-    has_runs = any(is_run)
-    if has_runs:
-        sizes = [2 + 4 * r if run else n for n, r, run in zip(sizes, runs, is_run, strict=True)]
-        head = _NUMBER.pack(_WITH_RUNS | (len(keys) - 1) << 16)
-        head += np.packbits(is_run, bitorder="little").tobytes()
-    else:
-        head = _NUMBER.pack(_NO_RUNS) + _NUMBER.pack(len(keys))
-    pairs = [number for key, n in zip(keys, counts, strict=True) for number in (key, n - 1)]
-    head += struct.pack(f"<{len(pairs)}H", *pairs)
-    if not has_runs or len(keys) >= _FEWEST_WITH_OFFSETS:
-        offsets = list(accumulate(sizes, initial=len(head) + 4 * len(keys)))[:-1]
-        head += struct.pack(f"<{len(offsets)}I", *offsets)
-    if not has_runs and max(counts, default=0) <= _MOST_IN_ARRAY:
-        return head + low.tobytes()
-    containers = zip(begin, counts, is_run, strict=True)
-    return head + b"".join(_container_bytes(low[at : at + n], run) for at, n, run in containers)
-
-
-def _container_bytes(values: np.ndarray[Any, np.dtype[np.uint16]], is_run: bool) -> bytes:
-    if is_run:
-        begin = np.flatnonzero(np.diff(values.astype(np.int64), prepend=-2) != 1)
-        ends = np.append(begin[1:], len(values)) - 1
-        pairs = np.stack([values[begin], values[ends] - values[begin]], axis=1)
-        return struct.pack("<H", len(begin)) + pairs.astype("<u2").tobytes()
-    if len(values) <= _MOST_IN_ARRAY:
-        return values.tobytes()
-    bits = np.zeros(8 * _BITMAP_BYTES, dtype=np.uint8)
-    bits[values] = 1
-    return np.packbits(bits, bitorder="little").tobytes()
 
 
 class _Bytes:

@@ -284,6 +284,7 @@ def _full_name(name: str, space: str) -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
+@lru_cache(maxsize=4096)
 def encoded_long(value: int) -> bytes:
     """Encodes a number as Avro does: zigzag, seven bits per byte, low bits first."""
     left = (value << 1) ^ (value >> 63)

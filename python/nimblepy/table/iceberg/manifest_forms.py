@@ -33,6 +33,8 @@ _PARTITION = 102
 # Places in the record of a data file: the first field that may be null, the data file of a vector,
 # and the offset of the vector.
 _FIRST_OPTIONAL, _VECTOR, _OFFSET = 6, 17, 18
+# The attribute that keeps the encoded file of a vector, and the form that encoded it.
+_ENCODED = "nimblepy_encoded"
 # The branches of an optional field in Avro.
 _NULL, _VALUE = b"\x00", b"\x02"
 
@@ -166,17 +168,25 @@ class ManifestForm:
         and the library takes 0.1 ms for each.
         """
         file = entry.data_file
-        values = [file[i] for i in range(len(file))]
-        if not self._has_vectors or values[_OFFSET] is None or any(values[_FIRST_OPTIONAL:_VECTOR]):
+        if (
+            not self._has_vectors
+            or file[_OFFSET] is None
+            or any(file[i] for i in range(_FIRST_OPTIONAL, _VECTOR))
+        ):
             return self.records.encode(entry)
+        # A later commit lists the same vector as removed.
+        form, octets = getattr(file, _ENCODED, (None, b""))
+        if form is not self:
+            octets = self._vector(file)
+            setattr(file, _ENCODED, (self, octets))
         assigned = entry.snapshot_id, entry.sequence_number, entry.file_sequence_number
+        parts = [_NULL if number is None else _VALUE + encoded_long(number) for number in assigned]
+        return b"".join((encoded_long(int(entry.status)), *parts, octets))
+
+    def _vector(self, file: IceDataFile) -> bytes:
+        """Encodes the file of a deletion vector."""
         return b"".join(
             (
-                encoded_long(int(entry.status)),
-                *(
-                    _NULL if number is None else _VALUE + encoded_long(number)
-                    for number in assigned
-                ),
                 encoded_long(int(file.content)),
                 encoded_bytes(file.file_path.encode()),
                 encoded_bytes(str(file.file_format).encode()),
@@ -185,7 +195,7 @@ class ManifestForm:
                 encoded_long(file.file_size_in_bytes),
                 _NULL * (_VECTOR - _FIRST_OPTIONAL),
                 _VALUE,
-                encoded_bytes(values[_VECTOR].encode()),
-                *(_VALUE + encoded_long(number) for number in values[_OFFSET:]),
+                encoded_bytes(file[_VECTOR].encode()),
+                *(_VALUE + encoded_long(file[i]) for i in range(_OFFSET, len(file))),
             )
         )
