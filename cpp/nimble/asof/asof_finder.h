@@ -1,8 +1,8 @@
 // AsofFinder: finds the nearest row at or before, or at or after, each of many
 // keys in one file. A key has values for the first columns of an index. A row
-// must equal the key in all of these columns except the last one, `on`. Among
-// the rows that do, the nearest value of `on` wins. Rows with a null in `on`
-// are never found.
+// must equal the key in all of these columns except the last one, `on`. Of
+// these rows, the one with the nearest value of `on` wins. Rows with a null in
+// `on` are never found.
 #pragma once
 
 #include <optional>

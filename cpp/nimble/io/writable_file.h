@@ -26,8 +26,8 @@ class WritableFile {
 
 // Writes a temporary file (temporary_file.h) and renames it to `path` on
 // commit, after fsync. Then syncs the directory. Replaces only regular files,
-// also through symbolic links. Keeps the mode of the replaced file, and its
-// owner if the system permits.
+// and follows symbolic links to them. Keeps the mode of the replaced file, and
+// its owner if the system permits.
 //
 // If commit fails, the old file is unchanged, with one exception: if only the
 // sync of the directory fails, the new file is in place. The message says so.

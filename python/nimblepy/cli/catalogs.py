@@ -1,4 +1,4 @@
-"""Checks the catalogs of commands. Does not load what opens them."""
+"""Checks the catalogs of commands. Does not import the modules that open catalogs."""
 
 from __future__ import annotations
 

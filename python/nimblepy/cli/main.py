@@ -561,7 +561,7 @@ def describe(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Print what is said of tables and columns, or check it; exit with status 1 on findings."""
+    """Print the claims about tables and columns, or check them; exit with status 1 on findings."""
     from nimblepy.cli.describe import run_describe, run_export, run_import
 
     if import_file is not None:

@@ -115,7 +115,7 @@ class RowReader:
 class _HashReader(RowReader):
     """Reads the first row with a key, using a hash index.
 
-    Keys whose hash another key also has take the general path.
+    If two keys have the same hash, both take the general path.
     """
 
     def __init__(

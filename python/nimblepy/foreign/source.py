@@ -34,7 +34,7 @@ from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of, format_bytes
 
-# For each file, whether it is meant.
+# For each file, whether a call is about it.
 FileMask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _ROW = (ROW,)

@@ -172,7 +172,7 @@ def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
 
 
 def _columns_of_nan(frame: Any, target: pa.Schema | None) -> list[str]:
-    """Returns the columns of only NaN whose target type is no number: pandas has no other nulls."""
+    """Returns the columns of only NaN for targets that are not numbers: they are pandas' nulls."""
     if target is None or not frame.columns.is_unique:
         return []
     return [

@@ -92,7 +92,7 @@ def whole_numbers(texts: pa.Array) -> pa.Array:
     """Converts the fields of a CSV column whose first block has numbers without leading zeros.
 
     Raises:
-        UnfitError: a text has a leading zero, or is no whole number.
+        UnfitError: a text has a leading zero, or is not a whole number.
     """
     row = _first_match(texts, _LEADING_ZERO)
     if row >= 0:
@@ -363,9 +363,9 @@ def merged_type(have: pa.DataType, target: pa.DataType) -> pa.DataType:
 
 
 def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
-    """Returns a value of JSON with the numbers and the bytes of a type.
+    """Converts the numbers and the hexadecimal text in a JSON value, as a type needs them.
 
-    Numbers are floats, or else exact decimals.
+    Numbers become floats for a float type, and otherwise exact decimals.
     """
     if isinstance(value, _Number) and not pt.is_floating(kind):
         return Decimal(value)
@@ -388,7 +388,9 @@ def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
         return {name: _valued(row, v, kinds.get(name, pa.null())) for name, v in value.items()}
     if isinstance(value, dict) and pt.is_map(kind):
         value = list(value.items())
-    if isinstance(value, list) and pt.is_map(kind):  # also as `nimble scan --json` prints it
+    if isinstance(value, list) and pt.is_map(
+        kind
+    ):  # `nimble scan --json` prints maps as lists of pairs
         if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
             raise UnfitError(row, f"{show(value)} is not an object, and not a list of pairs")
         return [(_valued(row, k, kind.key_type), _valued(row, v, kind.item_type)) for k, v in value]

@@ -1,4 +1,4 @@
-"""``nb.aio``: a file, dataset or table, also of a server, for asyncio."""
+"""``nb.aio``: files, datasets, tables, and tables of a server, for asyncio."""
 
 from __future__ import annotations
 

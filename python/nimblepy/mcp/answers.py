@@ -88,7 +88,7 @@ class Answers:
             head["claims"] = _shown_claims(by_column.get(None, ()))
         head = shrunk(head, max_tokens // 2) or {
             "table": handle.name,
-            "cut": "what is said of the table does not fit; check lists it",
+            "cut": "the claims about the table do not fit; check lists them",
         }
         described = [(name, self._column(handle, name, by_column.get(name, ()))) for name in names]
         left = described[place.offset :]

@@ -14,7 +14,7 @@ from nimblepy.table.claims.checks import Check
 from nimblepy.table.claims.kinds import age_seconds
 from nimblepy.table.table import Table
 
-# How long a client may cache a resource: without a promise of freshness, and at most.
+# How long a client may cache a resource, in ms: if fresh rows are not promised, and at most.
 _TTL_MS, _MOST_TTL_MS = 60_000, 7 * 86_400_000
 
 

@@ -50,7 +50,7 @@ def get(table: Table, job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(key: Any, types: Mapping[str, pa.DataType]) -> Any:
-    """Returns a key of JSON as a key of the table. Answers have decimals as text."""
+    """Converts a key from JSON to a key of the table. Decimals are text, as in answers."""
     if isinstance(key, dict):
         return {name: _key_part(part, types.get(name)) for name, part in key.items()}
     if isinstance(key, list):

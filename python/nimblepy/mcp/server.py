@@ -200,7 +200,7 @@ class _Server(MCPServer[Any]):
 
         @self.resource("lake://{namespace}/{table}", mime_type="application/json")
         def described(namespace: str, table: str) -> str:
-            """What is said of a table, with statuses."""
+            """The claims about a table and its columns, with their statuses."""
             return self._resource(answers.describe, f"{namespace}.{table}")
 
         @self.resource("lake://{namespace}/{table}/claims", mime_type="application/json")

@@ -30,7 +30,7 @@ from nimblepy.schema.zones import has_zone, localize, skipped, wall_clock
 _UUID_BYTES = 16
 _UUID_DIGITS = 32
 _TEMPORAL = ("date", "instant", "time")
-# A time of day with a zone. Its first group is what stays without the zone.
+# A time of day with a zone. The first group is the part before the zone.
 _ZONE = r"(:[0-9][0-9](?:\.[0-9]+)?)(?:[Zz]|[+-][0-9][0-9](?::?[0-9][0-9])?)$"
 # A time of day with digits beyond the microsecond.
 _FINER_TIME = r"\.[0-9]{6}[0-9]*[1-9]"

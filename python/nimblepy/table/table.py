@@ -358,9 +358,9 @@ class Table(TableHandle):
     def snapshots(self) -> pa.Table:
         """Returns all snapshots that were not expired, in the order of their commits.
 
-        ``snapshot_id``, ``parent_id``, ``timestamp``, ``operation``, ``user``, ``rows_inserted``,
-        ``rows_updated``, ``rows_deleted`` (null if another writer did not record it), and the
-        ``files_added``, ``files_removed`` and ``bytes_written`` of each commit.
+        The columns are ``snapshot_id``, ``parent_id``, ``timestamp``, ``operation``, ``user``,
+        ``rows_inserted``, ``rows_updated``, ``rows_deleted``, ``files_added``, ``files_removed``
+        and ``bytes_written``. Counts of rows that another writer did not record are null.
         """
         return history(self._state.shown.newest.snapshots)
 
@@ -606,8 +606,8 @@ class Table(TableHandle):
     def convert_deletes(self) -> Commit:
         """Replaces equality deletes, which other engines write, by position deletes.
 
-        Reads need not look deleted keys up any more, and engines that cannot read equality deletes
-        can read the table. No row changes. :meth:`compact` does this too.
+        Reads then do not have to look up deleted keys, and engines that cannot read equality
+        deletes can read the table. No row changes. :meth:`compact` does this too.
 
         Returns:
             The commit; its ``snapshot`` is unchanged if the table has no equality deletes.
@@ -629,7 +629,7 @@ class Table(TableHandle):
         program adds to it are not in this table. Renamed columns keep their old name in new files.
 
         Args:
-            keep: ``False`` stops publishing after this call. The log stays.
+            keep: ``False`` stops publishing after this call. The log is kept.
 
         Returns:
             The version of the Delta table.
@@ -639,8 +639,8 @@ class Table(TableHandle):
                 as a time of day; or files in which a column has another name.
             ConflictError: another program wrote to the Delta table.
 
-        Cost: the first call lists every file in the log. A commit costs one conditional put more;
-            it reads the list of live files and the positions in new delete files.
+        Cost: the first call lists every file in the log. A commit costs one more conditional
+            put; it reads the list of live files and the positions in new delete files.
         """
         return publish_delta(self._state, keep)
 
@@ -695,7 +695,7 @@ class Table(TableHandle):
     def optimize_layout(
         self, *, budget_bytes: int | None = None, progress: ProgressArg = None
     ) -> Commit:
-        """Rewrites, in one commit, the files whose filters gain most from a new layout.
+        """Rewrites, in one commit, the files for which a new layout helps filters most.
 
         The commit also expires old snapshots if the table has too many; the table property
         ``nimblepy.expire-on-commit`` turns that off.
@@ -1180,8 +1180,8 @@ class Table(TableHandle):
     def files(self) -> pa.Table:
         """Returns the data files of this handle's snapshot, in reading order.
 
-        ``path``, ``format``, ``rows``, ``bytes``, how many of the rows are ``deleted``, and the
-        ``partition`` in words, such as ``day_month=2024-05``.
+        The columns are ``path``, ``format``, ``rows``, ``bytes``, ``deleted`` (number of deleted
+        rows), and ``partition`` in words, such as ``day_month=2024-05``.
 
         Cost: plans all files, and reads the delete files.
         """

@@ -23,9 +23,9 @@ class ExactDistance {
   // (VectorFitness::kLeftOut).
   // REQUIRES: set_query() was called.
   bool is_within(const uint8_t* row, double limit, double* distance);
-  // Adds those of `count` rows to `nearest` that are within its limit. `rows`
-  // has their numbers, one row after the other, and `first` is the first one's
-  // row of the part.
+  // Adds the rows that are within the limit of `nearest`. `rows` has the
+  // vectors of `count` rows, one after the other. `first` is the row number of
+  // the first one in the part.
   // REQUIRES: set_query() was called.
   void add_nearest(const uint8_t* rows, uint64_t count, uint32_t part,
                    uint64_t first, NearestRows* nearest);
@@ -36,8 +36,8 @@ class ExactDistance {
   double lower_bound(const uint8_t* row);
   // Like lower_bound(), for a squared distance.
   double lower_bound_of(double square) const;
-  // A squared distance of floats such that lower_bound_of() is above `limit`
-  // for each greater one that floats can hold exactly enough.
+  // A squared distance, as a float. For every greater one that floats hold
+  // exactly enough, lower_bound_of() is above `limit`.
   float beyond(double limit) const;
   // The largest possible error of a sum of vector_math.h, relative to the sum
   // of magnitudes: the number of rounded steps, times 2^-24.

@@ -22,8 +22,8 @@ constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 // Number of candidates whose vectors are located before the first of them is
 // compared, so that the memory of the others can be fetched meanwhile.
 constexpr size_t kLocated = 8;
-// With a filter, a search looks at up to so many times the rows that it would
-// look at by the curve, as long as the next lists may have nearer rows.
+// With a filter, a search looks at up to this many times as many rows as the
+// curve says, as long as the next lists may have nearer rows.
 constexpr double kMostForFilter = 64;
 constexpr double kDeviations = 3;
 // Bytes of a list that are prefetched while another one is scored.

@@ -12,8 +12,8 @@ namespace nimble {
 namespace {
 
 constexpr double kStandardErrors = 2.25;
-// Numbers of the vectors of one place, see is_new_place(). Fewer would need
-// more calls of the system until a warm file is known to be in memory.
+// Number of vector elements in one place, see is_new_place(). With smaller
+// places, more system calls find out that a warm file is in memory.
 constexpr uint64_t kPlaceNumbers = 1 << 14;
 
 // Interpolates the fraction of rows at which a curve reaches the recall. Empty
@@ -168,8 +168,8 @@ Status VectorIndex::read(std::span<const uint32_t> lists,
 std::optional<double> VectorIndex::rows_needed(double recall, uint64_t k,
                                                double part) const {
   // The curve was measured with a sample of queries, so a higher recall is
-  // looked up. The standard error of 256 queries is about this large if the
-  // neighbours of a query are as unevenly found as in random vectors.
+  // looked up. `error` is about the standard error of 256 queries, if the
+  // recall of single queries varies as much as for random vectors.
   const double error = 0.02 * std::sqrt(std::max(0.0, 1 - recall));
   recall += std::min(kStandardErrors * error, (1 - recall) / 2);
   const std::optional<double> of10 = rows_on(root_.curve10, recall);
@@ -178,10 +178,10 @@ std::optional<double> VectorIndex::rows_needed(double recall, uint64_t k,
   double rows = k <= 30 ? *of10 : *of100;
   // The curve was measured for at most 100 neighbours.
   if (k > 100) rows *= 1 + 0.5 * std::log10(static_cast<double>(k) / 100);
-  // A part of the rows has only about this part of the neighbours. Fewer
-  // neighbours are nearer, and are found in fewer lists. The curves are
-  // continued below 10 neighbours with half of their slope, for parts below a
-  // tenth, because estimates of larger parts are less certain.
+  // A part of the rows has about the same part of the neighbours. Fewer
+  // neighbours are nearer, and are found in fewer lists. So for parts below a
+  // tenth, the curves are extrapolated below 10 neighbours, with half of their
+  // slope. For larger parts, estimates are less certain.
   if (part > 0 && part < 0.1 && of10 && of100 && *of10 > 0 && *of10 < *of100) {
     const double decades = std::min(-std::log10(part) - 1, 1.0);
     rows *= std::pow(*of10 / *of100, 0.5 * decades);

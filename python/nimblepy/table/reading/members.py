@@ -846,7 +846,7 @@ class MemberRows(FilesSource):
 
     @property
     def indexes(self) -> list[IndexInfo]:
-        """As of any files, and the indexes of Parquet files, which need not cover every file."""
+        """The indexes that every file has, and those of Parquet files, which may not cover all."""
         parquet = self.reading.parquet
         if parquet is None:
             return super().indexes

@@ -312,7 +312,7 @@ def _extended(
         try:
             opened[file.name] = open_index_file(metadata.blob_path(file.name), file.covers)
         except (CorruptFileError, FileNotFoundError):
-            continue  # is written again
+            continue  # the index file is written again
         records = opened[file.name][1].files
         for (path, size), record in zip(file.covers, records, strict=True):
             is_same = sizes.get(path) == size and record.version == _version(record.path)
@@ -324,7 +324,7 @@ def _extended(
     lacking: list[tuple[str, int]] = []
     before = set(index.lacking)
     for path in sizes:
-        if (path, sizes[path]) in before:  # files never get columns
+        if (path, sizes[path]) in before:  # a file cannot get the column later
             lacking.append((path, sizes[path]))
             continue
         if path in known:

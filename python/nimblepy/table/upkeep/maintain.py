@@ -377,8 +377,8 @@ def _by_default(metadata: ice.Metadata) -> tuple[int | None, Age | None]:
 def _is_time(too_many: int) -> bool:
     """Returns whether a commit that leaves ``too_many`` superfluous snapshots expires them.
 
-    Among concurrent processes only one reaches the first number. If it fails, all expire from the
-    second number on.
+    Of concurrent processes, only one commits with exactly ``_AT_ONCE``. If that process does not
+    expire them, every commit tries from twice that number on.
     """
     return too_many == _AT_ONCE or too_many >= 2 * _AT_ONCE
 
