@@ -83,7 +83,9 @@ def test_rows_that_are_not_in_order(tmp_path: Path) -> None:
 def test_upserts_without_a_primary_key(tmp_path: Path) -> None:
     pytest.importorskip("pyiceberg")
     table = nb.connect(tmp_path).create_table("a.t", ROWS)
-    with pytest.raises(nb.InvalidArgumentError, match=r"merge\(data, on=\.\.\.\) needs none"):
+    with pytest.raises(
+        nb.InvalidArgumentError, match=r"merge\(data, on=\.\.\.\) does not need one"
+    ):
         table.upsert(ROWS)
 
 

@@ -197,7 +197,7 @@ def test_files_without_the_index_that_never_end(table: nb.Table, tmp_path: Path)
 
     with (
         commit_hooks(before_swap=replace),
-        pytest.raises(nb.ConflictError, match="1 files are still as they were") as caught,
+        pytest.raises(nb.ConflictError, match="1 files are unchanged") as caught,
     ):
         table.add_index(nb.HashIndex(["email"]))
     assert caught.value.kind == "files"

@@ -103,7 +103,7 @@ Status Column::append_strings(const ArrayView& view, int64_t begin,
                               int64_t count, const std::string& path) {
   if (!has_sound_offsets(view, begin, count)) {
     return Status::invalid_argument("column '" + path +
-                                    "': string offsets go down: invalid data");
+                                    "': invalid data: string offsets descend");
   }
   const uint64_t first = bytes.add_values(static_cast<uint64_t>(count));
   if (!view.may_have_nulls() && !field_->is_view && bytes.wide) {

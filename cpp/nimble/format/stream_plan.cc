@@ -59,8 +59,8 @@ Result<PlannedColumn> find_column(const StreamPlan& plan,
     const auto at = static_cast<size_t>(step);
     if (out.field->layout != Layout::kStruct || step < 0 ||
         at >= out.field->children.size()) {
-      return Status::invalid_argument(
-          "a column path leads to no field below '" + out.field->name + "'");
+      return Status::invalid_argument("a column path does not exist below '" +
+                                      out.field->name + "'");
     }
     if (out.node != 0) out.parents.push_back(out.node);
     out.node = plan.node(out.node).children[at];

@@ -69,8 +69,7 @@ Result<KeyColumn> resolve_key_column(const Field& root,
     if (at->layout != Layout::kStruct || i < 0 ||
         static_cast<size_t>(i) >= at->children.size()) {
       return Status::invalid_argument(
-          "the path of a key column leads to no field below '" + out.name +
-          "'");
+          "the path of a key column does not exist below '" + out.name + "'");
     }
     at = &at->children[static_cast<size_t>(i)];
     out.name += out.name.empty() ? at->name : "." + at->name;

@@ -41,7 +41,7 @@ Result<AlignedBuffer> StripeReader::ends_of(uint32_t stream, uint64_t begin,
   if (!go_down(ends, end - begin)) return out;
   const auto* at = std::is_sorted_until(ends, ends + (end - begin));
   return Status::corrupt(
-      "stream " + std::to_string(stream) + ": ends go down at " +
+      "stream " + std::to_string(stream) + ": ends descend at " +
       std::to_string(begin + static_cast<uint64_t>(at - ends)));
 }
 
@@ -148,7 +148,7 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     const uint64_t first = rows[i] > 0 ? ends[at - 1] : 0;
     if (first < last || ends[at] < first) {
       return Status::corrupt("column '" + out->field().name +
-                             "': list ends go down");
+                             "': list ends descend");
     }
     last = ends[at];
     NIMBLE_RETURN_IF_ERROR(check_items(child, last));
@@ -240,7 +240,8 @@ Status StripeReader::read_union(uint32_t node, const uint64_t* rows,
       ++typed_rows;
       if (!f.is_dense_union) continue;
       if (!wanted.empty() && places[i] <= wanted.back()) {
-        return Status::corrupt("column '" + f.name + "': union rows go back");
+        return Status::corrupt("column '" + f.name +
+                               "': union rows do not ascend");
       }
       out->ends[at + i] =
           static_cast<int64_t>(out->children[c].length() + wanted.size());

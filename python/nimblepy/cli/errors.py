@@ -22,7 +22,7 @@ _OPTIONS = [
         (r"\breplace=True", "--replace"),
         (r"(table\.)?snapshots\(\)", "nimble table history"),
         (r"\bupsert\(\) replaces", "nimble table upsert replaces"),
-        (r"; merge\(data, on=\.\.\.\) needs none", ""),
+        (r"; merge\(data, on=\.\.\.\) does not need one", ""),
         (r"drop_reference\(\) and make it again with branch\(\)", "--drop and make it again"),
     )
 ]

@@ -204,7 +204,7 @@ def row_numbers(rows: Any, num_rows: int) -> np.ndarray[Any, np.dtype[np.uint64]
         raise InvalidArgumentError(
             f"rows: {int(array.max())} is beyond the last row, {num_rows - 1} ({num_rows} rows)"
             if num_rows
-            else f"rows: {int(array.max())} of no rows"
+            else f"rows: row {int(array.max())}, but there are no rows"
         )
     return array.astype(np.uint64)
 

@@ -189,7 +189,7 @@ class _Socket:
         if kind == b":" and number is not None:
             return number
         if number is None or number > _MOST_BYTES or depth > _MOST_DEPTH:
-            raise EOFError(f"not a reply of a server: {line[:50]!r}")
+            raise EOFError(f"expected a RESP reply, got {line[:50]!r}")
         if kind == b"$":
             if number < 0:
                 return None
@@ -199,7 +199,7 @@ class _Socket:
             return content[:-2]
         if kind == b"*":
             return None if number < 0 else [self._read(depth + 1) for _ in range(number)]
-        raise EOFError(f"not a reply of a server: {line[:50]!r}")
+        raise EOFError(f"expected a RESP reply, got {line[:50]!r}")
 
 
 class _Failure:

@@ -86,8 +86,8 @@ def upsert(df: DataFrame, table: Table, *, files: int | None, batch: Batch | Non
     """
     if not table.primary_key:
         raise InvalidArgumentError(
-            f"upsert: {table.name} has no primary key to find rows by; merge(data, on=...) needs "
-            "none"
+            f"upsert: {table.name} has no primary key to find rows by; merge(data, on=...) "
+            "does not need one"
         )
     schema = checked_target(table, df.schema, None).schema
     lacking = [F.lit(None).alias(name) for name in schema.names if name not in df.columns]

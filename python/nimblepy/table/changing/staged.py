@@ -192,7 +192,7 @@ def _staged_upsert(
     if not primary:
         raise InvalidArgumentError(
             f"upsert: {'.'.join(metadata.name)} has no primary key to find rows by; merge(data, "
-            "on=...) needs none"
+            "on=...) does not need one"
         )
     rows = SomeRows(reading, [member_of(file) for file in files])
     keys = KeyedRows(SourceHandle(rows).scan(primary).to_reader(), schema, primary)

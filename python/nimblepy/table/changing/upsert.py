@@ -90,7 +90,8 @@ def upsert_change(
     name, primary, schema = ".".join(metadata.name), reading.primary_key, reading.schema
     if not primary:
         raise InvalidArgumentError(
-            f"upsert: {name} has no primary key to find rows by; merge(data, on=...) needs none"
+            f"upsert: {name} has no primary key to find rows by; merge(data, on=...) "
+            "does not need one"
         )
     if when_matched not in get_args(WhenMatched):
         raise InvalidArgumentError(

@@ -206,7 +206,7 @@ def _run(
         base, winner = call.metadata.head(), metadata.head()
         raise ConflictError(
             f"{table.name}: {what}: other commits replaced files during {_MOST_PASSES} passes, and "
-            f"{left} files are still as they were; new files are right, and {what} completes it",
+            f"{left} files are unchanged; call {what} again",
             kind="files",
             base=None if base is None else base.id,
             winner=None if winner is None else winner.id,
