@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from nimblepy import _core
-from nimblepy.cached import cached_property
 from nimblepy.errors import IndexUnavailableError, InvalidArgumentError
 from nimblepy.expr.filter import Filter, make_filter
 from nimblepy.expr.nodes import (
@@ -56,7 +55,7 @@ from nimblepy.rows.request import (
 from nimblepy.rows.rowset import RowSet
 from nimblepy.rows.search import search_keys, search_ordered
 from nimblepy.rows.source import OnKeys, Reader, RowSource
-from nimblepy.schema.columns import Column, column_paths, key_name, resolve_column
+from nimblepy.schema.columns import Column, key_name, resolve_column
 from nimblepy.schema.field_ids import has_field_ids, id_difference, match_by_id, match_by_name
 from nimblepy.schema.key_values import exact_key, exact_keys
 from nimblepy.schema.names import ColumnName, Path, output_name, show_names
@@ -96,6 +95,16 @@ def no_value(field: pa.Field, place: str) -> pa.Scalar:
     return pa.scalar(None, field.type)
 
 
+def _field_of(steps: list[int], convert: Convert | None) -> Convert:
+    """Returns a function that converts structs, and returns one of their fields."""
+    return lambda array: pc.struct_field(array if convert is None else convert(array), steps)
+
+
+def _fields_of(field: pa.Field) -> list[pa.Field]:
+    """Returns the fields of a struct; none for other types."""
+    return [*field.type] if pt.is_struct(field.type) else []
+
+
 def fits_as_it_is(have: pa.Schema, wanted: pa.Schema) -> bool:
     """Returns whether both schemas have the same types and field ids at every depth."""
     return have.equals(wanted) and id_difference(have, wanted) is None
@@ -130,6 +139,8 @@ class MappedRows(RowSource):
         self._missing = missing
         self._have = child.schema if have is None else have
         self._match = match_by_id if has_field_ids(self._have) else match_by_name
+        # This schema's names of columns of the source.
+        self._names_here: dict[ColumnName, ColumnName | None] = {}
         self._outputs: dict[Projected, tuple[tuple[_Output, ...], pa.Schema]] = {}
         self._searched: dict[tuple[ColumnName, ...], tuple[ColumnName, ...] | None] = {}
         # Used for as-of searches for which the source has no index.
@@ -164,25 +175,39 @@ class MappedRows(RowSource):
     @property
     def indexes(self) -> list[IndexInfo]:
         """The source's indexes whose columns are all in this schema, with this schema's names."""
-        back = self._names_here
-        return [
-            replace(info, columns=tuple(replace(k, column=back[k.column]) for k in info.columns))
-            for info in self.child.indexes
-            if all(key.column in back for key in info.columns)
-        ]
+        found = []
+        for info in self.child.indexes:
+            names = [self._name_here(key.column) for key in info.columns]
+            keys = [
+                replace(key, column=name)
+                for key, name in zip(info.columns, names, strict=True)
+                if name is not None
+            ]
+            if len(keys) == len(names):
+                found.append(replace(info, columns=tuple(keys)))
+        return found
 
-    @cached_property
-    def _names_here(self) -> dict[ColumnName, ColumnName]:
-        """This schema's names of the source's columns and struct fields."""
-        have, names = self.child.schema, {}
-        for path in column_paths(self._schema):
-            column = resolve_column(self._schema, path)
-            in_child, stored = self._path_in_child(column)
-            if stored is not None:
-                names[key_name(have, resolve_column(have, in_child))] = key_name(
-                    self._schema, column
-                )
-        return names
+    def _name_here(self, in_child: ColumnName) -> ColumnName | None:
+        """Returns this schema's name of a column of the source; ``None`` if it does not have it."""
+        if in_child not in self._names_here:
+            self._names_here[in_child] = self._find_here(in_child)
+        return self._names_here[in_child]
+
+    def _find_here(self, in_child: ColumnName) -> ColumnName | None:
+        have: list[pa.Field] = list(self._have)
+        fields: list[pa.Field] = list(self._schema)
+        path: list[str] = []
+        try:
+            steps = resolve_column(self.child.schema, in_child).steps
+        except InvalidArgumentError:  # a column that the source does not show
+            return None
+        for step in steps:
+            at = self._match(have[step], fields)
+            if at is None:
+                return None
+            path.append(fields[at].name)
+            have, fields = _fields_of(have[step]), _fields_of(fields[at])
+        return key_name(self._schema, resolve_column(self._schema, tuple(path)))
 
     @property
     def io_stats(self) -> IoStats:
@@ -223,17 +248,35 @@ class MappedRows(RowSource):
         path, stored = self._path_in_child(column)
         place = f"column {column}"
         if stored is None:
-            inner = top
-            for step in column.steps[1:]:
-                inner = inner.type.field(step)
-            return _Output(field, None, column.type, None, self._missing(inner, place))
+            return self._find_missing(column, field, place)
         rules = Rules(self._match, self._missing, _as_stored)
         convert = converter(stored.type, column.type, rules, place)
         return _Output(field, path, stored.type, convert, None)
 
-    def lacks(self, name: ColumnName) -> bool:
-        """Returns whether the source does not have a column."""
-        return self._path_in_child(resolve_column(self._schema, name))[1] is None
+    def _find_missing(self, column: Column, field: pa.Field, place: str) -> _Output:
+        """Produces a column that the source does not have. It is null where a struct above is."""
+        fields = [self._schema.field(column.steps[0])]
+        for step in column.steps[1:]:
+            fields.append(fields[-1].type.field(step))
+        value = self._missing(fields[-1], place)
+        if not value.is_valid:
+            return _Output(field, None, column.type, None, value)
+        for depth in range(len(column.steps) - 1, 0, -1):
+            above = resolve_column(self._schema, column.path[:depth])
+            path, stored = self._path_in_child(above)
+            if stored is None:
+                continue
+            rules = Rules(self._match, self._missing, _as_stored)
+            whole = converter(stored.type, above.type, rules, place)
+            convert = _field_of(list(column.steps[depth:]), whole)
+            return _Output(field, path, stored.type, convert, None)
+        if len(fields) > 1:
+            value = pc.struct_field(self._missing(fields[0], place), list(column.steps[1:]))
+        return _Output(field, None, column.type, None, value)
+
+    def can_search(self, name: ColumnName) -> bool:
+        """Returns whether an index of the source can have a column: it is there, in this type."""
+        return self._names_in_child((name,)) is not None
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
         """Returns the column's path and field in the source; ``((), None)`` if it is missing."""
@@ -286,9 +329,14 @@ class MappedRows(RowSource):
                 pass
             else:
                 # A later column may have been dropped. The columns before it give the order.
-                back = self._names_here | dict(zip(mapped, names, strict=True))
-                leading = takewhile(lambda key: key.column in back, sort_keys)
-                return tuple(replace(key, column=back[key.column]) for key in leading)
+                back = dict(zip(mapped, names, strict=True))
+                leading: list[SortKey] = []
+                for item in sort_keys:
+                    name = back.get(item.column) or self._name_here(item.column)
+                    if name is None:
+                        break
+                    leading.append(replace(item, column=name))
+                return tuple(leading)
         for key in self._keys:
             if agrees(keys, key) if ordered else leads(names, key):
                 return key

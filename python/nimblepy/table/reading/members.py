@@ -293,11 +293,12 @@ class Reading:
         keys = self.searched_keys()
         equal = [index.keys for index in indexes if index.kind == "hash"]
         mapped = self._mapped(opened, file, self.schema, keys, self.defaults, equal)
-        # A file from before a column was added cannot have an index on it.
+        # A file from before a column was added or widened has no index on it as it is now.
         lacking = [
             info
             for info in self.indexes
-            if info.kind in ("hash", "sorted") and any(mapped.lacks(k.column) for k in info.columns)
+            if info.kind in ("hash", "sorted")
+            and not all(mapped.can_search(k.column) for k in info.columns)
         ]
         if not lacking:
             return mapped
