@@ -652,3 +652,18 @@ def test_a_damaged_commit_is_an_error(table: nb.Table, line: str) -> None:
     (log / f"{0:020d}.json").write_text(f"{first}\n{line}\n")
     with pytest.raises(nb.NimbleError):
         table.publish_delta()
+
+
+def test_columns_that_delta_does_not_have_are_refused(lake: nb.Catalog) -> None:
+    # They were added, and the log was not brought up to date from then on.
+    rows = pa.table({"id": [1]})
+    table = lake.create_table(
+        "a.ns", rows, primary_key="id", data_format="parquet", format_version=3
+    )
+    table.publish_delta()
+    times = pa.table({"id": [2], "t": pa.array([1], pa.timestamp("ns"))})
+    with pytest.raises(nb.InvalidArgumentError, match=r"'t'.*Delta.*publish_delta\(keep=False\)"):
+        table.upsert(times, new_columns="add")
+    with pytest.raises(nb.InvalidArgumentError, match=r"'t'.*Delta"), table.alter() as a:
+        a.add_column("t", pa.timestamp("ns"))
+    assert table.schema.names == ["id"]

@@ -166,6 +166,14 @@ def test_a_column_without_a_type_gets_one(lake: nb.Catalog, untyped: nb.Table) -
     assert table.get(3) == {"k": 3, "u": None, "s": {"x": 1, "n": None}}
 
 
+@BOTH
+def test_a_column_without_a_type_gets_one_with_a_zone(lake: nb.Catalog, untyped: nb.Table) -> None:
+    zoned = pa.timestamp("us", "Europe/Zurich")
+    with untyped.alter() as a:
+        a.widen("u", zoned)
+    assert lake.table("a.t").schema.field("u").type == zoned
+
+
 @pytest.mark.parametrize("untyped", ["parquet"], indirect=True)
 @pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))
 def test_java_reads_columns_without_a_type(untyped: nb.Table, tmp_path: Path) -> None:

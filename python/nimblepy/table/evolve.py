@@ -22,6 +22,7 @@ from nimblepy.table.base.model import CLAIMS_PREFIX, COMMENT
 from nimblepy.table.base.transforms import parse_partition
 from nimblepy.table.base.types import table_type, widens
 from nimblepy.table.base.values import internal_value
+from nimblepy.table.delta.publish import check_columns
 from nimblepy.table.otree.layouts import Layout, check_layout, layout_ids, layout_property
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import swapped
@@ -309,6 +310,7 @@ class Alter:
 
         def attempt(newest: ice.Metadata) -> ice.Metadata:
             tried.append(self._trial if newest is self._metadata else self._on(newest))
+            check_columns(tried[-1].schema, tried[-1].properties)
             return tried[-1].commit()
 
         newest = swapped(

@@ -14,6 +14,7 @@ from nimblepy.input.tabular import as_reader
 from nimblepy.schema.field_ids import field_id_at
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.types import table_type
+from nimblepy.table.delta.publish import check_columns
 from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Reading
 from nimblepy.table.writing.access import TableAccess
@@ -92,7 +93,9 @@ class WiderTable:
         return self.table.location
 
     def newest(self) -> ice.Metadata:
-        return ice.with_columns(self.table.newest(), self.columns)
+        metadata = ice.with_columns(self.table.newest(), self.columns)
+        check_columns(metadata.schema(), metadata.properties)
+        return metadata
 
     def reload(self) -> ice.Metadata:
         """Returns the newest metadata without new columns if another commit made them impossible.

@@ -138,6 +138,19 @@ def check(metadata: ice.Metadata, properties: Mapping[str, str]) -> None:
     _actions(metadata.on(MAIN), state, file_names({**metadata.properties, **properties}))
 
 
+def check_columns(schema: pa.Schema, properties: Mapping[str, str]) -> None:
+    """Raises InvalidArgumentError if a table is published, and cannot be with these columns."""
+    if properties.get(PUBLISHES_DELTA) != "true":
+        return
+    try:
+        check_case(schema)
+        schema_text(schema, {})
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"{error}; publish_delta(keep=False) stops publishing this table"
+        ) from error
+
+
 def _follows(metadata: ice.Metadata, state: LogState) -> bool:
     """Returns whether the metadata is the published one or newer."""
     published = state.info.get("metadata")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -88,6 +88,56 @@ class _Steps(IceTransaction):
             self._apply((SetCurrentSchemaUpdate(schema_id=same),))
 
 
+class _Names(NamedTuple):
+    """The names that columns have, and those that new columns must not have.
+
+    Attributes:
+        by_id: the path of each column and struct field by field id.
+        paths: the paths of all columns and struct fields.
+        mapped: field ids by path of names, for files without ids.
+        reserved: names of columns of the format.
+        partitions: name, source column, transform and text of all partition fields.
+    """
+
+    by_id: dict[int | None, Path]
+    paths: set[Path]
+    mapped: dict[tuple[str, ...], int]
+    reserved: Collection[str]
+    partitions: Sequence[tuple[str, int, str, str]]
+
+    def check(self, path: Path, number: int | None) -> None:
+        """See :meth:`Evolution.check_free`."""
+        if not path[-1]:
+            raise InvalidArgumentError("a column needs a name, got ''")
+        if path == (WEIGHT,):
+            raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
+        if len(path) == 1 and path[0] in self.reserved:
+            raise InvalidArgumentError(f"the name {path[0]!r} is reserved in format version 3")
+        names = self.by_id
+        if path in self.paths and (number is None or names.get(number) != path):
+            raise InvalidArgumentError(
+                f"a column {show_path(path)!r} already exists; choose another name"
+            )
+        for name, source, transform, text in self.partitions:
+            same = source == number and transform in ("identity", "void")
+            if name == ".".join(path) and not same:
+                raise InvalidArgumentError(
+                    f"the name {show_path(path)!r} is used by the partition field {text} of a "
+                    "current or old partition spec; choose another name"
+                )
+        mapped_id = self.mapped.get(path)
+        if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
+            now = (
+                f"{show_path(names[mapped_id])!r}"
+                if mapped_id in names
+                else "a column that was dropped"
+            )
+            raise InvalidArgumentError(
+                f"the name {show_path(path)!r} means {now} in files without field ids; choose "
+                "another name"
+            )
+
+
 class Evolution:
     """Changes of schema, partitioning and properties that are committed together."""
 
@@ -122,16 +172,6 @@ class Evolution:
         """Returns the columns of all specs that the table has had."""
         return {item.source_id for item in self._all_partition_fields()}
 
-    def _partition_of_name(self, name: str, number: int | None) -> str | None:
-        """Returns the partition field, as text, whose name the column ``number`` must not have."""
-        for item in self._all_partition_fields():
-            transform = str(item.transform)
-            same = item.source_id == number and transform in ("identity", "void")
-            if item.name == name and not same:
-                column = self._transaction.table_metadata.schema().find_column_name(item.source_id)
-                return partition_text(transform, column or str(item.source_id))
-        return None
-
     def check_free(self, path: Path, number: int | None) -> None:
         """Checks that a column can have a name.
 
@@ -142,35 +182,27 @@ class Evolution:
             InvalidArgumentError: the name is empty or reserved, or a column, a partition field or
                 files without field ids already use it.
         """
-        if not path[-1]:
-            raise InvalidArgumentError("a column needs a name, got ''")
-        if path == (WEIGHT,):
-            raise InvalidArgumentError(f"the name {WEIGHT!r} is reserved for OTree files")
-        if len(path) == 1 and path[0] in NAMES and self.has_row_ids:
-            raise InvalidArgumentError(f"the name {path[0]!r} is reserved in format version 3")
+        self._names().check(path, number)
+
+    def _names(self) -> _Names:
         schema = self.schema
-        names = {field_id_at(schema, p): p for p in column_paths(schema)}
-        if any(there == path and its != number for its, there in names.items()):
-            raise InvalidArgumentError(
-                f"a column {show_path(path)!r} already exists; choose another name"
-            )
-        partition = self._partition_of_name(".".join(path), number)
-        if partition is not None:
-            raise InvalidArgumentError(
-                f"the name {show_path(path)!r} is used by the partition field {partition} of a "
-                "current or old partition spec; choose another name"
-            )
-        mapped_id = self.mapped_names().get(path)
-        if mapped_id is not None and mapped_id != number and names.get(mapped_id) != path:
-            now = (
-                f"{show_path(names[mapped_id])!r}"
-                if mapped_id in names
-                else "a column that was dropped"
-            )
-            raise InvalidArgumentError(
-                f"the name {show_path(path)!r} means {now} in files without field ids; choose "
-                "another name"
-            )
+        return _Names(
+            {field_id_at(schema, path): path for path in column_paths(schema)},
+            set(column_paths(schema)),
+            self.mapped_names(),
+            NAMES if self.has_row_ids else frozenset(),
+            self._partitions(),
+        )
+
+    def _partitions(self) -> list[tuple[str, int, str, str]]:
+        schema = self._transaction.table_metadata.schema()
+        out = []
+        for item in self._all_partition_fields():
+            column = schema.find_column_name(item.source_id) or str(item.source_id)
+            transform = str(item.transform)
+            text = partition_text(transform, column)
+            out.append((item.name, item.source_id, transform, text))
+        return out
 
     def _all_partition_fields(self) -> list[Any]:
         specs = self._transaction.table_metadata.partition_specs
@@ -195,13 +227,39 @@ class Evolution:
     def add_column(
         self, path: tuple[str, ...], kind: pa.DataType, doc: str | None, default: Any
     ) -> None:
-        wrapped = to_iceberg(pa.schema([pa.field(path[-1], kind)]))
         with self._columns() as update:
-            update.add_column(path, wrapped.fields[0].field_type, doc=doc, default_value=default)
+            update.add_column(path, _to_iceberg(path, kind), doc=doc, default_value=default)
+        self._keep_details({path: kind})
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Adds top-level columns without defaults.
+
+        Raises:
+            InvalidArgumentError: a column cannot have its name, or a type cannot be stored.
+        """
+        names = self._names()
+        with self._columns() as update:
+            for item in columns:
+                path = (item.name,)
+                try:
+                    names.check(path, None)
+                    update.add_column(path, _to_iceberg(path, item.type))
+                except ValueError as error:
+                    raise InvalidArgumentError(
+                        f"column {item.name!r} cannot be added: {error}"
+                    ) from error
+                names.paths.add(path)
+        self._keep_details({(item.name,): item.type for item in columns})
+
+    def _keep_details(self, added: Mapping[Path, pa.DataType]) -> None:
+        """Records what Iceberg's types do not say about new columns."""
         metadata = self._transaction.table_metadata
-        added = metadata.schema().find_field(".".join(path))
-        wrapper = Schema(NestedField(added.field_id, path[-1], added.field_type, False))
-        details = details_of(wrapper, pa.schema([pa.field(path[-1], kind)]))
+        schema = metadata.schema()
+        details: dict[Any, Any] = {}
+        for path, kind in added.items():
+            field = schema.find_field(".".join(path))
+            wrapper = Schema(NestedField(field.field_id, path[-1], field.field_type, False))
+            details |= details_of(wrapper, pa.schema([pa.field(path[-1], kind)]))
         if details:
             old_details = type_details(metadata.properties)
             self._transaction.set_properties(type_property({**old_details, **details}))
@@ -217,6 +275,7 @@ class Evolution:
     def widen(self, path: tuple[str, ...], kind: pa.DataType) -> None:
         with self._columns() as update:
             update.update_column(path, field_type=primitive(kind))
+        self._keep_details({path: kind})
 
     def move_first(self, path: tuple[str, ...]) -> None:
         with self._columns() as update:
@@ -399,10 +458,9 @@ def with_columns(metadata: Metadata, columns: Sequence[pa.Field]) -> Metadata:
     missing = [item for item in columns if item.name not in present]
     if not missing:
         return metadata
-    for item in missing:
-        try:
-            evolution.check_free((item.name,), None)
-            evolution.add_column((item.name,), item.type, None, None)
-        except ValueError as error:
-            raise InvalidArgumentError(f"column {item.name!r} cannot be added: {error}") from error
+    evolution.add_columns(missing)
     return evolution.pending()
+
+
+def _to_iceberg(path: Path, kind: pa.DataType) -> Any:
+    return to_iceberg(pa.schema([pa.field(path[-1], kind)])).fields[0].field_type
