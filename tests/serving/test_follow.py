@@ -245,8 +245,39 @@ def test_a_dropped_table_is_not_served(tmp_path: Path) -> None:
         assert read_current(directory) == {}
         lake.create_table("a.t", SCHEMA, primary_key=["id"]).append([{"id": 1, "v": "new"}])
         server._follower.poll()
+        assert server.stats()["last_error"] is None
+        assert client.hget("t:1", "v") == b"new"
+        lake.drop_table("a.t")
+        lake.create_table("a.t", SCHEMA, primary_key=["id"]).append([{"id": 1, "v": "newer"}])
+        server._follower.poll()  # this poll takes the new table
+        assert client.hget("t:1", "v") == b"newer"
+        assert list(read_current(directory)) == ["t"]
+    assert table.get(1) == {"id": 1, "v": "x"}
+
+
+def test_a_table_that_was_dropped_while_no_server_ran(tmp_path: Path) -> None:
+    # After a quick start, the dropped table was served, and the other one did not move any more.
+    make_lake(tmp_path / "lake")
+    lake = nb.connect(tmp_path / "lake")
+    other = lake.create_table("a.u", SCHEMA, primary_key=["id"])
+    other.append([{"id": 1, "v": "x"}])
+
+    def serve() -> Any:
+        names = {"t": "a.t", "u": "a.u"}
+        return nb.serve(lake, names, poll=60, manifests=tmp_path / "lake")
+
+    with serve() as server:
+        server._follower.poll()
+    lake.drop_table("a.t")
+    other.append([{"id": 2, "v": "y"}])
+    with serve() as server, redis.Redis(port=server.port) as client:
+        assert client.hget("t:1", "v") == b"x"  # of the last manifest
+        for _ in range(2):
+            server._follower.poll()
+            assert server.stats()["last_error"] == "no such table: t"
+            assert client.hget("t:1", "v") is None
+            assert client.hget("u:2", "v") == b"y"
+        lake.create_table("a.t", SCHEMA, primary_key=["id"]).append([{"id": 1, "v": "new"}])
         server._follower.poll()
         assert server.stats()["last_error"] is None
         assert client.hget("t:1", "v") == b"new"
-        assert list(read_current(directory)) == ["t"]
-    assert table.get(1) == {"id": 1, "v": "x"}

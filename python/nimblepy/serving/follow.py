@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypeAlias
 
 from nimblepy.errors import ConflictError, NimbleError
 from nimblepy.io.log import logger
@@ -17,13 +16,16 @@ from nimblepy.io.log import logger
 if TYPE_CHECKING:
     from nimblepy.serving.manifest import Served
 
+    Open: TypeAlias = Callable[[Collection[str]], tuple[dict[str, Served], set[str]]]
+
 
 class Follower:
     """Polls the sources, and publishes a manifest of each new state. Not thread-safe.
 
     Args:
-        handles: handles that only the follower moves and closes; or a function that opens them,
-            which the first poll calls.
+        handles: handles that only the follower moves and closes; or a function that opens those
+            of the names that it does not get, and also returns the names of tables that do not
+            exist. Polls call it until all tables exist.
         publish: receives the manifests of all names that changed.
         withdraw: receives the names of tables that were dropped.
 
@@ -35,11 +37,11 @@ class Follower:
 
     def __init__(
         self,
-        handles: dict[str, Served] | Callable[[], dict[str, Served]],
+        handles: dict[str, Served] | Open,
         publish: Callable[[dict[str, bytes]], None],
         withdraw: Callable[[set[str]], None] | None = None,
     ) -> None:
-        self._open: Callable[[], dict[str, Served]] | None = None
+        self._open: Open | None = None
         self._handles: dict[str, Served] = {}
         if callable(handles):
             self._open = handles
@@ -62,21 +64,25 @@ class Follower:
         problem = None
         if self._open is not None:
             try:
-                self._handles, self._open = self._open(), None
+                opened, missing = self._open(self._handles)
             except Exception as error:  # a catalog may fail in any way
                 problem = str(error)
-        from nimblepy.serving.manifest import serving_manifest
-
-        for name, handle in list(self._handles.items()):
+            else:
+                self._handles |= opened
+                self._published -= missing
+                dropped |= missing
+                if missing:
+                    problem = f"no such table: {', '.join(sorted(missing))}"
+                else:
+                    self._open = None
+        for name in list(self._handles):
             try:
-                if self._moved(handle) or name not in self._published:
-                    changed[name] = serving_manifest(handle)
+                manifest = self._changed(name, dropped)
+                if manifest is not None:
+                    changed[name] = manifest
             except Exception as error:  # a source may fail in any way; the server continues
                 problem = f"{name}: {error}"
                 self._published.discard(name)
-                if isinstance(error, ConflictError) and error.kind == "table":
-                    self._reopen(name)
-                    dropped.add(name)
         try:
             if dropped and self._withdraw is not None:
                 self._withdraw(dropped)
@@ -94,7 +100,24 @@ class Follower:
                 logger("nimblepy.serving").warning("serve: not updated: %s", problem)
         self.last_error = problem
 
-    def _reopen(self, name: str) -> None:
+    def _changed(self, name: str, dropped: set[str]) -> bytes | None:
+        """Returns the manifest of a source that changed, or adds its name to ``dropped``."""
+        from nimblepy.serving.manifest import serving_manifest
+
+        try:
+            if not self._moved(self._handles[name]) and name in self._published:
+                return None
+        except ConflictError as error:
+            if error.kind != "table":
+                raise
+            dropped.add(name)
+            if not self._reopen(name):
+                raise
+        manifest = serving_manifest(self._handles[name])
+        dropped.discard(name)
+        return manifest
+
+    def _reopen(self, name: str) -> bool:
         """Opens the table that now has the name of a dropped table, if there is one."""
         from nimblepy.table.catalog import Catalog
         from nimblepy.table.table import Table
@@ -102,9 +125,12 @@ class Follower:
         dropped = self._handles[name]
         assert isinstance(dropped, Table)
         assert isinstance(dropped.catalog, Catalog)
-        with suppress(OSError, NimbleError):
+        try:
             self._handles[name] = dropped.catalog.table(dropped.name)
-            dropped.close()
+        except (OSError, NimbleError):
+            return False
+        dropped.close()
+        return True
 
     @staticmethod
     def _moved(handle: Served) -> bool:

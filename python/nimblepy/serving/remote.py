@@ -217,7 +217,7 @@ class RemoteTable:
     def _refuse(self, **arguments: Any) -> None:
         """Raises for arguments of local tables that servers do not support."""
         for name, value in arguments.items():
-            if value:
+            if value is not None and value is not False:
                 raise InvalidArgumentError(
                     f"{self.name}: a server does not support {name}=; it finds rows by the primary "
                     "key or the cluster key, and a null equals no key"

@@ -11,7 +11,7 @@ import resource
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from nimblepy import _core
@@ -22,6 +22,7 @@ from nimblepy.serving.follow import Follower
 from nimblepy.serving.manifest_files import SERVE_DIRECTORY, last_manifests, write_manifests
 
 if TYPE_CHECKING:
+    from nimblepy.serving.follow import Open
     from nimblepy.serving.http import StatusPages
     from nimblepy.serving.manifest import Served
     from nimblepy.table.catalog import Catalog
@@ -108,15 +109,21 @@ def serve(
     if lake is not None and isinstance(tables, Mapping):
         last = last_manifests(lake, tables)
 
-    def open_sources() -> dict[str, Served]:
+    def open_others(opened: Collection[str]) -> tuple[dict[str, Served], set[str]]:
+        from nimblepy.serving.sources import open_existing, open_served
+
+        if isinstance(tables, Mapping):
+            return open_existing(source, {n: t for n, t in tables.items() if n not in opened})
+        return open_served(source, tables), set()
+
+    handles: dict[str, Served] = {}
+    if not last:
         from nimblepy.serving.sources import open_served
 
-        return open_served(source, tables)
-
-    handles: dict[str, Served] = {} if last else open_sources()
+        handles = open_served(source, tables)
     try:
         return Server(
-            open_sources if last else handles,
+            open_others if last else handles,
             last,
             None if lake is None else os.path.join(lake, SERVE_DIRECTORY),
             {
@@ -195,7 +202,7 @@ class Server:
 
     def __init__(
         self,
-        handles: dict[str, Served] | Callable[[], dict[str, Served]],
+        handles: dict[str, Served] | Open,
         last: dict[str, bytes],
         directory: str | None,
         options: dict[str, Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nimblepy.errors import InvalidArgumentError
@@ -65,6 +66,21 @@ def open_served(
     rows = as_rows(source)
     assert isinstance(rows, (File, Dataset))
     return {_checked(tables or _name_of(os.fspath(source))): rows}
+
+
+def open_existing(
+    source: Catalog | Served | str | os.PathLike[str], tables: Mapping[str, str]
+) -> tuple[dict[str, Served], set[str]]:
+    """Opens the tables of a lake that exist, and returns the names of the others."""
+    if isinstance(source, (str, os.PathLike)):
+        source = connect(source, create=False)
+    if not isinstance(source, Catalog):
+        return open_served(source, tables), set()
+    opened: dict[str, Served] = {}
+    for name, table in tables.items():
+        with suppress(InvalidArgumentError):
+            opened[name] = source.table(table)
+    return opened, set(tables) - set(opened)
 
 
 def _name_of(path: str) -> str:
