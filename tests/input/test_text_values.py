@@ -540,3 +540,20 @@ def test_a_quote_that_is_not_closed_is_an_error(tmp_path: Path, end: str, closed
     with pytest.raises(nb.InvalidArgumentError, match=r"a\.csv: the quote of the last field"):
         nb.write(path, tmp_path / "a.nimble")
     assert not (tmp_path / "a.nimble").exists()
+
+
+@pytest.mark.parametrize("value", [70_000, -70_000, 65_520])
+def test_integers_beyond_half_floats_are_refused(tmp_path: Path, value: int) -> None:
+    schema = pa.schema([("x", pa.float16())])
+    (tmp_path / "a.json").write_text(f'{{"x": {value}}}\n')
+    with pytest.raises(nb.InvalidArgumentError, match=f"{value} does not fit halffloat"):
+        open_files(str(tmp_path / "a.json"), target=schema).reader.read_all()
+
+    def write(values: list[int | None]) -> None:
+        with nb.Writer(tmp_path / "a.nimble", schema, cast=True) as writer:
+            writer.write(pa.table({"x": values}))
+
+    write([1, 2048, None])
+    assert nb.open(tmp_path / "a.nimble").to_table()["x"].to_pylist() == [1, 2048, None]
+    with pytest.raises(nb.InvalidArgumentError, match=f"{value} does not fit halffloat"):
+        write([1, value])

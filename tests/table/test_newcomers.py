@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import decimal
 import sys
@@ -357,3 +358,82 @@ def test_convert_writes_no_other_formats(tmp_path: Path, name: str) -> None:
     assert done.exit_code == 2
     assert "convert writes nimble files" in done.output
     assert not target.exists()
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+def test_a_default_inside_a_null_struct_is_null(lake: nb.Catalog, data_format: Any) -> None:
+    # The field alone had the default where its struct is null, until a compaction.
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int64())]))])
+    table = lake.create_table("a.b", schema, primary_key="id", data_format=data_format)
+    table.append([{"id": 1, "s": {"a": 1}}, {"id": 2, "s": None}])
+    with table.alter() as a:
+        a.add_column(("s", "x"), pa.int64(), default=5)
+        a.add_column(("s", "in"), pa.struct([("y", pa.int64())]))
+    with table.alter() as a:
+        a.add_column(("s", "in", "z"), pa.int64(), default=6)
+    for _ in range(2):
+        assert table.to_table([("s", "x")]).to_pylist() == [{"s.x": 5}, {"s.x": None}]
+        assert table.to_table([("s", "in", "z")])["s.in.z"].to_pylist() == [None, None]
+        assert table.count_rows("s.x = 5") == table.count_rows("s.x IS NULL") == 1
+        assert table.lookup([2], columns=[("s", "x"), "s"]).to_pylist() == [
+            {"s.x": None, "s": None}
+        ]
+        assert table.get(1, [("s", "x")]) == {"s.x": 5}
+        assert table.get(2, [("s", "x")]) == {"s.x": None}
+        table.compact(where_needed=False)
+
+
+@pytest.mark.parametrize("data_format", ["nimble", "parquet"])
+@pytest.mark.parametrize("index", [nb.HashIndex("f"), nb.SortedIndex("f")])
+def test_an_indexed_column_that_is_widened(lake: nb.Catalog, data_format: Any, index: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("f", pa.float32())])
+    table = lake.create_table("a.b", schema, primary_key="id", data_format=data_format)
+    table.append([{"id": i, "f": i / 4} for i in range(10)])
+    table.add_index(index)
+    with table.alter() as a:
+        a.widen("f", pa.float64())
+    table.append([{"id": 10, "f": 0.5}, {"id": 11, "f": 0.1}])
+    assert sorted(table.lookup([0.5], on="f")["id"].to_pylist()) == [2, 10]
+    assert table.lookup([0.1], on="f")["id"].to_pylist() == [11]
+
+
+def test_an_index_of_parquet_files_stays_in_nimble_files(lake: nb.Catalog) -> None:
+    rows = pa.table({"id": [1, 2, 3], "g": [0, 1, 0]})
+    table = lake.create_table("a.b", rows, primary_key="id", data_format="parquet")
+    table.add_index(nb.HashIndex("g"))
+    with pytest.raises(nb.IndexUnavailableError, match="no such index"):
+        table.drop_index(nb.VectorIndex("g"))
+    table.convert("nimble")
+    assert table.lookup([0], on="g").num_rows == 2
+    assert [info.kind for info in table.indexes] == ["cluster", "hash"]
+
+
+def test_keys_in_a_dict_without_names(lake: nb.Catalog) -> None:
+    table = lake.create_table("a.b", pa.table({"id": [1, 2]}), primary_key="id")
+    with pytest.raises(nb.InvalidArgumentError, match="expected names of columns"):
+        table.lookup({1: [1, 2]})
+
+
+def test_a_nearest_search_is_a_read_of_a_transaction(lake: nb.Catalog) -> None:
+    vectors = pa.list_(pa.float32(), 2)
+    rows = pa.table({"id": [1, 9], "v": pa.array([[0, 0], [5, 5]], vectors)})
+    table = lake.create_table("a.b", rows, primary_key="id", cluster_by="id")
+    searches: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"lower": 0, "upper": 5}, True),
+        ({"lower": 6}, False),
+    ]
+    for number, (within, conflicts) in enumerate(searches):
+        expected = pytest.raises(nb.ConflictError) if conflicts else contextlib.nullcontext()
+        with expected, table.transaction() as tx:
+            tx.nearest([1, 1], k=1, **within)
+            lake.table("a.b").upsert([{"id": 2 + number, "v": [1, 1]}])
+            tx.upsert([{"id": 8, "v": [0, 0]}])
+
+
+def test_many_columns_are_added_at_once(lake: nb.Catalog) -> None:
+    # Took five minutes: each column was checked against all others, in a copy of the metadata.
+    wide = pa.table({"id": [1], **{f"c{i}": [i] for i in range(500)}})
+    table = lake.create_table("a.b", wide, primary_key="id")
+    table.upsert(pa.table({"id": [1], **{f"d{i}": [i] for i in range(50)}}), new_columns="add")
+    assert table.get(1, ["c7", "d49"]) == {"c7": None, "d49": 49}

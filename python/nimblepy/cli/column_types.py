@@ -54,7 +54,13 @@ def parse_type(text: str) -> pa.DataType:
     if name == "extension<arrow.uuid>":
         return pa.uuid()
     if match := re.fullmatch(r"(?:decimal|decimal128|numeric) ?\( ?(\d+) ?, ?(\d+) ?\)", name):
-        return pa.decimal128(int(match[1]), int(match[2]))
+        precision, scale = int(match[1]), int(match[2])
+        if not 1 <= precision <= 38 or scale > precision:
+            raise InvalidArgumentError(
+                f"type {text.strip()!r}: a decimal has 1 to 38 digits, and at most as many after "
+                "the point"
+            )
+        return pa.decimal128(precision, scale)
     if match := re.fullmatch(r"(?:fixed_size_binary|binary) ?\[(\d+)\]", name):
         return pa.binary(_length(match[1]))
     if match := re.fullmatch(r"timestamp\[(s|ms|us|ns)(?:, tz=([^\]]+))?\]", plain):

@@ -170,6 +170,8 @@ def read_keys(keys: Any) -> GivenKeys:
 
 def _of_columns(columns: Mapping[Any, Any]) -> GivenKeys | None:
     """Returns the keys in a dict of columns; ``None`` if it is a single key."""
+    if not all(isinstance(name, (str, tuple)) for name in columns):
+        raise InvalidArgumentError(f"keys {show(columns)}: expected names of columns")
     given = {name: as_many(column) for name, column in columns.items()}
     if not given or any(column is None for column in given.values()):
         return None

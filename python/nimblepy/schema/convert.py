@@ -196,7 +196,7 @@ def _to_float(have: pa.DataType, target: pa.DataType, rounds: bool) -> Convert:
         return array.cast(target, safe=False)
 
     def convert(array: pa.Array) -> pa.Array:
-        if pt.is_integer(have):
+        if pt.is_integer(have) and not pt.is_float16(target):
             try:
                 return array.cast(target)  # small integers are all exact
             except pa.ArrowInvalid:

@@ -57,7 +57,11 @@ from nimblepy.table.upkeep.analyze import Analysis, look
 from nimblepy.table.upkeep.compact import Compacting, convert_deletes
 from nimblepy.table.upkeep.delta import publish_delta
 from nimblepy.table.upkeep.health import Health, health
-from nimblepy.table.upkeep.index_parquet import extend_parquet_indexes, index_as_declared
+from nimblepy.table.upkeep.index_parquet import (
+    declare_indexes,
+    extend_parquet_indexes,
+    index_as_declared,
+)
 from nimblepy.table.upkeep.maintain import (
     KEPT_SNAPSHOTS,
     YOUNG,
@@ -592,12 +596,16 @@ class Table(TableHandle):
         After a conversion to Parquet, every Iceberg engine can read the newest snapshot, because
         none of its manifests names a nimble file. Older snapshots do not change. A second commit
         adds the table's hash and sorted indexes to the Parquet files; vector indexes are left out.
+        Before a conversion to nimble files, a commit declares the indexes of the Parquet files as
+        indexes of new files.
 
         Raises:
             ConflictError: another commit changed the table during the conversion.
 
         Cost: reads and writes all rows.
         """
+        if data_format == "nimble":
+            declare_indexes(self._state)
         done = convert(self._state, data_format, progress)
         if data_format == "parquet":
             index_as_declared(self._state)

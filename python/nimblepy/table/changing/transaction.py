@@ -17,6 +17,7 @@ from nimblepy.file.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.asof import AsofKeys
+from nimblepy.rows.nearest import NearestPart, NearestRows
 from nimblepy.rows.request import Keys, Request, Where
 from nimblepy.rows.rows import Position
 from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
@@ -75,6 +76,18 @@ class _ReadRows(SourceWrapper[FileSet]):
         else:
             self._reads.add_everything()
         return super().find_asof(keys, deleted)
+
+    def nearest_parts(
+        self, request: NearestRows, rows: RowSet | None = None
+    ) -> Iterator[NearestPart]:
+        if request.filter is not None:
+            self.where_request(request.filter)
+        elif request.within is not None:
+            self._reads.add(request.within)
+        else:
+            self._reads.add_everything()
+        self._reads.add_columns((request.column,))
+        return super().nearest_parts(request, rows)
 
     def find_and_read(
         self, keys: Keys, columns: Projected, *, first: bool = False

@@ -18,7 +18,7 @@ from nimblepy.errors import (
     IndexUnavailableError,
     InvalidArgumentError,
 )
-from nimblepy.file.options import HashIndex, SortedIndex
+from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex
 from nimblepy.file.source import FileSource
 from nimblepy.foreign.build import write_index
 from nimblepy.foreign.records import (
@@ -56,7 +56,7 @@ from nimblepy.table.reading.plan import SnapshotPlan
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.properties import set_properties
-from nimblepy.table.writing.settings import TableIndex, asked_indexes
+from nimblepy.table.writing.settings import TableIndex, asked_indexes, changed_indexes
 
 _log = logger(__name__)
 
@@ -104,19 +104,34 @@ def index_as_declared(table: TableAccess) -> None:
         add_parquet_index(table, usable)
 
 
+def declare_indexes(table: TableAccess) -> None:
+    """Makes the indexes of a Parquet table those of the nimble files that replace its files."""
+    rows = table.rows(table.newest())
+    primary = {*rows.reading.primary_key}
+    indexes = [
+        HashIndex(index.names) if index.kind == "hash" else SortedIndex(index.keys)
+        for index in _resolved(rows)
+        if {*index.names} != primary
+    ]
+    if indexes:
+        set_properties(table, lambda newest: changed_indexes(newest, indexes, ()))
+
+
 def drop_parquet_index(
     table: TableAccess, index: ColumnName | Sequence[ColumnName] | TableIndex
 ) -> Commit:
     """See :meth:`nimblepy.Table.drop_index`."""
 
     def changed(metadata: ice.Metadata, rows: FileSet, old: list[StoredIndex]) -> list[StoredIndex]:
-        given = isinstance(index, (HashIndex, SortedIndex))
-        dropped = stored_index(rows.schema, index if given else HashIndex(index))  # type: ignore[arg-type]
-        kept = [
-            item
-            for item in old
-            if item.columns != dropped.columns or (given and item.kind != dropped.kind)
-        ]
+        kept = old
+        if not isinstance(index, VectorIndex):  # Parquet tables have none
+            given = isinstance(index, (HashIndex, SortedIndex))
+            dropped = stored_index(rows.schema, index if given else HashIndex(index))  # type: ignore[arg-type]
+            kept = [
+                item
+                for item in old
+                if item.columns != dropped.columns or (given and item.kind != dropped.kind)
+            ]
         if len(kept) == len(old):
             shown = ", ".join(map(str, _resolved(rows))) or "no index"
             raise IndexUnavailableError(
