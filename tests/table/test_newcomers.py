@@ -333,7 +333,7 @@ def test_messages_say_what_to_do(lake: nb.Catalog, tmp_path: Path) -> None:
     vectors = pa.list_(pa.float32(), 2)
     rows = pa.table({"id": [1], "kind": ["a"], "v": pa.array([[1.0, 2.0]], vectors)})
     parquet = lake.create_table("a.p", rows, primary_key="id", data_format="parquet")
-    with pytest.raises(nb.InvalidArgumentError, X):
+    with pytest.raises(nb.InvalidArgumentError, match=r'file is Parquet, convert\("nimble"\)'):
         parquet.nearest([1, 0], k=1)
     with pytest.raises(nb.IndexUnavailableError, match=r"\(kind\) in a Parquet file.*add_index"):
         parquet.lookup(["a"], on="kind")
