@@ -145,17 +145,21 @@ def rounds(path: Path, data: Set) -> float:
     return most
 
 
-def cold(data: Set, folder: Path, paths: dict[str, Path]) -> dict[str, float]:
-    """Median milliseconds of the first query of processes whose files are not in memory."""
+def cold(data: Set, folder: Path, paths: dict[str, tuple[Path, int]]) -> dict[str, float]:
+    """Median milliseconds of the first query of processes whose files are not in memory.
+
+    Args:
+        paths: each system's file, and the setting of its search.
+    """
     queries = folder / "queries.npy"
     np.save(queries, data.queries)
     found: dict[str, list[float]] = {kind: [] for kind in paths}
     for _ in range(COLD_TURNS):
-        for kind, path in paths.items():
+        for kind, (path, setting) in paths.items():
             script = Path(__file__).with_name("cold.py")
             core = sys.modules["nimblepy._core"].__file__
             done = subprocess.run(
-                [sys.executable, script, str(core), kind, path, queries],
+                [sys.executable, script, str(core), kind, path, queries, str(setting)],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 capture_output=True,
                 text=True,
@@ -186,10 +190,10 @@ def measure(data: Set, folder: Path, peers: str) -> Figures:
             figures["recall" if name == "all" else f"recall {name}"] = recall
         everything = dict(searches)
         for peer in others:
-            everything[peer.name] = peer.searches["all"][0]
+            everything[peer.name] = peer.searches["all"].search
             timed[peer.name] = unit[:100]
-        for name, (search, _) in lance.searches.items() if lance else ():
-            everything[f"Lance {name}"] = search
+        for name, setting in lance.searches.items() if lance else ():
+            everything[f"Lance {name}"] = setting.search
             timed[f"Lance {name}"] = data.queries[:20]
         us = in_turns(everything, timed)
     for name in searches:
@@ -197,13 +201,13 @@ def measure(data: Set, folder: Path, peers: str) -> Figures:
         say(data, f"nimblepy {name}", f"{us[name]:9,.0f} us  recall {recall:.3f}")
     say(data, "nimblepy build", f"{build:.2f} s  {size / len(data.rows):.0f} bytes a row")
     for peer in others:
-        recall = peer.searches["all"][1]
+        recall = peer.searches["all"].recall
         say(data, peer.name, f"{us[peer.name]:9,.0f} us  recall {recall:.3f}")
         each = peer.size / len(data.rows)
         say(data, "  build", f"{peer.build:.2f} s  {each:.0f} bytes a row")
     figures["10 files / one"] = us["10 files"] / us["all"]
     figures["100 files / one"] = us["100 files"] / us["all"]
-    good = [p for p in others if p.searches["all"][1] >= 0.95]
+    good = [p for p in others if p.searches["all"].recall >= 0.95]
     ivf = [us[p.name] for p in good if "IVF" in p.name]
     if ivf:
         figures["us / faiss IVF"] = us["all"] / min(ivf)
@@ -212,21 +216,22 @@ def measure(data: Set, folder: Path, peers: str) -> Figures:
     if others:
         figures["build / faiss"] = build / others[0].build
     if lance:
-        for name, (_, recall) in lance.searches.items():
+        for name, setting in lance.searches.items():
             what = f"Lance {name}"
-            say(data, what, f"{us[what]:9,.0f} us  recall {recall:.3f}")
+            say(data, what, f"{us[what]:9,.0f} us  recall {setting.recall:.3f}")
             key = "us / Lance" if name == "all" else f"{name} / Lance"
             figures[key] = us[name] / us[what]
         each = lance.size / len(data.rows)
         say(data, "  build", f"{lance.build:.2f} s  {each:.0f} bytes a row")
         figures["build / Lance"] = build / lance.build
         figures["bytes / Lance"] = size / lance.size
-    paths = {"nimble": path}
-    if others:
-        lists = int(2 * len(data.rows) ** 0.5)
-        paths["faiss"] = folder / f"{data.name}.IVF{lists}.faiss"
+    paths = {"nimble": (path, 0)}  # the default
+    for peer in others:
+        if "SQ8" in peer.name and "IVF" in peer.name:
+            file = folder / f"{data.name}.IVF{int(2 * len(data.rows) ** 0.5)}.faiss"
+            paths["faiss"] = file, peer.searches["all"].value
     if lance:
-        paths["lance"] = folder / f"{data.name}.lance"
+        paths["lance"] = folder / f"{data.name}.lance", lance.searches["all"].value
     if len(paths) > 1:
         ms = cold(data, folder, paths)
         say(data, "cold first query", "  ".join(f"{k} {v:.1f} ms" for k, v in ms.items()))

@@ -1,6 +1,8 @@
 """One cold query in a process of its own: prints the milliseconds of opening and searching.
 
-python cold.py CORE nimble|lance|faiss PATH QUERIES
+python cold.py CORE nimble|lance|faiss PATH QUERIES SETTING
+
+SETTING is the number of lists that lance and faiss probe.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def forget(path: Path) -> None:
 
 
 def main() -> None:
-    core, kind, name, queries = sys.argv[1:]
+    core, kind, name, queries, setting = sys.argv[1:]
     spec = importlib.util.spec_from_file_location("nimblepy._core", core)
     assert spec is not None
     assert spec.loader is not None
@@ -53,14 +55,17 @@ def main() -> None:
 
         forget(path)
         begun = time.perf_counter()
-        nearest = {"column": "v", "q": query, "k": 10, "nprobes": 16, "refine_factor": 5}
+        nearest = {"column": "v", "q": query, "k": 10, "nprobes": int(setting)}
+        nearest["refine_factor"] = 5
         lance.dataset(path).to_table(columns=["id"], nearest=nearest)
     else:
         import faiss
 
         forget(path)
         begun = time.perf_counter()
-        faiss.read_index(str(path)).search(query[None], 10)
+        index = faiss.read_index(str(path))
+        index.nprobe = int(setting)
+        index.search(query[None], 10)
     print(1000 * (time.perf_counter() - begun))
 
 

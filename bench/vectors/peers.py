@@ -14,6 +14,14 @@ SETTING_QUERIES = 100  # settings of peers are chosen with these
 Search = Callable[[Matrix], Any]  # returns the numbers of the nearest rows
 
 
+class Setting(NamedTuple):
+    """A search with the lists to probe, or the like, that it is set to."""
+
+    search: Search
+    recall: float
+    value: int
+
+
 class Peer(NamedTuple):
     """An index of a peer.
 
@@ -27,7 +35,7 @@ class Peer(NamedTuple):
     name: str
     build: float
     size: int
-    searches: dict[str, tuple[Search, float]]
+    searches: dict[str, Setting]
 
 
 def recall_of(search: Search, queries: Matrix, wanted: list[set[int]]) -> float:
@@ -40,16 +48,15 @@ def cheapest(
     make: Callable[[int], Search],
     queries: Matrix,
     wanted: list[set[int]],
-) -> tuple[Search, float]:
+) -> Setting:
     """The search with the first setting, of ascending cost, whose recall is enough."""
     queries = queries[:SETTING_QUERIES]
-    search, recall = make(settings[0]), 0.0
-    for setting in settings:
-        search = make(setting)
-        recall = recall_of(search, queries, wanted)
-        if recall >= WANTED:
+    for value in settings:
+        search = make(value)
+        found = Setting(search, recall_of(search, queries, wanted), value)
+        if found.recall >= WANTED:
             break
-    return search, recall
+    return found
 
 
 def faiss_peers(data: Set, folder: Path) -> list[Peer]:

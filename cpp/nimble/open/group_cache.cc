@@ -93,7 +93,9 @@ Result<GroupHandle> GroupCache::load_locked(size_t group, ReadKind kind) const {
   if (GroupHandle loaded = groups_.find(group)) return loaded;
   const SectionRef& section = footer_.groups[group].section;
   std::vector<uint8_t> owned;
-  if (file_.mapped() == nullptr) {
+  if (file_.mapped() != nullptr) {
+    file_.will_need(section.offset, section.size);
+  } else {
     owned.resize(section.size);
     Status read = file_.read_at({section.offset, section.size, owned.data()});
     if (!read) return in_group(group, std::move(read));

@@ -23,6 +23,7 @@ Status OpenFile::read_tail() {
   }
   std::vector<uint8_t> tail(std::min(size, kTailReadSize));
   const uint64_t begin = size - tail.size();
+  file_->will_need(begin, tail.size());
   NIMBLE_RETURN_IF_ERROR(file_->read_at({begin, tail.size(), tail.data()}));
   stats_->add(ReadKind::kOpen, 1, tail.size());
   stats_->rounds.fetch_add(1, std::memory_order_relaxed);

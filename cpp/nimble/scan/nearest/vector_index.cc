@@ -12,9 +12,11 @@ namespace nimble {
 namespace {
 
 constexpr double kStandardErrors = 2.25;
-// Number of vector elements in one place, see is_new_place(). With smaller
-// places, more system calls find out that a warm file is in memory.
-constexpr uint64_t kPlaceNumbers = 1 << 14;
+// Number of vector elements in one place, see is_new_place(): as many as have
+// one checksum in a plain column, usually a page of memory.
+constexpr uint64_t kPlaceNumbers = 1024;
+// Cold lists with a smaller gap than this are read as one range.
+constexpr uint64_t kListGap = 32 * 1024;
 
 // Interpolates the fraction of rows at which a curve reaches the recall. Empty
 // if it never does.
@@ -128,14 +130,29 @@ Status VectorIndex::check(uint32_t list, ByteSpan bytes) const {
   return Status::ok();
 }
 
+void VectorIndex::will_need(std::span<const uint32_t> lists) const {
+  std::vector<uint32_t> cold;
+  for (const uint32_t list : lists) {
+    if (verified_[list].load(std::memory_order_relaxed) == 0) {
+      cold.push_back(list);
+    }
+  }
+  std::sort(cold.begin(), cold.end());  // also ascending in the file
+  for (size_t i = 0; i < cold.size();) {
+    const uint64_t begin = offsets_[cold[i]];
+    uint64_t end = begin + bytes_of(cold[i]);
+    for (++i; i < cold.size() && offsets_[cold[i]] < end + kListGap; ++i) {
+      end = offsets_[cold[i]] + bytes_of(cold[i]);
+    }
+    file_.file().will_need(begin, end - begin);
+  }
+}
+
 Status VectorIndex::read(std::span<const uint32_t> lists,
                          std::vector<List>* out) const {
   out->assign(lists.size(), {});
   if (const uint8_t* const map = file_.file().mapped()) {
-    for (const uint32_t list : lists) {
-      if (verified_[list].load(std::memory_order_relaxed) != 0) continue;
-      file_.file().will_need(offsets_[list], layout(list).size);
-    }
+    will_need(lists);
     for (size_t i = 0; i < lists.size(); ++i) {
       const uint32_t list = lists[i];
       (*out)[i].data = map + offsets_[list];

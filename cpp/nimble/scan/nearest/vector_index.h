@@ -73,6 +73,8 @@ class VectorIndex {
         column_(column) {}
 
   Status check(uint32_t list, ByteSpan bytes) const;
+  // Starts reading lists of a mapped file that are not verified.
+  void will_need(std::span<const uint32_t> lists) const;
   ListLayout layout(uint32_t list) const {
     return {directory_.rows_of(list), root_.padded, root_.row_width};
   }
