@@ -16,18 +16,16 @@ constexpr uint32_t kMaxFrontShift = kBlockShift;
 const ValueType kSharedType = ValueType::unsigned_int(2);
 constexpr uint64_t kMaxShared = UINT16_MAX;
 
-// The suffixes of a range of rows, and the string of one row.
+// The suffixes of rows.
 struct Rests {
   BytesSink sink;
-  AlignedBuffer text;
 
   Rests() { sink.wide = true; }
-  size_t size() const { return sink.data.size() + text.size(); }
+  size_t size() const { return sink.data.size(); }
   void clear() {
     sink.data.clear();
     sink.offsets.clear();
     sink.count = 0;
-    text.clear();
   }
   Output output() {
     Output out;
@@ -57,6 +55,68 @@ NIMBLE_ALWAYS_INLINE void copy_front(uint8_t* to, const uint8_t* from,
     std::memcpy(to, from, n);
   }
 }
+
+// Rows to put together, and the rows whose suffixes they consist of. These are
+// read together, because a read of few rows costs about as much as a read of
+// one.
+class RowChains {
+ public:
+  static constexpr size_t kMaxRows = 32;
+
+  size_t num_rows() const { return num_rows_; }
+  std::span<const uint32_t> needed() const { return {needed_, num_needed_}; }
+  // The positions in needed() of the parts of row i, in their order.
+  std::span<const uint16_t> parts(size_t i) const {
+    return {parts_ + (i == 0 ? 0 : ends_[i - 1]),
+            parts_ + static_cast<size_t>(ends_[i])};
+  }
+  void clear() { num_rows_ = num_needed_ = num_parts_ = 0; }
+  // Adds rows of one block.
+  // REQUIRES: the rows ascend, follow all others, and there is space for them.
+  void add(std::span<const uint32_t> rows, uint32_t shift) {
+    const uint32_t mask = (1u << shift) - 1;
+    const size_t first = num_needed_;
+    for (const uint32_t row : rows) {
+      // Clearing the lowest set bit of a row's position in its block gives the
+      // position of the row that it shares bytes with.
+      for (uint32_t i = row & mask;; i = front_row(i)) {
+        needed_[num_needed_++] = (row & ~mask) + i;
+        if (i == 0) break;
+      }
+    }
+    uint32_t* const begin = needed_ + first;
+    if (rows.size() == 1) {
+      std::reverse(begin, needed_ + num_needed_);
+      for (size_t at = first; at < num_needed_; ++at) {
+        parts_[num_parts_++] = static_cast<uint16_t>(at);
+      }
+      ends_[num_rows_++] = static_cast<uint16_t>(num_parts_);
+      return;
+    }
+    std::sort(begin, needed_ + num_needed_);
+    num_needed_ = static_cast<size_t>(
+        std::unique(begin, needed_ + num_needed_) - needed_);
+    for (const uint32_t row : rows) {
+      const size_t from = num_parts_;
+      for (uint32_t i = row & mask;; i = front_row(i)) {
+        const uint32_t* const at =
+            std::lower_bound(begin, needed_ + num_needed_, (row & ~mask) + i);
+        parts_[num_parts_++] = static_cast<uint16_t>(at - needed_);
+        if (i == 0) break;
+      }
+      std::reverse(parts_ + from, parts_ + num_parts_);
+      ends_[num_rows_++] = static_cast<uint16_t>(num_parts_);
+    }
+  }
+
+  static constexpr size_t kMaxParts = kMaxRows * (kMaxFrontShift + 1);
+
+ private:
+  uint32_t needed_[kMaxParts];  // ascending
+  uint16_t parts_[kMaxParts];
+  uint16_t ends_[kMaxRows];
+  size_t num_rows_ = 0, num_needed_ = 0, num_parts_ = 0;
+};
 
 class FrontCodedDecoder final : public Decoder {
  public:
@@ -94,8 +154,8 @@ class FrontCodedDecoder final : public Decoder {
   Status append_block(const uint16_t* shared, uint32_t first, uint32_t n,
                       const Rests& rests, uint64_t rest, uint32_t from,
                       uint64_t at, BytesSink* sink) const;
-  Status append_row(const SegmentBody& body, uint32_t row, Rests* rests,
-                    BytesSink* sink) const;
+  Status append_rows(const SegmentBody& body, const RowChains& rows,
+                     Rests* rests, uint64_t at, BytesSink* sink) const;
   Status append_some(const SegmentBody& body, uint32_t first,
                      std::span<const uint32_t> rows, uint64_t at,
                      BytesSink* sink) const;
@@ -174,34 +234,34 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
       });
 }
 
-Status FrontCodedDecoder::append_row(const SegmentBody& body, uint32_t row,
-                                     Rests* rests, BytesSink* sink) const {
-  const uint32_t mask = (1u << shift_) - 1;
-  // The rows that this row depends on. Clearing the lowest set bit of a row's
-  // position gives the position of the next one.
-  uint32_t rows[kMaxFrontShift + 1];
-  uint32_t count = 0;
-  for (uint32_t i = row & mask;; i = front_row(i)) {
-    rows[count++] = (row & ~mask) + i;
-    if (i == 0) break;
-  }
-  std::reverse(rows, rows + count);
-  uint16_t shared[kMaxFrontShift + 1 + AlignedBuffer::kSlack / 2];
+Status FrontCodedDecoder::append_rows(const SegmentBody& body,
+                                      const RowChains& rows, Rests* rests,
+                                      uint64_t at, BytesSink* sink) const {
+  if (rows.num_rows() == 0) return Status::ok();
+  const std::span<const uint32_t> needed = rows.needed();
+  uint16_t shared[RowChains::kMaxParts + AlignedBuffer::kSlack / 2];
   Output lengths;
   lengths.data = reinterpret_cast<uint8_t*>(shared);
-  NIMBLE_RETURN_IF_ERROR(shared_.gather(body, rows, count, lengths));
+  NIMBLE_RETURN_IF_ERROR(
+      shared_.gather(body, needed.data(), needed.size(), lengths));
   rests->clear();
-  NIMBLE_RETURN_IF_ERROR(rests_.gather(body, rows, count, rests->output()));
-  AlignedBuffer& text = rests->text;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (shared[i] > text.size()) {
-      return shared_too_much(shared[i], text.size(), rows[i]);
+  NIMBLE_RETURN_IF_ERROR(
+      rests_.gather(body, needed.data(), needed.size(), rests->output()));
+  AlignedBuffer& text = sink->data;
+  for (size_t i = 0; i < rows.num_rows(); ++i) {
+    const uint64_t start = text.size();
+    for (const uint16_t part : rows.parts(i)) {
+      const uint64_t length = text.size() - start;
+      if (shared[part] > length) {
+        return shared_too_much(shared[part], length, needed[part]);
+      }
+      text.resize(start + shared[part]);
+      const uint64_t begin = rests->sink.begin_of(part);
+      text.append(rests->sink.data.data() + begin,
+                  rests->sink.end_of(part) - begin);
     }
-    text.resize(shared[i]);
-    const uint64_t begin = rests->sink.begin_of(i);
-    text.append(rests->sink.data.data() + begin, rests->sink.end_of(i) - begin);
+    sink->set_end(at + i, text.size());
   }
-  sink->data.append(text.data(), text.size());
   return Status::ok();
 }
 
@@ -210,20 +270,31 @@ Status FrontCodedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   BytesSink* const sink = out.bytes;
   const uint64_t at = sink->add_values(count);
   ThreadScratch<Rests, FrontCodedDecoder> rests;
-  return for_row_groups(
+  RowChains waiting;
+  size_t done = 0;
+  const auto append_waiting = [&]() -> Status {
+    NIMBLE_RETURN_IF_ERROR(
+        append_rows(body, waiting, &*rests, at + done, sink));
+    done += waiting.num_rows();
+    waiting.clear();
+    return Status::ok();
+  };
+  NIMBLE_RETURN_IF_ERROR(for_row_groups(
       rows, count,
       [&](uint32_t block, size_t begin, size_t n) -> Status {
-        if (n > kExtractRows) {
-          return append_some(body, block << shift_, {rows + begin, n},
-                             at + begin, sink);
+        if (n > kExtractRows || waiting.num_rows() + n > RowChains::kMaxRows) {
+          NIMBLE_RETURN_IF_ERROR(append_waiting());
         }
-        for (size_t i = begin; i < begin + n; ++i) {
-          NIMBLE_RETURN_IF_ERROR(append_row(body, rows[i], &*rests, sink));
-          sink->set_end(at + i, sink->data.size());
+        if (n <= kExtractRows) {
+          waiting.add({rows + begin, n}, shift_);
+          return Status::ok();
         }
-        return Status::ok();
+        done = begin + n;
+        return append_some(body, block << shift_, {rows + begin, n}, at + begin,
+                           sink);
       },
-      shift_);
+      shift_));
+  return append_waiting();
 }
 
 // Decodes the whole block that begins at row `first`, because many of its rows
