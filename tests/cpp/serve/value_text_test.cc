@@ -1,6 +1,8 @@
 // Values as text and back, and keys of several values.
 #include "nimble/serve/snapshot/value_text.h"
 
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <random>
 
@@ -112,6 +114,55 @@ TEST(ValueText, TextReadsBack) {
   check_round_trips<int64_t>("d:18,0,64", &rng);
   check_round_trips<int64_t>("d:18,-3,64", &rng);
   check_round_trips<int64_t>("tss:", &rng);
+}
+
+// The digits of a number, without zeros at both ends.
+std::string digits_of(std::string_view text) {
+  std::string out;
+  for (const char c : text.substr(0, text.find('e'))) {
+    if (c >= '0' && c <= '9' && (c != '0' || !out.empty())) out.push_back(c);
+  }
+  return out.substr(0, out.find_last_not_of('0') + 1);
+}
+
+template <class T, class Bits>
+void check_floats(const std::string& format) {
+  const Field field = field_of(format);
+  std::mt19937_64 random(5);
+  const auto check = [&](T v) {
+    if (!std::isfinite(v)) return;
+    const std::string text = text_of(field, bytes_of(v));
+    T back = 0;
+    std::from_chars(text.data(), text.data() + text.size(), back);
+    CHECK_EQ(bytes_of(back), bytes_of(v));
+    char shortest[64];
+    const char* const end = std::to_chars(shortest, shortest + sizeof shortest,
+                                          v, std::chars_format::scientific)
+                                .ptr;
+    CHECK_EQ(digits_of(text), digits_of({shortest, end}));
+    CHECK(text.find('.') != std::string::npos ||
+          text.find('e') != std::string::npos);
+  };
+  for (const T v : {T{0}, -T{0}, T{1}, T{0.5}, T(0.001), T(0.0001), T(1e9),
+                    T(999999999.999999), T(999.999), T(1e6), T(1e15)}) {
+    check(v);
+    check(-v);
+  }
+  for (int i = 0; i < 100000; ++i) {
+    // A number with a few decimals, and its neighbors.
+    const int decimals = static_cast<int>(random() % 9);
+    const auto whole = static_cast<T>(random() >> (random() % 64));
+    const T v = whole / static_cast<T>(std::pow(10, decimals));
+    check(v);
+    check(std::nextafter(v, T{0}));
+    check(std::nextafter(-v, T{-1e9}));
+    check(std::bit_cast<T>(static_cast<Bits>(random())));
+  }
+}
+
+TEST(ValueText, FloatsHaveTheShortestDigits) {
+  check_floats<double, uint64_t>("g");
+  check_floats<float, uint32_t>("f");
 }
 
 TEST(ValueText, OtherTextsAreNoValues) {

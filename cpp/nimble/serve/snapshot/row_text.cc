@@ -15,11 +15,8 @@ Status read_text(const ServedTable& table, RowAddress row,
   NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, table.file(row.file));
   NIMBLE_ASSIGN_OR_RETURN(const RowLocation at,
                           RowLocation::find(opened->reader(), row.row));
-  const auto put = [&](auto&& append) {
-    const size_t begin = out->bytes.size();
-    append();
-    out->values.push_back({begin, out->bytes.size() - begin, false});
-  };
+  out->values.resize(columns.size());
+  std::string& bytes = out->bytes;
   FlatPlace places[kAhead];
   for (size_t i = 0; i < columns.size(); i += kAhead) {
     const size_t end = std::min(columns.size(), i + kAhead);
@@ -35,48 +32,39 @@ Status read_text(const ServedTable& table, RowAddress row,
       if (places[k - i].values.decoder != nullptr) places[k - i].prefetch();
     }
     for (size_t k = i; k < end; ++k) {
-      NIMBLE_RETURN_IF_ERROR(
-          check_reply_bytes(out->reply_bytes() + kReplyValueBytes, max_bytes));
       const ServedColumn& column = opened->column(columns[k]);
+      const size_t begin = bytes.size();
+      bool is_null = true;
       if (column.flat) {
         FlatValue value;
         NIMBLE_RETURN_IF_ERROR(value.read(*column.flat, places[k - i]));
-        if (value.is_null()) {
-          out->values.push_back({0, 0, true});
-        } else {
-          NIMBLE_RETURN_IF_ERROR(check_reply_bytes(
-              out->reply_bytes() + kReplyValueBytes + value.size(), max_bytes));
-          put([&] {
-            append_text(*column.field, {value.data(), value.size()},
-                        &out->bytes);
-          });
+        is_null = value.is_null();
+        if (!is_null) {
+          NIMBLE_RETURN_IF_ERROR(
+              check_reply_bytes(out->reply_bytes() + value.size(), max_bytes));
+          append_text(*column.field, {value.data(), value.size()}, &bytes);
         }
-        continue;
-      }
-      if (!column.top) {
+      } else if (!column.top) {
         const ServedConstant* constant = column.constant;
-        if (constant == nullptr || !constant->value) {
-          out->values.push_back({0, 0, true});
-        } else {
-          put([&] {
-            append_text(table.schema().children[columns[k]],
-                        as_bytes(*constant->value), &out->bytes);
-          });
+        is_null = constant == nullptr || !constant->value;
+        if (!is_null) {
+          append_text(table.schema().children[columns[k]],
+                      as_bytes(*constant->value), &bytes);
         }
-        continue;
-      }
-      const FileRange one{row.file, {row.row, row.row + 1}};
-      NIMBLE_ASSIGN_OR_RETURN(
-          const TableRows rows,
-          TableRows::create(table, {&one, 1}, columns.subspan(k, 1)));
-      Column read_row = rows.make_output();
-      NIMBLE_RETURN_IF_ERROR(rows.append({&one, 1}, false, &read_row));
-      const Column& value = read_row.children[0];
-      if (is_null_row(value, 0)) {
-        out->values.push_back({0, 0, true});
       } else {
-        put([&] { append_text(value, 0, &out->bytes); });
+        NIMBLE_RETURN_IF_ERROR(
+            check_reply_bytes(out->reply_bytes(), max_bytes));
+        const FileRange one{row.file, {row.row, row.row + 1}};
+        NIMBLE_ASSIGN_OR_RETURN(
+            const TableRows rows,
+            TableRows::create(table, {&one, 1}, columns.subspan(k, 1)));
+        Column read_row = rows.make_output();
+        NIMBLE_RETURN_IF_ERROR(rows.append({&one, 1}, false, &read_row));
+        const Column& value = read_row.children[0];
+        is_null = is_null_row(value, 0);
+        if (!is_null) append_text(value, 0, &bytes);
       }
+      out->values[k] = {begin, bytes.size() - begin, is_null};
     }
   }
   return check_reply_bytes(out->reply_bytes(), max_bytes);

@@ -183,7 +183,9 @@ Result<bool> ServedTable::read_values(std::string_view text,
   };
   std::vector<std::optional<std::string>> parts;
   const bool is_plain =
-      fields.size() == 1 && text.find_first_of(":\\") == std::string_view::npos;
+      fields.size() == 1 && std::none_of(text.begin(), text.end(), [](char c) {
+        return c == ':' || c == '\\';
+      });
   if (!is_plain) {
     if (!split_key(text, &parts)) {
       return problem("has an escape other than \\:, \\\\ and \\N");

@@ -64,6 +64,11 @@ class ServedTable {
   const Field& schema() const { return manifest_.schema; }
   uint64_t num_rows() const { return num_rows_; }  // deleted rows excluded
   std::optional<uint32_t> find_column(std::string_view name) const;
+  // Whether the table has a column of this number and name.
+  bool is_column(uint32_t column, std::string_view name) const {
+    return column < manifest_.schema.children.size() &&
+           manifest_.schema.children[column].name == name;
+  }
   // Bytes of the names of all columns in a reply.
   uint64_t name_bytes() const { return name_bytes_; }
   // 0, 1, 2, ...: all columns.

@@ -31,6 +31,40 @@ void append_padded(uint64_t v, int width, std::string* out) {
   out->append(text, static_cast<size_t>(n));
 }
 
+// Writes exactly `width` digits of `v`. Returns their end.
+char* put_digits(uint64_t v, int width, char* to) {
+  for (int i = width; i-- > 0; v /= 10) {
+    to[i] = static_cast<char>('0' + v % 10);
+  }
+  return to + width;
+}
+
+// Writes a float whose text has only a few decimals, as most values that people
+// enter have. Returns null for others.
+template <class T>
+char* put_short_float(T v, char* to) {
+  // A text of at most digits10 digits that converts to `v` is the shortest: no
+  // other text of so few digits converts to `v`.
+  constexpr int kDecimals = sizeof(T) == 8 ? 6 : 3;
+  constexpr T kScale = sizeof(T) == 8 ? T{1e6} : T{1e3};
+  constexpr T kMost = sizeof(T) == 8 ? T{1e15} : T{1e6};
+  constexpr T kLeast = T{1} / T{1000};  // smaller values may need an exponent
+  const T size = std::abs(v);
+  const T scaled = size * kScale;
+  if ((size < kLeast && size != 0) || !(scaled < kMost)) return nullptr;
+  const auto digits = static_cast<uint64_t>(scaled + T{0.5});
+  // Both numbers are exact, so the quotient is the value of the text.
+  if (static_cast<T>(digits) / kScale != size) return nullptr;
+  if (std::signbit(v)) *to++ = '-';
+  constexpr auto kWholeScale = static_cast<uint64_t>(kScale);
+  to = std::to_chars(to, to + 20, digits / kWholeScale).ptr;
+  *to++ = '.';
+  uint64_t fraction = digits % kWholeScale;
+  int width = kDecimals;
+  for (; width > 1 && fraction % 10 == 0; --width) fraction /= 10;
+  return put_digits(fraction, width, to);
+}
+
 // Appends a float like Python's repr(): the shortest digits that convert back
 // to the same value.
 template <class T>
@@ -44,6 +78,10 @@ void append_float(T v, std::string* out) {
     return;
   }
   char text[48];
+  if (const char* const end = put_short_float(v, text)) {
+    out->append(text, static_cast<size_t>(end - text));
+    return;
+  }
   const char* const end =
       std::to_chars(text, text + sizeof text, v, std::chars_format::scientific)
           .ptr;
@@ -114,7 +152,29 @@ TimeUnit unit_of(const Field& field) {
 }
 bool has_zone(const Field& field) { return field.format.size() > 4; }
 
-void append_date(int64_t days, std::string* out) {
+// Calls `action` with the unit of a field as a constant, because divisions by
+// constants are much quicker than others.
+template <class Action>
+auto with_unit(const Field& field, Action&& action) {
+  switch (unit_of(field).digits) {
+    case 3:
+      return action(std::integral_constant<int, 3>());
+    case 6:
+      return action(std::integral_constant<int, 6>());
+    case 9:
+      return action(std::integral_constant<int, 9>());
+    default:
+      return action(std::integral_constant<int, 0>());
+  }
+}
+constexpr int64_t power_of_10(int n) {
+  return n == 0 ? 1 : 10 * power_of_10(n - 1);
+}
+
+constexpr size_t kMaxDate = 32;
+constexpr size_t kMaxTime = 40;
+
+char* put_date(int64_t days, char* to) {
   // The proleptic Gregorian calendar in cycles of 400 years from 1 March 0000.
   constexpr int64_t kCycle = 146097;
   days += 719468;
@@ -128,46 +188,78 @@ void append_date(int64_t days, std::string* out) {
   const int64_t day = in_year - (153 * march + 2) / 5 + 1;
   const int64_t month = march < 10 ? march + 3 : march - 9;
   const int64_t year = year_of_cycle + cycle * 400 + (month <= 2 ? 1 : 0);
-  if (year < 0) out->push_back('-');
-  if (year > 9999) out->push_back('+');
-  append_padded(static_cast<uint64_t>(year < 0 ? -year : year), 4, out);
-  out->push_back('-');
-  append_padded(static_cast<uint64_t>(month), 2, out);
-  out->push_back('-');
-  append_padded(static_cast<uint64_t>(day), 2, out);
+  if (year >= 0 && year <= 9999) {
+    to = put_digits(static_cast<uint64_t>(year), 4, to);
+  } else {
+    *to++ = year < 0 ? '-' : '+';
+    const auto size = static_cast<uint64_t>(year < 0 ? -year : year);
+    to = size <= 9999 ? put_digits(size, 4, to)
+                      : std::to_chars(to, to + 20, size).ptr;
+  }
+  *to++ = '-';
+  to = put_digits(static_cast<uint64_t>(month), 2, to);
+  *to++ = '-';
+  return put_digits(static_cast<uint64_t>(day), 2, to);
 }
 
-// A time of day in units, from 0 to 24 h.
-void append_time(int64_t v, const TimeUnit& unit, std::string* out) {
-  const int64_t seconds = v / unit.per_second;
-  append_padded(static_cast<uint64_t>(seconds / 3600), 2, out);
-  out->push_back(':');
-  append_padded(static_cast<uint64_t>(seconds / 60 % 60), 2, out);
-  out->push_back(':');
-  append_padded(static_cast<uint64_t>(seconds % 60), 2, out);
-  if (unit.digits > 0) {
-    out->push_back('.');
-    append_padded(static_cast<uint64_t>(v % unit.per_second), unit.digits, out);
+// Writes a time of day in units, from 0 to 24 h. Other values, which files may
+// have, get more digits.
+template <int kDigits>
+char* put_time(int64_t v, char* to) {
+  constexpr int64_t kPerSecond = power_of_10(kDigits);
+  const auto seconds = static_cast<uint64_t>(v / kPerSecond);
+  const uint64_t hours = seconds / 3600;
+  to = hours < 100 ? put_digits(hours, 2, to)
+                   : std::to_chars(to, to + 20, hours).ptr;
+  *to++ = ':';
+  to = put_digits(seconds / 60 % 60, 2, to);
+  *to++ = ':';
+  to = put_digits(seconds % 60, 2, to);
+  if constexpr (kDigits > 0) {
+    *to++ = '.';
+    to = put_digits(static_cast<uint64_t>(v % kPerSecond), kDigits, to);
   }
+  return to;
+}
+
+template <int kDigits>
+char* put_timestamp(int64_t v, char* to) {
+  constexpr int64_t kPerDay = 86400 * power_of_10(kDigits);
+  const int64_t days = v / kPerDay - (v % kPerDay < 0 ? 1 : 0);
+  to = put_date(days, to);
+  *to++ = 'T';
+  // For times near the least int64, both the product and the difference wrap,
+  // and the result is right.
+  return put_time<kDigits>(
+      static_cast<int64_t>(static_cast<uint64_t>(v) -
+                           static_cast<uint64_t>(days) *
+                               static_cast<uint64_t>(kPerDay)),
+      to);
 }
 
 int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
 
+void append_date(int64_t days, std::string* out) {
+  char text[kMaxDate];
+  out->append(text, static_cast<size_t>(put_date(days, text) - text));
+}
+
+void append_time(const Field& field, int64_t v, std::string* out) {
+  with_unit(field, [&](auto digits) {
+    char text[kMaxTime];
+    out->append(text, static_cast<size_t>(put_time<digits>(v, text) - text));
+  });
+}
+
 void append_timestamp(const Field& field, int64_t v, std::string* out) {
-  const TimeUnit unit = unit_of(field);
-  const int64_t per_day = 86400 * unit.per_second;
-  const int64_t days = floor_div(v, per_day);
-  append_date(days, out);
-  out->push_back('T');
-  // For times near the least int64, both the product and the difference wrap,
-  // and the result is right.
-  append_time(static_cast<int64_t>(static_cast<uint64_t>(v) -
-                                   static_cast<uint64_t>(days) *
-                                       static_cast<uint64_t>(per_day)),
-              unit, out);
-  if (has_zone(field)) out->push_back('Z');
+  with_unit(field, [&](auto digits) {
+    char text[kMaxDate + kMaxTime];
+    char* end = put_timestamp<digits>(v, text);
+    if (has_zone(field)) *end++ = 'Z';
+    out->append(text, static_cast<size_t>(end - text));
+  });
 }
 
 void append_hex(ByteSpan v, std::string* out) {
@@ -720,7 +812,7 @@ void append_text(const Field& field, ByteSpan v, std::string* out) {
                   out);
       return;
     case Logical::kTime:
-      append_time(load_signed(v.data(), v.size()), unit_of(field), out);
+      append_time(field, load_signed(v.data(), v.size()), out);
       return;
     case Logical::kTimestamp:
       append_timestamp(field, load_signed(v.data(), v.size()), out);
