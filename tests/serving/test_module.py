@@ -519,6 +519,39 @@ def test_manifests_that_are_missing_or_damaged(program: str, tmp_path: Path) -> 
         assert version_of(client) == 1  # the answer to the next command, without a wait
 
 
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_dropped_tables_are_answered_as_by_the_embedded_server(
+    program: str, tmp_path: Path
+) -> None:
+    versions = Versions(tmp_path)
+    commands: list[tuple[str, ...]] = [
+        ("HGETALL", "v:1"), ("HMGET", "v:1", "key"), ("EXISTS", "v:1"), ("TYPE", "v:1"),
+        ("NB.GET", "v", "1"), ("NB.HMGETALL", "v:1"), ("NB.TABLES",),
+    ]  # fmt: skip
+
+    def replies(client: redis.Redis) -> list[Any]:
+        with client.pipeline(transaction=False) as pipe:
+            for command in commands:
+                pipe.execute_command(*command)
+            return [str(reply) for reply in pipe.execute(raise_on_error=False)]
+
+    lake = nb.connect(versions.place)
+    with (
+        nb.serve(lake, {"v": "t.v"}, poll=0.02, manifests=versions.place) as embedded,
+        module_server(PROGRAMS[program], tmp_path, *versions.options) as server,
+        redis.Redis(unix_socket_path=server.path, protocol=2) as client,
+        redis.Redis(port=embedded.port, protocol=2) as other,
+    ):
+        wait_for(lambda: client.exists("v:1") == 1, "no table")
+        assert replies(client) == replies(other)
+        lake.drop_table("t.v")
+        wait_for(lambda: other.exists("v:1") == 0, "the server has the dropped table")
+        wait_for(lambda: client.exists("v:1") == 0, "the module has the dropped table")
+        assert replies(client) == replies(other)
+        assert "NOTABLE" in replies(client)[4]
+        assert "dropped" in str(client.info("nimble_manifests")["nimble_last_error"])
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_a_killed_server_starts_again(program: str, tmp_path: Path) -> None:

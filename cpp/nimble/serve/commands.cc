@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -363,20 +364,29 @@ class Command {
   // Columns that the table does not have are nil, like missing fields in Redis.
   Status read_fields(Arguments names, const ServedTable& table,
                      RowAddress row) {
+    // Clients often ask for the columns of the command before.
     std::vector<uint32_t>& columns = scratch_->columns;
-    columns.clear();
+    size_t n = 0;
     std::vector<size_t> places;  // empty if the table has all columns
     for (const std::string_view name : names) {
-      const auto column = table.find_column(name);
+      std::optional<uint32_t> column;
+      if (n < columns.size() && table.is_column(columns[n], name)) {
+        column = columns[n];
+      } else {
+        column = table.find_column(name);
+      }
       if (!column && places.empty()) {
-        places.resize(columns.size());
+        places.resize(n);
         std::iota(places.begin(), places.end(), size_t{0});
       }
       if (!column || !places.empty()) {
-        places.push_back(column ? columns.size() : SIZE_MAX);
+        places.push_back(column ? n : SIZE_MAX);
       }
-      if (column) columns.push_back(*column);
+      if (!column) continue;
+      if (n == columns.size()) columns.push_back(0);
+      columns[n++] = *column;
     }
+    columns.resize(n);
     NIMBLE_RETURN_IF_ERROR(read_row(table, row, columns));
     if (columns.size() == names.size()) return Status::ok();
     std::vector<RowText::Value> values;
@@ -1244,6 +1254,12 @@ class Command {
   std::string& text_;
 };
 
+std::string gone(const std::string& what) {
+  return "GONE " + what +
+         ": the snapshot has expired, and the server will move to a newer one; "
+         "or a file is lost";
+}
+
 }  // namespace
 
 std::string error_of(const Status& status) {
@@ -1254,9 +1270,10 @@ std::string error_of(const Status& status) {
       return "CORRUPT " + message;
     case StatusCode::kNotFound:
       if (message.starts_with("NOTABLE ")) return message;
-      return "GONE " + message +
-             ": the snapshot has expired, and the server will move to a newer "
-             "one; or a file is lost";
+      return gone(message);
+    case StatusCode::kIoError:
+      if (status.os_error() == ENOENT) return gone(message);
+      return "ERR " + message;
     case StatusCode::kTooLarge:
       return "TOOBIG " + message;
     default:

@@ -22,6 +22,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -94,7 +95,10 @@ class Module {
   int run(RedisModuleCtx* context, RedisModuleString** words, int count,
           size_t skipped_words, size_t skipped_bytes);
   int swap(RedisModuleCtx* context, RedisModuleString** words, int count);
-  void take_tables() { watcher_.take(&tables_); }
+  void take_tables() {
+    if (!watcher_.take(&tables_)) return;
+    for (const auto& [name, table] : *tables_) seen_.insert(name);
+  }
   void filter(RedisModuleCommandFilterCtx* context);
   void put_info(RedisModuleInfoCtx* context);
 
@@ -103,7 +107,8 @@ class Module {
   bool is_ours(std::string_view key) const;
   // Whether a command has a key of a table.
   bool has_our_keys(RedisModuleCommandFilterCtx* context, int count) const;
-  // The table that one of the arguments needs and that has no manifest yet.
+  // The table that one of the arguments needs and that has no manifest yet. A
+  // table that was dropped since has no rows.
   const std::string* missing_table(Arguments arguments) const;
   // Answers EXISTS if some keys are the server's own.
   bool answer_mixed_exists(RedisModuleCtx* context, RedisModuleString** words,
@@ -119,6 +124,7 @@ class Module {
   const ModuleOptions options_;
   TableWatcher watcher_;
   Tables tables_ = std::make_shared<const ServedTables>();
+  std::set<std::string, std::less<>> seen_;  // tables that had a manifest
   size_t longest_name_ = 0;
   // Names that the filter puts in place of others.
   std::array<RedisModuleString*, kHashCommands.size()> key_commands_{};
@@ -245,7 +251,7 @@ void Module::filter(RedisModuleCommandFilterCtx* context) {
 // ---- commands
 
 const std::string* Module::missing_table(Arguments arguments) const {
-  if (tables_->size() == options_.tables.size()) return nullptr;
+  if (seen_.size() == options_.tables.size()) return nullptr;
   const bool has_many =
       equals(arguments[0], "EXISTS") || equals(arguments[0], "NB.HMGETALL");
   const size_t end =
@@ -254,7 +260,7 @@ const std::string* Module::missing_table(Arguments arguments) const {
     const std::string_view key = arguments[i];
     if (!is_ours(key)) continue;
     const std::string_view name = key.substr(0, key.find(':'));
-    if (tables_->find(name) == tables_->end()) {
+    if (!seen_.contains(name)) {
       return &options_.tables.find(name)->second;
     }
   }

@@ -145,10 +145,15 @@ Status TableWatcher::poll_once() {
   Status problem;
   for (const auto& [name, of] : options_.tables) {
     const auto at = files.find(name);
+    if (at == files.end() && listed_.contains(name)) {
+      changed[name] = nullptr;
+      loaded_.erase(name);
+    }
     if (at == files.end()) {
-      problem = Status::not_found(path + " has no line of '" + name +
-                                  "'; add --table " + of + "=" + name +
-                                  " to nimble follow or nimble serve");
+      problem = Status::not_found(
+          path + " has no line of '" + name +
+          "'. If the table was not dropped or renamed: add --table " + of +
+          "=" + name + " to nimble follow or nimble serve");
       continue;
     }
     if (const auto last = loaded_.find(name);
@@ -164,6 +169,7 @@ Status TableWatcher::poll_once() {
     }
   }
   if (!changed.empty()) publish(changed);
+  listed_ = files;
   NIMBLE_RETURN_IF_ERROR(std::move(problem));
   current_ = now;
   is_complete_ = true;
@@ -197,7 +203,13 @@ Status TableWatcher::load(const std::string& name, const std::string& file) {
 
 void TableWatcher::publish(const ServedTables& changed) {
   auto next = std::make_shared<ServedTables>(*state_.tables);
-  for (const auto& [name, table] : changed) (*next)[name] = table;
+  for (const auto& [name, table] : changed) {
+    if (table == nullptr) {
+      next->erase(name);
+    } else {
+      (*next)[name] = table;
+    }
+  }
   std::shared_ptr<const ServedTables> unused = std::move(next);
   const std::lock_guard lock(mutex_);
   state_.tables.swap(unused);
@@ -205,12 +217,13 @@ void TableWatcher::publish(const ServedTables& changed) {
   has_next_.store(true, std::memory_order_release);
 }
 
-void TableWatcher::take(std::shared_ptr<const ServedTables>* tables) {
-  if (!has_next_.load(std::memory_order_acquire)) return;
+bool TableWatcher::take(std::shared_ptr<const ServedTables>* tables) {
+  if (!has_next_.load(std::memory_order_acquire)) return false;
   const std::lock_guard lock(mutex_);
   retired_.push_back(*tables);
   *tables = state_.tables;
   has_next_.store(false, std::memory_order_relaxed);
+  return true;
 }
 
 TableWatcher::State TableWatcher::state() const {

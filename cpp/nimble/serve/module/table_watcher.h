@@ -3,7 +3,8 @@
 //
 // The file CURRENT of the directory has a line "NAME FILE" for each manifest,
 // and is replaced by renaming. If a manifest cannot be read, the table that is
-// served remains.
+// served remains. A table whose line vanishes was dropped or renamed, and is
+// not served any more.
 #pragma once
 
 #include <atomic>
@@ -48,8 +49,8 @@ class TableWatcher {
   void stop();
 
   // Replaces *tables by newer ones, if there are any. The thread frees the old
-  // ones.
-  void take(std::shared_ptr<const ServedTables>* tables);
+  // ones. Returns whether there were newer ones.
+  bool take(std::shared_ptr<const ServedTables>* tables);
   State state() const;
 
  private:
@@ -65,6 +66,7 @@ class TableWatcher {
       const std::string& name, const std::string& file) const;
   Result<Files> read_current() const;
   Status poll_once();
+  // Removes the tables that are null in `changed`.
   void publish(const ServedTables& changed);
   void run();
 
@@ -74,6 +76,7 @@ class TableWatcher {
 
   std::mutex read_mutex_;  // one reader at a time; taken before mutex_
   Files loaded_;
+  Files listed_;  // the lines of CURRENT when it was last read
   Identity current_;
   bool is_complete_ = false;  // every manifest of CURRENT was read
 

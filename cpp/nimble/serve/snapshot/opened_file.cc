@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "nimble/io/local_file.h"
 #include "nimble/key/decimal_text.h"
@@ -120,10 +119,7 @@ Result<std::shared_ptr<const FileReader>> OpenFiles::open(
   if (auto reader = known.reader.lock(); reader && is_same) return reader;
   auto local = LocalFile::open(file.path, true);
   if (!local) {
-    const int os_error = local.error().os_error();
-    const std::string message(local.error().message());
     files_.erase(file.path);
-    if (os_error == ENOENT) return Status::not_found(message);
     return std::move(local).error();
   }
   std::shared_ptr<const ReadableFile> bytes = std::move(local).value();

@@ -21,8 +21,7 @@ namespace nimble {
 // file stays open as long as a snapshot uses it.
 class OpenFiles {
  public:
-  // Opens and maps a file. Fails with kNotFound if it does not exist. May
-  // block.
+  // Opens and maps a file. May block.
   Result<std::shared_ptr<const FileReader>> open(const ServedFile& file);
   size_t size() const;  // number of open files
 
