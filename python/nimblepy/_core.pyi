@@ -554,6 +554,14 @@ def serving_manifest(
     has_primary_key: bool,
     files: list[_ServedFile],
 ) -> bytes: ...
+def feature_vectors(batch: Any, numbers: list[int], rows: list[int], rest: bytes) -> bytes:
+    """The columns of a batch as fields of a response of Feast, to parse at once.
+
+    Args:
+        numbers: for each column, the field of a value that holds it; 0 for serialized values.
+        rows: the row of each entity; -1 if it is missing.
+        rest: the other fields of each vector.
+    """
 
 class ServedFiles:
     """The files that servers keep open, by path."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import nimblepy as nb
 pytest.importorskip("feast")
 
 from feast import Entity, FeatureView, Field, FileSource
+from feast.infra.online_stores.online_store import OnlineStore
 from feast.infra.online_stores.sqlite import SqliteOnlineStore, SqliteOnlineStoreConfig
+from feast.protos.feast.serving.ServingService_pb2 import GetOnlineFeaturesResponse
 from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import (
     BytesList,
@@ -24,7 +27,18 @@ from feast.protos.feast.types.Value_pb2 import (
     Value,
 )
 from feast.repo_config import RegistryConfig, RepoConfig
-from feast.types import Array, Bool, Bytes, Float32, Float64, Int32, Int64, String, UnixTimestamp
+from feast.types import (
+    Array,
+    Bool,
+    Bytes,
+    Float32,
+    Float64,
+    Int32,
+    Int64,
+    Map,
+    String,
+    UnixTimestamp,
+)
 from feast.value_type import ValueType
 
 from nimblepy.feast import NimbleOnlineStore, NimbleOnlineStoreConfig
@@ -117,6 +131,31 @@ def test_values_equal_those_of_the_sqlite_store(tmp_path: Path) -> None:
     for store, of in (ours, theirs):
         store.teardown(of, [drivers], [])
     assert nb.connect(tmp_path / "lake").tables() == []
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_responses_equal_those_that_feast_makes(tmp_path: Path, is_full: bool) -> None:
+    """Feast makes a response from the rows of ``online_read``, value by value."""
+    drivers, riders = view(), view("riders", n=Int64, map_of=Map)
+    store, of = NimbleOnlineStore(), config(NimbleOnlineStoreConfig(path="lake"), tmp_path)
+    store.update(of, [], [drivers, riders], [], [], partial=False)
+    rows = [(key(i), values(i), NOON + timedelta(microseconds=i), NOON) for i in range(12)]
+    store.online_write_batch(of, drivers, rows, None)
+    nested = Value(map_val={"val": {"a": Value(int64_val=7), "b": Value()}})
+    others = [(key(i), {"n": Value(int64_val=-i), "map_of": nested}, NOON, None) for i in (0, 5)]
+    store.online_write_batch(of, riders, others, None)
+    wanted = [(drivers, [*TYPES]), (riders, ["map_of", "n"])]
+    methods = [store._read_features_per_fv, partial(OnlineStore._read_features_per_fv, store)]
+    for asked in ([3, 0, 99, 4, 11, 3, -5], [99], [*range(40)]):
+        entities = {"driver_id": [Value(int64_val=k) for k in asked]}
+        made = []
+        for read_features in methods:
+            response = GetOnlineFeaturesResponse()
+            read_features(of, wanted, entities, {"driver": "driver_id"}, response, is_full, True)
+            made.append(response)
+        assert made[0] == made[1]
+        assert len(made[0].results) == len(TYPES) + 2
+        assert all(len(vector.values) == len(asked) for vector in made[0].results)
 
 
 def test_older_rows_do_not_replace_newer_ones(tmp_path: Path) -> None:

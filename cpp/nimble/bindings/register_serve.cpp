@@ -1,12 +1,14 @@
 // _core.serving_manifest(), _core.ServedTable and _core.Server.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/arrow_bridge.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
+#include "nimble/serve/batch/feature_vectors.h"
 #include "nimble/serve/server.h"
 #include "nimble/serve/snapshot/serving_manifest.h"
 
@@ -174,9 +176,37 @@ py::dict stats_of(const ServerHandle& handle) {
   return out;
 }
 
+// The fields `results` of a response of Feast, one for each column of a batch.
+py::bytes feature_vectors(const py::handle& batch,
+                          const std::vector<uint32_t>& numbers,
+                          std::vector<int64_t> rows, std::string_view rest) {
+  const auto columns = ImportedArray::from_python(batch);
+  const ArrayView& view = columns->view();
+  const bool is_inside = std::all_of(
+      rows.begin(), rows.end(),
+      [&](int64_t row) { return row >= kNoRow && row < view.length(); });
+  if (view.children().size() != numbers.size() || !is_inside) {
+    raise(Status::invalid_argument(
+        "feature_vectors: expected a number for each column, and rows of the "
+        "batch"));
+  }
+  for (int64_t& row : rows) {
+    if (row != kNoRow) row = view.child_row(row);
+  }
+  std::string out;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Status status =
+        append_feature_vector(view.children()[i], numbers[i], rows, rest, &out);
+    if (!status) raise(status);
+  }
+  return out;
+}
+
 }  // namespace
 
 void register_serve(py::module_& m) {
+  m.def("feature_vectors", &feature_vectors, py::arg("batch"),
+        py::arg("numbers"), py::arg("rows"), py::arg("rest"));
   m.def("serving_manifest", &make_manifest, py::arg("name"), py::arg("uuid"),
         py::arg("snapshot"), py::arg("created_ms"), py::arg("schema"),
         py::arg("defaults"), py::arg("lookup_key"), py::arg("cluster_key"),

@@ -82,7 +82,8 @@ def with_missing(table: pa.Table, probes: Positions, num_keys: int) -> tuple[pa.
     missing = np.flatnonzero(~has_row)
     fields = pa.schema([field.with_nullable(True) for field in table.schema], table.schema.metadata)
     if not len(missing):
-        return table.cast(fields) if table.num_columns else table, probes
+        columns = table.columns  # cast() converts each of them
+        return (pa.Table.from_arrays(columns, schema=fields) if columns else table), probes
     all_probes = np.concatenate((probes, missing))
     order = np.argsort(all_probes, kind="stable")
     positions = pa.array(order, mask=order >= len(probes))
