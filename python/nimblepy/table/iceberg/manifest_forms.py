@@ -168,15 +168,12 @@ class ManifestForm:
         and the library takes 0.1 ms for each.
         """
         file = entry.data_file
-        if (
-            not self._has_vectors
-            or file[_OFFSET] is None
-            or any(file[i] for i in range(_FIRST_OPTIONAL, _VECTOR))
-        ):
-            return self.records.encode(entry)
         # A later commit lists the same vector as removed.
         form, octets = getattr(file, _ENCODED, (None, b""))
         if form is not self:
+            is_vector = self._has_vectors and file[_OFFSET] is not None
+            if not is_vector or any(file[i] for i in range(_FIRST_OPTIONAL, _VECTOR)):
+                return self.records.encode(entry)
             octets = self._vector(file)
             setattr(file, _ENCODED, (self, octets))
         assigned = entry.snapshot_id, entry.sequence_number, entry.file_sequence_number

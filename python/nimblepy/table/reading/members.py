@@ -339,9 +339,12 @@ class Reading:
         The column is found by its field id, because a column of the table may have had the name
         before the table was upgraded.
         """
-        number = field_id_of(ROW_ID_FIELD)
-        stored = self._stored_schema(opened)
-        return next((item.name for item in stored if field_id_of(item) == number), None)
+        if opened not in self._row_id_columns:
+            number = field_id_of(ROW_ID_FIELD)
+            stored = self._stored_schema(opened)
+            names = (item.name for item in stored if field_id_of(item) == number)
+            self._row_id_columns[opened] = next(names, None)
+        return self._row_id_columns[opened]
 
     def _missing_values(
         self, file: DataFile, schema: pa.Schema, defaults: Mapping[int, pa.Scalar]
