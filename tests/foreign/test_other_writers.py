@@ -61,6 +61,7 @@ class World:
         self.versions: dict[str, int] = {}  # the number of the change that made each file
         self.layouts: dict[str, Layout | None] = {}  # None: truncated
         self.changes = 0
+        self.sizes: dict[str, set[int]] = {}
         self.known: dict[str, int] = {}
         self.indexed = self.layout
         self.last: dict[str, list[tuple[Any, str]]] = {}
@@ -98,6 +99,7 @@ class World:
         self.changes += 1
         self.versions[name] = self.changes
         self.layouts[name] = layout
+        self.sizes.setdefault(name, set()).add(os.stat(self.path(name)).st_size)
 
     def remove(self, name: str) -> None:
         del self.versions[name], self.layouts[name], self.last[name]
@@ -123,9 +125,10 @@ class World:
                 if by_rename:
                     os.utime(path, ns=(time, time))
             case 4:  # other rows with the old time, in place
-                before = os.stat(path)
+                before, sizes = os.stat(path), set(self.sizes.get(name, ()))
                 self.write(name, self.rows(), self.layout, by_rename=False)
-                if os.stat(path).st_size != before.st_size:
+                # A file that gets an earlier size and time again cannot be told apart.
+                if os.stat(path).st_size not in sizes:
                     os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
             case 5 if len(self.versions) > 1:
                 path.unlink()

@@ -28,7 +28,20 @@ _DENSE = 8
 
 
 class FileChangedError(StaleFileError):
-    """A file was changed or replaced after it was indexed."""
+    """A file was changed or replaced after it was indexed.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: the file changed after it was indexed; refresh() indexes it again"
+        )
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[FileChangedError], tuple[str]]:
+        return type(self), (self.path,)
 
 
 class IndexedParquet(ParquetRows):
@@ -115,9 +128,7 @@ class IndexedParquet(ParquetRows):
 
     def changed(self) -> StaleFileError:
         """The error of a read after the file was changed or replaced."""
-        return FileChangedError(
-            f"{self._path}: the file changed after it was indexed; refresh() indexes it again"
-        )
+        return FileChangedError(self._path)
 
     # ------------------------------------------------------------------ reading
 

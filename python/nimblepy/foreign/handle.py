@@ -54,8 +54,8 @@ def _again_if_changed(
         for _ in range(_ATTEMPTS):
             try:
                 return method(self, *args, **keywords)
-            except FileChangedError:
-                self._index_changed()
+            except FileChangedError as error:
+                self._index_changed(error.path)
         return method(self, *args, **keywords)
 
     return call
@@ -86,6 +86,8 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         # The files at open or at the last refresh. The current source may have newer records of
         # them.
         self._known = record.files
+        # Files whose footer changed, although their version is as before.
+        self._changed_unseen: set[str] = set()
         super().__init__(Position(self._source_of(index, record)))
 
     def _paths_of(self, record: IndexRecord) -> Paths:
@@ -160,6 +162,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
                 )
                 index, record = open_index(self._path, self._options)
             self._known = record.files
+            self._changed_unseen.clear()
             if record == current.record:
                 return self
             source = self._source_of(index, record)
@@ -173,7 +176,8 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         for path in listed:
             old = known.get(path)
             try:
-                if old is None or file_version(self._paths, path) != old.version:
+                is_changed = path in self._changed_unseen
+                if old is None or is_changed or file_version(self._paths, path) != old.version:
                     files.append(record_of(self._paths, path))
                 else:
                     files.append(old)
@@ -181,15 +185,25 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
                 continue
         return files
 
-    def _index_changed(self) -> None:
-        """Indexes changed files again, in a temporary index file that only this handle uses."""
+    def _index_changed(self, path: str) -> None:
+        """Indexes changed files again, in a temporary index file that only this handle uses.
+
+        Args:
+            path: a file that a read found changed. Its version may be as before, because programs
+                can set modification times.
+        """
         with self._refreshing.native:
             current = self._current
             files = []
             for file in current.record.files:
                 try:
                     is_same = file_version(self._paths, file.path) == file.version
-                    files.append(file if is_same else record_of(self._paths, file.path))
+                    if is_same and file.path != path:
+                        files.append(file)
+                        continue
+                    files.append(record_of(self._paths, file.path))
+                    if is_same and files[-1] != file:
+                        self._changed_unseen.add(path)
                 except FileNotFoundError:
                     files.append(file)  # reading it raises StaleFileError
             if tuple(files) == current.record.files:
