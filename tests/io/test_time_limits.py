@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 import nimblepy as nb
 from nimblepy.io import time_limit
-from nimblepy.io.remote_file import Retries
+from nimblepy.io.retries import Retries
 
 VALUES = random.Random(1).choices(range(1 << 40), k=100_000)
 ROWS = pa.table({"k": range(100_000), "v": VALUES})

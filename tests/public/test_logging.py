@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.io.remote_file import Retries
+from nimblepy.io.retries import Retries
 
 pytestmark = pytest.mark.sanitizer
 
@@ -110,7 +110,7 @@ def _set_property(table: nb.Table) -> None:
 
 def test_nothing_is_printed_unasked() -> None:
     code = (
-        "from nimblepy.io.remote_file import Retries\n"
+        "from nimblepy.io.retries import Retries\n"
         "left = [OSError('reset')]\n"
         "Retries().run(lambda: left and (_ for _ in ()).throw(left.pop()), sleep=print)"
     )

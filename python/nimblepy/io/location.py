@@ -16,7 +16,8 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.io import object_store
 from nimblepy.io.arrow_object import ArrowObject
 from nimblepy.io.object_store import ObjectSink, StoredObject
-from nimblepy.io.remote_file import RangeSource, RemoteFile, Retries
+from nimblepy.io.remote_file import RangeSource, RemoteFile
+from nimblepy.io.retries import Retries
 from nimblepy.io.time_limit import call_within, limit_of
 
 if TYPE_CHECKING:

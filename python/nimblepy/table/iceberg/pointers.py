@@ -21,7 +21,7 @@ from typing import Any
 from nimblepy.errors import InvalidArgumentError, StaleFileError
 from nimblepy.io import object_store
 from nimblepy.io.fork import no_fork, renew_after_fork
-from nimblepy.io.remote_file import Retries
+from nimblepy.io.retries import Retries
 from nimblepy.io.sync import sync_path
 from nimblepy.io.time_limit import call_within, limit_of
 
