@@ -34,8 +34,9 @@ class Peer:
         return sum(int((t / "schedstat").read_text().split()[0]) for t in root.iterdir())
 
     def private_bytes(self) -> int:
+        """Memory that only this process has. Pages of mapped files are the system's cache."""
         text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
+        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_Dirty")]
         return sum(kib) << 10
 
     def ask(self, request: bytes, size: int) -> None:
