@@ -36,8 +36,8 @@ class Peer:
     def private_bytes(self) -> int:
         """Memory that only this process has. Pages of mapped files are the system's cache."""
         text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text()
-        kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_Dirty")]
-        return sum(kib) << 10
+        lines = dict(line.split(":", 1) for line in text.splitlines()[1:])
+        return int(lines["Private_Dirty"].split()[0]) << 10
 
     def ask(self, request: bytes, size: int) -> None:
         """Sends a request, and reads a reply of `size` bytes."""

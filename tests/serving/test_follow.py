@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import nimblepy as nb
 from nimblepy import _core
 from nimblepy.cli.main import app
+from nimblepy.serving import follow
 from nimblepy.serving.follow import Follower
 from nimblepy.serving.manifest_files import CURRENT, last_manifests, read_current, write_manifests
 from nimblepy.serving.sources import open_served
@@ -56,6 +57,29 @@ def test_follower_writes_a_manifest_for_each_snapshot(tmp_path: Path) -> None:
         assert opened(out).snapshot == opened(out, "u").snapshot == table.snapshot
     assert opened(out).num_rows == table.num_rows
     assert len(os.listdir(out)) == 5  # CURRENT, and two manifests of each name
+
+
+def test_polls_look_at_tables_only_if_their_catalog_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_SECONDS_BETWEEN_LOOKS", 3600.0)
+    looks, moved = [], Follower._moved
+    monkeypatch.setattr(
+        Follower, "_moved", staticmethod(lambda handle: looks.append(handle) or moved(handle))
+    )
+    table, published = make_lake(tmp_path / "lake"), []
+    follower = Follower(open_served(tmp_path / "lake", {"t": "a.t"}), published.append)
+    for number in range(1, 5):
+        for _ in range(3):
+            follower.poll()
+        assert len(looks) == len(published) == number
+        table.upsert(pa.table({"id": [number], "v": ["z"]}, schema=SCHEMA))
+        time.sleep(0.02)  # longer than the ticks of a file's time
+    monkeypatch.setattr(follow, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    for _ in range(3):
+        follower.poll()
+    assert (len(looks), len(published)) == (7, 5)
+    follower.close()
 
 
 def test_failed_poll_keeps_the_state_before(tmp_path: Path) -> None:
