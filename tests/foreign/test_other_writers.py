@@ -190,7 +190,7 @@ class World:
         return src
 
     def note(self) -> None:
-        self.known, self.indexed = dict(self.versions), self.layout
+        self.known = dict(self.versions)
 
 
 def pairs(table: pa.Table) -> Rows:
@@ -258,7 +258,7 @@ def run(folder: Path, seed: int) -> None:
                     world.mend()
                     if world.layout != world.indexed:
                         world.target.unlink()
-                        src = world.index()
+                        src, world.indexed = world.index(), world.layout
                     else:
                         src.refresh()
                 world.note()

@@ -46,6 +46,8 @@ RawEntry: TypeAlias = tuple[int | None, int, int, bytes]
 _CONTENTS: tuple[Content, ...] = ("data", "position deletes", "equality deletes")
 # Maximum number of file descriptions that the columns of a manifest cache.
 _KEPT_ENTRIES = 64
+# The same for new deletion vectors. Each commit replaces the vectors of the files that it touches.
+KEPT_VECTORS = 1024
 
 
 class FileColumns(ABC):
@@ -324,7 +326,7 @@ def new_files(
         for what, kind in _KINDS.items()
     }
     made = ManifestFiles(path, spec_id, sequences, columns, metrics, first_row_id)
-    for i, file in enumerate(files[:_KEPT_ENTRIES]):
+    for i, file in enumerate(files[:KEPT_VECTORS]):
         if file.vector is not None:
             made.keep_entry(i, Entry(file, int(sequences[i]), path))
     return made

@@ -136,6 +136,8 @@ _LONGEST_WAIT = 0.2
 
 # Number of tables' metadata, and of manifest lists, to keep in memory.
 KEPT_METADATA = 16
+# Number of entries of delete manifests to keep in memory.
+_KEPT_ENTRIES = 4096
 
 
 def to_places(ids: Sequence[int]) -> str:
@@ -820,9 +822,9 @@ def _defaults(fields: Iterable[NestedField]) -> dict[int, pa.Scalar]:
 kept_lists: LruCache[list[Manifest]] = LruCache(KEPT_METADATA)
 
 
-# Entries of short delete manifests that this process wrote, by path. Each commit may replace
-# the deletion vectors of the last one.
-kept_entries: LruCache[list[Entry]] = LruCache(KEPT_METADATA)
+# Entries of delete manifests that this process wrote, by path. Each commit may replace the deletion
+# vectors of the last one.
+kept_entries: LruCache[list[Entry]] = LruCache(_KEPT_ENTRIES, len)
 
 
 def forget_lists() -> None:

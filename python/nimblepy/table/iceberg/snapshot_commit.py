@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import (
@@ -65,7 +65,7 @@ from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, load_tab
 from nimblepy.table.iceberg.kept_manifests import keep_manifest
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.manifest_forms import RECORD_VERSION, Records, ice_file
-from nimblepy.table.iceberg.manifests import new_files
+from nimblepy.table.iceberg.manifests import KEPT_VECTORS, new_files
 from nimblepy.table.iceberg.metadata import (
     Metadata,
     kept_entries,
@@ -113,6 +113,10 @@ LIST_RECORDS = {
 def _write(output: OutputFile, octets: bytes) -> None:
     with output.create(overwrite=True) as sink:
         sink.write(octets)
+
+
+# A file as it was listed, and its entry in a new manifest.
+_Changed: TypeAlias = tuple[Entry, ManifestEntry]
 
 
 class SwapLost(Exception):
@@ -281,7 +285,8 @@ class SnapshotCommit:
         kept_lists.put(path, numbered)
         for item in numbered:
             files = self._files.get(item.path, ())
-            if 0 < len(files) <= _SHORT_MANIFEST:
+            most = KEPT_VECTORS if item.deletes and metadata.has_row_ids else _SHORT_MANIFEST
+            if 0 < len(files) <= most:
                 first_id = item.first_row_id
                 keep_manifest(done, new_files(files, item.spec_id, item.path, sequence, first_id))
                 if item.deletes:
@@ -450,7 +455,7 @@ class SnapshotCommit:
         self._removed_files: list[DataFile] = []
         kept: list[Manifest] = []
         # Current entries of short manifests, by kind and spec.
-        short: dict[tuple[bool, int], list[tuple[Manifest, bool, list[ManifestEntry]]]] = {}
+        short: dict[tuple[bool, int], list[tuple[Manifest, bool, list[_Changed]]]] = {}
         for manifest in metadata.manifests(parent):
             if not manifest.files:
                 continue
@@ -469,13 +474,14 @@ class SnapshotCommit:
                 continue
             self._removed_files += [e.file for e in entries if e.file.identity in removed_paths]
             changed = [
-                self._existing(entry.raw, entry.file.identity in removed_paths) for entry in entries
+                (entry, self._existing(entry.raw, entry.file.identity in removed_paths))
+                for entry in entries
             ]
             kind = manifest.deletes, manifest.spec_id
             if len(entries) - len(removed_paths) <= _SHORT_MANIFEST:
                 short.setdefault(kind, []).append((manifest, bool(removed_paths), changed))
             else:
-                kept.append(self._manifest(metadata, *kind, changed, self._passing))
+                kept.append(self._rewritten(metadata, kind, changed))
         if missing:
             raise FilesGone(sorted(missing))
         for kind, parts in short.items():
@@ -483,8 +489,27 @@ class SnapshotCommit:
                 kept.append(parts[0][0])
                 continue
             together = [entry for _, _, changed in parts for entry in changed]
-            kept.append(self._manifest(metadata, *kind, together, self._passing))
+            kept.append(self._rewritten(metadata, kind, together))
         return kept
+
+    def _rewritten(
+        self, metadata: Metadata, kind: tuple[bool, int], changed: Sequence[_Changed]
+    ) -> Manifest:
+        """Writes a manifest of earlier files, whose entries are cached if they are delete files.
+
+        Args:
+            kind: whether the files are delete files, and their partition spec.
+            changed: each file as it was listed, and its new entry.
+        """
+        made = self._manifest(metadata, *kind, [entry for _, entry in changed], self._passing)
+        if kind[0]:
+            left = [
+                Entry(before.file, before.sequence, made.path, entry)
+                for before, entry in changed
+                if entry.status != ManifestEntryStatus.DELETED
+            ]
+            kept_entries.put(made.path, left)
+        return made
 
     def _existing(self, entry: ManifestEntry, removed: bool) -> ManifestEntry:
         return ManifestEntry.from_args(
