@@ -49,6 +49,7 @@ from nimblepy.schema.types import IndexInfo as IndexInfo
 from nimblepy.schema.types import IoStats as IoStats
 from nimblepy.schema.types import SortKey as SortKey
 from nimblepy.schema.types import starts_with as starts_with
+from nimblepy.schema.variant import variant_json as variant_json
 from nimblepy.serving.connect import connect as connect
 from nimblepy.serving.remote import RemoteLake as RemoteLake
 from nimblepy.serving.remote import RemoteTable as RemoteTable

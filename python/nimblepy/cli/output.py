@@ -16,6 +16,7 @@ import typer
 
 from nimblepy.cli.arguments import OutputFormat
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.variant import is_variant, variant_json
 
 # A terminal shows this many rows without --limit; --json and --csv print all rows.
 TABLE_ROWS = 20
@@ -81,8 +82,11 @@ def print_rows(
             yield batch
 
     if output == "json":
+        variants = [field.name for field in schema if is_variant(field)]
         for batch in counted():
             for row in plain_values(batch).to_pylist():
+                for name in variants:
+                    row[name] = None if row[name] is None else json.loads(row[name])
                 typer.echo(json.dumps(jsonable(row), ensure_ascii=False))
     elif output == "csv":
         _print_csv(counted(), schema)
@@ -94,9 +98,16 @@ def print_rows(
 
 
 def plain_values(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Converts nanosecond columns to text, because Python's times have only microseconds."""
+    """Converts nanosecond columns to text, because Python's times have only microseconds. Variants
+    become JSON text.
+    """
     for position, field in enumerate(batch.schema):
         kind = field.type
+        if is_variant(field):
+            values = batch.column(position).to_pylist()
+            shown = [None if value is None else variant_json(value) for value in values]
+            batch = batch.set_column(position, field.name, pa.array(shown, pa.string()))
+            continue
         temporal = pt.is_timestamp(kind) or pt.is_time64(kind) or pt.is_duration(kind)
         if temporal and kind.unit == "ns":
             wide = pa.int64() if pt.is_duration(kind) else pa.string()

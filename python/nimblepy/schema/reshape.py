@@ -18,6 +18,7 @@ import pyarrow.types as pt
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import is_bytes, is_list, is_text
 from nimblepy.schema.plain import plain_array, plain_type
+from nimblepy.schema.variant import check_stored, is_stored, joined
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 # Returns the position of the data field that matches a target field; None if it is missing.
@@ -89,6 +90,9 @@ def converter(have: pa.DataType, target: pa.DataType, rules: Rules, place: str) 
         return _map(have, target, rules, place)
     if have.equals(target):
         return None
+    if pt.is_binary(target) and is_stored(have):
+        check_stored(have, place)
+        return joined
     if pt.is_dictionary(target) or pt.is_run_end_encoded(target):
         return _encoded(have, target, rules, place)
     if _is_nested(target) or _is_nested(have):

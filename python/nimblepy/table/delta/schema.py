@@ -13,6 +13,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.field_ids import field_id_of
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.plain import plain_type
+from nimblepy.schema.variant import is_variant
 from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.file_names import name_in_files
 
@@ -64,6 +65,10 @@ def _fields(
                 "delta.columnMapping.physicalName": name_in_files(field, names),
             }
         place = f"{above}{field.name}"
+        if is_variant(field):
+            raise InvalidArgumentError(
+                f"column {place!r} is a variant, which cannot be published as Delta"
+            )
         kind = _type(field.type, names, place, mapped)
         made.append({"name": field.name, "type": kind, "nullable": True, "metadata": metadata})
     return made

@@ -90,7 +90,11 @@ from nimblepy.table.iceberg.schemas import (
     to_iceberg,
     type_property,
 )
-from nimblepy.table.iceberg.version3 import metadata_json, with_next_row_id
+from nimblepy.table.iceberg.version3 import (
+    metadata_json,
+    with_next_row_id,
+    without_variants,
+)
 
 _log = logger(__name__)
 
@@ -205,7 +209,7 @@ class SqliteCatalog(MetastoreCatalog):
             with file.open() as source:
                 data = source.read()
             with parsing(location, data):
-                data = translated_metadata(data, location)
+                data = without_variants(translated_metadata(data, location), location)
                 if not location.endswith(".gz.metadata.json"):
                     metadata = self._objects.metadata(data.decode(), TableMetadataUtil.parse_obj)
                 if metadata is None:

@@ -27,6 +27,7 @@ from nimblepy.table.base.model import (
     DataFile,
 )
 from nimblepy.table.iceberg.avro import encoded_bytes, encoded_long
+from nimblepy.table.iceberg.version3 import with_variants
 
 # The field id of the partition values.
 _PARTITION = 102
@@ -155,7 +156,7 @@ class ManifestForm:
         fields = cast(StructType, written.find_field(_PARTITION).field_type).fields
         self._partitions = Records("partition", Schema(*fields), Schema(*fields))
         self.header = {
-            "schema": schema.model_dump_json(),
+            "schema": with_variants(schema.model_dump_json()),
             "partition-spec": json.dumps([item.model_dump(mode="json") for item in spec.fields]),
             "partition-spec-id": str(spec.spec_id),
             "format-version": str(version),

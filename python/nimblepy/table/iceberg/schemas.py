@@ -54,8 +54,10 @@ from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import ColumnName
 from nimblepy.schema.text import is_uuid
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.variant import VARIANT
 from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.damage import BAD_BYTES
+from nimblepy.table.iceberg.version3 import is_variant_type
 
 
 def new_sort_order(schema: Schema, keys: Sequence[SortKey]) -> SortOrder:
@@ -156,11 +158,19 @@ def to_arrow(schema: Schema, details: TypeDetails = MappingProxyType({})) -> pa.
     Args:
         details: time zones and lengths of vectors.
     """
-    fields = [_arrow_field(item, details) for item in schema.fields]
+    fields = [
+        _variant_field(item) if is_variant_type(item.field_type) else _arrow_field(item, details)
+        for item in schema.fields
+    ]
     for i, item in enumerate(schema.fields):
         if isinstance(item.field_type, UUIDType):  # pyarrow cannot make nested values of this type
             fields[i] = fields[i].with_type(pa.uuid())
     return pa.schema(fields)
+
+
+def _variant_field(item: NestedField) -> pa.Field:
+    metadata = {FIELD_ID: str(item.field_id).encode(), VARIANT: b"1"}
+    return pa.field(item.name, pa.binary(), nullable=not item.required, metadata=metadata)
 
 
 def _arrow_field(item: NestedField, details: TypeDetails, name: str | None = None) -> pa.Field:
@@ -175,7 +185,7 @@ def _arrow_field(item: NestedField, details: TypeDetails, name: str | None = Non
 
 def arrow_type(kind: IcebergType) -> pa.DataType:
     """Returns the type in which values are compared and hashed: UUIDs are 16 bytes."""
-    return _arrow_type(kind, {}, 0)
+    return pa.binary() if is_variant_type(kind) else _arrow_type(kind, {}, 0)
 
 
 def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.DataType:
@@ -196,6 +206,11 @@ def _arrow_type(kind: IcebergType, details: TypeDetails, number: int) -> pa.Data
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, FixedType):
         return pa.binary(len(kind))
+    if is_variant_type(kind):
+        raise UnsupportedVersionError(
+            "a struct, list or map contains the Iceberg type variant, which nimblepy reads only as "
+            "a column"
+        )
     for iceberg_type, arrow in _PRIMITIVES:
         if isinstance(kind, iceberg_type):
             return arrow

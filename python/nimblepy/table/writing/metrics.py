@@ -18,6 +18,7 @@ from nimblepy.schema.field_ids import field_id_of
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.plain import plain_array, plain_type
 from nimblepy.schema.values import successor
+from nimblepy.schema.variant import is_variant
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Metrics
 from nimblepy.table.base.values import internal_value
@@ -59,6 +60,7 @@ class MetricsCollector:
             self._nans[number] = self._nans.get(number, 0) + count
             if count:
                 values = values.filter(pc.invert(nan))
+        bounded = bounded and not is_variant(field)
         if not bounded or pt.is_nested(kind) or values.null_count == len(values):
             return
         values, kind = plain_array(values), plain_type(kind)  # UUIDs become their bytes

@@ -26,6 +26,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.names import Path
 from nimblepy.schema.types import SortKey
+from nimblepy.schema.variant import STORED, is_variant, split
 from nimblepy.schema.zones import has_zone
 from nimblepy.table.base.deletion_vector import deletion_vector
 from nimblepy.table.base.file_names import name_in_files
@@ -509,6 +510,10 @@ def _with_iceberg_types(table: pa.Table) -> pa.Table:
     typed = [i for i, field in enumerate(table.schema) if not pt.is_null(field.type)]
     if 0 < len(typed) < table.num_columns:
         table = table.select(typed)
+    for i, item in enumerate(table.schema):
+        if is_variant(item):
+            groups = split(table.column(i).combine_chunks(), item.name)
+            table = table.set_column(i, item.with_type(STORED), groups)
     fields = [field.with_type(_iceberg_type(field.type)) for field in table.schema]
     if fields == list(table.schema):
         return table
