@@ -137,9 +137,9 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     readers = [a._current.compiled(ColumnReader(("x",))), b._current.compiled(ColumnReader(("x",)))]
     one = np.array([0]), np.array([1], dtype=np.uint64)
     assert _core.take_files(readers, *one, 1) is None  # numbers and text
-    with pytest.raises(InvalidArgumentError, match="file 1 of 1"):
+    with pytest.raises(InvalidArgumentError, match="no file 1 among 1 files"):
         _core.take_files(readers[:1], np.array([1]), one[1], 1)
-    with pytest.raises(InvalidArgumentError, match="row 2 of a file of 2 rows"):
+    with pytest.raises(InvalidArgumentError, match="row 2 is outside a file of 2 rows"):
         _core.take_files(readers[:1], one[0], np.array([2], dtype=np.uint64), 1)
 
 

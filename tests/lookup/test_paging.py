@@ -108,7 +108,7 @@ def test_keys_of_too_few_values_are_refused_with_the_way_out(tmp_path: Path) -> 
     with nb.open(tmp_path / "t.nimble") as file:
         with pytest.raises(nb.InvalidArgumentError, match="name it in on="):
             file.get("x")
-        with pytest.raises(nb.InvalidArgumentError, match="name these in on="):
+        with pytest.raises(nb.InvalidArgumentError, match="name them in on="):
             file.lookup([("x",)], on=["a", "b"])
         assert file.lookup(["x"]).num_rows == file.lookup(["x"], on="a").num_rows == 2
         assert file.get("y", on="a") == {"a": "y", "b": 1}

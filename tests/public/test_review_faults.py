@@ -32,7 +32,7 @@ def test_columns_and_on_are_no_key_of_the_same_getter(path: str) -> None:
 def test_rows_past_the_end_are_refused(path: str) -> None:
     """They were read from behind the end of what is in memory."""
     nb.write(pa.table({"k": [1]}), path, cluster_by="k")
-    with pytest.raises(nb.InvalidArgumentError, match="of a file of 1 rows"):
+    with pytest.raises(nb.InvalidArgumentError, match="outside a file of 1 rows"):
         nb.open(path)._current.read(RowSet.of_range(5, 10), None)
 
 

@@ -61,7 +61,9 @@ def test_connect_expands_the_home_directory(
 
 
 def test_serve_says_how_to_name_the_tables_of_a_lake(lake: str) -> None:
-    with pytest.raises(nb.InvalidArgumentError, match=r"is a lake; pass its tables .*serve\("):
+    with pytest.raises(
+        nb.InvalidArgumentError, match=r"is a lake; name the tables to serve .*serve\("
+    ):
         nb.serve(lake)
     with pytest.raises(nb.InvalidArgumentError, match=r"\{'users': 's\.users'\}"):
         nb.serve(lake, "s.users")

@@ -483,7 +483,7 @@ def test_dataset_handles_keep_their_options(tmp_path: Path) -> None:
     store = SubTreeFileSystem(str(tmp_path / "root"), LocalFileSystem())
     with (
         nb.open_dataset("d", filesystem=store) as dataset,
-        pytest.raises(nb.InvalidArgumentError, match="local disks"),
+        pytest.raises(nb.InvalidArgumentError, match="local disk"),
     ):
         nb.serve(dataset)
 

@@ -678,7 +678,9 @@ def test_arguments_are_refused_as_by_local_tables(tmp_path: Path) -> None:
             lambda: remote.get({"a": "b"}),
         ]
         for call in short:
-            with pytest.raises(nb.InvalidArgumentError, match=r"1 of the 2 columns a, b; .*prefix"):
+            with pytest.raises(
+                nb.InvalidArgumentError, match=r"got 1 of the 2 key columns a, b; .*prefix"
+            ):
                 call()
 
 

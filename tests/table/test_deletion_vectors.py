@@ -140,7 +140,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], str]] = {
     "a negative offset": ({"content_offset": -1}, "-1"),
     "a huge size": ({"content_size_in_bytes": 2**62}, str(2**62)),
     "another place": ({"content_offset": 5}, "offset 5"),
-    "no place": ({"content_offset": None}, "does not say where"),
+    "no place": ({"content_offset": None}, "lacks the data file, offset or size"),
     "another number of rows": ({"record_count": 3}, "expected 3"),
     "more rows than the file has": ({"record_count": 2**40}, "only 1000 rows"),
 }

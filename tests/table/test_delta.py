@@ -459,7 +459,7 @@ def test_files_of_others_with_another_name_are_refused(
     pq.write_table(pa.table({"k": [7000], "words": ["w"]}), tmp_path / "other.parquet")
     table.add_files([tmp_path / "other.parquet"])
     assert "its column 'words' has the name 'words' in it" in caplog.text
-    with pytest.raises(nb.InvalidArgumentError, match=r"Delta would read .* wrongly"):
+    with pytest.raises(nb.InvalidArgumentError, match=r"Delta would misread"):
         table.publish_delta()
 
 
@@ -469,7 +469,10 @@ def test_fields_inside_columns_keep_their_names(tmp_path: Path) -> None:
     table = lake.create_table("a.b", schema, data_format="parquet")
     table.append([{"s": {"x": 1}}])
     table.publish_delta()
-    with pytest.raises(nb.InvalidArgumentError, match="keeps its name"), table.alter() as change:
+    with (
+        pytest.raises(nb.InvalidArgumentError, match="must keep its name"),
+        table.alter() as change,
+    ):
         change.rename_column("s.x", "y")
     with table.alter() as change:
         change.add_column("s.z", pa.int64())

@@ -178,7 +178,7 @@ class Tables(RuleBasedStateMachine):
         ]
         with self.table.alter() as a:
             if self.layout and fields:
-                with pytest.raises(nb.InvalidArgumentError, match="has a layout"):
+                with pytest.raises(nb.InvalidArgumentError, match="a table with a layout"):
                     a.partition_by(*fields)
                 return
             a.partition_by(*fields)

@@ -140,7 +140,7 @@ def test_watch_follows_and_survives_errors(
     assert not watch.is_running
     assert caplog.text.count("the callback failed") == 2
     assert "of the callback" in caplog.text
-    assert caplog.text.count("no refresh") == 1
+    assert caplog.text.count("refresh failed") == 1
     table.append({"k": [4]})
     time.sleep(0.02)
     assert (seen, reader.num_rows) == ([2, 3], 3)

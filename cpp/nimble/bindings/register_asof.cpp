@@ -183,7 +183,7 @@ class BatchSearch {
     for (py::ssize_t i = 0; i < keys.size(); ++i) {
       const auto row = static_cast<size_t>(keys.data()[i]);
       if (row >= position_.size() || position_[row] == kNoRow) {
-        raise(Status::invalid_argument("the key is not one of those searched"));
+        raise(Status::invalid_argument("the key was not searched"));
       }
       out.push_back(position_[row]);
     }

@@ -82,8 +82,9 @@ py::dict to_dict(const NearestStats& s) {
 Result<std::unique_ptr<const NearestSearch>> prepare(
     const std::vector<Part>& given, VectorMetric metric, uint64_t dimensions) {
   if (dimensions == 0 || dimensions > kMaxVectorDimensions) {
-    return Status::invalid_argument("nearest: vectors of " +
-                                    std::to_string(dimensions) + " numbers");
+    return Status::invalid_argument(
+        "nearest: vectors have " + std::to_string(dimensions) +
+        " numbers; expected 1 to " + std::to_string(kMaxVectorDimensions));
   }
   std::vector<NearestPart> parts;
   for (const auto& [scan, index, deleted] : given) {
@@ -94,7 +95,7 @@ Result<std::unique_ptr<const NearestSearch>> prepare(
     if (index != nullptr && (&index->index->file() != &scan->output->file() ||
                              index->index->root().metric != metric)) {
       return Status::invalid_argument(
-          "nearest: an index of another file or metric");
+          "nearest: the index belongs to another file or has another metric");
     }
     parts.push_back(
         {*scan, index == nullptr ? nullptr : index->index.get(), deleted});
@@ -192,11 +193,13 @@ class NearestReader {
                              options_.metric, dimensions));
     for (const auto& reader : rows_) readers_.push_back(reader.get());
     if (rows_.empty() || rows_.size() != search_->parts().size()) {
-      raise(Status::invalid_argument("nearest: expected columns of each part"));
+      raise(Status::invalid_argument(
+          "nearest: expected one reader of columns for each part"));
     }
     for (size_t i = 0; i < rows_.size(); ++i) {
       if (&rows_[i]->file() != &search_->parts()[i].scan.output->file()) {
-        raise(Status::invalid_argument("nearest: columns of another file"));
+        raise(Status::invalid_argument(
+            "nearest: the columns belong to another file"));
       }
     }
     result_ = rows_[0]->schema();
@@ -262,7 +265,8 @@ class NearestReader {
   // Returns nullopt for a scan of another opening of the file.
   std::optional<NearestPart> part_within(const py::handle& within) const {
     if (rows_.size() != 1) {
-      raise(Status::invalid_argument("nearest: a part of several files"));
+      raise(Status::invalid_argument(
+          "nearest: rows can be limited in a search of one file only"));
     }
     NearestPart out = search_->parts()[0];
     const OpenFile& file = out.scan.output->file();

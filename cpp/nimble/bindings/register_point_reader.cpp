@@ -112,7 +112,7 @@ class PointReader final : public KeyedFile,
     const OpenFile& f = rows_->file();
     if (row >= f.num_rows()) {
       raise(Status::invalid_argument("row " + std::to_string(row) +
-                                     " of a file of " +
+                                     " is outside a file of " +
                                      std::to_string(f.num_rows()) + " rows"));
     }
     return read_columns(row, nullptr);

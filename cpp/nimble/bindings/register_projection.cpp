@@ -69,9 +69,9 @@ py::object take_files(const std::vector<std::shared_ptr<RowReader>>& readers,
 void check_range(const RowReader& reader, uint64_t begin, uint64_t end) {
   const uint64_t rows = reader.file().num_rows();
   if (begin <= end && end <= rows) return;
-  raise(Status::invalid_argument("rows " + std::to_string(begin) + " to " +
-                                 std::to_string(end) + " of a file of " +
-                                 std::to_string(rows) + " rows"));
+  raise(Status::invalid_argument(
+      "rows " + std::to_string(begin) + " to " + std::to_string(end) +
+      " are outside a file of " + std::to_string(rows) + " rows"));
 }
 
 py::tuple range_batch(const RowReader& reader, uint64_t begin, uint64_t end,
@@ -166,8 +166,8 @@ std::vector<RowRange> rows_of_file(
     if (range.end <= file.num_rows()) continue;
     raise(Status::invalid_argument("rows [" + std::to_string(range.begin) +
                                    ", " + std::to_string(range.end) +
-                                   ") of a file of " +
-                                   std::to_string(file.num_rows())));
+                                   ") are outside a file of " +
+                                   std::to_string(file.num_rows()) + " rows"));
   }
   return merge_ranges(std::move(r));
 }

@@ -172,7 +172,9 @@ class RangeReader {
 
   py::object find(const KeyRange& keys) const {
     if (!index_->is_cluster()) {
-      raise(Status::invalid_argument("places of another index are not rows"));
+      raise(Status::invalid_argument(
+          "this index is not the cluster index, so it cannot return a range of "
+          "rows"));
     }
     return tuple_of(Wanted().cut(unwrap(without_gil(
         [&] { return (*index_)->find_range(keys, rows_.get()); }))));

@@ -53,7 +53,8 @@ std::vector<ServedConstant> constants_of(const ConstantsOf& given) {
           value.values() + static_cast<uint64_t>(row) * field.width;
       constant.value = std::string(as_string({at, field.width}));
     } else {
-      raise(Status::unsupported("a default of type " + field.type_name()));
+      raise(Status::unsupported("defaults of type " + field.type_name() +
+                                " are not supported"));
     }
   }
   return out;

@@ -38,7 +38,8 @@ class BitWriter {
 Status HashPartitionBuilder::add(uint64_t fraction, uint64_t row) {
   if (row >= num_rows_) {
     return Status::invalid_argument("hash index: row " + std::to_string(row) +
-                                    " of " + std::to_string(num_rows_));
+                                    " is outside a file of " +
+                                    std::to_string(num_rows_) + " rows");
   }
   if (num_group_ > 0 && fraction != fraction_) end_group();
   fraction_ = fraction;
@@ -124,9 +125,10 @@ Result<std::vector<uint8_t>> HashPartitionBuilder::finish() {
   const uint32_t value_bits = bit_width_of(last);
   if (kFingerprintBits + value_bits > kMaxEntryBits ||
       entries_.size() >= uint64_t{1} << 31) {
-    return Status::unsupported(
-        "hash index: a partition of " + std::to_string(entries_.size()) +
-        " entries for rows up to " + std::to_string(num_rows_));
+    return Status::unsupported("hash index: a partition cannot hold " +
+                               std::to_string(entries_.size()) +
+                               " entries for rows up to " +
+                               std::to_string(num_rows_));
   }
   ByteBuffer out = pack(value_bits);
   out.put_bytes(lists_.span());
@@ -168,8 +170,9 @@ Status HashPartition::find_first(const Place& place, size_t enough,
                                  uint64_t* known_below) const {
   if (place.begin > place.end || place.end > num_entries_) {
     return Status::corrupt(
-        "a bucket of entries " + std::to_string(place.begin) + " to " +
-        std::to_string(place.end) + " of " + std::to_string(num_entries_));
+        "a bucket has entries " + std::to_string(place.begin) + " to " +
+        std::to_string(place.end) + ", but the partition has only " +
+        std::to_string(num_entries_));
   }
   const size_t first = rows->size();
   bool ascending = true;
@@ -213,8 +216,9 @@ Status HashPartition::read_list(uint64_t at, size_t enough,
                                 std::vector<uint64_t>* rows,
                                 uint64_t* known_below) const {
   if (at >= lists_.size()) {
-    return Status::corrupt("a list of rows at byte " + std::to_string(at) +
-                           " of " + std::to_string(lists_.size()));
+    return Status::corrupt("a list of rows begins at byte " +
+                           std::to_string(at) + ", but the lists have only " +
+                           std::to_string(lists_.size()) + " bytes");
   }
   ByteReader reader(lists_.subspan(at));
   uint64_t row = reader.get_varint();

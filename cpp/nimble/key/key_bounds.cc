@@ -18,8 +18,9 @@ Result<Cut> cut_of(const KeyEncoder& encoder,
   const auto& columns = encoder.columns();
   if (values.size() > columns.size()) {
     return Status::invalid_argument(
-        "a bound of " + std::to_string(values.size()) +
-        " values for a key of " + std::to_string(columns.size()) + " columns");
+        "a bound has " + std::to_string(values.size()) +
+        " values; the key has only " + std::to_string(columns.size()) +
+        " columns");
   }
   Cut cut;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -162,7 +163,7 @@ Result<KeyRange> value_range(const KeyEncoder& encoder, const KeyBound& lower,
   const size_t bound = std::max(lower.values.size(), upper.values.size());
   if (bound > columns.size()) {
     return Status::invalid_argument(
-        "a bound of " + std::to_string(bound) + " values for a key of " +
+        "a bound has " + std::to_string(bound) + " values; the key has only " +
         std::to_string(columns.size()) + " columns");
   }
   bool descending = false;

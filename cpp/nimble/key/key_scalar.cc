@@ -214,8 +214,9 @@ Status encode_scalar(const KeyColumn& c, const KeyScalar& v, ByteBuffer* out) {
     return Status::invalid_argument(
         "column '" + c.name + "': the value is " +
         (fit == ScalarFit::kWrongType ? "of another type"
-         : fit == ScalarFit::kInexact ? "not one that the type can hold exactly"
-                                      : "out of the type's range"));
+         : fit == ScalarFit::kInexact
+             ? "not exact in the column's type"
+             : "out of the range of the column's type"));
   }
   if (!is_bytes) {
     out->put_u8(c.value_marker());

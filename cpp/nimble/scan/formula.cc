@@ -128,7 +128,7 @@ Status Formula::check(size_t num_columns) const {
                           static_cast<uint64_t>(term.operand) < num_columns;
       if (!exists)
         return Status::invalid_argument(
-            "a formula names a column that it does not have");
+            "a formula has an operand that is not one of its columns");
     }
     const bool is_operand =
         term.kind == Kind::kColumn || term.kind == Kind::kConstant;

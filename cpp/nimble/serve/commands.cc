@@ -548,8 +548,8 @@ class Command {
                       std::span<const char* const> accepted,
                       Options* out) const {
     const auto missing = [&](std::string_view what) {
-      return Status::invalid_argument("after " + std::string(what) +
-                                      " arguments are missing");
+      return Status::invalid_argument("arguments are missing after " +
+                                      std::string(what));
     };
     // Only commands that read in key order can send blocks: their rows are
     // adjacent.
@@ -588,8 +588,8 @@ class Command {
           if (std::find(out->columns.begin(), out->columns.end(), column) !=
               out->columns.end()) {
             return Status::invalid_argument(
-                "COLS: a column is there twice: '" +
-                table.schema().children[column].name + "'");
+                "COLS: column '" + table.schema().children[column].name +
+                "' is given twice");
           }
           out->columns.push_back(column);
         }

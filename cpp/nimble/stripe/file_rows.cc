@@ -16,15 +16,15 @@ Status check(std::span<const RowReader* const> readers,
   for (size_t i = 0; i < wanted.rows.size(); ++i) {
     const auto file = static_cast<uint64_t>(wanted.files[i]);
     if (file >= readers.size()) {
-      return Status::invalid_argument("file " +
-                                      std::to_string(wanted.files[i]) + " of " +
-                                      std::to_string(readers.size()));
+      return Status::invalid_argument(
+          "rows of files: no file " + std::to_string(wanted.files[i]) +
+          " among " + std::to_string(readers.size()) + " files");
     }
     const OpenFile& f = readers[file]->file();
     if (wanted.rows[i] < f.num_rows()) continue;
     return Status::invalid_argument(
         f.file().name() + ": row " + std::to_string(wanted.rows[i]) +
-        " of a file of " + std::to_string(f.num_rows()) + " rows");
+        " is outside a file of " + std::to_string(f.num_rows()) + " rows");
   }
   return Status::ok();
 }

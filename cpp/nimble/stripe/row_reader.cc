@@ -582,7 +582,7 @@ Status RowReader::take(std::span<const uint64_t> rows, uint32_t threads,
   const PlacedRows wanted = place_rows(rows);
   if (!wanted.rows.empty() && wanted.rows.back() >= file_->num_rows()) {
     return Status::invalid_argument(
-        "row " + std::to_string(wanted.rows.back()) + " of a file of " +
+        "row " + std::to_string(wanted.rows.back()) + " is outside a file of " +
         std::to_string(file_->num_rows()) + " rows");
   }
   return take_placed(wanted, {}, threads, out);

@@ -16,8 +16,7 @@ Status StripeReader::check_rows(uint32_t stream, uint64_t end) const {
   if (end <= stripe_.values[stream]) return Status::ok();
   return Status::corrupt("stream " + std::to_string(stream) + " has " +
                          std::to_string(stripe_.values[stream]) +
-                         " values, row " + std::to_string(end - 1) +
-                         " is wanted");
+                         " values, too few for row " + std::to_string(end - 1));
 }
 
 Status StripeReader::check_node(uint32_t node, const uint64_t* rows,

@@ -129,7 +129,7 @@ Result<bool> has_nulls(const OpenFile& file, uint32_t node, const Vectors& v,
     return Status::corrupt("stream " + std::to_string(v.values) + " has " +
                            std::to_string(at.num_values(v.values)) +
                            " numbers, too few for vector " +
-                           std::to_string(at.row()) + " of " +
+                           std::to_string(at.row()) + "; each vector has " +
                            std::to_string(v.size));
   }
   return false;

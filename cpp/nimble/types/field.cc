@@ -375,13 +375,15 @@ Status check_storable(const Field& field, const std::string& path) {
   if (!field.dictionary.empty() && has_dictionary(field.dictionary[0])) {
     return Status::unsupported("column '" + path + "' of type " +
                                field.type_name() +
-                               ": dictionaries inside dictionaries");
+                               ": a dictionary inside a dictionary is not "
+                               "supported");
   }
   if (field.layout == Layout::kRunEnd &&
       field.children[1].layout == Layout::kRunEnd) {
     return Status::unsupported("column '" + path + "' of type " +
                                field.type_name() +
-                               ": runs of run-end encoded values");
+                               ": run-end encoding inside run-end encoding is "
+                               "not supported");
   }
   for (const Field& d : field.dictionary) {
     NIMBLE_RETURN_IF_ERROR(check_storable(d, path + ".dictionary"));

@@ -173,9 +173,11 @@ Status settle(StreamShared* shared, bool had_phrases, const ValueType& type,
   context.body_size = segment.body.size();
   context.shared_use = &use;
   ByteReader head(segment.head.span());
-  NIMBLE_RETURN_IF_ERROR(open_decoder(&head, context).has_value()
-                             ? Status()
-                             : Status::corrupt("an encoder's own head"));
+  NIMBLE_RETURN_IF_ERROR(
+      open_decoder(&head, context).has_value()
+          ? Status()
+          : Status::corrupt("an encoder wrote a head that cannot be "
+                            "opened"));
   if (use.dictionary) {
     shared->dictionary.keep_additions();
   } else {

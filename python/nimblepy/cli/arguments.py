@@ -85,12 +85,12 @@ OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an e
 DataFormatOption = Annotated[
     str | None,
     typer.Option(
-        "--format", help="parquet, csv, tsv, json, arrow or nimble. Default: as files say."
+        "--format", help="parquet, csv, tsv, json, arrow or nimble. Default: found from the files."
     ),
 ]
 NewFileOption = Annotated[
     str | None,
-    typer.Option("--output", help="The new file. Default: it takes the old one's place."),
+    typer.Option("--output", help="The new file. Default: replace the old file."),
 ]
 PropertyOption = Annotated[
     list[str] | None, typer.Option("--property", help="A property: NAME=VALUE. Repeatable.")
@@ -98,7 +98,7 @@ PropertyOption = Annotated[
 CommentOption = Annotated[str | None, typer.Option("--comment", help="What the table is.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Remove nothing.")]
 PollOption = Annotated[
-    float, typer.Option("--poll", help="Seconds between looks for a new snapshot.")
+    float, typer.Option("--poll", help="Seconds between checks for a new snapshot.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 

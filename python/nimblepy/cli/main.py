@@ -231,7 +231,7 @@ def range(
     on: OnOption = None,
     columns: ColumnsOption = None,
     limit: LimitOption = None,
-    reverse: Annotated[bool, typer.Option(help="From the end of the range.")] = False,
+    reverse: Annotated[bool, typer.Option(help="Begin at the end of the range.")] = False,
     explain: ExplainOption = False,
     output: OutputFormat = "table",
     version: Version = NEWEST,
@@ -300,7 +300,7 @@ def nearest(
     k: Annotated[int, typer.Option("-k", help="Number of rows.")] = 10,
     on: Annotated[str | None, typer.Option(help="The column of vectors.")] = None,
     metric: Annotated[
-        str | None, typer.Option(help="l2, cosine or dot; that of the index by default.")
+        str | None, typer.Option(help="l2, cosine or dot. Default: the metric of the index.")
     ] = None,
     filter: Annotated[
         str | None, typer.Option("--filter", "-f", help='SQL condition: "x > 3 AND k = 7"')
@@ -354,7 +354,7 @@ def sql(
 @prints_rows
 def diff(
     old: RowsArgument,
-    new: Annotated[str, typer.Argument(metavar="FILE", help="What it is compared with.")],
+    new: Annotated[str, typer.Argument(metavar="FILE", help="The file to compare with.")],
     on: Annotated[
         str | None, typer.Option("--on", help="Columns of a unique key: a,b. Default: cluster key.")
     ] = None,
@@ -384,11 +384,13 @@ def merge(
     output: Annotated[str, typer.Option("--output", "-o", help="The file to write: path or URI.")],
     cluster_by: Annotated[
         str | None,
-        typer.Option(help="Another key than theirs: 'a, b desc nulls first'"),
+        typer.Option(help="Cluster key: 'a, b desc nulls first'. Default: that of the files."),
     ] = None,
     unique: Annotated[
         bool | None,
-        typer.Option("--unique/--no-unique", help="Refuse a key twice. Default: as they do."),
+        typer.Option(
+            "--unique/--no-unique", help="Refuse duplicate keys. Default: as the files do."
+        ),
     ] = None,
     compression: CompressionOption = "balanced",
     overwrite: OverwriteOption = False,
@@ -468,11 +470,13 @@ def serve(
         typer.Option(metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics."),
     ] = None,
     poll: PollOption = 0.1,
-    max_keys: Annotated[int, typer.Option(help="Keys of one command.")] = 10_000,
-    max_rows: Annotated[int, typer.Option(help="Rows of one command.")] = 100_000,
-    max_reply_bytes: Annotated[int, typer.Option(help="Bytes of one reply.")] = 32 << 20,
-    max_clients: Annotated[int, typer.Option(help="Connections at once.")] = 10_000,
-    idle_seconds: Annotated[int, typer.Option(help="Close silent connections; 0: never.")] = 0,
+    max_keys: Annotated[int, typer.Option(help="Most keys in one command.")] = 10_000,
+    max_rows: Annotated[int, typer.Option(help="Most rows for one command.")] = 100_000,
+    max_reply_bytes: Annotated[int, typer.Option(help="Most bytes in one reply.")] = 32 << 20,
+    max_clients: Annotated[int, typer.Option(help="Most connections at a time.")] = 10_000,
+    idle_seconds: Annotated[
+        int, typer.Option(help="Close connections that are idle for this long; 0: never.")
+    ] = 0,
     threads: Annotated[int, typer.Option(help="Threads for connections.")] = 1,
     raw: Annotated[
         bool, typer.Option("--raw/--no-raw", help="Whether clients may get encoded blocks.")
@@ -533,14 +537,16 @@ def describe(
         str, typer.Argument(metavar="CATALOG[#TABLE]", help="A catalog, or one of its tables.")
     ],
     check: Annotated[bool, typer.Option("--check", help="Check the claims.")] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="Check them, and scan rows for it.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Check the claims, and scan rows if needed.")
+    ] = False,
     fail_on: Annotated[
         list[str] | None,
         typer.Option(
             "--fail-on",
             metavar="STATUS",
-            help="Exit with status 1 on a claim that is contradicted (the default), suspect, "
-            "overdue or unchecked. Contradicted ones always count; unchecked includes all. "
+            help="Exit with status 1 if a claim is contradicted (the default), suspect, overdue "
+            "or unchecked. Every choice includes contradicted; unchecked includes all four. "
             "Repeatable.",
         ),
     ] = None,

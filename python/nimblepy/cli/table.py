@@ -247,7 +247,7 @@ def run_relocate(text: str, old_root: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"tables": changed})
     else:
-        typer.echo("\n".join(changed) or "no table has paths of another place")
+        typer.echo("\n".join(changed) or "no table has paths to a former location")
 
 
 def _print_removal(done: Removal, *, as_json: bool) -> None:

@@ -36,7 +36,7 @@ CastOption = Annotated[
 DataArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="DATA...", help="Files, directories or globs, as of convert; or one CATALOG#TABLE."
+        metavar="DATA...", help="Files, directories or globs, as for convert; or one CATALOG#TABLE."
     ),
 ]
 BranchOption = Annotated[str | None, typer.Option(help="The branch to write to.")]
@@ -149,10 +149,10 @@ def table_compact(
 def table_layout(
     table: TableArgument,
     plot: Annotated[
-        str | None, typer.Option(help="File for a picture: .svg, or .html for a page.")
+        str | None, typer.Option(help="File for a plot: .svg, or .html for a page.")
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", "-c", help="Of the picture: a,b.")
+        str | None, typer.Option("--columns", "-c", help="Columns to plot: a,b.")
     ] = None,
     version: Version = NEWEST,
 ) -> None:
@@ -165,8 +165,8 @@ def table_layout(
 @app.command("expire")
 def table_expire(
     table: TableArgument,
-    keep: Annotated[int | None, typer.Option(min=1, help="Snapshots that stay.")] = None,
-    older_than: Annotated[str | None, typer.Option(help="Only older ones: 12h, 5d.")] = None,
+    keep: Annotated[int | None, typer.Option(min=1, help="Number of snapshots to keep.")] = None,
+    older_than: Annotated[str | None, typer.Option(help="Only older snapshots: 12h, 5d.")] = None,
     dry_run: DryRunOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -180,7 +180,7 @@ def table_expire(
 def table_health(
     table: TableArgument,
     plot: Annotated[
-        str | None, typer.Option(help="Draw it as well: a file that ends in .svg or .html.")
+        str | None, typer.Option(help="File for a plot of the health: .svg or .html.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -223,7 +223,8 @@ def table_orphans(
 def table_relocate(
     lake: Annotated[str, typer.Argument(help="A moved LAKE, or LAKE#NAMESPACE.NAME.")],
     old_root: Annotated[
-        str | None, typer.Option("--from", help="Where it was, if its catalog does not know.")
+        str | None,
+        typer.Option("--from", help="Former location, if the catalog does not record it."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -238,7 +239,7 @@ def table_create(
     table: TableArgument,
     data: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATA]...", help="The first rows: files, as of convert."),
+        typer.Argument(metavar="[DATA]...", help="The first rows: files, as for convert."),
     ] = None,
     schema: Annotated[
         str | None, typer.Option(help="Columns of an empty table: 'id bigint, at timestamp'")
@@ -253,10 +254,10 @@ def table_create(
     hash_index: HashIndexOption = None,
     sorted_index: SortedIndexOption = None,
     data_format: Annotated[
-        str, typer.Option(help="Of the table's files: nimble or parquet.")
+        str, typer.Option(help="Format of the table's files: nimble or parquet.")
     ] = "nimble",
     format_version: Annotated[
-        int, typer.Option(help="Of Iceberg's format: 2, or 3, which fewer engines read.")
+        int, typer.Option(help="Iceberg format version: 2, or 3, which fewer engines read.")
     ] = 2,
     property: PropertyOption = None,
     comment: CommentOption = None,
@@ -325,10 +326,10 @@ def table_upsert(
     branch: BranchOption = None,
     format: DataFormatOption = None,
     update: Annotated[
-        str | None, typer.Option(help="Columns that existing rows take: a,b. Default: all.")
+        str | None, typer.Option(help="Columns to update in existing rows: a,b. Default: all.")
     ] = None,
     duplicates: Annotated[
-        str, typer.Option(help="Of a key that occurs twice in the data: error, or last.")
+        str, typer.Option(help="If a key occurs twice in the data: error, or keep the last.")
     ] = "error",
     cast: CastOption = False,
     new_columns: NewColumnsOption = "error",
@@ -379,7 +380,7 @@ def table_alter(
     drop: Annotated[list[str] | None, typer.Option(help="A column. Repeatable.")] = None,
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(help="Of new files: day(ts), or none. Repeatable."),
+        typer.Option(help="Partitions of new files: day(ts), or none. Repeatable."),
     ] = None,
     property: PropertyOption = None,
     unset: Annotated[
@@ -483,7 +484,7 @@ def table_register(
 def table_publish_delta(
     table: TableArgument,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Publish a last time; the log stays.")
+        bool, typer.Option("--stop", help="Publish once more, then stop; keeps the log.")
     ] = False,
 ) -> None:
     """Publish a Parquet table as Delta. Later commits keep it up to date."""
@@ -510,7 +511,7 @@ def table_drop(
 def table_optimize(
     table: TableArgument,
     budget_mb: Annotated[
-        int | None, typer.Option(min=1, help="Most MiB of an OTree layout to rewrite.")
+        int | None, typer.Option(min=1, help="Rewrite at most so many MiB of an OTree.")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -171,8 +171,8 @@ def fitted(
     first = shrunk(items[0], max_tokens - used + names[0])
     if first is None:
         raise InvalidArgumentError(
-            f"max_tokens {max_tokens}: the first row has {tokens(items[0]):,} tokens, and the "
-            f"answer without rows {tokens(head):,}; ask for fewer columns, or for more tokens"
+            f"max_tokens {max_tokens}: the first row has {tokens(items[0]):,} tokens, and an "
+            f"answer without rows has {tokens(head):,}; ask for fewer columns, or for more tokens"
         )
     return [first]
 

@@ -107,7 +107,7 @@ class GivenKeys:
             if self.width != len(names):
                 raise InvalidArgumentError(
                     f"keys: {self.width} values for {len(names)} columns ({', '.join(names)}); "
-                    "for keys of fewer columns name these in on="
+                    "to search by fewer columns, name them in on="
                 )
             return self.columns
         missing = [name for name in names if name not in self.names]
@@ -147,7 +147,9 @@ def read_keys(keys: Any) -> GivenKeys:
         return GivenKeys(tuple(many.columns), names)
     if isinstance(many, np.ndarray) and many.ndim > 1:
         if many.ndim > 2 or not many.shape[1]:
-            raise InvalidArgumentError(f"keys: a numpy array of the shape {many.shape}")
+            raise InvalidArgumentError(
+                f"keys: expected a numpy array of one or two dimensions, got the shape {many.shape}"
+            )
         # A copy of a masked array keeps its mask; np.ascontiguousarray() loses it.
         return GivenKeys(tuple(column.copy() for column in many.T))
     if not isinstance(many, list) or not many or not isinstance(many[0], (tuple, list, Mapping)):

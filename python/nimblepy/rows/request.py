@@ -211,7 +211,7 @@ def leading_keys(keys: Sequence[SortKey], width: int | None) -> tuple[SortKey, .
     if width is not None and width > len(keys):
         names = show_names(key.column for key in keys)
         raise InvalidArgumentError(
-            f"a key of {width} values; the cluster key has {len(keys)}: {names}"
+            f"the key has {width} values; the cluster key has {len(keys)} columns: {names}"
         )
     return tuple(keys if width is None else keys[:width])
 

@@ -303,7 +303,7 @@ class RowSource(ABC):
                 f"keys with the columns {', '.join(given.names)}: expected the columns "
                 + ", ".join(whole)
                 + (", or the first of them" if len(whole) > 1 else "")
-                + "; for others name them in on="
+                + "; to search by other columns, name them in on="
             )
         return tuple(key.column for key in cluster)
 

@@ -153,9 +153,9 @@ def _natural(values: Any, data_type: pa.DataType) -> pa.Array:
             return pa.array(values, data_type)
         zoned = has_zone(array.type)
         if any(_has_more(value, zoned) for value in values):
-            raise pa.ArrowInvalid("nanoseconds or time zones, which pyarrow drops")
+            raise pa.ArrowInvalid("values have nanoseconds or time zones that pyarrow would drop")
     if isinstance(array, pa.ExtensionArray) and is_text(data_type):
-        raise pa.ArrowInvalid("UUIDs, which are text in another form than bytes")
+        raise pa.ArrowInvalid("pyarrow converts UUIDs to bytes, not to text")
     return array
 
 

@@ -154,7 +154,7 @@ def _exact_of(value: object) -> Exact | None:
             return Exact("date", Fraction((value.toordinal() - _EPOCH) * _DAY))
         case datetime.time():
             if value.tzinfo is not None:
-                raise ValueError("a time with an offset to UTC; columns of times have none")
+                raise ValueError("the time has a UTC offset, which time columns cannot store")
             return Exact("time", Fraction(_clock(value)))
         case datetime.timedelta():
             micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds

@@ -86,7 +86,9 @@ def _of_table(table: Table) -> bytes:
 def _of_dataset(dataset: Dataset) -> bytes:
     source = source_of_dataset(dataset)
     if not source.directory.is_local:
-        raise InvalidArgumentError(f"{source.directory.path}: only files of local disks are served")
+        raise InvalidArgumentError(
+            f"{source.directory.path}: only files on a local disk can be served"
+        )
     count = source.num_files
     sizes = source.files.table.column("size_bytes").to_pylist()
     files: list[_File] = [
@@ -109,7 +111,7 @@ def _of_dataset(dataset: Dataset) -> bytes:
 
 def _of_file(file: File) -> bytes:
     if file.source is None:
-        raise InvalidArgumentError("a file that was opened from bytes or a store is not served")
+        raise InvalidArgumentError("a file that was opened from bytes or a store cannot be served")
     path = _local(readable_path(file.source))
     anywhere = [_BELOW], [_ABOVE]
     cluster = _key(file.schema, file.cluster_by, anywhere) if file.cluster_by else None
@@ -149,7 +151,7 @@ def _made(
 
 def _local(path: str) -> str:
     if is_uri(path):
-        raise InvalidArgumentError(f"{path}: only files of local disks are served")
+        raise InvalidArgumentError(f"{path}: only files on a local disk can be served")
     return os.path.abspath(path)
 
 

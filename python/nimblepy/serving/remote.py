@@ -593,14 +593,15 @@ class RemoteTable:
     def _texts(self, keys: Any, is_one: bool = False) -> list[bytes | None]:
         """Returns the text of each key; ``None`` if no row can have the key."""
         if not self._key:
-            raise IndexUnavailableError(f"{self.name}: it has no key")
+            raise IndexUnavailableError(f"{self.name}: there is no primary key and no cluster key")
         given = read_keys(keys)
         if not len(given.columns[0]):
             return []
         if given.width < len(self._key):
             raise InvalidArgumentError(
-                f"keys: {given.width} of the {len(self._key)} columns {', '.join(self._key)}; a "
-                "server finds whole keys; for the rows with the first columns call prefix()"
+                f"keys: got {given.width} of the {len(self._key)} key columns "
+                f"{', '.join(self._key)}; expected all of them; to search by the first columns, "
+                "call prefix()"
             )
         order = [SortKey(name) for name in self._key]
         columns: KeyColumns = key_columns(self._schema, order)
@@ -615,7 +616,9 @@ class RemoteTable:
 
     def _ordered(self) -> list[SortKey]:
         if not self._cluster:
-            raise IndexUnavailableError(f"{self.name}: the rows have no order")
+            raise IndexUnavailableError(
+                f"{self.name}: there is no cluster key, so rows are unordered"
+            )
         return self._cluster
 
     def _types(self, keys: Sequence[SortKey]) -> list[pa.DataType]:

@@ -36,7 +36,7 @@ def open_served(
         named = tables if isinstance(tables, str) else "NAMESPACE.TABLE"
         name = named.rpartition(".")[2]
         raise InvalidArgumentError(
-            f"serve: {os.fspath(source)!r} is a lake; pass its tables by the names that keys use: "
+            f"serve: {os.fspath(source)!r} is a lake; name the tables to serve: "
             f"serve({os.fspath(source)!r}, {{{name!r}: {named!r}}})"
         )
     if isinstance(source, Catalog):
@@ -49,7 +49,7 @@ def open_served(
 
     if isinstance(tables, Mapping):
         raise InvalidArgumentError(
-            "serve: a file, a dataset or a table takes one name, as in serve(source, 'users')"
+            "serve: a file, a dataset or a table needs one name, as in serve(source, 'users')"
         )
     if isinstance(source, Table):
         name = tables or source.name.rpartition(".")[2]

@@ -171,7 +171,7 @@ class Alter:
         def step(evolution: ice.Evolution) -> None:
             if texts and layout_ids(evolution.properties):
                 raise InvalidArgumentError(
-                    "partition_by: the table has a layout, which excludes partitions; "
+                    "partition_by: a table with a layout cannot have partitions; "
                     "remove it with layout(None) first"
                 )
             evolution.partition_by([parse_partition(text, evolution.schema) for text in texts])

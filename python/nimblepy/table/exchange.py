@@ -30,9 +30,7 @@ def export_claims(catalog: Tables, names: Sequence[str], form: str, folder: str)
         InvalidArgumentError: ``form`` has another value.
     """
     if form not in FORMATS:
-        raise InvalidArgumentError(
-            f"export: expected a form out of {', '.join(FORMATS)}, got {form!r}"
-        )
+        raise InvalidArgumentError(f"export: expected one of {', '.join(FORMATS)}, got {form!r}")
     lake = CatalogLake(catalog)
     tables = []
     for name in names:

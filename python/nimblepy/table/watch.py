@@ -71,7 +71,7 @@ class Watch:
         except Exception as error:
             problem = repr(error)
             if problem != self._problem and not state.is_closed:
-                _log.warning("%s: watch: no refresh: %s", state.name, problem)
+                _log.warning("%s: watch: refresh failed: %s", state.name, problem)
             self._problem = problem
 
     @property

@@ -23,8 +23,8 @@ KeyBatch::KeyBatch(const std::vector<KeyColumnSpec>& columns,
   const ArrayView& view = batch_->view();
   const size_t n = batch_->field().children.size();
   if (n == 0 || n > columns.size()) {
-    raise(Status::invalid_argument("a key of " + std::to_string(n) +
-                                   " columns of an index on " +
+    raise(Status::invalid_argument("keys have " + std::to_string(n) +
+                                   " columns; the index has " +
                                    std::to_string(columns.size())));
   }
   whole_ = n == columns.size();

@@ -46,7 +46,8 @@ Status PatchPositions::read_counts(ByteReader* head) {
     const uint64_t n = head->get_varint();
     if (n > block_rows(b, num_values_)) {
       return Status::corrupt("block " + std::to_string(b) + " has " +
-                             std::to_string(n) + " exceptions, more than rows");
+                             std::to_string(n) +
+                             " exceptions, more than it has rows");
     }
     starts_.push_back(total);
     groups_.push_back(group);
@@ -191,9 +192,8 @@ Status Patches::write(std::span<const uint32_t> rows, const Values& values,
 
 Result<Patches> Patches::open(ByteReader* head, const DecodeContext& context) {
   if (context.type.width == 0 || context.type.width > kMaxWidth) {
-    return Status::corrupt("exceptions of values " +
-                           std::to_string(context.type.width) +
-                           " bytes wide are not possible");
+    return Status::corrupt("values of " + std::to_string(context.type.width) +
+                           " bytes cannot have exceptions");
   }
   NIMBLE_ASSIGN_OR_RETURN(PatchPositions positions,
                           PatchPositions::open(head, context));

@@ -36,7 +36,7 @@ Result<Presence> Presence::open(ByteReader* head, const DecodeContext& context,
                                 uint64_t count) {
   const uint32_t rows = context.num_values;
   if (count > rows) {
-    return Status::corrupt(std::to_string(count) + " values of " +
+    return Status::corrupt(std::to_string(count) + " values in only " +
                            std::to_string(rows) + " rows");
   }
   NIMBLE_ASSIGN_OR_RETURN(
@@ -77,8 +77,9 @@ Status Presence::check(uint64_t first, uint64_t count,
   if (first + count <= end) return Status::ok();
   return Status::corrupt("values [" + std::to_string(first) + ", " +
                          std::to_string(first + count) +
-                         ") of rows up to block " + std::to_string(last_block) +
-                         ", which have " + std::to_string(end));
+                         ") are out of bounds: blocks 0 to " +
+                         std::to_string(last_block) + " have only " +
+                         std::to_string(end) + " values");
 }
 
 Result<Presence::Own> Presence::read(const SegmentBody& body, uint32_t begin,

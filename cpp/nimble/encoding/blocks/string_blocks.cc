@@ -113,8 +113,8 @@ Result<StringBlocks> StringBlocks::open(ByteReader* head,
                          (holds_strings ? rows * lengths.fixed_length() : 0);
   if (out.part_.size() < least) {
     return Status::corrupt("string blocks of " + std::to_string(rows) +
-                           " rows need " + std::to_string(least) +
-                           " bytes at least, there are " +
+                           " rows need at least " + std::to_string(least) +
+                           " bytes, but their part has " +
                            std::to_string(out.part_.size()));
   }
   const uint32_t inner = out.num_blocks_ > 0 ? out.num_blocks_ - 1 : 0;

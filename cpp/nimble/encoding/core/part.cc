@@ -42,11 +42,12 @@ Status Part::read_pieces(ByteReader* head, uint64_t body_size) {
     const uint64_t after = round_up(pieces->end, 8);
     if (after > body_size || gap > (body_size - after) / 8 || size == 0 ||
         size > body_size - after - gap * 8) {
-      return Status::corrupt(
-          "piece " + std::to_string(i) + " of a part, " + std::to_string(size) +
-          " bytes " + std::to_string(gap) + " words behind byte " +
-          std::to_string(after) + ", does not fit a segment body of " +
-          std::to_string(body_size) + " bytes");
+      return Status::corrupt("piece " + std::to_string(i) + " of a part has " +
+                             std::to_string(size) + " bytes and begins " +
+                             std::to_string(gap) + " 8-byte words after byte " +
+                             std::to_string(after) +
+                             ", outside a segment body of " +
+                             std::to_string(body_size) + " bytes");
     }
     const uint64_t begin = after + gap * 8;
     if (i == 0) begin_ = begin;
@@ -73,7 +74,7 @@ void Part::append(uint64_t begin, uint64_t end,
 Status Part::torn(uint64_t start) const {
   return Status::corrupt("block at byte " + std::to_string(start) +
                          " of a part of " + std::to_string(size_) +
-                         " bytes is torn between two of its pieces");
+                         " bytes is split between two pieces of the part");
 }
 
 }  // namespace nimble

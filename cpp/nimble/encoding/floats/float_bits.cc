@@ -64,8 +64,9 @@ Result<std::unique_ptr<Decoder>> open_float_bits(ByteReader* head,
                                                  const DecodeContext& context) {
   const uint32_t width = context.type.width;
   if (context.type.kind != ValueKind::kFloat || (width != 4 && width != 8)) {
-    return Status::corrupt("bits of floats of " + std::to_string(width) +
-                           " bytes");
+    return Status::corrupt(
+        "only floats of 4 or 8 bytes can be stored as bits, not values of " +
+        std::to_string(width) + " bytes");
   }
   NIMBLE_ASSIGN_OR_RETURN(
       Child bits, Child::open(head, context, ValueType::unsigned_int(width),

@@ -145,7 +145,7 @@ Result<std::unique_ptr<Decoder>> open_split_float(
   if (context.type.kind != ValueKind::kFloat || (width != 4 && width != 8) ||
       low_bits_count >= width * 8 || low_bits_count < width * 8 - kHighBits) {
     return Status::corrupt("floats of " + std::to_string(width) +
-                           " bytes split at bit " +
+                           " bytes cannot be split at bit " +
                            std::to_string(low_bits_count));
   }
   return open_split("split float", ValueType::unsigned_int(2), low_bits_count,

@@ -126,7 +126,7 @@ Result<std::unique_ptr<Decoder>> open_split_int(ByteReader* head,
   if (context.type.kind != ValueKind::kInt || (width != 4 && width != 8) ||
       low_bits_count == 0 || low_bits_count >= width * 8) {
     return Status::corrupt("integers of " + std::to_string(width) +
-                           " bytes split at bit " +
+                           " bytes cannot be split at bit " +
                            std::to_string(low_bits_count));
   }
   return open_split("split int", context.type, low_bits_count, head, context);

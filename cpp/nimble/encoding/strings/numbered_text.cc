@@ -382,8 +382,9 @@ Status NumberedTextDecoder::append(const BytesSink& shapes,
         continue;
       }
       if (NIMBLE_UNLIKELY(v >= kPowers[mark])) {
-        return Status::corrupt("number " + std::to_string(v) + " in " +
-                               std::to_string(mark) + " digits of a text");
+        return Status::corrupt("number " + std::to_string(v) +
+                               " of a text does not fit in " +
+                               std::to_string(mark) + " digits");
       }
       store(to, decimal_digits(v) >> (8 * (kMaxCounted - mark)));
       to += mark;

@@ -250,8 +250,8 @@ Status PhrasesDecoder::gather(const SegmentBody& body, const uint32_t* rows,
     if (NIMBLE_UNLIKELY(!in_bounds(first, n, block.size * 8 / width_))) {
       return Status::corrupt("codes " + std::to_string(first) + " to " +
                              std::to_string(first + n) +
-                             " of a block that has " +
-                             std::to_string(block.size) + " bytes of them");
+                             " are outside a block with " +
+                             std::to_string(block.size) + " bytes of codes");
     }
     make_room(*phrases, codes, first, n, sink);
     const size_t before = sink->data.size();

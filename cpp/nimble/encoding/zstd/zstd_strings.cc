@@ -115,8 +115,9 @@ Status ZstdStringsDecoder::append_block(const ZstdDecompressor& zstd,
   const uint64_t size = ends[block.rows - 1];
   if (size > kMaxZstdBlockBytes || size > block.size * kMaxZstdRatio) {
     return Status::corrupt("zstd block of " + std::to_string(size) +
-                           " bytes in " + std::to_string(block.size) +
-                           "; at most 16 MiB are allowed, and 32768 for one");
+                           " bytes, compressed to " +
+                           std::to_string(block.size) +
+                           "; at most 16 MiB and a ratio of 32768 are allowed");
   }
   const size_t before = to->size();
   to->resize(before + size);
@@ -234,7 +235,7 @@ Status encode_zstd_strings(const Values& values, ByteSpan dictionary,
   for (uint32_t i = 0; i < values.size; ++i) {
     lengths[i] = values.slices[i].size;
     if (lengths[i] <= kMaxZstdBlockBytes) continue;
-    return Status::unsupported("zstd blocks hold no values of " +
+    return Status::unsupported("zstd blocks cannot hold values of " +
                                std::to_string(lengths[i]) + " bytes");
   }
   put_encoding_id(EncodingId::kZstdStrings, out);

@@ -210,14 +210,14 @@ Result<std::unique_ptr<VectorIndexWriter>> VectorIndexWriter::create(
     const VectorType& type, VectorIndexOptions options) {
   if (options.queries.size() % type.dimensions != 0) {
     return Status::invalid_argument(
-        "VectorIndex: queries of another length than the column's vectors, "
-        "which have " +
-        std::to_string(type.dimensions) + " numbers");
+        "VectorIndex: queries must have as many numbers as the column's "
+        "vectors: " +
+        std::to_string(type.dimensions));
   }
   for (const float x : options.queries) {
     if (std::isfinite(x)) continue;
     return Status::invalid_argument(
-        "VectorIndex: queries with numbers that are not finite");
+        "VectorIndex: queries must have finite numbers only");
   }
   return std::unique_ptr<VectorIndexWriter>(
       new VectorIndexWriter(type, std::move(options)));

@@ -122,8 +122,9 @@ Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
   }
   if (out.num_rows > file_rows || out.left_out > file_rows - out.num_rows) {
     return Status::corrupt("vector index: " + std::to_string(out.num_rows) +
-                           " rows and " + std::to_string(out.left_out) +
-                           " others in a file of " + std::to_string(file_rows));
+                           " indexed rows and " + std::to_string(out.left_out) +
+                           " other rows, but the file has only " +
+                           std::to_string(file_rows));
   }
   if (!in_bounds(out.lists_offset, out.lists_bytes, limit)) {
     return Status::corrupt("vector index: its lists end after byte " +
@@ -131,7 +132,7 @@ Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
   }
   if (out.num_lists > 0) {
     if (root->directory() == nullptr) {
-      return Status::corrupt("vector index: lists without a directory");
+      return Status::corrupt("vector index: it has lists but no directory");
     }
     out.directory = from_fb(*root->directory());
     if (!in_bounds(out.directory.offset, out.directory.size, limit) ||

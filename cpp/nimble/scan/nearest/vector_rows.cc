@@ -186,12 +186,12 @@ Result<const uint8_t*> VectorRows::row(uint64_t row) {
   const auto i = std::lower_bound(read_rows_.begin(), read_rows_.end(), row);
   if (i == read_rows_.end() || *i != row) {
     if (!needs_rows()) {
-      return Status::corrupt("vectors of the stripe of row " +
-                             std::to_string(row) +
-                             " have nulls, but the vector index has all rows");
+      return Status::corrupt("the stripe of row " + std::to_string(row) +
+                             " has null vectors, but the vector index says "
+                             "that no row is null");
     }
     return Status::invalid_argument("row " + std::to_string(row) +
-                                    " was not prepared");
+                                    " was not passed to prepare()");
   }
   return in_column(*read_, static_cast<uint64_t>(i - read_rows_.begin()));
 }

@@ -110,7 +110,8 @@ Status append_feature_vector(const ArrayView& column, uint32_t number,
   const Field& values = is_list ? field.children[0] : field;
   if (!is_scalar(values) || (number == 0 && field.layout != Layout::kBytes)) {
     return Status::unsupported("feature '" + field.name + "' has the type " +
-                               field.type_name());
+                               field.type_name() +
+                               ", which cannot be sent as a feature vector");
   }
   std::string vector, value, list;
   for (const int64_t row : rows) {

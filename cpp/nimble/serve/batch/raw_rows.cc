@@ -206,7 +206,9 @@ Status append_file_parts(const ServedTable& table, uint64_t checksum,
                          uint64_t max_bytes, std::string* out) {
   const OpenedFile* const file = table.find_file(checksum, size);
   if (file == nullptr || file->reader().file().mapped() == nullptr) {
-    return Status::not_found("a file of " + std::to_string(size) + " bytes");
+    return Status::not_found("the table has no file of " +
+                             std::to_string(size) +
+                             " bytes with this checksum");
   }
   uint64_t total = 0;
   for (const FilePart& part : parts) {

@@ -643,7 +643,7 @@ bool create_commands(RedisModuleCtx* context) {
 Result<std::string> random_secret() {
   std::string out(32, '\0');
   if (::getentropy(out.data(), out.size()) != 0) {
-    return Status::io_error("the system has no random bytes", errno);
+    return Status::io_error("cannot get random bytes from the system", errno);
   }
   return out;
 }

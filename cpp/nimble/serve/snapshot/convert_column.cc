@@ -106,8 +106,8 @@ Status append_converted(const Column& from, Column* out) {
   const uint64_t n = from.length();
   if (f.layout == Layout::kDictionary) return append_decoded(from, out);
   if (f.layout != t.layout || f.width > t.width) {
-    return Status::unsupported("column '" + t.name + "': " + f.type_name() +
-                               " as " + t.type_name());
+    return Status::unsupported("column '" + t.name + "': cannot convert " +
+                               f.type_name() + " to " + t.type_name());
   }
   switch (f.layout) {
     case Layout::kFixed:
@@ -149,8 +149,9 @@ Status append_converted(const Column& from, Column* out) {
     case Layout::kUnion:
     case Layout::kRunEnd:
       if (has_dictionary(f)) {
-        return Status::unsupported(
-            "column '" + t.name + "': a dictionary inside of " + f.type_name());
+        return Status::unsupported("column '" + t.name + "': cannot convert " +
+                                   f.type_name() +
+                                   ", which has a dictionary inside");
       }
       [[fallthrough]];
     default:

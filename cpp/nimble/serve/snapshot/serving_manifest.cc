@@ -74,10 +74,10 @@ Status get_constants(const FbTables<fb::ServedConstant>* constants,
   if (constants == nullptr) return Status::ok();
   for (const fb::ServedConstant* c : *constants) {
     if (c->column() >= schema.children.size()) {
-      return Status::corrupt("a constant of column " +
-                             std::to_string(c->column()) + ", but there are " +
-                             std::to_string(schema.children.size()) +
-                             " columns");
+      return Status::corrupt(
+          "a constant for column " + std::to_string(c->column()) +
+          ", but there are only " + std::to_string(schema.children.size()) +
+          " columns");
     }
     ServedConstant constant{c->column(), std::nullopt};
     if (c->value() != nullptr) {
@@ -109,9 +109,10 @@ Status get_bounds(const FbBytes* bytes, const FbLongs* ends, size_t num_files,
   uint64_t begin = 0;
   for (const uint64_t end : *ends) {
     if (end < begin || end > total) {
-      return Status::corrupt("bounds of keys end at " + std::to_string(end) +
-                             " after " + std::to_string(begin) + ", of " +
-                             std::to_string(total) + " bytes");
+      return Status::corrupt("a key bound begins at byte " +
+                             std::to_string(begin) + " and ends at byte " +
+                             std::to_string(end) + " of " +
+                             std::to_string(total));
     }
     out->emplace_back(as_string({bytes->data() + begin, end - begin}));
     begin = end;

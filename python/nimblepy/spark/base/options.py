@@ -102,7 +102,8 @@ def unpack_scan(text: str) -> dict[str, Any]:
         return arguments
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise InvalidArgumentError(
-            f"option {SCAN_OPTION}: only nimblepy.spark.scan() sets it: {error!r}"
+            f"option {SCAN_OPTION}: invalid value ({error!r}); do not set it, call "
+            "nimblepy.spark.scan()"
         ) from error
 
 
@@ -145,7 +146,8 @@ def indexes_of(options: Mapping[str, str]) -> list[HashIndex | SortedIndex]:
                 indexes.append(HashIndex(names, **packed))
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InvalidArgumentError(
-            f"option {INDEXES_OPTION}: only nimblepy.spark.write() sets it: {error!r}"
+            f"option {INDEXES_OPTION}: invalid value ({error!r}); do not set it, call "
+            "nimblepy.spark.write()"
         ) from error
     for text in filter(None, options.get("hash_index", "").split(";")):
         indexes.append(HashIndex([name.strip() for name in text.split(",")]))

@@ -117,7 +117,7 @@ def _planned(question: Mapping[str, Any]) -> tuple[Lookup, JoinEstimate]:
     }
     stored = spark_schema(dataset.projected(tuple(types)))
     if {field.name: field.dataType for field in stored} != types:
-        raise KeepJoinError("the query declares other types than the files have")
+        raise KeepJoinError("the column types of the query differ from those of the files")
     if "asof" in question:
         return _planned_asof(question, given, types)
     equalities = question["equalities"]

@@ -110,7 +110,7 @@ def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa
         if names.get(number, path) != path or earlier_numbers.get(path, number) != number:
             raise InvalidArgumentError(
                 f"column {path!r}: this table is published as Delta, so a field inside a column "
-                "keeps its name; first stop publishing, by publish_delta(keep=False)"
+                "must keep its name; first stop publishing with publish_delta(keep=False)"
             )
 
 

@@ -187,7 +187,7 @@ def convert(table: TableAccess, data_format: DataFormat, progress: ProgressArg) 
     if data_format != "parquet" and call.metadata.properties.get(PUBLISHES_DELTA) == "true":
         raise InvalidArgumentError(
             f"{table.name}: convert: the table is published as Delta, which has only Parquet "
-            "files; first stop that, by publish_delta(keep=False)"
+            "files; first stop publishing with publish_delta(keep=False)"
         )
     # Other branches and tags may still have Parquet files, which need the indexes.
     is_only = not call.metadata.references.keys() - {ice.MAIN}

@@ -121,7 +121,9 @@ def from_ossie(document: Mapping[str, Any]) -> dict[str, list[Claim]]:
         for relation in model.get("relationships", ()):
             _add_relation(claims, sources, relation)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidArgumentError(f"Ossie: not one semantic model: {error!r}") from error
+        raise InvalidArgumentError(
+            f"Ossie: expected a document with one semantic model: {error!r}"
+        ) from error
     return claims
 
 

@@ -148,8 +148,8 @@ def check_sizes(table: str, claims: Sequence[Stored]) -> None:
     for claim in claims:
         if claim.size > MOST_CLAIM_BYTES:
             raise InvalidArgumentError(
-                f"{table}: a claim of kind {claim.kind!r} has {claim.size:,} bytes; a claim may "
-                f"have {MOST_CLAIM_BYTES:,}"
+                f"{table}: a claim of kind {claim.kind!r} has {claim.size:,} bytes; at most "
+                f"{MOST_CLAIM_BYTES:,} are allowed"
             )
     by_property: dict[int | None, list[Stored]] = {}
     for claim in claims:
@@ -159,8 +159,8 @@ def check_sizes(table: str, claims: Sequence[Stored]) -> None:
     total = sum(len(text.encode()) for text in texts)
     if total > MOST_TABLE_BYTES:
         raise InvalidArgumentError(
-            f"{table}: its claims have {total:,} bytes; those of a table may have "
-            f"{MOST_TABLE_BYTES:,}"
+            f"{table}: the claims of this table have {total:,} bytes; at most "
+            f"{MOST_TABLE_BYTES:,} are allowed"
         )
 
 

@@ -337,7 +337,7 @@ class _Adding:
 
     def _misread(self, file: DataFile, why: str) -> InvalidArgumentError:
         return InvalidArgumentError(
-            f"{'.'.join(self.metadata.name)}: publish_delta: Delta would read {file.path} wrongly, "
+            f"{'.'.join(self.metadata.name)}: publish_delta: Delta would misread {file.path}, "
             f"because {why}; rewrite the file, for example by overwrite() with its rows"
         )
 

@@ -133,7 +133,7 @@ class _Names(NamedTuple):
                 else "a column that was dropped"
             )
             raise InvalidArgumentError(
-                f"the name {show_path(path)!r} means {now} in files without field ids; choose "
+                f"the name {show_path(path)!r} stands for {now} in files without field ids; choose "
                 "another name"
             )
 
@@ -394,8 +394,8 @@ class Evolution:
                 name = schema.find_column_name(number)
                 raise InvalidArgumentError(
                     f"column {name!r}: this table is published as Delta, where older rows of "
-                    "a new column are null; add it without a default, or first stop publishing, by "
-                    "publish_delta(keep=False)"
+                    "a new column are null; add it without a default, or first stop publishing "
+                    "with publish_delta(keep=False)"
                 )
         schemas = [before.schema(item.schema_id) for item in before.ice.metadata.schemas]
         old = file_names(properties)

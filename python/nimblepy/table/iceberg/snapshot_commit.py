@@ -893,7 +893,7 @@ class _SameStatistics:
 
     def validate(self, base_metadata: Any) -> None:
         if base_metadata is None or not self.holds(base_metadata):
-            raise CommitFailedException("the snapshot has expired, or has other statistics")
+            raise CommitFailedException("the snapshot has expired, or its statistics have changed")
 
 
 def remove_snapshots(metadata: Metadata, numbers: Sequence[int]) -> Metadata:

@@ -158,7 +158,8 @@ def check_readable(file: DataFile, table: str) -> None:
     if file.format == "PUFFIN" and file.content == "position deletes":
         if file.vector is None:
             raise CorruptFileError(
-                f"{table}: the manifest does not say where {file.path} has a deletion vector"
+                f"{table}: the manifest lacks the data file, offset or size of the deletion vector "
+                f"in {file.path}"
             )
         return
     if file.format not in ("NIMBLEPY", "PARQUET"):

@@ -175,13 +175,13 @@ def stored_indexes(metadata: ice.Metadata) -> list[StoredIndex]:
 
 def _kind(kind: object) -> str:
     if kind not in ("hash", "sorted"):
-        raise ValueError(f"kind {kind!r}")
+        raise ValueError(f"unknown kind {kind!r}")
     return str(kind)
 
 
 def _plain_name(name: object) -> str:
     if not isinstance(name, str) or not name.startswith(KEYS) or any(c in name for c in "/\\\0"):
-        raise ValueError(f"name {name!r}")
+        raise ValueError(f"invalid name {name!r}")
     return name
 
 

@@ -325,8 +325,8 @@ class IndexPart:
             at = self.manifests[item.path][0]
             if (files[at], rows[at]) != (item.files, item.rows):
                 raise CorruptFileError(
-                    f"{self.path}: {files[at]} files with {rows[at]} rows of {item.path}; but the "
-                    f"manifest list says {item.files} files with {item.rows} rows"
+                    f"{self.path}: manifest {item.path} has {files[at]} files with {rows[at]} "
+                    f"rows, but the manifest list says {item.files} files with {item.rows} rows"
                 )
 
     def _expression(
@@ -531,7 +531,7 @@ class IndexFiles(FileColumns):
         numbers = _numbers(self.column("manifest"))
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._index.manifests):
             raise CorruptFileError(
-                f"{self._index.path}: rows name a manifest that the part does not list"
+                f"{self._index.path}: rows refer to a manifest that the plan index does not list"
             )
         return numbers
 

@@ -537,7 +537,7 @@ def _without_others(
         if folder != own and root.startswith(f"{location.rstrip('/')}/"):
             others.add(root)
     if others:
-        _log.warning("%s: files of other tables lie below it, and stay", location)
+        _log.warning("%s: other tables are below this directory; their files are kept", location)
     database = ice.database_of(metadata)
     name = os.path.basename(database or "")
 

@@ -101,9 +101,8 @@ def _warn_of_other_tables(paths: Sequence[str], location: str) -> None:
                 if any(name.endswith(".metadata.json") for name in os.listdir(metadata)):
                     warnings.warn(
                         f"add_files: {path} belongs to the table at {folder}; when one table "
-                        "expires the file, the other loses it. Add a copy, or drop one of the "
-                        "tables "
-                        "without purge",
+                        "removes the file, the other loses it. Add a copy, or drop one of the "
+                        "tables without purge",
                         UserWarning,
                         stacklevel=4,
                     )
