@@ -599,7 +599,9 @@ class Command {
         }
         ++at;
         NIMBLE_RETURN_IF_ERROR(check_keys(n));
-        for (uint64_t i = 0; i < n; ++i) out->keys.push_back(arguments_[at++]);
+        const Arguments keys = arguments_.subspan(at, n);
+        out->keys.assign(keys.begin(), keys.end());
+        at += n;
       } else if (equals(option, "FILTER")) {
         if (left < 1 || !parse_count(arguments_[at], &n) || n > left - 1) {
           return missing("FILTER");
