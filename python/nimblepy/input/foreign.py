@@ -19,6 +19,7 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.json_depth import ShallowJson
 from nimblepy.input.texts import (
     Typed,
     are_whole,
@@ -671,7 +672,8 @@ def _mixed_columns(part: _Part, given_types: _Types | None) -> pa.Schema | None:
 def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any:
     from pyarrow import json
 
-    source = stack.enter_context(part.store.open_input_stream(part.path))
+    stream = stack.enter_context(part.store.open_input_stream(part.path))
+    source = stack.enter_context(pa.PythonFile(ShallowJson(stream, part.name), mode="r"))
     options = json.ReadOptions(block_size=_JSON_BLOCK_BYTES)
     parse = json.ParseOptions(explicit_schema=schema)
     if hasattr(json, "open_json"):

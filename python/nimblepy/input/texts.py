@@ -289,7 +289,7 @@ def rows_of_json(
             continue
         try:
             row = json.loads(line, parse_float=_Number)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"{name}: line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise InvalidArgumentError(
