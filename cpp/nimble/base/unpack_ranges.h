@@ -7,7 +7,7 @@
 
 namespace nimble {
 
-// Fewer than this many bytes after the values may be overwritten.
+// Unpacking may overwrite up to this many bytes after the last value.
 inline constexpr uint64_t kUnpackOvershoot = 128;
 
 // Unpack the values of row ranges to consecutive positions. Only rows of the

@@ -15,7 +15,7 @@ namespace nimble {
 // write is aborted and the old file is kept.
 struct WriteTarget {
   std::unique_ptr<WritableFile> file;
-  // Checks signals, at most every 100 ms. Called without the GIL.
+  // Checks for signals, at most every 100 ms. Called without the GIL.
   std::function<Status()> poll;
 };
 

@@ -22,7 +22,7 @@ Result<std::string> follow_links(std::string path) {
   for (int i = 0; i < kMostLinks; ++i) {
     char link[PATH_MAX];
     const ssize_t n = ::readlink(path.c_str(), link, sizeof link);
-    // EINVAL: not a link. Other failures are for the call that opens it.
+    // EINVAL: not a link. The call that opens the path reports other errors.
     if (n < 0) return path;
     const std::string target(link, static_cast<size_t>(n));
     path = target.starts_with('/') ? target : folder_of(path) + "/" + target;

@@ -1,4 +1,4 @@
-// Reads ranges of a file that is not mapped ahead into its range cache.
+// Reads ranges ahead into the range cache of a file that is not mapped.
 #pragma once
 
 #include <vector>

@@ -54,7 +54,7 @@ void set_members(std::vector<V> members, Less&& less, Bounds<V>* out) {
   out->set = std::move(members);
 }
 
-// Sets bounds and sets for any kind of number.
+// Sets the bounds, or the set of values, of a test of numbers.
 template <class V, class Less, class Next>
 void compare_numbers(TestOp op, std::vector<V> values, const V& least,
                      const V& most, Less&& less, Next&& next, Bounds<V>* bounds,

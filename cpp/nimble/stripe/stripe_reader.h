@@ -113,7 +113,7 @@ class StripeReader {
   Status check_items(uint32_t child, uint64_t end) const;
   Status check_uncounted(uint32_t node, uint64_t end) const;
   Status check_wide(uint32_t stream, uint64_t first, uint64_t last) const;
-  // Whether the stripe stores more of the node than a number of rows.
+  // Whether the stripe stores values of the node or of its descendants.
   bool has_values(uint32_t node) const;
   // The runs that contain rows `first` to `last`.
   Result<RowRange> runs_of(uint32_t stream, uint64_t first,

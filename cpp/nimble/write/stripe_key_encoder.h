@@ -29,7 +29,7 @@ class StripeKeyEncoder {
         tops_(std::move(tops)),
         encoder_(std::move(encoder)) {}
 
-  // Only the key's top-level columns; byte strings have wide offsets.
+  // Only the key's top-level columns; byte strings have 64-bit offsets.
   Field root_;
   std::vector<size_t> tops_;
   KeyEncoder encoder_;

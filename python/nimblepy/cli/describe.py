@@ -16,7 +16,7 @@ from nimblepy.table.claims.ossie import from_ossie
 from nimblepy.table.exchange import export_claims, import_claims
 from nimblepy.table.table import Table
 
-# What makes a check a finding, by the option --fail-on.
+# For each value of --fail-on: the statuses of checks that count as findings.
 _FINDINGS = {
     "contradicted": {"contradicted"},
     "suspect": {"contradicted", "suspect"},

@@ -190,7 +190,7 @@ class _Parser:
             self._stop(f"expected {' '.join(words).upper()}")
 
     def _stop(self, reason: str = "") -> None:
-        """Raises SyntaxFault at the end of the text, and Beyond if another parser may go on."""
+        """Raises SyntaxFault at the end of the text; before it, Beyond, for the other parser."""
         token = self._next
         if token.kind == "end":
             last = self._tokens[max(self._at - 1, 0)]

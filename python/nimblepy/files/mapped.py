@@ -275,7 +275,7 @@ class MappedRows(RowSource):
         return _Output(field, None, column.type, None, value)
 
     def can_search(self, name: ColumnName) -> bool:
-        """Returns whether an index of the source can have a column: it is there, in this type."""
+        """Returns whether an index of the source can search a column: see `_names_in_child`."""
         return self._names_in_child((name,)) is not None
 
     def _path_in_child(self, column: Column) -> tuple[Path, pa.Field | None]:
@@ -328,7 +328,7 @@ class MappedRows(RowSource):
             except IndexUnavailableError:
                 pass
             else:
-                # A later column may have been dropped. The columns before it give the order.
+                # If a later column of the index was dropped, return only the columns before it.
                 back = dict(zip(mapped, names, strict=True))
                 leading: list[SortKey] = []
                 for item in sort_keys:

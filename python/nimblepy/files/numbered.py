@@ -54,7 +54,7 @@ class NumberedRows(MappedRows):
         return None if self._asks(columns) else super().compiled(reader)
 
     def _column(self, column: Column) -> Column | None:
-        # Stored values are not complete, so the file cannot test them.
+        # Rows without a stored value inherit one, so the file cannot test these columns.
         return None if column.path[0] in NAMES else super()._column(column)
 
     def _names_in_child(self, names: Any) -> tuple[ColumnName, ...] | None:

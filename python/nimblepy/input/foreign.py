@@ -72,7 +72,7 @@ _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _BLOCK_BYTES = 16 << 20
 # JSON has types for each value, and pyarrow refuses later values of other types.
 _JSON_BLOCK_BYTES = 128 << 20
-# Fields of CSV columns of numbers and times that are null. NaN is not: it is a number.
+# Texts that mean null in CSV columns of numbers and times. NaN is a number, not a null.
 _NO_NUMBERS = ["", "NA", "N/A", "n/a", "NULL", "Null", "null", "None"]
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -454,7 +454,7 @@ def _open_parquet(part: _Part, columns: Any, given_types: Any, stack: ExitStack)
     source = stack.enter_context(part.store.open_input_file(part.path))
     file = stack.enter_context(ParquetFile(source))
     names = _known(file.schema_arrow, columns)
-    # Reads one row group at a time: pyarrow cannot combine nested dictionaries of two.
+    # Reads one row group at a time: pyarrow cannot combine the nested dictionaries of two groups.
     batches = (
         batch
         for group in range(file.num_row_groups)
@@ -522,7 +522,7 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
 
 
 def _codes(part: _Part, names: list[str], kinds: dict[str, pa.DataType]) -> list[str]:
-    """Returns the columns of numbers that would lose digits of their first block."""
+    """Returns the columns whose texts in the first block would lose digits as numbers."""
     if not names:
         return []
     with ExitStack() as stack:

@@ -23,7 +23,7 @@ from nimblepy.schema.values import is_nan, is_null, show
 
 # Rows per batch for the core. Large enough to amortize a call, small enough for steady progress.
 BATCH_ROWS = 131_072
-# What an iterator without items gives. None would be an item.
+# Marks the end of an iterator, because None may be an item.
 _END = object()
 
 
@@ -172,7 +172,7 @@ def _object_columns(frame: Any, target: pa.Schema | None) -> list[str]:
 
 
 def _columns_of_nan(frame: Any, target: pa.Schema | None) -> list[str]:
-    """Returns the columns of only NaN for targets that are not numbers: they are pandas' nulls."""
+    """Returns the columns that are all NaN, pandas' null, though their target is not numeric."""
     if target is None or not frame.columns.is_unique:
         return []
     return [

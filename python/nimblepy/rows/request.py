@@ -148,7 +148,7 @@ class Prefix:
 
     @property
     def ends(self) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
-        """The leading columns that all keys with the prefix have in common, twice."""
+        """Leading columns of the first and last key with the prefix, which are the same."""
         # Leaves out a starts_with value, because encoded keys cannot be compared with it.
         row = _row(self.columns, self.values[:-1] if self.starts_with else self.values)
         return row, row

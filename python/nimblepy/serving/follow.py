@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     Open: TypeAlias = Callable[[Collection[str]], tuple[dict[str, Served], set[str]]]
 
-# At most this long, polls only compare the files of the catalogs, which takes a tenth of the time
-# of a look at each table. A commit in the clock tick of the last look may leave the size and the
-# time of a file as they were.
+# For this long after a check of all tables, polls only compare the catalogs' files, which takes a
+# tenth of the time. Then all tables are checked again, because a commit within the same clock tick
+# may leave the size and the time of a catalog's file unchanged.
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 

@@ -73,7 +73,7 @@ def last_manifests(lake: str, names: Mapping[str, str]) -> dict[str, bytes]:
     """Returns the last manifests that were written into ``lake/serve``, for a quick start.
 
     Args:
-        names: the table of each name that keys use.
+        names: the tables, by their names in keys.
 
     Returns:
         Nothing, unless there is a manifest of each of these tables with files in the lake only. A

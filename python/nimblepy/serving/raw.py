@@ -98,7 +98,7 @@ class RawReader:
         except (UnsupportedVersionError, StaleFileError, ReplyTooLargeError) as error:
             raise CannotDecodeError(str(error)) from error
         except BaseException:
-            # Filled parts keep their bytes, so damaged ones must go with the file.
+            # Filled parts are never fetched again. They may be damaged, so drop the file.
             with self._lock.native:
                 self._files.pop(frame.file, None)
             raise

@@ -493,7 +493,7 @@ class RemoteTable:
             if not isinstance(probe_row, str) or probe_row in schema.names:
                 raise InvalidArgumentError(f"probe_row: expected a new name, got {probe_row!r}")
             schema = pa.schema([pa.field(probe_row, pa.int64(), nullable=False), *schema])
-        # Arrow tables without columns cannot be put together: they would have no rows.
+        # Concatenating Arrow tables without columns loses the number of rows.
         name = "#" if probe_row is None and not schema.names else probe_row
         sent = ["AS", "ARROW", "MISSING", "SKIP", *self._columns(columns)]
         if name is not None:
@@ -585,7 +585,7 @@ class RemoteTable:
         raise AssertionError("the loop returns or raises")
 
     def _at_this_version(self) -> list[str]:
-        """The words that make a later command fail unless the table is as it is now."""
+        """Arguments that make a later command fail if the table has changed since."""
         reply = self._connection.ask("NB.META", self.name)
         meta = dict(zip(reply[::2], reply[1::2], strict=True))
         return ["NB.AT", meta[b"version"].decode()]
@@ -663,7 +663,7 @@ class RemoteTable:
         def read_as(form: str) -> pa.Table:
             options = ["AS", form, *shown]
             limits = [] if most is None else ["LIMIT", str(most)]
-            # Blocks of files do not name their columns, so the table must be as the handle knows.
+            # Encoded blocks do not name their columns, so require the version that is known here.
             at = ["NB.AT", version] if form == "RAW" and columns is None else []
             try:
                 try:
@@ -700,7 +700,7 @@ class RemoteTable:
         limit: int | None,
         form: str,
     ) -> pa.Table:
-        """Rows that are too many for one reply, of one snapshot."""
+        """Reads rows of one snapshot page by page, because one reply cannot hold them."""
         parts = [schema.empty_table()]
         token: bytes | None = b""
         left, at_once = _MOST_ROWS if limit is None else limit, _ROWS_AT_ONCE

@@ -59,7 +59,7 @@ def serve(
 
     Args:
         source: a lake, a file, a dataset or a table; or a path.
-        tables: for a lake, its tables by the names that keys use: ``{"users": "shop.users"}``.
+        tables: for a lake, its tables by their names in keys: ``{"users": "shop.users"}``.
             Otherwise the name of the file, dataset or table; the default is the file name.
         unix: path of a Unix socket. Then there is no TCP port, unless ``port`` is given.
         port: TCP port; 0 is any free port. The default is 0 without ``unix``.

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 def open_served(
     source: Catalog | Served | str | os.PathLike[str], tables: Mapping[str, str] | str | None
 ) -> dict[str, Served]:
-    """Opens separate handles on everything to serve, by the names that keys use.
+    """Opens separate handles on everything to serve, by their names in keys.
 
     Args:
         source: a lake, a file, a dataset or a table; or a path.
-        tables: for a lake, its tables by the names that keys use. Otherwise the name of the file,
+        tables: for a lake, its tables by their names in keys. Otherwise the name of the file,
             dataset or table.
     """
     if isinstance(source, (str, os.PathLike)) and isinstance(tables, Mapping):

@@ -8,7 +8,7 @@
 
 namespace nimble {
 
-// Longer values are not stored in heads.
+// Maximum size of a value that a head may store.
 inline constexpr uint64_t kMaxConstantBytes = 4096;
 
 // An empty stream is encoded as if its value was zero or empty.

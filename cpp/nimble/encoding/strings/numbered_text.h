@@ -33,7 +33,7 @@ class NumberedText {
     bool is_number = false;
     uint32_t digits = 0;  // same in all rows; 0: they differ
   };
-  // The last element is a number.
+  // The runs up to the last one that is stored as a number.
   const std::vector<DigitRun>& digit_runs() const { return digit_runs_; }
   uint32_t count() const { return count_; }
 

@@ -291,7 +291,7 @@ Result<std::vector<float>> VectorIndexWriter::train(
   RandomStream random(2);
   std::vector<uint64_t> rows =
       random_numbers(store_.size() - left_out.size(), wanted, &random);
-  // Numbers of the other rows become numbers of all rows.
+  // Converts positions among the rows that are not left out to row numbers.
   size_t skipped = 0;
   for (uint64_t& row : rows) {
     while (skipped < left_out.size() && left_out[skipped] <= row + skipped) {

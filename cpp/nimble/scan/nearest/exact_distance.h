@@ -36,8 +36,8 @@ class ExactDistance {
   double lower_bound(const uint8_t* row);
   // Like lower_bound(), for a squared distance.
   double lower_bound_of(double square) const;
-  // A squared distance, as a float. For every greater one that floats hold
-  // exactly enough, lower_bound_of() is above `limit`.
+  // Returns a bound for squared distances: above it, lower_bound_of() exceeds
+  // `limit`, if floats are exact enough.
   float beyond(double limit) const;
   // The largest possible error of a sum of vector_math.h, relative to the sum
   // of magnitudes: the number of rounded steps, times 2^-24.

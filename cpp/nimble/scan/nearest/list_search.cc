@@ -446,7 +446,7 @@ Status ListSearch::refine(const double* query, NearestRows* out) {
   const auto at = [&](size_t i) {
     return candidates_.begin() + static_cast<ptrdiff_t>(i);
   };
-  // The limit has fallen since most candidates were added.
+  // Drops candidates above the limit, which has fallen since they were added.
   const auto drop_far = [&](size_t begin, double limit) {
     const auto is_far = [&](const Candidate& c) {
       return !(double{c.key} <= limit);

@@ -12,8 +12,8 @@ namespace nimble {
 namespace {
 
 constexpr double kStandardErrors = 2.25;
-// Number of vector elements in one place, see is_new_place(): as many as have
-// one checksum in a plain column, usually a page of memory.
+// Number of vector elements in one place, see is_new_place(): the elements of a
+// plain column that share a checksum, usually a page of memory.
 constexpr uint64_t kPlaceNumbers = 1024;
 // Cold lists with a smaller gap than this are read as one range.
 constexpr uint64_t kListGap = 32 * 1024;

@@ -48,8 +48,8 @@ class VectorRows {
   // Finds the first number of a row of at_'s stripe. Lowers *count to the
   // number of rows that the stripe has from this one on.
   Status find(uint64_t row, StreamValue* first, uint64_t* count) const;
-  // Returns the numbers of rows from the one at `first` on, if they are in
-  // place; else null. Lowers *count to their number, at least 1.
+  // Returns the vectors of consecutive rows, the first one at `first`, if they
+  // can be used in place; else null. Lowers *count to the rows, at least 1.
   Result<const uint8_t*> in_place(const StreamValue& first,
                                   uint64_t* count) const;
   // Returns the numbers of consecutive rows of at_'s stripe, from `row` on.

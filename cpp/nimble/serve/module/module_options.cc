@@ -89,7 +89,7 @@ Result<ModuleOptions> ModuleOptions::parse(
       NIMBLE_ASSIGN_OR_RETURN(out.commands.max_rows,
                               parse_number(option, value, 1, UINT32_MAX));
     } else if (option == "max-reply-bytes") {
-      // The largest string of a reply has 512 MiB.
+      // A string in a reply has at most 512 MiB.
       NIMBLE_ASSIGN_OR_RETURN(
           out.commands.max_reply_bytes,
           parse_number(option, value, 1024, uint64_t{512} << 20));

@@ -16,7 +16,7 @@ struct ModuleOptions {
   std::string directory;
   // If it is not empty, files of served tables must be below this directory.
   std::string lake;
-  // The table of each name that keys use, such as users -> shop.users.
+  // Maps names in keys to tables, such as users -> shop.users.
   std::map<std::string, std::string, std::less<>> tables;
   uint32_t threads = 2;
   uint32_t max_queued = 256;  // long commands that wait for a thread

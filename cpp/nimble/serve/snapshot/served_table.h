@@ -89,13 +89,13 @@ class ServedTable {
   // the beginning of a text.
   Result<bool> read_cluster_key(std::string_view text, bool starts_with,
                                 TypedKey* out) const;
-  // Appends the cluster key of a row, as read_cluster_key() reads it.
+  // Appends the cluster key of a row, in the form for read_cluster_key().
   Status append_cluster_key(RowAddress row, std::string* out) const;
 
   // The first row with the key.
   Result<std::optional<RowAddress>> find_first(const TypedKey& key) const;
-  // Finds all rows of the keys with these texts, as read_key() reads them.
-  // `scratch` is overwritten.
+  // Finds all rows that have one of these keys, which are texts for read_key().
+  // Overwrites `scratch`.
   Result<LocatedRows> find(std::span<const std::string_view> texts,
                            TypedKey* scratch) const;
   // Finds rows in key order, as disjoint ranges of up to limit + 1 rows in

@@ -53,7 +53,7 @@ public class NimbleRule extends Rule {
     driver = function;
   }
 
-  /** Keeps what an answer names: a function, a plan or a source. Old offers are forgotten. */
+  /** Stores an object that an answer refers to by its key. Drops the oldest objects. */
   public void offer(String key, Object offered) {
     synchronized (offers) {
       offers.remove(key);

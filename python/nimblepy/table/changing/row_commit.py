@@ -156,7 +156,7 @@ def begin(table: TableAccess, what: str, batch: Batch | None = None) -> Call:
     return Call(table, what, metadata, table.reading(metadata), named, is_done, start)
 
 
-# In the summary of a snapshot: no primary key has left the table.
+# Summary entry of a snapshot whose commit removed no primary key from the table.
 KEEPS_KEYS = {"nimblepy.keeps-keys": "true"}
 
 
@@ -257,7 +257,7 @@ class RowCommit:
         return bool(self.commit.added or self.commit.removed or self.call.batch)
 
     def describe(self, metadata: ice.Metadata) -> None:
-        """Sets what the history says, and the table properties of the commit."""
+        """Sets the snapshot summary and the table properties of the commit."""
         self.commit.summary = summary_of(self) | ice.key_record(metadata)
         if self.change.keeps_keys and not self.deleted:
             self.commit.summary |= KEEPS_KEYS

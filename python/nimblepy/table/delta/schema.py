@@ -34,7 +34,7 @@ def schema_text(schema: pa.Schema, names: Mapping[int, str]) -> str:
 
     Args:
         schema: columns with field ids.
-        names: names in files that differ, by field id.
+        names: names of fields in files, if they differ, by field id.
 
     Raises:
         InvalidArgumentError: Delta has no such type.

@@ -111,7 +111,7 @@ class Source:
 
     def pairs_into(self, count: int, keys: list[int], values: list[bytes]) -> None:
         """Reads ``count`` numbers, each followed by bytes."""
-        # All bytes may follow the numbers, so it reads at most twice the size.
+        # Checks only the lengths, so numbers may pass the end; reads at most twice the size.
         left = self._size - self.tell() - 2 * count
         if not 0 <= left <= self._size:
             self._has(2 * count)
@@ -272,7 +272,7 @@ class _Whole:
         return {**schema, "type": whole}, size
 
     def _counted(self, size: int) -> int:
-        """Returns a type whose values take at least this many bytes."""
+        """Counts a type whose values take at least ``size`` bytes, and returns ``size``."""
         if size <= 0:
             self._empty += 1
             if self._empty > _MOST_EMPTY:

@@ -1108,9 +1108,9 @@ def _plain_snapshot(item: IceSnapshot) -> Snapshot:
 _plain = MadeOf(_plain_snapshot)
 _arrow_schema = MadeOf(to_arrow)
 _docs = MadeOf(docs_of)
-# By Iceberg schema: its Arrow schema for each value of the property COLUMN_TYPES.
+# For each Iceberg schema: its Arrow schema, by the value of the property COLUMN_TYPES.
 _detailed_schemas: MadeOf[dict[str, pa.Schema]] = MadeOf(lambda _: {})
-# Of the metadata of a table: its snapshots by number.
+# For each table's metadata: its snapshots, by id.
 _snapshots: MadeOf[dict[int, Snapshot]] = MadeOf(
     lambda metadata: {item.snapshot_id: _plain(item) for item in metadata.snapshots}
 )
@@ -1153,7 +1153,7 @@ def entry_schema(metadata: Metadata, spec_id: int) -> str:
 
 
 def encoded_entry(metadata: Metadata, spec_id: int, entry: Entry) -> bytes:
-    """Returns a live file, as the library has read it, as an entry of a new manifest."""
+    """Converts a live file that pyiceberg has read to an encoded entry of a new manifest."""
     old = entry.raw
     made = ManifestEntry.from_args(
         status=ManifestEntryStatus.EXISTING,
