@@ -437,3 +437,9 @@ def test_many_columns_are_added_at_once(lake: nb.Catalog) -> None:
     table = lake.create_table("a.b", wide, primary_key="id")
     table.upsert(pa.table({"id": [1], **{f"d{i}": [i] for i in range(50)}}), new_columns="add")
     assert table.get(1, ["c7", "d49"]) == {"c7": None, "d49": 49}
+
+
+@pytest.mark.parametrize("indexes", [None, 5, "id"])
+def test_indexes_that_are_none_are_refused(lake: nb.Catalog, indexes: Any) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=r"expected nb\.HashIndex.*got "):
+        lake.create_table("a.b", pa.table({"id": [1]}), indexes=indexes)

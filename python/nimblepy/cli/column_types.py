@@ -17,6 +17,7 @@ _SQL = {
     "bigint": pa.int64(),
     "long": pa.int64(),
     "real": pa.float32(),
+    "double precision": pa.float64(),
     "text": pa.string(),
     "varchar": pa.string(),
     "blob": pa.binary(),

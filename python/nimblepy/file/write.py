@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -370,10 +370,8 @@ def index_specs(
     schema: pa.Schema, indexes: Sequence[HashIndex | SortedIndex | VectorIndex]
 ) -> list[dict[str, Any]]:
     """Returns the index specifications for the core. Raises an error for duplicate indexes."""
-    if isinstance(
-        indexes, (HashIndex, SortedIndex, VectorIndex, str)
-    ):  # the loop below rejects a str
-        indexes = (indexes,)
+    if not isinstance(indexes, Iterable) or isinstance(indexes, str):
+        indexes = (indexes,)  # the loop below rejects what is no index
     seen: set[Any] = set()
     specs = []
     for index in indexes:

@@ -337,7 +337,7 @@ def _batch(
             message = error.message(f"{name}: column {field.name!r}", done)
             raise InvalidArgumentError(message) from None
         except Exception as error:
-            why = str(error) or "an object has a field that the first ones do not have"
+            why = str(error).strip() or "an object has a field that the first ones do not have"
             raise InvalidArgumentError(
                 f"{name}: column {field.name!r}, rows {done} to {done + len(rows) - 1}: cannot be "
                 f"stored as {field.type}: {why}"
