@@ -555,7 +555,7 @@ def serving_manifest(
     files: list[_ServedFile],
 ) -> bytes: ...
 def feature_vectors(batch: Any, numbers: list[int], rows: list[int], rest: bytes) -> bytes:
-    """The columns of a batch as fields of a response of Feast, to parse at once.
+    """Encodes the columns of a batch as fields of a Feast response, which is parsed at once.
 
     Args:
         numbers: for each column, the field of a value that holds it; 0 for serialized values.

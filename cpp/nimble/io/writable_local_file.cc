@@ -151,7 +151,7 @@ class WritableLocalFile final : public WritableFile {
     return status;
   }
   // The rename itself must survive a crash. If the file system cannot sync
-  // directories, this is not an error, because it has no better way.
+  // directories, that is not an error: there is no other way to do it.
   Status sync_and_close(int folder) {
     ::close(fd_);  // synced: nothing is left that could fail
     fd_ = -1;

@@ -88,7 +88,7 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def _save_memory() -> None:
-    """Keeps out what this process does not use.
+    """Saves memory that this process would not use.
 
     pyarrow imports pandas to look at any list, which takes 24 MB. Its own memory pool takes 4 MB
     more than the system's.

@@ -56,7 +56,7 @@ def check_stored(kind: pa.StructType, place: str) -> None:
     """
     Raises:
         UnsupportedVersionError: the variants are shredded.
-        InvalidArgumentError: the type has not the parts of a variant.
+        InvalidArgumentError: the type lacks a part of a variant.
     """
     names = sorted(field.name for field in kind)
     if _SHREDDED in names:

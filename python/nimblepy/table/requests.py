@@ -45,7 +45,7 @@ def requested_changes(
 
 
 def changes_schema(handle: TableHandle, columns: Columns = None) -> pa.Schema:
-    """Returns the columns of :meth:`nimblepy.Table.changes`. They do not vary."""
+    """Returns the columns of :meth:`nimblepy.Table.changes`, the same for all snapshots."""
     rows = TableState(handle).position.rows
     return schema_of_changes(rows.reading, rows.projected(column_names(columns)))
 

@@ -89,7 +89,10 @@ final class AsofCondition {
     }
   }
 
-  /** Removes what the search implies from the residual; says what must hold before the search. */
+  /**
+   * Removes the conjuncts that the search implies from the residual. Returns why an index cannot
+   * answer the join; null if it can.
+   */
   String check(Condition condition, BuildSide side) {
     Set columns = Trees.outputIds(side.scan);
     for (Object item : condition.equalities) {

@@ -99,7 +99,7 @@ final class Condition {
     return type instanceof LongType ? 8 : 0;
   }
 
-  /** Whether the conjunct only says that a column, which equals something, is not null. */
+  /** Whether the conjunct says only that the column of an equality is not null. */
   private boolean isImplied(Expression conjunct) {
     if (!(conjunct instanceof IsNotNull)) return false;
     Expression column = (Expression) ((IsNotNull) conjunct).child();

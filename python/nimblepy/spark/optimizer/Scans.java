@@ -48,8 +48,8 @@ import org.apache.spark.sql.types.TimestampType;
 /** Scans that read fewer columns and rows. Filters stay above them, so a superset is enough. */
 final class Scans {
   /**
-   * The scan with some of its columns, by a data source that Python made for them. Spark keeps what
-   * it once planned for a source in the source, so each query needs a source of its own.
+   * The scan with some of its columns, by a data source that Python made for them. Spark caches its
+   * plan in the data source, so each query needs a data source of its own.
    */
   static LogicalPlan withSource(DataSourceV2ScanRelation scan, List columns, byte[] source)
       throws Exception {
@@ -100,7 +100,7 @@ final class Scans {
     return columns;
   }
 
-  /** A condition that every row passes that passes the given one; null if there is none. */
+  /** A condition that the given condition implies, as a description; null if there is none. */
   static List describe(Expression condition) {
     if (condition instanceof And) {
       List left = describe((Expression) ((And) condition).left());

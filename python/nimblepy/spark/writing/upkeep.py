@@ -128,7 +128,7 @@ def _cut(rows: MemberRows, most: int) -> list[list[int]]:
 
 
 def _steps(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Positions at which ascending numbers change."""
+    """Returns the positions at which ascending numbers increase."""
     return np.flatnonzero(np.diff(numbers)) + 1
 
 

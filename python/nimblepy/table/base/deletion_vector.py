@@ -78,7 +78,7 @@ def deletion_vector(rows: RowNumbers) -> bytes:
 
 
 class _Bytes:
-    """Bytes that are read from the beginning to the end."""
+    """Reads bytes one after the other, with a check of the end."""
 
     def __init__(self, octets: memoryview) -> None:
         self._octets = octets

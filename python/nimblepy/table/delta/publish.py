@@ -160,7 +160,7 @@ def _follows(metadata: ice.Metadata, state: LogState) -> bool:
 def _actions(
     metadata: ice.Metadata, state: LogState, names: Mapping[int, str]
 ) -> list[dict[str, Any]]:
-    """Returns what a commit needs to bring a log up to date; only `commitInfo` if nothing."""
+    """Returns the actions that bring a log up to date; only `commitInfo` if it already is."""
     now = int(time.time() * 1000)
     head = metadata.head()
     schema = metadata.schema()

@@ -58,7 +58,7 @@ _FORMAT = 1
 _CACHE_BYTES = 256 << 20
 _log = logger(__name__)
 
-# Nothing in the paths of a record is listed again.
+# Records of a table need no paths, because their files are not listed again.
 PATHS = Paths(())
 
 
