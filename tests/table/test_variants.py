@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import java_iceberg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -224,6 +225,19 @@ def test_the_command_prints_json(table: nb.Table, tmp_path: Path) -> None:
     read = CliRunner().invoke(app, ["scan", f"{tmp_path}/lake#a.t", "--json"])
     rows = [json.loads(line) for line in read.output.splitlines()]
     assert [row["v"] for row in rows] == [*VALUES, None]
+
+
+@pytest.mark.skipif(java_iceberg.missing() is not None, reason=str(java_iceberg.missing()))
+def test_java_reads_what_compaction_wrote(table: nb.Table, tmp_path: Path) -> None:
+    table.compact(where_needed=False)
+    with java_iceberg.java(tmp_path) as jvm:
+        read = java_iceberg.rows_of(jvm, table.metadata_location, ["k", "v"])
+        values = {k: None if v is None else v.value().toString() for k, v in read}
+    assert values[2] == f"Variant(type=INT64, value={-(2**63)})"
+    assert values[5] == "VariantArray([])"
+    assert values[7].startswith("VariantObject(fields={a: Variant(type=INT64, value=1), b: ")
+    assert values[len(VALUES)] is None
+    assert len(values) == len(EXPECTED)
 
 
 def test_delta_has_no_variants(table: nb.Table) -> None:
