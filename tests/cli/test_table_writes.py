@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from decimal import Decimal
@@ -374,6 +375,9 @@ def test_printed_rows_are_appended_again(tmp_path: Path, output: str) -> None:
     }
     if output == "json":
         columns["s"] = pa.array([{"b": b"\xff", "f": nan}, None, {"b": None, "f": 1}, {}], nested)
+        sizes = pa.struct([("b", pa.binary(4)), ("t", pa.time64("us")), ("x", pa.binary(16))])
+        row = {"b": b"\0abc", "t": dt.time(1, 2, 3, 4), "x": bytes(range(16))}
+        columns["n"] = pa.array([row, None, {"t": dt.time(1)}, {"x": b"y" * 16}], sizes)
         columns["l"] = pa.array([[b"\xff", None], None, [], [b""]], pa.list_(pa.binary()))
         columns["m"] = pa.array(
             [[("k", infinity)], None, [], [("", 0.5)]], pa.map_(pa.string(), pa.float64())

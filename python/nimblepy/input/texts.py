@@ -24,7 +24,7 @@ from nimblepy.schema.field_ids import match_by_name
 from nimblepy.schema.kinds import is_bytes, is_list, is_text
 from nimblepy.schema.number_text import exact_numbers
 from nimblepy.schema.reshape import UnfitError
-from nimblepy.schema.text import is_uuid, is_uuid_size
+from nimblepy.schema.text import is_uuid, is_uuid_size, uuid_of
 from nimblepy.schema.values import show
 
 Convert: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -381,6 +381,11 @@ def _valued(row: int, value: Any, kind: pa.DataType) -> Any:
         return _NOT_FINITE.get(value, value)
     if isinstance(value, str) and is_of_digits(kind):
         return _bytes_of_digits(row, value)
+    if isinstance(value, str) and is_uuid_size(kind) and not is_uuid(kind):
+        try:
+            return uuid_of(value).bytes
+        except InvalidArgumentError as error:
+            raise UnfitError(row, f"{show(value)} is neither a UUID nor 16 bytes") from error
     if isinstance(value, list) and is_list(kind):
         return [_valued(row, item, kind.value_type) for item in value]
     if isinstance(value, dict) and pt.is_struct(kind):
