@@ -398,6 +398,8 @@ class MappedRows(RowSource):
         opened = None if mapped is None else self.child.compiled(KeyIndex(mapped))
         if mapped is None or opened is None:
             return None
+        if mapped == names:
+            return opened
         back = dict(zip(mapped, names, strict=True))
         return opened[0], tuple(replace(key, column=back[key.column]) for key in opened[1])
 

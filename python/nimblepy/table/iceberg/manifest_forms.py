@@ -188,7 +188,7 @@ class ManifestForm:
                 encoded_long(int(file.content)),
                 encoded_bytes(file.file_path.encode()),
                 encoded_bytes(str(file.file_format).encode()),
-                self._partitions.encode(file.partition),
+                self._partitions.encode(file.partition) if len(file.partition) else b"",
                 encoded_long(file.record_count),
                 encoded_long(file.file_size_in_bytes),
                 _NULL * (_VECTOR - _FIRST_OPTIONAL),
