@@ -63,11 +63,12 @@ Status HashIndex::parse(const std::vector<uint8_t>& root) {
   // Every row must have an entry.
   if (num_rows_ != file_.num_rows() || num_entries_ != num_rows_ ||
       num_keys_ > num_entries_ || partitions_.empty()) {
-    return Status::corrupt(
-        std::to_string(num_keys_) + " keys of " + std::to_string(num_entries_) +
-        " rows up to " + std::to_string(num_rows_) + " in " +
-        std::to_string(partitions_.size()) + " partitions, in a file of " +
-        std::to_string(file_.num_rows()) + " rows");
+    return Status::corrupt("its root has " + std::to_string(num_keys_) +
+                           " keys, " + std::to_string(num_entries_) +
+                           " entries, " + std::to_string(num_rows_) +
+                           " rows and " + std::to_string(partitions_.size()) +
+                           " partitions, but the file has " +
+                           std::to_string(file_.num_rows()) + " rows");
   }
   NIMBLE_RETURN_IF_ERROR(check_sections(partitions_, "partition"));
   NIMBLE_RETURN_IF_ERROR(check_sections(bloom_sections_, "Bloom filter part"));
@@ -77,7 +78,8 @@ Status HashIndex::parse(const std::vector<uint8_t>& root) {
     const uint64_t full = kBloomPartBlocks * kBloomBlockSize;
     if (size == 0 || size % kBloomBlockSize != 0 || size > full ||
         (!last && size != full)) {
-      return Status::corrupt("Bloom filter part " + std::to_string(i) + " of " +
+      return Status::corrupt("part " + std::to_string(i) +
+                             " of the Bloom filter has a wrong size, " +
                              std::to_string(size) + " bytes");
     }
     bloom_blocks_ += size / kBloomBlockSize;

@@ -47,7 +47,7 @@ Status decompress_to(Codec codec, ByteSpan in, uint64_t size,
   if (codec == Codec::kZstd) return zstd_decompress(in, out, size);
   NIMBLE_RETURN_IF_ERROR(check_stored_size(codec, in, size));
   if (!decompress) {
-    return Status::unsupported("Parquet page: codec " +
+    return Status::unsupported("Parquet page: unsupported codec " +
                                std::to_string(static_cast<int>(codec)));
   }
   return decompress(codec, in, out, size);
@@ -57,13 +57,13 @@ Status decompress_to(Codec codec, ByteSpan in, uint64_t size,
 Status check_size(Codec codec, uint64_t stored, uint64_t size) {
   const uint64_t ratio = max_ratio(codec);
   if (ratio == 0) {
-    return Status::unsupported("Parquet page: codec " +
+    return Status::unsupported("Parquet page: unsupported codec " +
                                std::to_string(static_cast<int>(codec)));
   }
   if (size / ratio > stored + 64) {
     return Status::corrupt("Parquet page: " + std::to_string(stored) +
-                           " bytes cannot hold " + std::to_string(size) +
-                           " in codec " +
+                           " bytes cannot expand to " + std::to_string(size) +
+                           " with codec " +
                            std::to_string(static_cast<int>(codec)));
   }
   return Status::ok();
@@ -122,7 +122,9 @@ struct PageOpener {
     if (leaf.max_repetition > 0) {
       if (entries() > kMaxRepeatedEntries) {
         return Status::unsupported(
-            "Parquet page: " + std::to_string(entries()) + " entries of lists");
+            "Parquet page: " + std::to_string(entries()) +
+            " entries of lists; at most " +
+            std::to_string(kMaxRepeatedEntries) + " are supported");
       }
       NIMBLE_ASSIGN_OR_RETURN(
           page->repetition_,
@@ -217,7 +219,10 @@ Result<std::shared_ptr<const DataPage>> DataPage::open(
     const bool is_old =
         (leaf.max_repetition > 0 && header.repetition_encoding == 4) ||
         (leaf.max_definition > 0 && header.definition_encoding == 4);
-    if (is_old) return Status::unsupported("Parquet page: bit-packed levels");
+    if (is_old) {
+      return Status::unsupported(
+          "Parquet page: bit-packed levels are not supported");
+    }
     repetition = take(leaf.max_repetition, header.repetition_encoding);
     definition = take(leaf.max_definition, header.definition_encoding);
     values = in.get_bytes(in.remaining());
@@ -339,8 +344,9 @@ Result<std::shared_ptr<const Dictionary>> Dictionary::open(
   const auto encoding = static_cast<PageEncoding>(header.encoding);
   if (encoding != PageEncoding::kPlain &&
       encoding != PageEncoding::kPlainDictionary) {
-    return Status::unsupported("Parquet dictionary page: encoding " +
-                               std::to_string(header.encoding));
+    return Status::unsupported(
+        "Parquet dictionary page: unsupported encoding " +
+        std::to_string(header.encoding));
   }
   const auto size = static_cast<uint64_t>(header.uncompressed_size);
   NIMBLE_RETURN_IF_ERROR(check_size(codec, body.size(), size));

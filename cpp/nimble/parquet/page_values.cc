@@ -19,7 +19,8 @@ Status check_expansion(uint64_t decoded, uint64_t stored) {
     return Status::ok();
   }
   return Status::unsupported("Parquet page: " + std::to_string(stored) +
-                             " bytes hold " + std::to_string(decoded));
+                             " bytes would decode to " +
+                             std::to_string(decoded));
 }
 
 Status cut_short(const char* what) {
@@ -101,9 +102,10 @@ Result<PageValues> PageValues::open(
   const bool is_int =
       spec.physical == Physical::kInt32 || spec.physical == Physical::kInt64;
   const auto unsupported = [&] {
-    return Status::unsupported(
-        "Parquet page: encoding " + std::to_string(static_cast<int>(encoding)) +
-        " of physical type " + std::to_string(static_cast<int>(spec.physical)));
+    return Status::unsupported("Parquet page: unsupported encoding " +
+                               std::to_string(static_cast<int>(encoding)) +
+                               " of physical type " +
+                               std::to_string(static_cast<int>(spec.physical)));
   };
   Status status;
   switch (encoding) {
@@ -189,8 +191,9 @@ Status PageValues::open_codes(ByteSpan bytes) {
   if (bytes.empty()) return cut_short("dictionary codes");
   const uint32_t width = bytes[0];
   if (width > 32) {
-    return Status::corrupt("Parquet page: dictionary codes of " +
-                           std::to_string(width) + " bits");
+    return Status::corrupt("Parquet page: dictionary codes have " +
+                           std::to_string(width) +
+                           " bits; at most 32 are possible");
   }
   // Ranks of codes are not needed, and no code equals UINT32_MAX.
   NIMBLE_ASSIGN_OR_RETURN(
@@ -258,7 +261,8 @@ Status PageValues::open_delta_strings(ByteSpan bytes) {
     NIMBLE_RETURN_IF_ERROR(check_expansion(total, bytes.size()));
   }
   if (total > UINT32_MAX) {
-    return Status::unsupported("Parquet page: byte strings above 4 GiB");
+    return Status::unsupported(
+        "Parquet page: its byte strings have more than 4 GiB");
   }
   decoded_.resize(total);
   base_ = decoded_.data();

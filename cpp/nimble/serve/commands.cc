@@ -256,9 +256,9 @@ class Command {
     Result<const ServedTable*> table = known_table(arguments_[1]);
     if (!table) return finish(std::move(table).error());
     if ((*table)->version() != version) {
-      return finish(Status::not_found("version '" +
-                                      std::string(version.substr(0, 32)) +
-                                      "' of " + (*table)->manifest().name));
+      return finish(Status::not_found(
+          (*table)->manifest().name + " no longer has version '" +
+          std::string(version.substr(0, 32)) + "'"));
     }
     return answer();
   }

@@ -107,8 +107,9 @@ Status StripeReader::read_lists(uint32_t node, const uint64_t* rows,
     if (size <= static_cast<uint64_t>(INT64_MAX - out->ends.back())) {
       return Status::ok();
     }
-    return Status::corrupt("column '" + out->field().name + "': lists of " +
-                           std::to_string(size) + " items");
+    return Status::corrupt("column '" + out->field().name + "': lists with " +
+                           std::to_string(size) +
+                           " more items exceed the range of offsets");
   };
   if (rows == nullptr) {
     const uint64_t before = begin > 0 ? 1 : 0;

@@ -51,8 +51,9 @@ Status StripeReader::check_node(uint32_t node, const uint64_t* rows,
 // them.
 Status StripeReader::check_uncounted(uint32_t node, uint64_t end) const {
   if (end <= kMaxStripeRows) return Status::ok();
-  return Status::corrupt("column '" + plan_.node(node).field->name +
-                         "': " + std::to_string(end) + " rows in one stripe");
+  return Status::corrupt("column '" + plan_.node(node).field->name + "': row " +
+                         std::to_string(end - 1) +
+                         " exceeds the maximum of rows in a stripe");
 }
 
 // Checks items [0, end) of lists before they are numbered one by one.

@@ -188,8 +188,9 @@ Status ListValue::find_items(const RowLocation& at, const ListColumn& column) {
     NIMBLE_RETURN_IF_ERROR(last_.read(&end_));
   }
   if (begin_ > end_ || end_ > at.num_values(column.items.values)) {
-    return Status::corrupt("a list of items " + std::to_string(begin_) +
-                           " to " + std::to_string(end_) + " of " +
+    return Status::corrupt("a list has items " + std::to_string(begin_) +
+                           " to " + std::to_string(end_) +
+                           ", but the stripe has only " +
                            std::to_string(at.num_values(column.items.values)));
   }
   if (begin_ == end_) return Status::ok();

@@ -89,7 +89,7 @@ def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.Reco
     if kind == "nested_field_ref":
         parts = [next(rest) for _ in range(int(text))]
         if any(part[0] != "field_ref" for part in parts):
-            raise ValueError("nested reference")
+            raise ValueError("a nested reference has a part that is not a field")
         return Ref(tuple(part[1] for part in parts))
     if kind != "call":
         raise ValueError(kind)
@@ -102,7 +102,7 @@ def _read(item: tuple[str, str], rest: Iterator[tuple[str, str]], batch: pa.Reco
             options = batch.column(int(item[1]))[0]
         else:
             args.append(_read(item, rest, batch))
-    raise ValueError("call without end")
+    raise ValueError("a call has no end")
 
 
 def rebuild(tree: Tree) -> pc.Expression:
@@ -114,7 +114,7 @@ def rebuild(tree: Tree) -> pc.Expression:
     args = [rebuild(arg) for arg in tree.args]
     function = getattr(pc, tree.name, None)
     if function is None:
-        raise NotUnderstood(f"function {tree.name}")
+        raise NotUnderstood(f"pyarrow.compute has no function {tree.name}")
     try:
         if tree.options is None:
             return function(*args)

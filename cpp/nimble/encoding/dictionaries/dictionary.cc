@@ -240,9 +240,9 @@ Result<std::unique_ptr<Decoder>> open_dictionary(ByteReader* head,
   const uint64_t count = head->get_varint();
   NIMBLE_RETURN_IF_ERROR(head->status("dictionary head"));
   if (count > context.num_values) {
-    return Status::corrupt("dictionary of " + std::to_string(count) +
-                           " values for " + std::to_string(context.num_values) +
-                           " rows");
+    return Status::corrupt("a dictionary has " + std::to_string(count) +
+                           " values, more than its " +
+                           std::to_string(context.num_values) + " rows");
   }
   const auto n = static_cast<uint32_t>(count);
   NIMBLE_ASSIGN_OR_RETURN(Child codes, open_codes(head, context, n));

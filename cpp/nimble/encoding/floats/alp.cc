@@ -457,7 +457,7 @@ Result<std::unique_ptr<Decoder>> open_alp(ByteReader* head,
   if (context.type.kind != ValueKind::kFloat || (width != 4 && width != 8) ||
       x.e > kMaxExponent || x.f > x.e) {
     return Status::corrupt("alp exponents " + std::to_string(x.e) + " and " +
-                           std::to_string(x.f) + " of " +
+                           std::to_string(x.f) + " are not possible for " +
                            std::to_string(width) + "-byte values");
   }
   NIMBLE_ASSIGN_OR_RETURN(

@@ -162,8 +162,9 @@ Result<TemplatePattern> TemplatePattern::open(ByteReader* head) {
     const TemplateLimb limb{static_cast<DigitKind>(b >> 5), b & 31u};
     if (limb.kind > DigitKind::kHexUpper || limb.digits == 0 ||
         limb.digits > max_digits(limb.kind)) {
-      return Status::corrupt("template limb of kind " + std::to_string(b >> 5) +
-                             " and " + std::to_string(limb.digits) + " digits");
+      return Status::corrupt("a template limb of kind " +
+                             std::to_string(b >> 5) + " cannot have " +
+                             std::to_string(limb.digits) + " digits");
     }
     digits += limb.digits;
     out.limbs.push_back(limb);

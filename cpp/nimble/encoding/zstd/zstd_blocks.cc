@@ -121,7 +121,7 @@ Result<std::unique_ptr<Decoder>> ZstdBlocksDecoder::open(
   const uint64_t width = context.type.width;
   if (width == 0 || rows == 0 || rows > kSegmentValues ||
       rows > kMaxZstdBlockBytes / width) {
-    return Status::corrupt("zstd blocks of " + std::to_string(rows) +
+    return Status::corrupt("zstd blocks cannot have " + std::to_string(rows) +
                            " values of " + std::to_string(width) + " bytes");
   }
   const uint64_t num_blocks = div_ceil(context.num_values, rows);

@@ -330,9 +330,10 @@ Result<std::unique_ptr<Decoder>> open_zstd_strings(
     if (!dictionary.is_whole() || dictionary.size() < kFrameChecksumBytes ||
         dictionary_bytes > kMaxZstdBlockBytes ||
         dictionary_bytes > dictionary.size() * kMaxZstdRatio) {
-      return Status::corrupt("zstd dictionary of " +
-                             std::to_string(dictionary_bytes) + " bytes in " +
-                             std::to_string(dictionary.size()));
+      return Status::corrupt(
+          "zstd dictionary of " + std::to_string(dictionary_bytes) +
+          " bytes, compressed to " + std::to_string(dictionary.size()) +
+          "; at most 16 MiB and a ratio of 32768 are allowed");
     }
   }
   const uint64_t raw_size = head->get_varint();

@@ -20,8 +20,9 @@ std::vector<fb::VectorCurvePoint> put_curve(const std::vector<CurvePoint>& c) {
 Status get_curve(const CurveVector* from, std::vector<CurvePoint>* out) {
   if (from == nullptr) return Status::ok();
   if (from->size() > kMaxCurvePoints) {
-    return Status::corrupt("vector index: a curve of " +
-                           std::to_string(from->size()) + " points");
+    return Status::corrupt("vector index: a curve has " +
+                           std::to_string(from->size()) + " points; at most " +
+                           std::to_string(kMaxCurvePoints) + " are possible");
   }
   CurvePoint last{0, 0};
   for (const fb::VectorCurvePoint* p : *from) {
@@ -112,7 +113,7 @@ Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
   if (out.dimensions == 0 || out.dimensions > kMaxVectorDimensions ||
       out.padded != round_up(out.dimensions, kVectorPadding)) {
     return Status::corrupt("vector index: " + std::to_string(out.dimensions) +
-                           " dimensions, padded to " +
+                           " dimensions cannot be padded to " +
                            std::to_string(out.padded));
   }
   if (out.row_width != 4 && out.row_width != 8) {
@@ -139,7 +140,7 @@ Result<VectorRoot> VectorRoot::parse(ByteSpan bytes, uint64_t limit,
         out.directory.size != ListDirectory::size_of(out)) {
       return Status::corrupt(
           "vector index: a directory of " + std::to_string(out.directory.size) +
-          " bytes for " + std::to_string(out.num_lists) + " lists");
+          " bytes does not fit " + std::to_string(out.num_lists) + " lists");
     }
   }
   NIMBLE_RETURN_IF_ERROR(get_curve(root->curve10(), &out.curve10));
@@ -164,9 +165,9 @@ uint64_t ListDirectory::size_of(const VectorRoot& root) {
 Result<ListDirectory> ListDirectory::parse(ByteSpan bytes,
                                            const VectorRoot& root) {
   if (bytes.size() != size_of(root)) {
-    return Status::corrupt("vector index: a directory of " +
-                           std::to_string(bytes.size()) + " bytes for " +
-                           std::to_string(root.num_lists) + " lists");
+    return Status::corrupt(
+        "vector index: a directory of " + std::to_string(bytes.size()) +
+        " bytes does not fit " + std::to_string(root.num_lists) + " lists");
   }
   const uint64_t n = root.num_lists;
   ListDirectory out;

@@ -105,14 +105,14 @@ def _bitmap(reader: _Bytes, most: int) -> RowNumbers:
     if cookie == _NO_RUNS:
         (containers,) = _NUMBER.unpack(reader.take(4))
         if containers > 1 << 16:
-            raise ValueError(f"{containers} containers")
+            raise ValueError(f"a bitmap has {containers} containers; at most 65536 are possible")
         is_run = np.zeros(containers, dtype=np.bool_)
     elif cookie & 0xFFFF == _WITH_RUNS:
         containers = (cookie >> 16) + 1
         flags = np.frombuffer(reader.take((containers + 7) // 8), dtype=np.uint8)
         is_run = np.unpackbits(flags, bitorder="little")[:containers].astype(np.bool_)
     else:
-        raise ValueError(f"a bitmap begins with {cookie}")
+        raise ValueError(f"a bitmap begins with {cookie}, which is not a Roaring cookie")
     header = np.frombuffer(reader.take(4 * containers), dtype="<u2").reshape(-1, 2).astype(np.int64)
     keys, counts = header[:, 0], header[:, 1] + 1
     if (np.diff(keys) <= 0).any():

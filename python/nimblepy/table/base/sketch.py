@@ -127,7 +127,7 @@ class Sketch:
             ValueError: the bytes have another format or are damaged.
         """
         if len(octets) < _HEAD.size:
-            raise ValueError(f"a theta sketch of {len(octets)} bytes")
+            raise ValueError(f"{len(octets)} bytes are too few for a theta sketch")
         words, version, family, _, _, flags, seed = _HEAD.unpack_from(octets)
         words &= 0x3F
         if version != _VERSION or family != _COMPACT or flags & _BIG_ENDIAN:
@@ -137,10 +137,12 @@ class Sketch:
         if flags & _EMPTY:
             return cls()
         if seed != _SEED_HASH or not 1 <= words <= 3:
-            raise ValueError(f"a theta sketch with {words} words and seed hash {seed:#x}")
+            raise ValueError(
+                f"unsupported sketch: {words} words before the hashes, seed hash {seed:#x}"
+            )
         at, count, theta = _HEAD.size, 1, LARGEST
         if len(octets) < 8 * words:
-            raise ValueError(f"a theta sketch of {len(octets)} bytes")
+            raise ValueError(f"{len(octets)} bytes are too few for a theta sketch")
         if words > 1:
             count, _ = _COUNT.unpack_from(octets, at)
             at += _COUNT.size

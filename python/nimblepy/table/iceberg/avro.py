@@ -236,7 +236,7 @@ class _Whole:
         if isinstance(schema, str) and schema not in _PRIMITIVES:
             definition = self._named.get(_full_name(schema, space))
             if definition is None:
-                raise ValueError(f"the Avro type {schema!r}")
+                raise ValueError(f"the Avro type {schema!r} is not defined")
             return self.of(*definition)
         self._types += 1
         if self._types > _MOST_TYPES:
@@ -262,7 +262,7 @@ class _Whole:
             inner = "items" if kind == "array" else "values"
             whole, size = self.of(schema[inner], space)
             if kind == "array" and size == 0:
-                raise ValueError("an array of items that take no bytes")
+                raise ValueError("an array has items that take no bytes")
             return {**schema, inner: whole}, 1
         if kind == "fixed":
             return schema, self._counted(int(schema["size"]))

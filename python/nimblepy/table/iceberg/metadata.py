@@ -1029,11 +1029,15 @@ def _entries(data: bytes, manifest: ManifestFile, spec: PartitionSpec) -> Iterat
         file = IceDataFile(*described(fields.of(record, 2)))
         file[0] = DataFileContent(file.content)
         if (file.content == DataFileContent.DATA) != (manifest.content == ManifestContent.DATA):
-            raise ValueError(f"content {file.content} in a manifest of {manifest.content}")
+            raise ValueError(
+                f"a file with the content {file.content} is in a manifest of {manifest.content}"
+            )
         values = described.of(fields.of(record, 2), 102)
         file[3] = Record(*(partition.of(values, item.field_id) for item in spec.fields))
         if file.record_count < 0 or file.file_size_in_bytes < 0:
-            raise ValueError(f"{file.record_count} rows, {file.file_size_in_bytes} bytes")
+            raise ValueError(
+                f"a file has {file.record_count} rows and {file.file_size_in_bytes} bytes"
+            )
         file.spec_id = manifest.partition_spec_id
         made.data_file = file
         if made.snapshot_id is None and manifest.added_snapshot_id is not None:

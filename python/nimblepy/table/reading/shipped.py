@@ -107,10 +107,10 @@ def _plain_metrics(metrics: Metrics) -> dict[str, Any]:
 def _file(item: Mapping[str, Any], metrics: Metrics) -> DataFile:
     formats = {*FILE_FORMATS.values(), "PUFFIN"}
     if item["format"] not in formats or item["content"] not in get_args(Content):
-        raise ValueError(f"{item['content']} in {item['format']}")
+        raise ValueError(f"unknown kind of file: {item['content']} in {item['format']}")
     rows, size = int(item["rows"]), int(item["bytes"])
     if rows < 0 or size < 0:
-        raise ValueError(f"{rows} rows, {size} bytes")
+        raise ValueError(f"a file has {rows} rows and {size} bytes")
     order = item["order"]
     return DataFile(
         path=str(item["path"]),
@@ -178,7 +178,7 @@ def _value(plain: Any) -> Any:
         kind, text = plain
         return _KINDS[kind](text)
     if plain is not None and not isinstance(plain, (bool, int, str)):
-        raise TypeError(f"partition value {plain!r}")
+        raise TypeError(f"cannot parse partition value {plain!r}")
     return plain
 
 
@@ -324,7 +324,7 @@ def rows_of_text(text: str) -> SomeRows:
         if description["bounds"] is not None:
             lower, upper = ([_octets(key) for key in keys] for keys in description["bounds"])
             if not len(lower) == len(upper) == len(members):
-                raise ValueError("bounds of other files")
+                raise ValueError("the bounds and the files differ in number")
             bounds = FileBounds(pa.array(lower, pa.binary()), pa.array(upper, pa.binary()))
     except (LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(
