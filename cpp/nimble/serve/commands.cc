@@ -257,8 +257,8 @@ class Command {
     if (!table) return finish(std::move(table).error());
     if ((*table)->version() != version) {
       return finish(Status::not_found(
-          (*table)->manifest().name + " no longer has version '" +
-          std::string(version.substr(0, 32)) + "'"));
+          "version '" + std::string(version.substr(0, 32)) + "' of " +
+          (*table)->manifest().name + " is no longer served"));
     }
     return answer();
   }
