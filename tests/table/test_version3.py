@@ -331,6 +331,35 @@ def test_rows_are_deleted_by_lineage(lake: nb.Catalog, data_format: Any) -> None
         old.delete("_row_id = 1")
 
 
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("primary_key", [None, "k"])
+def test_a_transaction_deletes_by_lineage(
+    lake: nb.Catalog, data_format: Any, primary_key: str | None
+) -> None:
+    table = lake.create_table(
+        "n.t",
+        data(range(10), 0),
+        primary_key=primary_key,
+        data_format=data_format,
+        format_version=3,
+    )
+    table.append(data([20, 21], 1))
+    with table.transaction() as t:
+        t.delete("_row_id IN (3, 4) OR _last_updated_sequence_number > 1")
+        assert t.num_rows == 8
+        t.append(data([30], 2))
+    assert rows_of(lake, table) == dict.fromkeys([0, 1, 2, 5, 6, 7, 8, 9], 0) | {30: 2}
+    # another commit moves a row that passes
+    other = lake.table("n.t")
+    late = table.transaction()
+    late.delete("_row_id < 2")
+    other.delete("k = 1")
+    other.append(data([1], 5))
+    with pytest.raises(nb.ConflictError):
+        late.__exit__()
+    assert rows_of(lake, table)[0] == 0
+
+
 LINEAGE = ["k", "v", "_row_id", "_last_updated_sequence_number"]
 # For each key: value, row id, and sequence number of the last update.
 Lineage = dict[int, tuple[int, int, int]]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.expr.filter import Filter as Parsed
-from nimblepy.expr.filter import Parameters, parse_filter, with_params
+from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.file.versions import VersionedRows
 from nimblepy.io.progress import ProgressArg
 from nimblepy.rows.arguments import Projected
@@ -254,7 +254,7 @@ class Transaction(VersionedRows[_ReadRows]):
             self._add_deleted(table for _, table in positions.chunks())
             self._apply(rows, ascending(positions.find(rows)), [])
             return
-        parsed = parse_filter(filter, rows.schema)
+        parsed = rows.parsed(filter)
         self._deletes = True
         self._reads.add(Where(parsed, RowSet.of_range(0, 0)))
         passing = RowsThatPass(parsed).find(rows)

@@ -131,6 +131,8 @@ class SameFilterColumns:
     def __call__(self, metadata: ice.Metadata, rows: FileSet) -> None:
         before = self.begun.schema()
         for path in (path for filter in self.filters for path in filter.columns):
+            if path not in column_paths(before):
+                continue  # a column of row lineage
             if not _same_column(before, rows.schema, path):
                 raise conflict(
                     self.begun,
