@@ -38,10 +38,11 @@ Result<std::unique_ptr<PlainDecoder>> PlainDecoder::open(
   NIMBLE_RETURN_IF_ERROR(head->status("plain head"));
   if (unit == 0 || unit > kBlockValues ||
       part.size() != uint64_t{context.num_values} * width) {
-    return Status::corrupt("plain part of " + std::to_string(part.size()) +
+    return Status::corrupt("a plain part of " + std::to_string(part.size()) +
                            " bytes, in units of " + std::to_string(unit) +
-                           ", for " + std::to_string(context.num_values) +
-                           " values of " + std::to_string(width) + " bytes");
+                           " values, cannot hold " +
+                           std::to_string(context.num_values) + " values of " +
+                           std::to_string(width) + " bytes");
   }
   const uint64_t units = div_ceil(context.num_values, unit);
   const ByteSpan bytes = head->get_bytes(units * 8);

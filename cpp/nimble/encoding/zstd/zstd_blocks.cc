@@ -143,11 +143,11 @@ Status ZstdBlocksDecoder::check_blocks() const {
     if (begin > end || end > part_.size() || end - begin < kChecksumBytes ||
         raw_size(b) > (end - begin) * kMaxZstdRatio ||
         end - begin > part_.together(begin)) {
-      return Status::corrupt("zstd block " + std::to_string(b) + " of " +
-                             std::to_string(raw_size(b)) +
-                             " bytes is in bytes [" + std::to_string(begin) +
-                             ", " + std::to_string(end) + ") of " +
-                             std::to_string(part_.size()));
+      return Status::corrupt(
+          "zstd block " + std::to_string(b) + " of " +
+          std::to_string(raw_size(b)) + " bytes cannot be in bytes [" +
+          std::to_string(begin) + ", " + std::to_string(end) +
+          ") of a part of " + std::to_string(part_.size()) + " bytes");
     }
   }
   return Status::ok();

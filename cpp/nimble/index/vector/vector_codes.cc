@@ -52,7 +52,7 @@ CodeNumbers encode_residual(VectorMetric metric, const float* rotated,
   }
   const ResidualSums sums = sum_residual(rotated, centroid, padded);
   CodeNumbers out;
-  // <v, r> = sizes / 2 with v = bits - 1/2.
+  // The product of the residual and (bits - 1/2) is sums.sizes / 2.
   if (sums.sizes > 0) out.scale = 2 * sums.squares / sums.sizes;
   if (metric != VectorMetric::kDot) {
     out.offset = sums.squares + out.scale * sums.centroid;

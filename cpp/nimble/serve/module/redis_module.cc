@@ -5,8 +5,8 @@
 // are blocked until then. The replies are those of run_command(), so they equal
 // those of the embedded server.
 //
-// The filter renames commands of hashes on keys of served tables, such as
-// HGETALL users:1 to NBKEY.HGETALL users:1, and refuses commands that write
+// The filter renames commands on hashes whose keys are of served tables, such
+// as HGETALL users:1 to NBKEY.HGETALL users:1, and refuses commands that write
 // such keys. All other commands are the server's.
 
 #include <pthread.h>

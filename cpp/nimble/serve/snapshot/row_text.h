@@ -1,4 +1,4 @@
-// RowText: values of one row as texts, for the commands of hashes.
+// RowText: values of one row as texts, for Redis' commands on hashes.
 #pragma once
 
 #include <cstdint>

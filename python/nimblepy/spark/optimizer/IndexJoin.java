@@ -113,7 +113,7 @@ final class IndexJoin {
 
   /**
    * The probe below a filter. Directly above a columnar scan, Spark would evaluate the function
-   * column by column, which is slower. All rows pass that can be in the result.
+   * column by column, which is slower. The filter keeps all rows that can be in the result.
    */
   private LogicalPlan rows() {
     boolean dropsNulls = how.equals("inner") || how.equals("semi");
