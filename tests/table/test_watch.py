@@ -133,7 +133,7 @@ def test_watch_follows_and_survives_errors(
         until(lambda: seen == [2])
         with monkeypatch.context() as patch:
             patch.setattr(ice, "load_table", lambda *_: 1 / 0)
-            until(lambda: "no refresh: ZeroDivisionError" in caplog.text)
+            until(lambda: "refresh failed: ZeroDivisionError" in caplog.text)
         table.append({"k": [3]})
         until(lambda: seen == [2, 3])
         assert watch.is_running

@@ -187,7 +187,7 @@ class HashLookup final : public IndexLookup {
       const uint64_t row = first_row + order[i];
       if (std::binary_search(rows.begin(), rows.end(), row)) continue;
       return Status::corrupt("row " + std::to_string(row) +
-                             ": the hash index does not lead to it");
+                             ": the hash index does not find it by its key");
     }
     return Status::ok();
   }

@@ -617,7 +617,7 @@ class Command {
         if (!out->as_arrow && !out->as_raw && !equals(form, "RESP")) {
           return Status::invalid_argument(
               "AS " + std::string(form.substr(0, 20)) + ": " + scratch_->name +
-              " answers AS RESP" +
+              " supports AS RESP" +
               (can_be_raw ? ", AS ARROW and AS RAW" : " and AS ARROW"));
         }
       } else if (equals(option, "MISSING")) {

@@ -123,7 +123,7 @@ class Follower:
         else:
             self.failures += 1
             if problem != self.last_error:
-                logger("nimblepy.serving").warning("serve: not updated: %s", problem)
+                logger("nimblepy.serving").warning("serve: update failed: %s", problem)
         self.last_error = problem
 
     def _catalog_files(self) -> list[tuple[int, ...]] | None:

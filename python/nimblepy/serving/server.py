@@ -301,7 +301,7 @@ class Server:
             write_manifests(self._directory, manifests, dropped)
         except OSError as error:
             logger("nimblepy.serving").warning(
-                "serve: the next start will open the catalog first: %s", error
+                "serve: cannot write manifests, so the next start will be slower: %s", error
             )
 
     def stats(self) -> dict[str, Any]:
