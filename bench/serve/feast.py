@@ -1,4 +1,4 @@
-"""`python -m bench.serve.feast`: Feast's `get_online_features` with our store and with its Redis store.
+"""`python -m bench.serve.feast`: `get_online_features` of Feast with our store and with Redis.
 
 Both stores have the same rows, and take turns. Two more stores show what Feast itself takes: `read
 once` answers every read with the rows of the first one, and `no read` does not read at all. Needs
