@@ -50,6 +50,15 @@ def specials() -> pa.Array:
     return pa.array(values)
 
 
+def whole_floats() -> pa.Array:
+    """Mostly the floats from -40 to 100, but also some with gaps, -0.0 and NaN."""
+    values = np.rint(random().normal(30, 15, ROWS)).clip(-40, 100).astype(np.float32)
+    values[::50] = random().choice(
+        np.array([-0.0, np.nan, 131, 140.5, -99], np.float32), ROWS // 50
+    )
+    return pa.array(values)
+
+
 CASES: dict[str, tuple[Callable[[], pa.Array], str]] = {
     "int64 half null": (lambda: nullable(random().integers(0, 1 << 40, ROWS), 0.5), "present"),
     "int8 half null": (
@@ -72,6 +81,7 @@ CASES: dict[str, tuple[Callable[[], pa.Array], str]] = {
     "jumps": (jumps, "differences"),
     "ids": (lambda: composite(22, 240), "split int low=22"),
     "negative ids": (lambda: pa.array(-1 - composite(22, 240).to_numpy()), "split int low=22"),
+    "whole floats": (whole_floats, "dictionary"),
     "halves": (lambda: composite(32, 1_000), "split int low="),
     "unsigned halves": (
         lambda: pa.array(composite(40, 60).to_numpy().astype(np.uint64) + np.uint64(2**63)),

@@ -1,6 +1,8 @@
 #include "nimble/encoding/dictionaries/coded_values.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "nimble/base/compiler.h"
 #include "nimble/encoding/core/int_values.h"
@@ -17,6 +19,18 @@ constexpr uint64_t kGenerousLength = 64;
 // Assumed length of strings that are not decoded.
 constexpr size_t kGuessedLength = 32;
 
+// Returns how many floats from the first one on are each greater by 1 than the
+// one before, bit for bit, and stores the first one.
+uint32_t leading_steps(const uint8_t* values, uint32_t n, float* first) {
+  if (n > 0) *first = load<float>(values);
+  uint32_t i = 0;
+  while (i < n && load<uint32_t>(values + uint64_t{i} * 4) ==
+                      std::bit_cast<uint32_t>(static_cast<float>(i) + *first)) {
+    ++i;
+  }
+  return i;
+}
+
 }  // namespace
 
 // All values, decoded.
@@ -25,6 +39,10 @@ struct CodedValues::Decoded {
   BytesSink bytes;
   uint64_t shortest = UINT64_MAX;  // string length in bytes
   uint64_t longest = 0;
+  // If values are floats, the first `counted` of them are first, first + 1, and
+  // so on. Then they are computed, which is faster than loading them.
+  uint32_t counted = 0;
+  float first = 0;
 };
 
 CodedValues::~CodedValues() { delete decoded_.load(); }
@@ -45,7 +63,11 @@ Status CodedValues::decode_into(const SegmentBody& body, Decoded* out) const {
     if (bytes > max_bytes_) return too_large(bytes);
     out->fixed.resize(bytes);
     to.data = out->fixed.data();
-    return values_.decode(body, 0, n, to);
+    NIMBLE_RETURN_IF_ERROR(values_.decode(body, 0, n, to));
+    if (values_.type().kind == ValueKind::kFloat && bytes == uint64_t{n} * 4) {
+      out->counted = leading_steps(out->fixed.data(), n, &out->first);
+    }
+    return Status::ok();
   }
   to.bytes = &out->bytes;
   for (uint32_t i = 0; i < n; i += kBlockValues) {
@@ -136,6 +158,33 @@ void look_up_fixed(const Code* codes, uint32_t n, const uint8_t* values,
   by_fours(n, [&](uint64_t i) {
     store(to + i * sizeof(T), load<T>(values + uint64_t{codes[i]} * sizeof(T)));
   });
+}
+
+// Looks up floats. The first `counted` of them are first, first + 1, and so on.
+NIMBLE_CLONES void look_up_counted(const uint8_t* codes, uint32_t n,
+                                   float first, uint32_t counted,
+                                   const uint8_t* values, uint8_t* to) {
+  constexpr uint32_t kChunk = 64;
+  uint32_t at = 0;
+  for (; at + kChunk <= n; at += kChunk) {
+    const uint8_t* const c = codes + at;
+    uint8_t most = 0;
+    for (uint32_t i = 0; i < kChunk; ++i) most = std::max(most, c[i]);
+    float out[kChunk];
+    if (most < counted) {
+      for (uint32_t i = 0; i < kChunk; ++i) {
+        out[i] = static_cast<float>(c[i]) + first;
+      }
+    } else {
+      for (uint32_t i = 0; i < kChunk; ++i) {
+        std::memcpy(&out[i], values + uint64_t{c[i]} * 4, 4);
+      }
+    }
+    std::memcpy(to + uint64_t{at} * 4, out, sizeof out);
+  }
+  for (; at < n; ++at) {
+    std::memcpy(to + uint64_t{at} * 4, values + uint64_t{codes[at]} * 4, 4);
+  }
 }
 
 struct Words2 {
@@ -258,6 +307,9 @@ Status CodedValues::look_up(const SegmentBody& body, const uint8_t* codes,
   with_codes(codes, width, [&](const auto* c) {
     if (values_.type().kind == ValueKind::kBytes) {
       look_up_strings(c, n, all->bytes, all->shortest, all->longest, out.bytes);
+    } else if (sizeof *c == 1 && all->counted > 1) {
+      look_up_counted(codes, n, all->first, all->counted, all->fixed.data(),
+                      to);
     } else {
       look_up_fixed(c, n, values_.type().width, all->fixed.data(), to);
     }

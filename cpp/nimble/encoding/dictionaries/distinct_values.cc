@@ -18,7 +18,7 @@ constexpr uint32_t kNone = UINT32_MAX;
 constexpr uint64_t kHashFactor = 0x9e3779b97f4a7c15;
 
 // Maps a fixed-width value of up to 8 bytes to a number with the same order:
-// integers by value, other types by bytes.
+// integers and floats by value, other types by bytes.
 uint64_t in_order(const Values& values, uint32_t row) {
   const ValueType& type = values.type;
   if (is_int(type)) {
@@ -26,6 +26,11 @@ uint64_t in_order(const Values& values, uint32_t row) {
   }
   uint64_t bytes = 0;
   std::memcpy(&bytes, values.data + uint64_t{row} * type.width, type.width);
+  if (type.kind == ValueKind::kFloat) {
+    // The values then are easier to compress, and often to compute.
+    const uint64_t sign = uint64_t{1} << (8 * type.width - 1);
+    return (bytes & sign) != 0 ? ~bytes & (2 * sign - 1) : bytes | sign;
+  }
   return __builtin_bswap64(bytes);
 }
 
