@@ -112,7 +112,8 @@ class VectorIndex:
         column: the name of the column.
         metric: ``"l2"`` (squared Euclidean distance), ``"cosine"`` (1 - cosine) or ``"dot"`` (minus
             the dot product).
-        lists: number of lists; ``None`` means twice the square root of the number of rows.
+        lists: number of lists; ``None`` means twice the square root of the number of rows, or fewer
+            so that they have 32 rows on average.
         queries: a matrix of typical query vectors, one per row. They are used to measure how many
             lists a search must probe for a given recall. ``None`` uses rows of the file instead.
 

@@ -55,10 +55,11 @@ __attribute__((target("avx2"))) void sum_avx2(const uint8_t* codes,
       for (uint32_t g = begin; g < end; ++g, codes += kRows, t += 32) {
         const __m256i x =
             _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-        const __m256i tables =
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(t));
-        const __m256i first = _mm256_permute2x128_si256(tables, tables, 0x00);
-        const __m256i second = _mm256_permute2x128_si256(tables, tables, 0x11);
+        const auto* const tables = reinterpret_cast<const __m128i*>(t);
+        const __m256i first =
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(tables));
+        const __m256i second =
+            _mm256_broadcastsi128_si256(_mm_loadu_si128(tables + 1));
         const __m256i values = _mm256_add_epi8(
             _mm256_shuffle_epi8(first, _mm256_and_si256(x, low4)),
             _mm256_shuffle_epi8(

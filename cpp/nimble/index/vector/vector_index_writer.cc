@@ -550,8 +550,11 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
   const uint64_t rows = store_.size();
   const bool is_small = rows < div_ceil(kMinListedNumbers, root.dimensions);
   if (is_small || store_.has_long_rows()) return root.serialize();
-  const auto best = static_cast<uint64_t>(
-      std::llround(2 * std::sqrt(static_cast<double>(rows))));
+  // Lists have at least a block of rows on average, because the blocks of
+  // shorter lists would be half empty.
+  const uint64_t best = std::min(static_cast<uint64_t>(std::llround(
+                                     2 * std::sqrt(static_cast<double>(rows)))),
+                                 rows / kVectorBlock);
   // At least half of the rows can train the centroids.
   root.num_lists = static_cast<uint32_t>(
       std::clamp<uint64_t>(options_.lists == 0 ? best : options_.lists, 1,

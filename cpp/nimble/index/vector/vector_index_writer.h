@@ -20,7 +20,7 @@ namespace nimble {
 
 struct VectorIndexOptions {
   VectorMetric metric = VectorMetric::kL2;
-  uint32_t lists = 0;  // 0: twice the square root of the rows
+  uint32_t lists = 0;  // 0: chosen from the number of rows
   // Queries to calibrate on, all in one vector. Empty: a sample of the rows.
   std::vector<float> queries;
   uint64_t memory_bytes = uint64_t{256} << 20;

@@ -196,12 +196,13 @@ std::optional<double> VectorIndex::rows_needed(double recall, uint64_t k,
   // The curve was measured for at most 100 neighbours.
   if (k > 100) rows *= 1 + 0.5 * std::log10(static_cast<double>(k) / 100);
   // A part of the rows has about the same part of the neighbours. Fewer
-  // neighbours are nearer, and are found in fewer lists. So for parts below a
-  // tenth, the curves are extrapolated below 10 neighbours, with half of their
-  // slope. For larger parts, estimates are less certain.
-  if (part > 0 && part < 0.1 && of10 && of100 && *of10 > 0 && *of10 < *of100) {
-    const double decades = std::min(-std::log10(part) - 1, 1.0);
-    rows *= std::pow(*of10 / *of100, 0.5 * decades);
+  // neighbours are nearer, and are found in fewer lists. So the curves are
+  // extrapolated below 10 neighbours, with less than their slope between 100
+  // and 10: they become flat where few lists are left.
+  if (part > 0 && part < 1 && of10 && of100 && *of10 > 0 && *of10 < *of100) {
+    constexpr double kSlope = 0.75, kMostDecades = 2, kLeastRatio = 0.5;
+    const double decades = std::min(-std::log10(part), kMostDecades);
+    rows *= std::pow(std::max(*of10 / *of100, kLeastRatio), kSlope * decades);
   }
   return std::clamp(rows, 0.0, 1.0);
 }
