@@ -160,7 +160,7 @@ Result<std::unique_ptr<FileShared>> FileShared::create(SharedFile file,
     ColumnShared* column = out->column(plan, p.node);
     if (column == nullptr ||
         plan.node(p.node).field->layout != Layout::kBytes) {
-      return Status::corrupt("footer: phrases of node " +
+      return Status::corrupt("footer: phrases belong to node " +
                              std::to_string(p.node) + ", which is not text");
     }
     column->set_phrases(p.section);
@@ -168,7 +168,7 @@ Result<std::unique_ptr<FileShared>> FileShared::create(SharedFile file,
   for (const DictionarySections& d : footer.shared_dictionaries) {
     ColumnShared* column = out->column(plan, d.node);
     if (column == nullptr) {
-      return Status::corrupt("footer: shared dictionary of node " +
+      return Status::corrupt("footer: a shared dictionary belongs to node " +
                              std::to_string(d.node) + ", which has no values");
     }
     column->set_dictionary(d);
