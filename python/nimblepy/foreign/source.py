@@ -34,6 +34,10 @@ from nimblepy.rows.source import OnKeys, Reader, RowSource
 from nimblepy.schema.names import ColumnName, show_names
 from nimblepy.schema.types import IndexInfo, IoStats, SortKey, column_of, format_bytes
 
+# Number of entries whose row numbers are read at once.
+_ENTRIES_AT_ONCE = 1 << 17
+# For each row of all files, whether it is selected.
+RowMask = np.ndarray[Any, np.dtype[np.bool_]]
 # For each file, whether a call is about it.
 FileMask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -242,17 +246,32 @@ class IndexedFiles(FilesSource):
         Args:
             wanted: for each file, whether its rows are wanted. The other files need not exist.
         """
-        rows = self.placed(found)
+        single = found.expand()
+        numbers = self._numbers(self.index.read(single, _ROW))
+        rows = self._place(numbers, single.probe, single.num_probes)
         if wanted is not None:
             assert rows.file is not None
             rows = rows.entries(wanted[rows.file])
         return self._checked(rows)
 
-    def placed(self, found: RowSet) -> RowSet:
-        """Like :meth:`located`, without a check of the files."""
-        single = found.expand()
-        numbers = self._numbers(self.index.read(single, _ROW))
-        return self._place(numbers, single.probe, single.num_probes)
+    def entries_of(self, rows: RowMask) -> _core.RowBitmap:
+        """Returns the entries of some rows.
+
+        Args:
+            rows: for each row of all files, whether its entry is wanted.
+
+        Cost: reads the row numbers of all entries.
+        """
+        everything = Where(None, self.index.everything)
+        parts, first = [], 0
+        for batch in self.index.scan_batches(
+            everything, _ROW, batch_rows=_ENTRIES_AT_ONCE, threads=1
+        ):
+            numbers = row_numbers(batch.column(0), self.num_rows, self.path)
+            parts.append(first + np.flatnonzero(rows[numbers]))
+            first += len(numbers)
+        entries = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        return _core.RowBitmap(entries.astype(np.uint64))
 
     def _numbers(self, table: pa.Table) -> Positions:
         column = table.column(ROW)

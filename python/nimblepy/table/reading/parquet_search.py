@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -35,8 +36,6 @@ Usable: TypeAlias = Callable[[Opened], bool]
 _MORE_ENTRIES = 64
 # How many times more entries are read if these were too few.
 _GROWTH = 4
-# Number of entries whose row numbers are read at once.
-_ENTRIES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,25 +144,16 @@ class Search:
         """Returns the entries of an index file whose rows are deleted or not searched."""
         if at not in self._ignored:
             opened, numbers = self.covering[at]
-            bitmaps = {file: deleted(int(file)) for file in numbers[numbers >= 0]}
-            if (numbers >= 0).all() and not any(bitmaps.values()):
-                self._ignored[at] = None
-                return None
-            index, parts = opened.source.index, []
-            for begin in range(0, index.num_rows, _ENTRIES_AT_ONCE):
-                end = min(index.num_rows, begin + _ENTRIES_AT_ONCE)
-                some = RowSet.of_range(begin, end).expand()
-                some = replace(some, probe=np.arange(begin, end, dtype=np.int64))
-                rows = opened.source.placed(some)
-                assert rows.file is not None
-                file = numbers[rows.file]
-                ignored = file < 0
-                for number, bitmap in bitmaps.items():
-                    if bitmap is not None:
-                        mine = np.flatnonzero(file == number)
-                        ignored[mine] = bitmap.contains(rows.begin[mine])
-                parts.append(begin + np.flatnonzero(ignored))
-            self._ignored[at] = _core.RowBitmap(np.concatenate(parts).astype(np.uint64))
+            source = opened.source
+            ignored = np.zeros(source.num_rows, dtype=np.bool_)
+            for file, (begin, end) in enumerate(pairwise(source.first_rows.tolist())):
+                number = int(numbers[file])
+                bitmap = None if number < 0 else deleted(number)
+                if number < 0:
+                    ignored[begin:end] = True
+                elif bitmap is not None:
+                    ignored[begin + bitmap.rows().astype(np.int64)] = True
+            self._ignored[at] = source.entries_of(ignored) if ignored.any() else None
         return self._ignored[at]
 
 
