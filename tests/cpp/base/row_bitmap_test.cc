@@ -97,5 +97,34 @@ TEST(RowBitmap, ListsAndBitmapsMeetAtTheirLimit) {
   }
 }
 
+std::vector<uint64_t> up_to(uint64_t end, uint64_t step) {
+  std::vector<uint64_t> rows;
+  for (uint64_t row = 0; row < end; row += step) rows.push_back(row);
+  return rows;
+}
+
+TEST(RowBitmap, WritesRoaringBitmapsAsJavaDoes) {
+  std::vector<uint64_t> rows = up_to(20, 1);
+  rows.erase(rows.begin(), rows.begin() + 10);
+  rows.push_back(99);
+  // One container as runs, as in a deletion vector that Java's library wrote.
+  const std::vector<uint8_t> runs = {1, 0,    0,    0, 0, 0,  0, 0, 0,  0, 0,
+                                     0, 0x3b, 0x30, 0, 0, 1,  0, 0, 10, 0, 2,
+                                     0, 10,   0,    9, 0, 99, 0, 0, 0};
+  CHECK(RowBitmap(rows).roaring() == runs);
+  CHECK(RowBitmap().roaring() == std::vector<uint8_t>(8));
+  // An empty bitmap precedes that of a row above 2^32.
+  const std::vector<uint64_t> above = {uint64_t{1} << 32};
+  CHECK_EQ(RowBitmap(above).roaring().size(), 8u + 12 + 4 + 18);
+  // A list, a bitmap, and one container of runs.
+  CHECK_EQ(RowBitmap(up_to(8192, 2)).roaring().size(), 8u + 4 + 16 + 8192);
+  CHECK_EQ(RowBitmap(up_to(20000, 2)).roaring().size(), 8u + 4 + 16 + 8192);
+  CHECK_EQ(RowBitmap(up_to(65536, 1)).roaring().size(), 8u + 4 + 9 + 6);
+  // Offsets are left out if there are few containers, of which one has runs.
+  CHECK_EQ(RowBitmap(up_to(3 << 16, 1)).roaring().size(), 8u + 4 + 17 + 3 * 6);
+  CHECK_EQ(RowBitmap(up_to(4 << 16, 1)).roaring().size(),
+           8u + 4 + 5 + 16 + 16 + 4 * 6);
+}
+
 }  // namespace
 }  // namespace nimble
