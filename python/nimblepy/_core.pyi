@@ -256,6 +256,15 @@ class ParquetFile:
     ) -> tuple[object, object] | None:
         """Returns Arrow capsules of ascending rows; ``None`` if another reader must read them."""
 
+    def rows(self, columns: Sequence[int]) -> ParquetRows | None:
+        """Returns a reader of single rows; ``None`` if pyarrow must convert their values."""
+
+class ParquetRows:
+    """Reads columns of single rows of a Parquet file as dicts."""
+
+    def read(self, row: int) -> dict[str, Any] | None:
+        """Returns the row; ``None`` if another reader must read it."""
+
 def describe_parquet(file: object, name: str, coalesce_gap: int) -> tuple[bytes, bytes] | None:
     """Returns the footer and page table of a file; ``None`` if the footer is encrypted."""
 
@@ -502,6 +511,19 @@ def encode_keys(
     batch: object, orders: list[tuple[bool, bool]]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]: ...
 def hash_keys(batch: object, orders: list[tuple[bool, bool]]) -> NDArray[np.uint64]: ...
+
+class KeyHasher:
+    """Hashes the key of one row: the upper ``bits`` bits of its hash by :func:`hash_keys`.
+
+    Args:
+        batch: a batch of the key columns, for their types.
+        orders: (descending, nulls first) of each column.
+    """
+
+    def __init__(self, batch: object, orders: list[tuple[bool, bool]], bits: int) -> None: ...
+    def hash(self, key: object) -> Any:
+        """Returns the hash; ``NotImplemented`` if Python code must convert the key."""
+
 def key_order(
     batches: list[Any], orders: list[tuple[bool, bool]], reverse: bool
 ) -> NDArray[np.int64]: ...

@@ -48,6 +48,9 @@ def check_against_pyarrow(rng: random.Random, path: Path) -> tuple[int, int]:
             values = expected.column(column).to_pylist()
             # repr: NaN equals NaN, and 0.0 is not -0.0
             assert repr(found.column(0).to_pylist()) == repr([values[row] for row in rows])
+            for row in rows[:2]:
+                single = reader.row((column,), int(row))
+                assert repr(single) == repr({found.column_names[0]: values[row]})
     return answered, asked
 
 

@@ -1,11 +1,14 @@
 // Returns row ranges from zone maps and Bloom filters, and encodes keys.
 #include <pybind11/stl.h>
 
+#include <numeric>
+
 #include "nimble/base/hash.h"
 #include "nimble/bindings/core_file.h"
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/key_batch.h"
+#include "nimble/bindings/values/point_key.h"
 #include "nimble/key/key_sort.h"
 #include "nimble/scan/column_bloom.h"
 #include "nimble/scan/zone_map.h"
@@ -64,6 +67,43 @@ py::array_t<uint64_t> hash_keys(const py::object& batch,
   }));
   return out;
 }
+
+// Hashes the key of one row, without Arrow arrays.
+class KeyHasher {
+ public:
+  // `batch` has the key columns, and `orders` their (descending, nulls first).
+  // Hashes have the upper `bits` bits of those of hash_keys().
+  KeyHasher(const py::object& batch, const KeyOrders& orders, uint32_t bits)
+      : encoder_(encoder_of(*ImportedArray::from_python(batch), orders)),
+        key_(&encoder_, all_columns(orders.size())),
+        bits_(bits) {
+    if (bits == 0 || bits > 64) {
+      raise(Status::invalid_argument("a hash of " + std::to_string(bits) +
+                                     " bits; expected 1 to 64"));
+    }
+  }
+
+  // Returns NotImplemented if Python code must convert the key.
+  py::object hash(const py::handle& key) const {
+    PointKey::Memory memory;
+    const ByteSpan encoded = key_.encode(key.ptr(), &memory);
+    if (encoded.empty()) {
+      return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+    }
+    return py::int_(key_hash64(encoded) >> (64 - bits_));
+  }
+
+ private:
+  static std::vector<size_t> all_columns(size_t n) {
+    std::vector<size_t> order(n);
+    std::iota(order.begin(), order.end(), size_t{0});
+    return order;
+  }
+
+  const KeyEncoder encoder_;
+  const PointKey key_;
+  const uint32_t bits_;
+};
 
 // Reverses the order of keys. Rows with equal keys keep their order.
 std::vector<uint64_t> reversed(const KeyBuffer& keys,
@@ -213,6 +253,10 @@ std::vector<KeyScalar> scalars_of(const ArrayView& row) {
 void register_lookup(py::module_& m) {
   m.def("encode_keys", &encode_keys, py::arg("batch"), py::arg("orders"));
   m.def("hash_keys", &hash_keys, py::arg("batch"), py::arg("orders"));
+  py::class_<KeyHasher>(m, "KeyHasher")
+      .def(py::init<const py::object&, const KeyOrders&, uint32_t>(),
+           py::arg("batch"), py::arg("orders"), py::arg("bits"))
+      .def("hash", &KeyHasher::hash, py::arg("key"));
   m.def("key_order", &key_order, py::arg("batches"), py::arg("orders"),
         py::arg("reverse"));
   m.def("prune", &prune, py::arg("file"), py::arg("path"), py::arg("kind"),

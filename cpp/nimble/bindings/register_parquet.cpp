@@ -5,6 +5,7 @@
 #include "nimble/bindings/values/errors.h"
 #include "nimble/bindings/values/gil.h"
 #include "nimble/bindings/values/python_file.h"
+#include "nimble/bindings/values/python_rows.h"
 #include "nimble/io/local_file.h"
 #include "nimble/parquet/parquet_file.h"
 
@@ -138,6 +139,63 @@ py::object read_rows(const ParquetFile& file,
   return array_capsules(std::move(*found->column));
 }
 
+// Reads columns of one row as a dict.
+class ParquetRows {
+ public:
+  // Returns None if pyarrow must convert the values of a column.
+  static py::object create(std::shared_ptr<const ParquetFile> file,
+                           std::vector<uint32_t> columns) {
+    auto out = std::make_unique<ParquetRows>();
+    for (const uint32_t c : columns) {
+      if (c >= file->schema().children.size()) {
+        raise(Status::invalid_argument("no column " + std::to_string(c)));
+      }
+      const Field& field = file->schema().children[c];
+      auto maker = RowMaker::create(field);
+      if (!maker) return py::none();
+      py::str name(field.name);
+      PyUnicode_InternInPlace(&name.ptr());
+      out->blank_[name] = py::none();
+      out->columns_.push_back({std::move(name), std::move(*maker)});
+    }
+    out->file_ = std::move(file);
+    out->numbers_ = std::move(columns);
+    return py::cast(std::move(out));
+  }
+
+  // Returns None if another reader must read the row.
+  py::object read(uint64_t row) const {
+    auto found = without_gil([&] { return file_->read(numbers_, {&row, 1}); });
+    if (!found && found.error().code() == StatusCode::kUnsupported) {
+      return py::none();
+    }
+    if (!found) raise(found.error());
+    // A copy has the right size and all names.
+    auto out = py::reinterpret_steal<py::object>(PyDict_Copy(blank_.ptr()));
+    if (!out) throw py::error_already_set();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const auto value = py::reinterpret_steal<py::object>(
+          columns_[i].maker.make(found->column->children[i], 0));
+      if (!value ||
+          PyDict_SetItem(out.ptr(), columns_[i].name.ptr(), value.ptr()) != 0) {
+        throw py::error_already_set();
+      }
+    }
+    return out;
+  }
+
+ private:
+  struct OneColumn {
+    py::str name;
+    RowMaker maker;
+  };
+
+  std::shared_ptr<const ParquetFile> file_;
+  std::vector<uint32_t> numbers_;
+  std::vector<OneColumn> columns_;
+  py::dict blank_;  // all names
+};
+
 }  // namespace
 
 void register_parquet(py::module_& m) {
@@ -174,7 +232,15 @@ void register_parquet(py::module_& m) {
           py::arg("pages"), py::arg("decompress"))
       .def_property_readonly("num_rows", &ParquetFile::num_rows)
       .def("unsupported", &ParquetFile::unsupported, py::arg("column"))
-      .def("read", &read_rows, py::arg("columns"), py::arg("rows"));
+      .def("read", &read_rows, py::arg("columns"), py::arg("rows"))
+      .def(
+          "rows",
+          [](std::shared_ptr<ParquetFile> file, std::vector<uint32_t> columns) {
+            return ParquetRows::create(std::move(file), std::move(columns));
+          },
+          py::arg("columns"));
+  py::class_<ParquetRows>(m, "ParquetRows")
+      .def("read", &ParquetRows::read, py::arg("row"));
 }
 
 }  // namespace nimble

@@ -59,6 +59,7 @@ class ParquetFile {
 
   uint64_t num_rows() const { return first_rows_.back(); }
   const Metadata& metadata() const { return metadata_; }
+  const Field& schema() const { return schema_; }
 
   // The reason why a column cannot be read. Empty if the metadata allows
   // reading it.

@@ -112,13 +112,21 @@ class IndexedParquet(ParquetRows):
         try:
             if self._location.is_local:
                 status = os.stat(self._location.path)
-                version = repr((status.st_ino, status.st_size, status.st_mtime_ns))
+                parts = (status.st_ino, status.st_size, status.st_mtime_ns)
+                if parts == self._same_version:
+                    return
+                version = repr(parts)
             else:
                 version = file_version(self._paths, self._path)
         except FileNotFoundError:
             raise self.missing() from None
         if version != self.record.version:
             raise self.changed()
+        if self._location.is_local:
+            self._same_version = parts
+
+    # The version of a local file as numbers, after the first check.
+    _same_version: tuple[int, int, int] | None = None
 
     def missing(self) -> OSError:
         """The error of a read after the file was removed."""
@@ -212,7 +220,7 @@ class IndexedParquet(ParquetRows):
         self._check_now()
         return table
 
-    def row(self, row: int, tops: list[int]) -> dict[str, Any] | None:
+    def row(self, row: int, tops: tuple[int, ...]) -> dict[str, Any] | None:
         """Reads columns of one row as Python values; ``None`` if pyarrow must read them."""
         try:
             reader = self._reader()

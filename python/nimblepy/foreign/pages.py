@@ -12,6 +12,7 @@ import pyarrow as pa
 from nimblepy import _core
 from nimblepy.io.location import Location
 from nimblepy.io.remote_file import REMOTE_GAP
+from nimblepy.rows.source import MAX_PREPARED
 
 # Codecs that pyarrow decompresses, by their numbers in Parquet. The core itself decompresses zstd,
 # and checks sizes first: if a page is too short, pyarrow leaves the other bytes uninitialized.
@@ -117,7 +118,8 @@ class PageReader:
             pages,
             decompress,
         )
-        self._is_stored = [f.type == stored.field(i).type for i, f in enumerate(schema)]
+        # Readers of single rows by their columns; None if the core cannot convert their values.
+        self._rows: dict[tuple[int, ...], Any] = {}
 
     @property
     def num_rows(self) -> int:
@@ -133,28 +135,34 @@ class PageReader:
         Raises:
             CorruptFileError: a page is damaged; the message has its offset.
         """
-        batch = self._batch(columns, np.ascontiguousarray(rows, dtype=np.uint64))
-        if batch is None:
+        capsules = self._core.read(columns, np.ascontiguousarray(rows, dtype=np.uint64))
+        if capsules is None:
             return None
+        batch = pa.RecordBatch._import_from_c_capsule(*capsules)
         fields = [self.schema.field(i) for i in columns]
         arrays = [
             _as_type(array, field.type) for array, field in zip(batch.columns, fields, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _batch(self, columns: Sequence[int], rows: Any) -> pa.RecordBatch | None:
-        found = self._core.read(columns, rows)
-        return None if found is None else pa.RecordBatch._import_from_c_capsule(*found)
-
-    def row(self, columns: Sequence[int], row: int) -> dict[str, Any] | None:
+    def row(self, columns: tuple[int, ...], row: int) -> dict[str, Any] | None:
         """Reads columns of one row as Python values; ``None`` if pyarrow must read them."""
-        batch = self._batch(columns, np.array((row,), dtype=np.uint64))
-        if batch is None:
-            return None
-        values = {}
-        for position, array in zip(columns, batch.columns, strict=True):
-            field = self.schema.field(position)
-            if not self._is_stored[position]:
-                array = _as_type(array, field.type)
-            values[field.name] = array[0].as_py()
-        return values
+        rows = self._rows.get(columns, self)
+        if rows is self:
+            # Values of dictionaries are converted like other values.
+            plain = all(_is_plain(self.schema.field(i).type) for i in columns)
+            if len(self._rows) > MAX_PREPARED:
+                self._rows.clear()
+            rows = self._rows[columns] = self._core.rows(columns) if plain else None
+        if rows is not None:
+            values: dict[str, Any] | None = rows.read(row)
+            return values
+        table = self.read(columns, np.array((row,), dtype=np.uint64))
+        return None if table is None else table.to_pylist()[0]
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    """Whether stored values have the Python values of the type."""
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    return not isinstance(type_, pa.BaseExtensionType)

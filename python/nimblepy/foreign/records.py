@@ -229,5 +229,15 @@ def hash_bits_for(num_rows: int) -> int:
 
 def key_hashes(batch: pa.RecordBatch, keys: Sequence[SortKey], bits: int) -> Any:
     """Returns the hash of each key: the upper bits of the hash that nimble files use."""
-    orders = [(key.descending, key.nulls_first) for key in keys]
-    return _core.hash_keys(batch, orders) >> (64 - bits)
+    return _core.hash_keys(batch, _orders(keys)) >> (64 - bits)
+
+
+def key_hasher(record: IndexRecord) -> _core.KeyHasher:
+    """Returns an object that hashes one key of the index at a time, like :func:`key_hashes`."""
+    columns = pa.schema([record.schema.field(name) for name in record.keys])
+    empty = pa.RecordBatch.from_pylist([], columns)
+    return _core.KeyHasher(empty, _orders(record.sort_keys), record.hash_bits)
+
+
+def _orders(keys: Sequence[SortKey]) -> list[tuple[bool, bool]]:
+    return [(key.descending, key.nulls_first) for key in keys]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from nimblepy.file.source import FileSource
 from nimblepy.foreign.build import first_rows_of
 from nimblepy.foreign.child import IndexedParquet
-from nimblepy.foreign.records import ROW, IndexRecord, key_hashes
+from nimblepy.foreign.records import ROW, IndexRecord, key_hasher
 from nimblepy.rows.arguments import Projected
 from nimblepy.rows.compiled import RangeReader, Ranges
 from nimblepy.rows.source import Names
@@ -38,7 +38,7 @@ def row_reader(source: Indexed, columns: Projected, on: Names) -> RowReader | No
     ]
     if not resolved or any(len(column.steps) > 1 for column in resolved):
         return None
-    tops = [column.steps[0] for column in resolved]
+    tops = tuple(column.steps[0] for column in resolved)
     if len(set(tops)) < len(tops) or len(set(schema.names)) < len(schema):
         return None
     is_hash = record.kind == "hash"
@@ -65,7 +65,7 @@ class RowReader:
         self,
         source: Indexed,
         entries: RangeReader,
-        tops: list[int],
+        tops: tuple[int, ...],
         types: Sequence[type | None],
     ) -> None:
         """
@@ -122,30 +122,25 @@ class _HashReader(RowReader):
         self,
         source: Indexed,
         entries: RangeReader,
-        tops: list[int],
+        tops: tuple[int, ...],
         types: Sequence[type | None],
     ) -> None:
         record, schema = source.record, source.record.schema
         keys = [schema.get_field_index(name) for name in record.keys]
-        extra = [key for key in keys if key not in tops]
-        super().__init__(source, entries, [*tops, *extra], types)
+        extra = tuple(key for key in keys if key not in tops)
+        super().__init__(source, entries, (*tops, *extra), types)
         self._names = list(record.keys)
-        self._kinds = [schema.field(name).type for name in record.keys]
-        self._keys, self._bits = record.sort_keys, record.hash_bits
+        self._hasher = key_hasher(record)
         self._extra = [schema.names[key] for key in extra]
 
     def _get(self, key: Any) -> Any:
         values = key if type(key) is tuple else (key,)
         if not self._is_exact(values):
             return NotImplemented
-        try:
-            arrays = [
-                pa.array((value,), kind) for value, kind in zip(values, self._kinds, strict=True)
-            ]
-        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        hashed = self._hasher.hash(values[0] if len(values) == 1 else values)
+        if hashed is NotImplemented:
             return NotImplemented
-        batch = pa.RecordBatch.from_arrays(arrays, self._names)
-        row = self._first((int(key_hashes(batch, self._keys, self._bits)[0]),))
+        row = self._first((hashed,))
         if row is None or row is NotImplemented:
             return row
         if any(row[name] != value for name, value in zip(self._names, values, strict=True)):
