@@ -169,6 +169,7 @@ TEST(Digits, EveryEightDigitWord) {
     uint8_t text[24];
     store(text, decimal_digits(v));
     CHECK_EQ(std::string(text, text + 8), padded(v, 8));
+    CHECK_EQ(decimal_value(load<uint64_t>(text)), v);
     const uint64_t w = mix(i);
     store(text, hex_digits(w >> 32, 39));
     store(text + 8, hex_digits(w, 39));
@@ -176,6 +177,8 @@ TEST(Digits, EveryEightDigitWord) {
     std::snprintf(want, sizeof want, "%016llx",
                   static_cast<unsigned long long>(w));
     CHECK_EQ(std::string(text, text + 16), std::string(want));
+    CHECK_EQ(hex_value(load<uint64_t>(text)), w >> 32);
+    CHECK_EQ(hex_value(hex_digits(w, 7)), w & 0xffffffff);
   }
 }
 
@@ -190,7 +193,7 @@ TEST(Template, BytesOfTheDocumentedExample) {
   REQUIRE(pattern.has_value());
   for (const auto& [row, want] : {std::pair{0, 7}, {1, 42}, {2, 15}}) {
     uint64_t value = 0;
-    pattern->parse(as_bytes(strings[row]).data(), &value);
+    TemplateParser(*pattern).parse(as_bytes(strings[row]).data(), &value);
     CHECK_EQ(value, want);
   }
 }

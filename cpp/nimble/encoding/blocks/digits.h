@@ -40,6 +40,23 @@ inline uint64_t hex_digits(uint64_t v, uint64_t letters) {
   return x + 0x3030303030303030ull + above_nine * letters;
 }
 
+// The inverses of decimal_digits() and hex_digits(). Bytes that are zero count
+// as the digit 0.
+inline uint64_t decimal_value(uint64_t digits) {
+  uint64_t x = digits & 0x0f0f0f0f0f0f0f0full;
+  x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ffull;
+  x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffffull;
+  return (x * 10000 + (x >> 32)) & 0xffffffffull;
+}
+inline uint64_t hex_value(uint64_t digits) {
+  // See digit_value().
+  uint64_t x = (digits & 0x0f0f0f0f0f0f0f0full) +
+               9 * ((digits >> 6) & 0x0101010101010101ull);
+  x = (x << 4 | x >> 8) & 0x00ff00ff00ff00ffull;
+  x = (x << 8 | x >> 16) & 0x0000ffff0000ffffull;
+  return (x << 16 | x >> 32) & 0xffffffffull;
+}
+
 // Returns the value of a hexadecimal digit: 0-9, a-f or A-F. Only letters have
 // bit 6 set. The low four bits of 'a' and 'A' are 1, so 9 is added.
 inline uint64_t digit_value(uint8_t c) { return (c & 15u) + 9u * (c >> 6); }

@@ -207,15 +207,45 @@ bool TemplatePattern::fits(ByteSpan string) const {
   return true;
 }
 
-void TemplatePattern::parse(const uint8_t* string, uint64_t* values) const {
-  const uint8_t* position = digit_positions.data();
-  for (const TemplateLimb& limb : limbs) {
-    const uint64_t base = limb.kind == DigitKind::kDecimal ? 10 : 16;
-    uint64_t v = 0;
-    for (uint32_t d = 0; d < limb.digits; ++d) {
-      v = v * base + digit_value(string[*position++]);
+DigitLayout::DigitLayout(const TemplatePattern& pattern) {
+  const uint8_t* position = pattern.digit_positions.data();
+  for (const TemplateLimb& limb : pattern.limbs) {
+    const uint32_t words = (limb.digits + 7) / 8;
+    limbs.push_back({limb, row_digits, words});
+    uint32_t to = row_digits + 8 * words - limb.digits;
+    for (uint32_t d = 0; d < limb.digits;) {
+      const uint32_t begin = d;
+      do {
+        ++d;
+      } while (d < limb.digits && d - begin < 16 &&
+               position[d] == position[begin] + (d - begin));
+      runs.push_back({static_cast<uint16_t>(to + begin), position[begin]});
     }
-    *values++ = v;
+    position += limb.digits;
+    row_digits += 8 * words;
+  }
+}
+
+void TemplateParser::parse(const uint8_t* string, uint64_t* values) const {
+  // Copies of 16 bytes. The next one overwrites the excess.
+  uint8_t text[kMaxTemplateLength + 16];
+  uint8_t digits[kMaxTemplateLength * 8 + 16];
+  std::memcpy(text, string, length_);
+  for (const DigitRun& run : layout_.runs) {
+    std::memcpy(digits + run.in_digits, text + run.in_string, 16);
+  }
+  for (const LimbWords& limb : layout_.limbs) {
+    const bool is_decimal = limb.limb.kind == DigitKind::kDecimal;
+    const uint32_t missing = 8 * limb.words - limb.limb.digits;
+    uint64_t mask = ~uint64_t{0} << (8 * missing);  // for the first word
+    uint64_t value = 0;
+    for (uint32_t w = 0; w < limb.words; ++w) {
+      const uint64_t word = load<uint64_t>(digits + limb.from + 8 * w) & mask;
+      value = is_decimal ? value * 100000000 + decimal_value(word)
+                         : value << 32 | hex_value(word);
+      mask = ~uint64_t{0};
+    }
+    *values++ = value;
   }
 }
 
@@ -225,22 +255,22 @@ TemplateFormatter::TemplateFormatter(const TemplatePattern& pattern)
     : length_(pattern.length) {
   std::copy(pattern.literals.begin(), pattern.literals.end(),
             literals_.begin());
-  for (const TemplateLimb& limb : pattern.limbs) {
+  const DigitLayout layout(pattern);
+  row_digits_ = layout.row_digits;
+  for (const LimbWords& words : layout.limbs) {
     uint64_t limit = 1;  // wraps to 0 for 16 hexadecimal digits
-    for (uint32_t d = 0; d < limb.digits; ++d) {
-      limit *= limb.kind == DigitKind::kDecimal ? 10 : 16;
+    for (uint32_t d = 0; d < words.limb.digits; ++d) {
+      limit *= words.limb.kind == DigitKind::kDecimal ? 10 : 16;
     }
-    const uint32_t words = (limb.digits + 7) / 8;
-    fields_.push_back({limb, limit, row_digits_, words});
-    row_digits_ += 8 * words;
+    fields_.push_back({words, limit});
   }
-  add_pieces(pattern);
+  add_pieces(pattern, layout);
 }
 
-void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
-  size_t field = 0;
-  uint32_t used = 0;  // digits used of the field
+void TemplateFormatter::add_pieces(const TemplatePattern& pattern,
+                                   const DigitLayout& layout) {
   size_t next_digit = 0;
+  size_t next_run = 0;
   for (uint32_t p = 0; p < length_;) {
     const uint32_t digit = next_digit < pattern.digit_positions.size()
                                ? pattern.digit_positions[next_digit]
@@ -251,22 +281,15 @@ void TemplateFormatter::add_pieces(const TemplatePattern& pattern) {
       p = std::min(digit, p + 16);
       continue;
     }
-    const Field& f = fields_[field];
-    const uint32_t from = f.from + 8 * f.words - f.limb.digits + used;
-    pieces_.push_back(
-        {false, static_cast<uint16_t>(from), static_cast<uint16_t>(p)});
-    // Up to 16 consecutive digits of this limb.
-    for (uint32_t n = 0; n < 16 && used < f.limb.digits &&
-                         next_digit < pattern.digit_positions.size() &&
-                         pattern.digit_positions[next_digit] == p;
-         ++n) {
+    const DigitRun& run = layout.runs[next_run++];
+    pieces_.push_back({false, run.in_digits, run.in_string});
+    const uint32_t end = next_run < layout.runs.size()
+                             ? layout.runs[next_run].in_string
+                             : length_;
+    for (; next_digit < pattern.digit_positions.size() &&
+           pattern.digit_positions[next_digit] == p && p < end;
+         ++p) {
       ++next_digit;
-      ++used;
-      ++p;
-    }
-    if (used == f.limb.digits) {
-      ++field;
-      used = 0;
     }
   }
 }

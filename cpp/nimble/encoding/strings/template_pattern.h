@@ -43,14 +43,49 @@ struct TemplatePattern {
 
   // Whether this string matches the pattern.
   bool fits(ByteSpan string) const;
-  // Writes the limbs of a string to `values`.
-  // REQUIRES: fits(string).
-  void parse(const uint8_t* string, uint64_t* values) const;
 };
 
 // The pattern that all of `values` match, with at least one digit. Ignores
 // empty slices if they are nulls. Returns nullopt if there is no such pattern.
 std::optional<TemplatePattern> detect_template(const Values& values);
+
+// The digits of a limb as words of 8 digits. The first digit of a word is in
+// its lowest byte. The first word may have fewer digits, in its highest bytes.
+struct LimbWords {
+  TemplateLimb limb;
+  uint32_t from;   // offset in the digits of a row
+  uint32_t words;  // per row
+};
+
+// Up to 16 adjacent digits of one limb in a string.
+struct DigitRun {
+  uint16_t in_digits;  // offset in the digits of a row
+  uint16_t in_string;
+};
+
+// The positions of the digits of a pattern's strings, as words.
+struct DigitLayout {
+  explicit DigitLayout(const TemplatePattern& pattern);
+
+  std::vector<LimbWords> limbs;
+  std::vector<DigitRun> runs;  // in the order of the string
+  uint32_t row_digits = 0;     // digit bytes per row
+};
+
+// Reads the limbs of strings. Thread-safe.
+class TemplateParser {
+ public:
+  explicit TemplateParser(const TemplatePattern& pattern)
+      : length_(pattern.length), layout_(pattern) {}
+
+  // Writes the limbs of a string to `values`.
+  // REQUIRES: the pattern fits the string.
+  void parse(const uint8_t* string, uint64_t* values) const;
+
+ private:
+  uint32_t length_;
+  DigitLayout layout_;
+};
 
 // Writes strings of a pattern, many at a time. Thread-safe.
 class TemplateFormatter {
@@ -70,14 +105,11 @@ class TemplateFormatter {
     uint16_t from;  // in literals_, or in the row's digits
     uint16_t to;
   };
-  struct Field {
-    TemplateLimb limb;
+  struct Field : LimbWords {
     uint64_t limit;  // values are below it; 0 means 2^64
-    uint32_t from;   // offset in the row's digits
-    uint32_t words;  // of 8 digits, right-aligned
   };
 
-  void add_pieces(const TemplatePattern& pattern);
+  void add_pieces(const TemplatePattern& pattern, const DigitLayout& layout);
   void put_decimals(const Field& field, const uint64_t* values, size_t n,
                     uint8_t* to) const;
   bool write_digits(const Field& field, const uint64_t* values, size_t n,

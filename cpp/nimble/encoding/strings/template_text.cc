@@ -120,7 +120,7 @@ Status TemplateDecoder::filter(const SegmentBody& body, const Predicate& test,
     return Status::ok();
   }
   uint64_t values[kMaxTemplateLength] = {};
-  pattern_.parse(bytes, values);
+  TemplateParser(pattern_).parse(bytes, values);
   for (size_t k = 0; k < limbs_.size(); ++k) {
     Predicate limb = test.derived(kLimbType);
     limb.shape = Predicate::Shape::kRange;
@@ -163,13 +163,14 @@ Result<bool> encode_template(const Values& values,
   const size_t n = values.size;
   const size_t num_limbs = pattern.limbs.size();
   std::vector<std::vector<uint64_t>> limbs(num_limbs, std::vector<uint64_t>(n));
+  const TemplateParser parser(pattern);
   uint64_t row[kMaxTemplateLength] = {};
   size_t i = 0;
   while (i < n && values.slices[i].size == 0) ++i;
-  if (i < n) pattern.parse(values.slices[i].data, row);
+  if (i < n) parser.parse(values.slices[i].data, row);
   for (i = 0; i < n; ++i) {
     const ByteSlice& s = values.slices[i];
-    if (s.size > 0) pattern.parse(s.data, row);
+    if (s.size > 0) parser.parse(s.data, row);
     for (size_t k = 0; k < num_limbs; ++k) limbs[k][i] = row[k];
   }
   put_encoding_id(EncodingId::kTemplate, out);
