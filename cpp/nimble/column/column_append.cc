@@ -76,32 +76,9 @@ void Column::append_fixed(const ArrayView& view, int64_t begin, int64_t count) {
   }
 }
 
-namespace {
-
-// Whether the offsets of `count` strings ascend. Arrow's cheap validation
-// checks the last offset only; if offsets ascend, all are inside the data.
-template <class T>
-bool ascending(const T* offsets, int64_t count) {
-  T down = 0;
-  for (int64_t i = 0; i < count; ++i) down |= offsets[i + 1] < offsets[i];
-  return down == 0 && offsets[0] >= 0;
-}
-
-bool has_sound_offsets(const ArrayView& view, int64_t begin, int64_t count) {
-  if (view.field().is_view) return true;
-  const int64_t row = view.offset() + begin;
-  return view.field().wide_offsets
-             ? ascending(reinterpret_cast<const int64_t*>(view.buffer(1)) + row,
-                         count)
-             : ascending(reinterpret_cast<const int32_t*>(view.buffer(1)) + row,
-                         count);
-}
-
-}  // namespace
-
 Status Column::append_strings(const ArrayView& view, int64_t begin,
                               int64_t count, const std::string& path) {
-  if (!has_sound_offsets(view, begin, count)) {
+  if (!view.has_sound_offsets(begin, count)) {
     return Status::invalid_argument("column '" + path +
                                     "': invalid data: string offsets descend");
   }

@@ -92,7 +92,13 @@ Status KeyColumnInput::load_block(int64_t begin, size_t count) {
   first_ = begin + leaf_.shift;
   find_nulls(begin);
   if (has_codes_) NIMBLE_RETURN_IF_ERROR(resolve_codes(begin));
-  if (column_->kind == KeyKind::kBytes) collect_bytes();
+  if (column_->kind != KeyKind::kBytes) return Status::ok();
+  if (!has_codes_ && count > 0 &&
+      !values_->has_sound_offsets(first_, static_cast<int64_t>(count))) {
+    return Status::invalid_argument("column '" + column_->name +
+                                    "': string offsets go down: invalid data");
+  }
+  collect_bytes();
   return Status::ok();
 }
 

@@ -33,6 +33,12 @@ class KeyBuffer {
     return {bytes_.data() + begin, static_cast<size_t>(offset(i + 1) - begin)};
   }
 
+  // Reserves memory for `num_bytes` bytes of `num_keys` keys in total. The
+  // system provides it when it is first written.
+  void reserve(size_t num_bytes, size_t num_keys) {
+    bytes_.reserve(num_bytes);
+    if (fixed_width_ == 0) ends_.reserve(num_keys);
+  }
   // Removes the keys, but keeps the memory and the layout.
   void clear() {
     bytes_.clear();
@@ -63,6 +69,9 @@ class KeyBuffer {
     }
     size_ += end - begin;
   }
+  // Appends the given rows of a buffer, in this order.
+  // REQUIRES: both buffers have the same layout.
+  void append_rows(const KeyBuffer& other, const uint64_t* rows, size_t count);
   // Appends `count` uninitialized keys of the fixed width. Returns their
   // address, which is valid until the next growth.
   // REQUIRES: fixed_width() != 0.

@@ -23,7 +23,9 @@ void put_number(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
   store(out, bits);
 }
 
-Status put_fixed(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
+}  // namespace
+
+Status decode_fixed(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
   const uint8_t inversion = c.inversion();
   switch (c.kind) {
     case KeyKind::kBool: {
@@ -61,6 +63,8 @@ Status put_fixed(const KeyColumn& c, const uint8_t* key, uint8_t* out) {
   return Status::ok();
 }
 
+namespace {
+
 // Reads escaped bytes up to and including the terminator.
 Status read_escaped(const KeyColumn& c, ByteReader* in,
                     std::vector<uint8_t>* out) {
@@ -92,7 +96,7 @@ Status read_column(const KeyColumn& c, ByteReader* in, DecodedColumn* out) {
   if (!in->ok()) return malformed(c, "the key ends inside its value");
   const size_t at = out->values.size();
   out->values.resize(at + c.width);
-  if (valid) return put_fixed(c, value.data(), out->values.data() + at);
+  if (valid) return decode_fixed(c, value.data(), out->values.data() + at);
   for (const uint8_t b : value) {
     if (b != 0) return malformed(c, "a null is not followed by zeros");
   }

@@ -45,6 +45,11 @@ class KeyDecoder {
   std::vector<KeyColumn> columns_;
 };
 
+// Decodes the value of a fixed-width column, which follows the null marker, to
+// `column.width` bytes at `out`. Fails if it is malformed.
+// REQUIRES: the key continues for `column.width` bytes, and is not null.
+Status decode_fixed(const KeyColumn& column, const uint8_t* key, uint8_t* out);
+
 // Formats bytes as lower-case hex, truncated after 64 bytes.
 std::string to_hex(ByteSpan bytes);
 

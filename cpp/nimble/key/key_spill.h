@@ -18,7 +18,9 @@ inline void store_keys(const KeyBuffer& keys, const uint64_t* rows,
   for (size_t i = 0; i < count && keys.fixed_width() == 0; ++i) {
     out->put<uint64_t>(keys.key(rows[i]).size());
   }
-  for (size_t i = 0; i < count; ++i) out->put_bytes(keys.key(rows[i]));
+  KeyBuffer stored(keys.fixed_width());
+  stored.append_rows(keys, rows, count);
+  out->put_bytes(stored.data(), stored.num_bytes());
 }
 
 // Appends stored keys.

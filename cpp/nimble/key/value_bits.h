@@ -72,10 +72,11 @@ inline void put_wide(uint8_t* out, const uint8_t* value, uint32_t width,
   }
 }
 
-// Whether any byte of the word is below 2 and so needs an escape.
-inline bool word_has_low_byte(uint64_t word) {
+// Zero if no byte of the word is below 2 and so needs an escape. Otherwise the
+// lowest bit that is set belongs to the first such byte in memory.
+inline uint64_t low_bytes(uint64_t word) {
   constexpr uint64_t kTwos = 0x0202020202020202u, kHighs = 0x8080808080808080u;
-  return ((word - kTwos) & ~word & kHighs) != 0;
+  return (word - kTwos) & ~word & kHighs;
 }
 inline bool needs_escape(ByteSpan s) {
   const size_t n = s.size();
@@ -86,9 +87,9 @@ inline bool needs_escape(ByteSpan s) {
     return false;
   }
   for (size_t i = 0; i + 8 <= n; i += 8) {
-    if (word_has_low_byte(load<uint64_t>(&s[i]))) return true;
+    if (low_bytes(load<uint64_t>(&s[i])) != 0) return true;
   }
-  return word_has_low_byte(load<uint64_t>(&s[n - 8]));
+  return low_bytes(load<uint64_t>(&s[n - 8])) != 0;
 }
 inline size_t count_escapes(ByteSpan s) {
   size_t n = 0;

@@ -68,6 +68,27 @@ Result<ArrayView> ArrayView::open(const Field& field, const ArrowArray& array,
   return v;
 }
 
+namespace {
+
+template <class T>
+bool ascending(const T* offsets, int64_t count) {
+  T down = 0;
+  for (int64_t i = 0; i < count; ++i) down |= offsets[i + 1] < offsets[i];
+  return down == 0 && offsets[0] >= 0;
+}
+
+}  // namespace
+
+bool ArrayView::has_sound_offsets(int64_t begin, int64_t count) const {
+  if (field_->is_view) return true;
+  const int64_t row = offset_ + begin;
+  return field_->wide_offsets
+             ? ascending(reinterpret_cast<const int64_t*>(buffer(1)) + row,
+                         count)
+             : ascending(reinterpret_cast<const int32_t*>(buffer(1)) + row,
+                         count);
+}
+
 std::string_view ArrayView::bytes_at(int64_t row) const {
   if (!is_valid(row)) return {};
   const int64_t i = offset_ + row;

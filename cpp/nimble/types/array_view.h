@@ -51,6 +51,10 @@ class ArrayView {
   }
   // kBytes: the value of a row; empty for nulls.
   std::string_view bytes_at(int64_t row) const;
+  // kBytes: whether the offsets of rows [begin, begin + count) ascend. Arrow's
+  // cheap validation checks the last offset only; if offsets ascend, all are
+  // inside the data.
+  bool has_sound_offsets(int64_t begin, int64_t count) const;
   // kList: the rows of the child that belong to a row.
   void list_at(int64_t row, int64_t* begin, int64_t* size) const;
   // kDictionary: the code of a row.

@@ -94,6 +94,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::create(
   if (!o.cluster_by.empty()) {
     NIMBLE_ASSIGN_OR_RETURN(w->encoder_,
                             KeyEncoder::create(w->schema_, o.cluster_by));
+    w->restorer_ = KeyRestorer::create(w->schema_, *w->encoder_);
     w->open_cluster_index();
     ClusterRoot root;
     root.columns = o.cluster_by;
@@ -168,19 +169,28 @@ Status FileWriter::take_rows(const ArrayView& root) {
 
 Status FileWriter::append_rows(const Column& from, const uint64_t* rows,
                                uint64_t count, const KeyBuffer* keys) {
-  return state_.run([&] { return gather_rows(from, rows, count, keys); });
+  return state_.run([&] { return gather_rows(&from, rows, count, keys); });
 }
 
-Status FileWriter::gather_rows(const Column& from, const uint64_t* rows,
+Status FileWriter::append_keys(const KeyBuffer& keys, const uint64_t* rows,
+                               uint64_t count) {
+  return state_.run([&] { return gather_rows(nullptr, rows, count, &keys); });
+}
+
+Status FileWriter::gather_rows(const Column* from, const uint64_t* rows,
                                uint64_t count, const KeyBuffer* keys) {
   while (count > 0) {
     const uint64_t n = std::min(step(count), uint64_t{8192});
     if (index_) {
       keys_.reset(keys->fixed_width());
-      for (uint64_t i = 0; i < n; ++i) keys_.push_back(keys->key(rows[i]));
+      keys_.append_rows(*keys, rows, n);
       NIMBLE_RETURN_IF_ERROR(add_keys(keys_, 0, n));
     }
-    stripe_.append_rows(from, rows, n);
+    if (from != nullptr) {
+      stripe_.append_rows(*from, rows, n);
+    } else {
+      NIMBLE_RETURN_IF_ERROR(restorer_->append(keys_, 0, n, &stripe_));
+    }
     NIMBLE_RETURN_IF_ERROR(flush_if_full());
     rows += n;
     count -= n;

@@ -15,6 +15,7 @@
 #include "nimble/io/writable_file.h"
 #include "nimble/key/key_encoder.h"
 #include "nimble/write/column_bloom_writer.h"
+#include "nimble/write/key_restorer.h"
 #include "nimble/write/options.h"
 #include "nimble/write/row_writer.h"
 #include "nimble/write/secondary_index_writer.h"
@@ -43,6 +44,12 @@ class FileWriter final : public RowWriter {
   // Appends the given rows of `from`. Row i of `from` has key i of `keys`.
   Status append_rows(const Column& from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
+  // Whether append_keys() can be used.
+  bool can_restore_rows() const { return restorer_.has_value(); }
+  // Appends the rows of these keys.
+  // REQUIRES: can_restore_rows().
+  Status append_keys(const KeyBuffer& keys, const uint64_t* rows,
+                     uint64_t count);
   uint64_t num_rows() const { return num_rows_ + stripe_.length(); }
   DictionaryList& dictionaries() { return dictionaries_; }
 
@@ -56,7 +63,8 @@ class FileWriter final : public RowWriter {
 
   // Number of rows to append before the next flush_if_full().
   uint64_t step(uint64_t left) const;
-  Status gather_rows(const Column& from, const uint64_t* rows, uint64_t count,
+  // If `from` is null, restores the rows from their keys.
+  Status gather_rows(const Column* from, const uint64_t* rows, uint64_t count,
                      const KeyBuffer* keys);
   Status add_keys(const KeyBuffer& keys, uint64_t begin, uint64_t end);
   Status flush_if_full();
@@ -83,6 +91,7 @@ class FileWriter final : public RowWriter {
   std::unique_ptr<WritableFile> file_;
   StreamPlan plan_;
   std::optional<KeyEncoder> encoder_;
+  std::optional<KeyRestorer> restorer_;
   std::optional<ClusterIndexWriter> index_;
   SecondaryIndexWriter secondary_;
   ColumnBloomWriter column_bloom_;

@@ -23,7 +23,8 @@ WriterOptions sorting_options(WriterOptions options) {
 SortingWriter::SortingWriter(std::unique_ptr<FileWriter> writer)
     : writer_(std::move(writer)),
       sorter_(writer_->options().sort_memory_bytes,
-              writer_->options().spill_directory, SortedRows(writer_->schema()),
+              writer_->options().spill_directory,
+              SortedRows(writer_->schema(), writer_->can_restore_rows()),
               writer_->options().poll),
       step_(kFirstStep) {}
 
@@ -39,7 +40,9 @@ Status SortingWriter::take_rows(const ArrayView& root) {
     const uint64_t before = batch.memory_bytes();
     NIMBLE_RETURN_IF_ERROR(
         writer_->encoder()->encode(root, at, n, batch.keys()));
-    NIMBLE_RETURN_IF_ERROR(batch.rows()->append(root, at, n, ""));
+    if (!batch.only_keys()) {
+      NIMBLE_RETURN_IF_ERROR(batch.rows()->append(root, at, n, ""));
+    }
     at += n;
     // Long rows are added in smaller steps, so that a step does not exceed the
     // budget.
@@ -50,6 +53,7 @@ Status SortingWriter::take_rows(const ArrayView& root) {
     const uint64_t fit = budget / 8 / row_bytes;
     const uint64_t most = std::min(kMostStep, 4 * static_cast<uint64_t>(step_));
     step_ = static_cast<int64_t>(std::clamp<uint64_t>(fit, 1, most));
+    batch.reserve_keys(writer_->options().sort_memory_bytes);
     NIMBLE_RETURN_IF_ERROR(sorter_.added());
     attach_dictionaries(batch.rows(), &writer_->dictionaries());
   }
@@ -58,8 +62,11 @@ Status SortingWriter::take_rows(const ArrayView& root) {
 
 Status SortingWriter::finish_file(WriteSummary* summary) {
   NIMBLE_RETURN_IF_ERROR(sorter_.finish([&](const SortedRows& sorted) {
-    return writer_->append_rows(sorted.rows(), sorted.order().data(),
-                                sorted.size(), &sorted.keys());
+    const uint64_t* const order = sorted.order().data();
+    return sorted.only_keys()
+               ? writer_->append_keys(sorted.keys(), order, sorted.size())
+               : writer_->append_rows(sorted.rows(), order, sorted.size(),
+                                      &sorted.keys());
   }));
   NIMBLE_ASSIGN_OR_RETURN(*summary, writer_->finish());
   return Status::ok();

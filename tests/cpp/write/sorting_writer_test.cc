@@ -99,6 +99,29 @@ TEST(SortingWriter, AnyBudgetIsAStableSort) {
   }
 }
 
+// If all columns are in the key, the sorter has only keys.
+TEST(SortingWriter, RowsWithoutOtherColumns) {
+  Rng rng(32);
+  const Field root = struct_of(
+      {make_field("u"), make_field("l"), make_field("b"), make_field("z")});
+  std::vector<std::unique_ptr<RandomArray>> arrays;
+  std::vector<ArrayView> batches;
+  for (const int64_t n : {40, 0, 1, 900, 700, 64, 33}) {
+    arrays.push_back(std::make_unique<RandomArray>(root, n, &rng));
+    batches.push_back(arrays.back()->view());
+  }
+  WriterOptions o =
+      by({{{2}, {}}, {{0}, {true, true}}, {{3}, {}}, {{1}, {false, true}}});
+  const Texts want = expected(batches, o);
+  for (const uint64_t budget : {uint64_t{1}, uint64_t{1} << 30}) {
+    const TempDir dir;
+    o.sort_memory_bytes = budget;
+    const Sorted got = sort_through_file(batches, o, dir);
+    CHECK(got.texts == want);
+    CHECK_EQ(got.num_spilled > 0, budget == 1);
+  }
+}
+
 TEST(SortingWriter, LongRunsOfOneKeyKeepTheirOrder) {
   Rng rng(30);
   // A key of one bit, and a column that distinguishes rows.
