@@ -114,7 +114,66 @@ bool sort_by_word(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
   return true;
 }
 
-// Sorts any keys: by the first 8 bytes after the common prefix, then by the
+// Packs the first bytes after a common prefix to a number with the same order.
+// Each position takes only as many bits as it has different bytes. The text of
+// a UUID, for example, takes 4 bits per digit and none per dash.
+class HeadPacker {
+ public:
+  HeadPacker(const KeyBuffer& keys, size_t skip) : skip_(skip) {
+    // A sample shows whether bytes have too many values for this to help.
+    const size_t sample = std::min(keys.size(), kSampleKeys);
+    for (size_t i = 0; i < sample; ++i) see(keys.key(i));
+    if (choose_positions() <= 8) return;
+    for (size_t i = sample; i < keys.size(); ++i) see(keys.key(i));
+    if (choose_positions() <= 8) positions_ = 0;
+  }
+
+  uint64_t head(ByteSpan key) const {
+    const ByteSpan rest = key.subspan(skip_);
+    if (positions_ <= 8) return head_of(rest.data(), rest.size());
+    uint64_t packed = 0;
+    for (size_t p = 0; p < positions_; ++p) {
+      const uint8_t byte = p < rest.size() ? rest[p] : 0;
+      packed = packed << bits_[p] | ranks_[p][byte];
+    }
+    return packed;
+  }
+
+ private:
+  static constexpr size_t kSampleKeys = 1024;
+  static constexpr size_t kPositions = 20;
+
+  // Keys that end before a position have a zero there, like those of head_of().
+  void see(ByteSpan key) {
+    const ByteSpan rest = key.subspan(skip_);
+    const size_t n = std::min(rest.size(), kPositions);
+    for (size_t p = 0; p < n; ++p) seen_[p][rest[p]] = 1;
+    for (size_t p = n; p < kPositions; ++p) seen_[p][0] = 1;
+  }
+  // Sets the ranks of the bytes at as many positions as fit.
+  size_t choose_positions() {
+    uint32_t bits = 0;
+    for (positions_ = 0; positions_ < kPositions; ++positions_) {
+      uint32_t rank = 0;
+      for (size_t b = 0; b < 256; ++b) {
+        ranks_[positions_][b] = static_cast<uint8_t>(rank);
+        rank += seen_[positions_][b];
+      }
+      bits_[positions_] = rank > 1 ? bit_width_of(rank - 1) : 0;
+      bits += bits_[positions_];
+      if (bits > 64) break;
+    }
+    return positions_;
+  }
+
+  size_t skip_;
+  size_t positions_ = 0;  // at most 8: heads are the first 8 bytes
+  uint8_t seen_[kPositions][256] = {};
+  uint8_t ranks_[kPositions][256] = {};
+  uint32_t bits_[kPositions] = {};
+};
+
+// Sorts any keys: by the first bytes after the common prefix, then by the
 // remaining bytes.
 template <class Row>
 void sort_by_head(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
@@ -123,9 +182,16 @@ void sort_by_head(const KeyBuffer& keys, std::vector<Item<Row>>* items) {
     shared =
         std::min(shared, shared_prefix(keys.key(0).first(shared), keys.key(i)));
   }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const ByteSpan rest = keys.key(i).subspan(shared);
-    (*items)[i] = {head_of(rest.data(), rest.size()), static_cast<Row>(i)};
+  if (items->size() < kRadixMinRows) {
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const ByteSpan rest = keys.key(i).subspan(shared);
+      (*items)[i] = {head_of(rest.data(), rest.size()), static_cast<Row>(i)};
+    }
+  } else {
+    const HeadPacker packer(keys, shared);
+    for (size_t i = 0; i < keys.size(); ++i) {
+      (*items)[i] = {packer.head(keys.key(i)), static_cast<Row>(i)};
+    }
   }
   const auto less = [&keys, shared](const Item<Row>& a, const Item<Row>& b) {
     if (a.head != b.head) return a.head < b.head;
