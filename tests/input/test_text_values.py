@@ -542,6 +542,26 @@ def test_a_quote_that_is_not_closed_is_an_error(tmp_path: Path, end: str, closed
     assert not (tmp_path / "a.nimble").exists()
 
 
+@pytest.mark.parametrize("other", ["1", "0.5", None])
+def test_long_integers_of_json_are_no_floats(tmp_path: Path, other: Any) -> None:
+    # Two ids that differ in the last digits became one.
+    ids = [12345678901234567890, 12345678901234567891]
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"id": {i}, "x": 1e30}}\n' for i in ids))
+    paths = [str(tmp_path / "a.jsonl")]
+    if other is not None:
+        (tmp_path / "b.jsonl").write_text(f'{{"x":2,"id":{other}}}\n')
+        paths.append(str(tmp_path / "b.jsonl"))
+    with pytest.raises(
+        nb.InvalidArgumentError, match=r"a\.jsonl: column 'id': 12345678901234567890"
+    ):
+        nb.write(paths, tmp_path / "a.nimble")
+    schema = pa.schema([("id", pa.decimal128(20, 0)), ("x", pa.float64())])
+    assert open_files(paths[0], target=schema).reader.read_all()["id"].to_pylist() == ids
+    (tmp_path / "c.jsonl").write_text('{"x": 1e30, "y": [12345678901234567890]}\n')
+    nb.write(tmp_path / "c.jsonl", tmp_path / "a.nimble")
+    assert nb.open(tmp_path / "a.nimble").to_table()["x"].to_pylist() == [1e30]
+
+
 @pytest.mark.parametrize("value", [70_000, -70_000, 65_520])
 def test_integers_beyond_half_floats_are_refused(tmp_path: Path, value: int) -> None:
     schema = pa.schema([("x", pa.float16())])

@@ -443,3 +443,11 @@ def test_many_columns_are_added_at_once(lake: nb.Catalog) -> None:
 def test_indexes_that_are_none_are_refused(lake: nb.Catalog, indexes: Any) -> None:
     with pytest.raises(nb.InvalidArgumentError, match=r"expected nb\.HashIndex.*got "):
         lake.create_table("a.b", pa.table({"id": [1]}), indexes=indexes)
+
+
+def test_a_file_that_is_no_metadata_is_not_shown(lake: nb.Catalog, tmp_path: Path) -> None:
+    # The message had all bytes of the file.
+    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 100)
+    with pytest.raises(nb.CorruptFileError, match=r"a\.parquet: not a metadata file") as error:
+        lake.register("a.b", tmp_path / "a.parquet")
+    assert len(str(error.value)) < 500

@@ -214,7 +214,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
                 if file != old and not schema_of(file).equals(record.schema):
                     raise StaleFileError(
                         f"{file.path}: the file changed after it was indexed, and has other "
-                        "columns; nb.index_files makes a new index"
+                        "columns; nb.index_files makes a new index of files with equal columns"
                     )
             handle, path = tempfile.mkstemp(suffix=".nbx")
             os.close(handle)

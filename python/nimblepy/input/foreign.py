@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import posixpath
 import re
@@ -641,7 +642,16 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
                 for name, k in merged.items()
             },
         )
-        return _Opened(typed.schema(reader.schema), None, typed(reader))
+        names_inferred = set(inferred.names) - set(given)
+        if given_types is not None:
+            names_inferred |= given_types.inferred
+        floats = [
+            field.name
+            for field in reader.schema
+            if field.name in names_inferred and pt.is_float64(field.type)
+        ]
+        batches = _with_exact_integers(part, floats, reader)
+        return _Opened(typed.schema(reader.schema), None, typed(batches))
     target = pa.schema(
         [
             field.with_type(merged_type(field.type, given.get(field.name, field.type)))
@@ -649,6 +659,48 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
         ]
     )
     return _Opened(target, None, rows_of_json(_lines(part, stack), target, cast, part.name))
+
+
+def _with_exact_integers(
+    part: _Part, names: list[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches. Refuses columns of floats whose text has integers beyond int64.
+
+    Such an integer makes pyarrow infer floats, which lose its last digits.
+
+    Raises:
+        InvalidArgumentError: a column has such an integer.
+    """
+    import pyarrow.compute as pc
+
+    left = list(names)
+    for batch in batches:
+        for name in list(left):
+            most = pc.max(pc.abs(batch.column(name))).as_py()
+            if most is None or most < 2**63:
+                continue
+            left.remove(name)
+            integer = _long_integer(part, name)
+            if integer is not None:
+                raise InvalidArgumentError(
+                    f"{part.name}: column {name!r}: {integer} does not fit int64, and a float "
+                    "loses its last digits; create the table with a schema, for example "
+                    "decimal(20, 0) or string"
+                )
+        yield batch
+
+
+def _long_integer(part: _Part, name: str) -> str | None:
+    """Returns the first integer of 19 digits or more in a column of a JSON file."""
+    quoted = re.escape(json.dumps(name).encode())
+    found = re.compile(quoted + rb"\s*:\s*(-?[1-9][0-9]{18,})\s*[,}]")
+    with ExitStack() as stack:
+        lines = _lines(part, stack)
+        while block := lines.read(_BLOCK_BYTES) + lines.readline():
+            for match in found.finditer(block):
+                if abs(int(match[1])) >= 2**63:
+                    return match[1].decode()
+    return None
 
 
 def _lines(part: _Part, stack: ExitStack) -> io.BufferedReader:
@@ -670,15 +722,15 @@ def _mixed_columns(part: _Part, given_types: _Types | None) -> pa.Schema | None:
 
 
 def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any:
-    from pyarrow import json
+    from pyarrow import json as arrow_json
 
     stream = stack.enter_context(part.store.open_input_stream(part.path))
     source = stack.enter_context(pa.PythonFile(ShallowJson(stream, part.name), mode="r"))
-    options = json.ReadOptions(block_size=_JSON_BLOCK_BYTES)
-    parse = json.ParseOptions(explicit_schema=schema)
-    if hasattr(json, "open_json"):
-        return json.open_json(source, read_options=options, parse_options=parse)
-    return json.read_json(source, read_options=options, parse_options=parse).to_reader()
+    options = arrow_json.ReadOptions(block_size=_JSON_BLOCK_BYTES)
+    parse = arrow_json.ParseOptions(explicit_schema=schema)
+    if hasattr(arrow_json, "open_json"):
+        return arrow_json.open_json(source, read_options=options, parse_options=parse)
+    return arrow_json.read_json(source, read_options=options, parse_options=parse).to_reader()
 
 
 def _open_arrow(part: _Part, columns: Any, given_types: Any, stack: ExitStack) -> _Opened:

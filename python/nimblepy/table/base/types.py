@@ -226,7 +226,7 @@ def _unknown(what: str, names: Sequence[str]) -> NoReturn:
 
 def _unknown_field(field: pa.Field, place: str) -> None:
     raise InvalidArgumentError(
-        f"data: {place} is not a field of the table; new_columns='add' adds it, "
+        f"data: {place} is not a field of the table; table.alter() adds it, "
         "new_columns='drop' leaves it out"
     )
 

@@ -901,6 +901,8 @@ def _reason(error: Exception) -> str:
     details_of_each = (getattr(item, "errors", None) for item in candidates)
     details = next((item for item in details_of_each if callable(item)), None)
     if details is None:
+        if isinstance(error, UnicodeDecodeError):  # its repr has all bytes
+            return f"{type(error).__name__}: {error}"
         return " ".join(repr(error).split())
     first = details(include_url=False)[0]
     where = ".".join(map(str, first["loc"]))
