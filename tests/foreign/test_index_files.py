@@ -369,3 +369,23 @@ def test_single_rows_by_keys_of_other_types_and_parts(
     if kind == "sorted":
         assert src.get(8, ["cents"], on="id") == {"cents": 24}
         assert src.get(8, ["cents"], on=nb.SortKey("id")) == {"cents": 24}
+
+
+def test_uuids_of_files_without_an_arrow_schema(tmp_path: Path) -> None:
+    # They were 16 bytes: texts of them found nothing.
+    duckdb = pytest.importorskip("duckdb")
+    path = str(tmp_path / "u.parquet")
+    made = "md5(i::varchar)::uuid"
+    duckdb.sql(
+        f"COPY (SELECT i id, {made} u, {{'w': {made}}} s, [{made}] l FROM range(2000) r(i)) "
+        f"TO '{path}'"
+    )
+    want = pq.read_table(path)
+    with nb.index_files(path, tmp_path / "u.nbx", key="u") as index:
+        assert index.schema.types == want.schema.types
+        assert index.to_table().to_pylist() == want.to_pylist()
+        found = want["u"][5].as_py()
+        assert index.get(found) == index.get(str(found)) == want.slice(5, 1).to_pylist()[0]
+        condition = f"CAST(u AS VARCHAR) LIKE '{str(found)[:6]}%'"
+        (count,) = duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE {condition}").fetchone()
+        assert index.count_rows(condition) == count > 0

@@ -62,7 +62,7 @@ def test_connect_expands_the_home_directory(
 
 def test_serve_says_how_to_name_the_tables_of_a_lake(lake: str) -> None:
     with pytest.raises(
-        nb.InvalidArgumentError, match=r"is a lake; name the tables to serve .*serve\("
+        nb.InvalidArgumentError, match=r"is a lake; name the tables to serve: serve\("
     ):
         nb.serve(lake)
     with pytest.raises(nb.InvalidArgumentError, match=r"\{'users': 's\.users'\}"):

@@ -107,8 +107,12 @@ def record_of(paths: Paths, path: str) -> FileRecord:
 
 def schema_of(record: FileRecord) -> pa.Schema:
     """Returns the columns of a file with pyarrow's types, without metadata."""
+    from pyarrow.parquet import ParquetFile
+
     try:
-        schema = record.metadata.schema.to_arrow_schema().remove_metadata()
+        # ParquetFile also recognizes UUIDs; it reads nothing, because it has the metadata.
+        with ParquetFile(pa.BufferReader(b""), metadata=record.metadata) as file:
+            schema = file.schema_arrow
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidArgumentError(f"{record.path}: {error}") from error
     fields = []
