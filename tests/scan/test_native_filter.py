@@ -326,3 +326,14 @@ def test_batches_stay_as_they_are_when_their_memory_is_used_again(path: str) -> 
     for i, batch in enumerate(kept):
         want = TABLE.slice(i * 60_000, 20_000)
         assert_same_table(pa.Table.from_batches([batch]), want)
+
+
+def test_native_length_reads_the_texts_of_rows_that_are_left(tmp_path: Path) -> None:
+    # Of a file that is not mapped, it read whole segments.
+    rng = random.Random(3)
+    texts = ["".join(rng.choices("abcdefghij", k=200)) for _ in range(70_000)]
+    nb.write(pa.table({"id": range(len(texts)), "t": texts}), tmp_path / "t.nimble")
+    with nb.open(tmp_path / "t.nimble", mmap=False) as file:
+        scan = file.scan(["id"], filter="id IN (5, 69000) AND length(t) > 3")
+        assert scan.to_table()["id"].to_pylist() == [5, 69000]
+        assert file.io_stats.bytes_read < file.size_bytes / 10

@@ -72,16 +72,32 @@ int64_t count_characters(const uint8_t* text, uint64_t size) {
   return static_cast<int64_t>(size - continuing);
 }
 
+// For a file that is not mapped: requests the texts of the selected rows of a
+// segment, or of all rows if many are selected.
+Status want_texts(const StripeReader& reader, uint32_t node, uint64_t begin,
+                  uint64_t end, const uint64_t* selection) {
+  std::vector<uint32_t> rows(count_selected(selection, kWords));
+  if (end - begin < rows.size() * kRowsApart) {
+    return reader.want_range(node, begin, end);
+  }
+  selected_rows(selection, kWords, 0, rows.data());
+  std::vector<uint64_t> places;
+  places.reserve(rows.size());
+  for (const uint32_t row : rows) places.push_back(begin + row);
+  return reader.want_rows(node, places.data(), places.size());
+}
+
 // Reads the lengths of texts, block by block. The buffers are reused.
 class TextLengths {
  public:
   explicit TextLengths(const Field& field) : texts_(field, true) {}
 
   // Stores the number of characters of the texts of rows [begin, end) of the
-  // stripe to `out`. The numbers of rows that are not selected are undefined.
+  // stripe to `out`; 0 for rows that are not selected.
   Status read(const StripeReader& reader, uint32_t node, uint64_t begin,
               uint64_t end, const uint64_t* selection, int64_t* out) {
     texts_.clear();
+    std::fill_n(out, end - begin, int64_t{0});
     uint32_t rows[kBlockValues];
     const uint32_t n = selected_rows(
         selection, static_cast<uint32_t>(div_ceil(end - begin, 64)), 0, rows);
@@ -363,7 +379,10 @@ Status RowFilter::apply_formula(const FilterNode& node,
       std::min<uint64_t>(first + kSegmentValues, reader.num_rows());
   for (const FilterNode& column : node.children) {
     NIMBLE_RETURN_IF_ERROR(apply_valid(column, reader, segment, selection));
-    NIMBLE_RETURN_IF_ERROR(reader.want_range(column.node, first, end));
+    const Field& field = *file_->plan().node(column.node).field;
+    NIMBLE_RETURN_IF_ERROR(
+        is_text(field) ? want_texts(reader, column.node, first, end, selection)
+                       : reader.want_range(column.node, first, end));
   }
   std::vector<std::optional<TextLengths>> lengths(node.children.size());
   for (size_t i = 0; i < node.children.size(); ++i) {

@@ -76,6 +76,11 @@ Result<std::shared_ptr<const ReplyForm>> reply_form(const ServedTable& table,
       form->root, form_of(table, request.columns, request.probe, may_miss));
   IpcWriter writer(&form->message);
   NIMBLE_RETURN_IF_ERROR(writer.write_schema(*form->root));
+  // A client chooses the name of the probe column.
+  constexpr size_t kMostKept = size_t{64} << 10;
+  if (form->message.size() > kMostKept) {
+    return std::shared_ptr<const ReplyForm>(std::move(form));
+  }
   kept = {manifest,
           {request.columns.begin(), request.columns.end()},
           std::string(request.probe),

@@ -142,7 +142,7 @@ Status TableWatcher::poll_once() {
   is_complete_ = false;
   NIMBLE_ASSIGN_OR_RETURN(const Files files, read_current());
   ServedTables changed;
-  Status problem;
+  Status problem, missing;
   for (const auto& [name, of] : options_.tables) {
     const auto at = files.find(name);
     if (at == files.end() && listed_.contains(name)) {
@@ -150,7 +150,7 @@ Status TableWatcher::poll_once() {
       loaded_.erase(name);
     }
     if (at == files.end()) {
-      problem = Status::not_found(
+      missing = Status::not_found(
           path + " has no line of '" + name +
           "'. If the table was not dropped or renamed: add --table " + of +
           "=" + name + " to nimble follow or nimble serve");
@@ -171,6 +171,7 @@ Status TableWatcher::poll_once() {
   if (!changed.empty()) publish(changed);
   listed_ = files;
   NIMBLE_RETURN_IF_ERROR(std::move(problem));
+  NIMBLE_RETURN_IF_ERROR(std::move(missing));
   current_ = now;
   is_complete_ = true;
   return Status::ok();

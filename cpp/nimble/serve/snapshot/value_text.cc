@@ -202,8 +202,8 @@ char* put_date(int64_t days, char* to) {
   return put_digits(static_cast<uint64_t>(day), 2, to);
 }
 
-// Writes a time of day in units, from 0 to 24 h. Other values, which files may
-// have, get more digits.
+// Writes a time of day in units, from 0 to 24 h. Larger values, which files may
+// have, get more digits. REQUIRES: v is not negative.
 template <int kDigits>
 char* put_time(int64_t v, char* to) {
   constexpr int64_t kPerSecond = power_of_10(kDigits);
@@ -247,6 +247,10 @@ void append_date(int64_t days, std::string* out) {
 }
 
 void append_time(const Field& field, int64_t v, std::string* out) {
+  if (v < 0) {  // no time of day, but files may have it
+    out->push_back('-');
+    v = v == INT64_MIN ? INT64_MAX : -v;
+  }
   with_unit(field, [&](auto digits) {
     char text[kMaxTime];
     out->append(text, static_cast<size_t>(put_time<digits>(v, text) - text));
