@@ -182,7 +182,7 @@ def test_verify_notices_a_filter_that_does_not_know_a_value(tmp_path: Path) -> N
     reseal(root.offset, root.size, root.checksum, footer_at)
     whole = xxhash.xxh3_64_intdigest(bytes(data[footer_at[0] : sum(footer_at)]))
     forged = forge.with_postscript(bytes(data), footer_checksum=whole)
-    with pytest.raises(nb.CorruptFileError, match="row 3000: its stripe's Bloom filter"):
+    with pytest.raises(nb.CorruptFileError, match="row 3000: the stripe's Bloom filter"):
         nb.open(forged).verify()
     path.write_bytes(forged)
     assert "lacks value" in verify_file(path).problems[0]

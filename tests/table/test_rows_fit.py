@@ -185,7 +185,7 @@ def test_new_columns_must_have_free_names(lake: nb.Catalog, tmp_path: Path) -> N
     with table.alter() as a:
         a.drop_column("x")
     for name, error in [
-        ("x", "means a column that was dropped in files without field ids"),
+        ("x", "stands for a column that was dropped in files without field ids"),
         ("", "a column needs a name"),
         ("_nimblepy_weight", "reserved for OTree files"),
     ]:
@@ -315,7 +315,7 @@ def test_a_naive_key_is_in_the_zone_of_its_column(lake: nb.Catalog, tmp_path: Pa
             assert source.count_rows("ts > $x", params={"x": at}) == 2
     naive = lake.create_table("a.n", pa.schema({"ts": pa.timestamp("us")}), primary_key="ts")
     naive.append([{"ts": NOON}])
-    with pytest.raises(nb.InvalidArgumentError, match="the column has none"):
+    with pytest.raises(nb.InvalidArgumentError, match=r"the column (has none|does not)"):
         naive.get(NOON.replace(tzinfo=BERLIN))
-    with pytest.raises(nb.InvalidArgumentError, match="the column has none"):
+    with pytest.raises(nb.InvalidArgumentError, match=r"the column (has none|does not)"):
         naive.append([{"ts": NOON.replace(tzinfo=BERLIN)}])

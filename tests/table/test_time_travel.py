@@ -227,7 +227,7 @@ def test_a_time_whose_snapshot_expired_has_no_answer(lake: nb.Catalog) -> None:
     table.expire(keep=2)
     assert table.at(tag="first").num_rows == 1
     for gone in (begin, *times[:2]):
-        with pytest.raises(nb.InvalidArgumentError, match="or it has expired"):
+        with pytest.raises(nb.InvalidArgumentError, match="or the snapshot has expired"):
             table.at(time=gone)
     assert [table.at(time=time).num_rows for time in times[2:]] == [4, 5]
 
@@ -247,7 +247,7 @@ def test_a_time_in_a_log_that_another_writer_filtered(
     table.expire(keep=2)
     assert len(table._metadata.ice.metadata.snapshot_log) == 3
     for gone in (begin, times[0]):
-        with pytest.raises(nb.InvalidArgumentError, match="or it has expired"):
+        with pytest.raises(nb.InvalidArgumentError, match="or the snapshot has expired"):
             table.at(time=gone)
     assert [table.at(time=time).num_rows for time in times[1:]] == [3, 4]
 
