@@ -154,7 +154,7 @@ TEST(VectorIndex, BytesDoNotDependOnThreads) {
   const std::vector<uint8_t> one = built(1, &root);
   CHECK_EQ(root.num_rows, 2178u);
   CHECK_EQ(root.left_out, 22u);
-  CHECK_EQ(root.num_lists, 93u);
+  CHECK_EQ(root.num_lists, 68u);
   CHECK(!root.curve10.empty());
   CHECK(root.curve10.back().recall > 0.95f);
   CHECK(one == built(2, &root));
