@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -180,3 +181,23 @@ def test_wide_rows_show_the_columns_that_fit(tmp_path: Path) -> None:
 
 def test_completion_is_offered() -> None:
     assert "--install-completion" in run("--help").stdout
+
+
+def test_commands_read_the_rows_behind_an_index(tmp_path: Path) -> None:
+    # They showed the keys and row numbers that the index stores.
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.nbx")
+    nb.index_files(tmp_path / "a.parquet", path, key="name").close()
+    runner = CliRunner()
+    for arguments, wanted in (
+        (["lookup", path, "b", "--on", "name", "-c", "id", "--json"], '"id": 2'),
+        (["scan", path, "--json"], '"name": "a"'),
+        (["schema", path], "id"),
+        (["sql", path, "SELECT sum(id) AS s FROM t", "--json"], '"s": "3"'),
+    ):
+        done = runner.invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        assert wanted in done.output
+        assert "_nimble_row" not in done.output
+    assert runner.invoke(app, ["verify", path]).exit_code == 0
+    assert runner.invoke(app, ["inspect", path]).exit_code == 0

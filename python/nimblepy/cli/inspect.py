@@ -15,7 +15,7 @@ import typer
 import nimblepy as nb
 from nimblepy.cli.arguments import OutputFormat, Version
 from nimblepy.cli.output import print_json, print_rows
-from nimblepy.cli.sources import open_rows
+from nimblepy.cli.sources import open_rows, open_stored
 from nimblepy.files.source import FilesSource
 from nimblepy.io.progress import Progress
 from nimblepy.join.joinable import Joinable
@@ -68,7 +68,7 @@ def _print_facts(path: str, rows: Joinable) -> None:
 
 def print_inspection(path: str, version: Version, *, depth: int, as_json: bool) -> None:
     """Prints the facts of a file or dataset, and the tree of its parts, ``depth`` levels deep."""
-    with open_rows(path, version) as rows:
+    with open_stored(path, version) as rows:
         layout = source_of(rows).layout()
         if as_json:
             print_json({"file": path, **_facts(rows), "layout": layout.to_dict()})
@@ -123,7 +123,7 @@ _STATS = pa.schema(
 
 def print_stats(path: str, version: Version, output: OutputFormat) -> None:
     """Prints for each column its bytes, share of the file, and encodings, over all stripes."""
-    with open_rows(path, version) as file:
+    with open_stored(path, version) as file:
         sizes: Counter[str] = Counter()
         encodings: dict[str, Counter[str]] = {}
         stripes = (node for node in source_of(file).layout().walk() if node.kind == "stripe")
@@ -171,7 +171,7 @@ def verify_files(paths: Sequence[str], version: Version, *, as_json: bool) -> bo
             started = time.perf_counter()
             errors: Sequence[Exception] = ()
             try:
-                with open_rows(path, version) as file:
+                with open_stored(path, version) as file:
                     errors = _damage(file)
                     rows, size = (0, 0) if errors else (file.num_rows, file.size_bytes)
             except nb.CorruptFileError as error:

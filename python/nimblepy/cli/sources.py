@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from nimblepy.cli.arguments import NEWEST, Version
 from nimblepy.cli.catalogs import existing_catalog as existing_catalog
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.file.file import File
 from nimblepy.files.resolve import as_rows
+from nimblepy.foreign.marker import is_index
+from nimblepy.foreign.open import open as open_file_or_index
 from nimblepy.join.joinable import Joinable
 from nimblepy.table.base.places import has_catalog
 
@@ -24,7 +27,19 @@ _SHOWN = 8
 
 
 def open_rows(text: str, version: Version = NEWEST) -> Joinable:
-    """Opens the rows that ``text`` names, in a version if they are a table."""
+    """Opens the rows that ``text`` names, in a version if they are a table.
+
+    Of an index of Parquet files, these are the rows of the Parquet files.
+    """
+    rows = open_stored(text, version)
+    if isinstance(rows, File) and is_index(rows.metadata):
+        rows.close()
+        return open_file_or_index(text)
+    return rows
+
+
+def open_stored(text: str, version: Version = NEWEST) -> Joinable:
+    """Opens what ``text`` names, as it is stored: an index of Parquet files is a file of keys."""
     if has_catalog(text):
         raise no_table(text)
     if "#" not in text or os.path.exists(text):
