@@ -13,6 +13,7 @@ import pyarrow as pa
 from nimblepy.errors import ConflictError, InvalidArgumentError
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import Reference, Snapshot
+from nimblepy.table.delta.publish import check_snapshot
 from nimblepy.table.handle import TableState, id_of
 from nimblepy.table.upkeep.maintain import instant_ms
 from nimblepy.table.writing.commit import run, swapped
@@ -197,7 +198,9 @@ def rollback(table: TableState, snapshot: int | str, shown: int | None) -> None:
                 base=shown,
                 winner=id_of(winner),
             )
-        known(newest, snapshot)
+        target = known(newest, snapshot)
+        if newest.branch == ice.MAIN:
+            check_snapshot(newest, target)
         return ice.set_reference(newest, newest.branch, snapshot, "branch", shown)
 
     def is_made(newest: ice.Metadata) -> bool:

@@ -965,7 +965,8 @@ class Table(TableHandle):
             snapshot: its id, or the name of a tag.
 
         Raises:
-            InvalidArgumentError: there is no such snapshot or tag.
+            InvalidArgumentError: there is no such snapshot or tag; or the table is published as
+                Delta, which would misread the snapshot's files.
             ConflictError: another writer committed a snapshot that this handle does not show.
                 Call :meth:`refresh` to see it, and roll back again.
         """

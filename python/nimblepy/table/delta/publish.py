@@ -35,7 +35,7 @@ from nimblepy.table.base.file_names import (
     name_in_files,
     names_property,
 )
-from nimblepy.table.base.model import MAIN, DataFile
+from nimblepy.table.base.model import MAIN, DataFile, Snapshot
 from nimblepy.table.base.places import readable_path
 from nimblepy.table.delta.actions import (
     DELETES_TAG,
@@ -151,6 +151,19 @@ def check_columns(schema: pa.Schema, properties: Mapping[str, str]) -> None:
         ) from error
 
 
+def check_snapshot(metadata: ice.Metadata, snapshot: Snapshot) -> None:
+    """Raises InvalidArgumentError if a table is published, and Delta would misread a snapshot."""
+    if metadata.properties.get(PUBLISHES_DELTA) != "true":
+        return
+    state = DeltaLog(metadata.location).read()
+    try:
+        _adds_of(metadata, file_names(metadata.properties), state, snapshot)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"{error}; or publish_delta(keep=False) stops publishing this table"
+        ) from error
+
+
 def _follows(metadata: ice.Metadata, state: LogState) -> bool:
     """Returns whether the metadata is the published one or newer."""
     published = state.info.get("metadata")
@@ -165,7 +178,7 @@ def _actions(
     head = metadata.head()
     schema = metadata.schema()
     check_case(schema)
-    adds = _adds_of(metadata, names, state)
+    adds = _adds_of(metadata, names, state, head)
     left = state.adds.keys() - adds.keys()
     changed = {path: add for path, add in adds.items() if add is not state.adds.get(path)}
     features = set(state.protocol.get("readerFeatures") or ())
@@ -229,10 +242,9 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
 
 
 def _adds_of(
-    metadata: ice.Metadata, names: Mapping[int, str], state: LogState
+    metadata: ice.Metadata, names: Mapping[int, str], state: LogState, head: Snapshot | None
 ) -> dict[str, dict[str, Any]]:
-    """Returns the `add` actions of the newest snapshot by path; those of ``state`` if unchanged."""
-    head = metadata.head()
+    """Returns the `add` actions of a snapshot by path; those of ``state`` if unchanged."""
     if head is None:
         return {}
     reading = reading_of(metadata, metadata.schema_id)
