@@ -465,6 +465,9 @@ def test_rows_are_counted_over_all_pieces(table: nb.Table) -> None:
         (["1", "-01", "2"], pa.string()),
         (["0", "-0", "10"], pa.int64()),
         (["0.5", "1", "2"], pa.float64()),
+        (["+5", "1", "2"], pa.float64()),
+        (["9223372036854775808", "1", ""], pa.string()),
+        (["9223372036854775807", "-9223372036854775808", ""], pa.int64()),
     ],
 )
 def test_numbers_with_leading_zeros_are_text(tmp_path: Path, column: Any, kind: Any) -> None:

@@ -23,7 +23,7 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.json_depth import ShallowJson
 from nimblepy.input.texts import (
     Typed,
-    are_whole,
+    are_long_integers,
     first_names,
     has_leading_zero,
     is_of_digits,
@@ -534,7 +534,7 @@ def _codes(part: _Part, names: list[str], kinds: dict[str, pa.DataType]) -> list
     return [
         name
         for name, texts in zip(names, first.columns, strict=True)
-        if (are_whole if pt.is_float64(kinds[name]) else has_leading_zero)(texts)
+        if (are_long_integers if pt.is_float64(kinds[name]) else has_leading_zero)(texts)
     ]
 
 

@@ -81,11 +81,14 @@ def has_leading_zero(texts: pa.Array) -> bool:
     return _first_match(texts, _LEADING_ZERO) >= 0
 
 
-def are_whole(texts: pa.Array) -> bool:
-    """Returns whether all texts are whole numbers."""
+def are_long_integers(texts: pa.Array) -> bool:
+    """Returns whether all texts are whole numbers, and one does not fit int64."""
     import pyarrow.compute as pc
 
-    return pc.all(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+\s*$")).as_py() is True
+    if not pc.all(pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]+\s*$")).as_py():
+        return False
+    long = texts.filter(pc.match_substring_regex(texts, r"[0-9]{19}"))
+    return any(not -(2**63) <= int(text) < 2**63 for text in long.to_pylist())
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array:
