@@ -175,7 +175,7 @@ class MappedRows(RowSource):
     @property
     def indexes(self) -> list[IndexInfo]:
         """The source's indexes whose columns are all in this schema, with this schema's names."""
-        found = []
+        indexes = []
         for info in self.child.indexes:
             names = [self._name_here(key.column) for key in info.columns]
             keys = [
@@ -184,8 +184,8 @@ class MappedRows(RowSource):
                 if name is not None
             ]
             if len(keys) == len(names):
-                found.append(replace(info, columns=tuple(keys)))
-        return found
+                indexes.append(replace(info, columns=tuple(keys)))
+        return indexes
 
     def _name_here(self, in_child: ColumnName) -> ColumnName | None:
         """Returns this schema's name of a column of the source; ``None`` if it does not have it."""

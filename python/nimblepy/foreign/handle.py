@@ -86,7 +86,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         # The files at open or at the last refresh. The current source may have newer records of
         # them.
         self._known = record.files
-        # Files whose footer changed, although their version is as before.
+        # Files whose footer changed, but not their version.
         self._changed_unseen: set[str] = set()
         super().__init__(Position(self._source_of(index, record)))
 
@@ -189,7 +189,7 @@ class ParquetIndex(VersionedRows[IndexedFiles]):
         """Indexes changed files again, in a temporary index file that only this handle uses.
 
         Args:
-            path: a file that a read found changed. Its version may be as before, because programs
+            path: a file that a read found changed. Its version may be the same, because programs
                 can set modification times.
         """
         with self._refreshing.native:

@@ -693,11 +693,11 @@ def _with_exact_integers(
 def _long_integer(part: _Part, name: str) -> str | None:
     """Returns the first integer of 19 digits or more in a column of a JSON file."""
     quoted = re.escape(json.dumps(name).encode())
-    found = re.compile(quoted + rb"\s*:\s*(-?[1-9][0-9]{18,})\s*[,}]")
+    pattern = re.compile(quoted + rb"\s*:\s*(-?[1-9][0-9]{18,})\s*[,}]")
     with ExitStack() as stack:
         lines = _lines(part, stack)
         while block := lines.read(_BLOCK_BYTES) + lines.readline():
-            for match in found.finditer(block):
+            for match in pattern.finditer(block):
                 if abs(int(match[1])) >= 2**63:
                     return match[1].decode()
     return None

@@ -89,7 +89,7 @@ class _Steps(IceTransaction):
 
 
 class _Names(NamedTuple):
-    """The names that columns have, and those that new columns must not have.
+    """Names of columns, and names that new columns cannot have.
 
     Attributes:
         by_id: the path of each column and struct field by field id.

@@ -115,7 +115,7 @@ def _write(output: OutputFile, octets: bytes) -> None:
         sink.write(octets)
 
 
-# A file as it was listed, and its entry in a new manifest.
+# The old entry of a file, and its entry in a new manifest.
 _Changed: TypeAlias = tuple[Entry, ManifestEntry]
 
 
@@ -499,7 +499,7 @@ class SnapshotCommit:
 
         Args:
             kind: whether the files are delete files, and their partition spec.
-            changed: each file as it was listed, and its new entry.
+            changed: the old and the new entry of each file.
         """
         made = self._manifest(metadata, *kind, [entry for _, entry in changed], self._passing)
         if kind[0]:

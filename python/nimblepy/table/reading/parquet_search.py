@@ -44,8 +44,8 @@ class Search:
 
     Attributes:
         index: the index.
-        covering: each index file with the number of each of its data files in the searched files,
-            -1 for a file that is not searched.
+        covering: each index file, with the number of each of its data files. Numbers count the
+            searched files; -1 is a file that is not searched.
         others: numbers of the searched files that the index does not cover.
     """
 
