@@ -56,3 +56,10 @@ def test_brackets_in_strings_are_read(tmp_path: Path) -> None:
     path.write_text('{"s":"' + "[{" * 3000 + '"}\n' * 1)
     nb.write(path, tmp_path / "a.nimble")
     assert nb.open(tmp_path / "a.nimble").to_table()["s"].to_pylist() == ["[{" * 3000]
+
+
+def test_brackets_in_strings_do_not_hide_depth(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a":"' + "]" * 50_000 + '","b":' + "[" * 50_000 + "]" * 50_000 + "}\n")
+    with pytest.raises(nb.InvalidArgumentError, match="nests deeper"):
+        nb.write(path, tmp_path / "a.nimble")

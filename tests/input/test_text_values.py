@@ -550,6 +550,9 @@ def test_long_integers_of_json_are_no_floats(tmp_path: Path, other: Any) -> None
     # Two ids that differ in the last digits became one.
     ids = [12345678901234567890, 12345678901234567891]
     (tmp_path / "a.jsonl").write_text("".join(f'{{"id": {i}, "x": 1e30}}\n' for i in ids))
+    (tmp_path / "d.jsonl").write_text('{"é": 12345678901234567890}\n')
+    with pytest.raises(nb.InvalidArgumentError, match="column 'é'"):
+        nb.write(tmp_path / "d.jsonl", tmp_path / "a.nimble")
     paths = [str(tmp_path / "a.jsonl")]
     if other is not None:
         (tmp_path / "b.jsonl").write_text(f'{{"x":2,"id":{other}}}\n')

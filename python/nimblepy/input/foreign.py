@@ -692,7 +692,8 @@ def _with_exact_integers(
 
 def _long_integer(part: _Part, name: str) -> str | None:
     """Returns the first integer of 19 digits or more in a column of a JSON file."""
-    quoted = re.escape(json.dumps(name).encode())
+    names = {json.dumps(name).encode(), json.dumps(name, ensure_ascii=False).encode()}
+    quoted = b"(?:" + b"|".join(map(re.escape, sorted(names))) + b")"
     pattern = re.compile(quoted + rb"\s*:\s*(-?[1-9][0-9]{18,})\s*[,}]")
     with ExitStack() as stack:
         lines = _lines(part, stack)

@@ -37,12 +37,10 @@ class ShallowJson:
     def read(self, size: int = -1) -> bytes:
         data: bytes = self._source.read(size)
         peak, depth = _levels(data, self._depth)
-        if peak > _MOST_LEVELS:  # unless these are brackets in strings
-            peak, depth = _levels(_STRING.sub(b"", data), self._depth)
-            if peak > _MOST_LEVELS:
-                raise InvalidArgumentError(
-                    f"{self._name}: a value nests deeper than {_MOST_LEVELS} levels"
-                )
+        if peak > _MOST_LEVELS:
+            raise InvalidArgumentError(
+                f"{self._name}: a value nests deeper than {_MOST_LEVELS} levels"
+            )
         self._depth = depth
         return data
 
@@ -60,14 +58,28 @@ def _levels(data: bytes, depth: int) -> tuple[int, int]:
     Args:
         depth: the depth at the beginning.
     """
-    marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
-    ends = np.flatnonzero(marks == ord("\n"))
+    marks, ends = _marks(data)
+    if depth + _most(marks, ends) > _MOST_LEVELS:  # a line has so many brackets
+        marks, ends = _marks(_STRING.sub(b"", data))
+    if not len(marks):
+        return depth, depth
     last = marks[ends[-1] + 1 :] if len(ends) else marks
-    at_end = (0 if len(ends) else depth) + int(_STEPS[last].sum())
-    most = int(np.diff(ends, prepend=-1, append=len(marks)).max())
-    if depth + most <= _MOST_LEVELS:  # no line has so many brackets
-        return depth + most, at_end
+    at_end = max(0, (0 if len(ends) else depth) + int(_STEPS[last].sum()))
+    most = depth + _most(marks, ends)
+    if most <= _MOST_LEVELS:
+        return most, at_end
     depths = depth + np.cumsum(_STEPS[marks])
     before = np.concatenate(([0], depths[ends]))
     depths -= before[np.cumsum(marks == ord("\n"))]
     return int(depths.max()), at_end
+
+
+def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the brackets and the ends of lines, and the positions of the latter among them."""
+    marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
+    return marks, np.flatnonzero(marks == ord("\n"))
+
+
+def _most(marks: np.ndarray, ends: np.ndarray) -> int:
+    """Returns the largest number of brackets in a line."""
+    return int(np.diff(ends, prepend=-1, append=len(marks)).max())
