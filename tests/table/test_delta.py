@@ -676,3 +676,12 @@ def test_a_rollback_that_delta_would_misread_is_refused(lake: nb.Catalog) -> Non
     assert sorted(found["id"].to_pylist()) == [1, 2, 3]
     table.publish_delta(keep=False)
     assert table.rollback("old").count_rows() == 3
+
+
+def test_names_inside_structs_that_differ_in_case_are_refused(lake: nb.Catalog) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.struct([("a", pa.int32())]))])
+    table = lake.create_table("a.inner", schema, primary_key="id", data_format="parquet")
+    table.append([{"id": 1, "s": {"a": 1}}])
+    table.publish_delta()
+    with pytest.raises(nb.InvalidArgumentError, match="differ only in case"), table.alter() as a:
+        a.add_column("s.A", pa.int32())

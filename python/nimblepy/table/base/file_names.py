@@ -114,10 +114,12 @@ def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa
             )
 
 
-def check_case(schema: pa.Schema) -> None:
+def check_case(fields: Iterable[pa.Field]) -> None:
     """Raises InvalidArgumentError for names that differ only in case, which Delta refuses."""
     names: dict[str, str] = {}
-    for field in schema:
+    for field in fields:
+        if pt.is_nested(field.type):
+            check_case([field.type.field(i) for i in range(field.type.num_fields)])
         other = names.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise InvalidArgumentError(
