@@ -102,6 +102,41 @@ def test_failed_poll_keeps_the_state_before(tmp_path: Path) -> None:
     assert len(published[2]["t"]) > len(published[0]["t"])
 
 
+def test_snapshots_that_name_a_missing_file_are_not_served(tmp_path: Path) -> None:
+    table = make_lake(tmp_path / "lake")
+    data = tmp_path / "lake"
+    directory = str(data / "serve")
+    before = set(data.rglob("*.nimble"))
+    with (
+        nb.serve(data, {"t": "a.t"}, poll=60, manifests=data) as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        old, current = table.snapshot, read_current(directory)
+        table.upsert(pa.table({"id": [1, 7], "v": ["new", "new"]}, schema=SCHEMA))
+        (path,) = set(data.rglob("data-*.nimble")) - before
+        path.rename(tmp_path / "kept")
+        for number in range(1, 3):
+            server._follower.poll()
+            stats = server.stats()
+            assert stats["follow_failures"] == number
+            assert path.name in str(stats["last_error"])
+            assert (stats["tables"]["t"]["snapshot"], stats["swaps"]) == (old, 0)
+            assert client.hget("t:1", "v") == b"x"
+            assert client.exists("t:7") == 0
+        assert read_current(directory) == current
+        (tmp_path / "kept").rename(path)
+        server._follower.poll()
+        assert server.stats()["last_error"] is None
+        assert client.hmget("t:7", "v", "id") == [b"new", b"7"]
+        # A served file that is removed is still mapped, and newer snapshots are served.
+        path.unlink()
+        table.append([{"id": 8, "v": "newest"}])
+        server._follower.poll()
+        assert server.stats()["last_error"] is None
+        assert client.hget("t:7", "v") == b"new"
+        assert client.hget("t:8", "v") == b"newest"
+
+
 def test_missing_file_is_gone_and_damage_is_corrupt(tmp_path: Path) -> None:
     for name in ("a", "b"):
         rows = pa.table({"k": list(range(50))})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeAlias
 
+from nimblepy import _core
 from nimblepy.errors import ConflictError, NimbleError
 from nimblepy.io.log import logger
 
@@ -66,6 +67,8 @@ class Follower:
         self._publish = publish
         self._withdraw = withdraw
         self._published: set[str] = set()
+        # The files of the last published manifests.
+        self._paths: dict[str, set[str]] = {}
         # The files of the catalogs at the last look at all tables, and its time.
         self._last_files: list[tuple[int, ...]] | None = None
         self._looked_at = -math.inf
@@ -74,7 +77,8 @@ class Follower:
         self.last_error: str | None = None
 
     def poll(self) -> None:
-        """Checks all sources once. If a source cannot be read, its last state remains published.
+        """Checks all sources once. If a source cannot be read, or if a new file of it is missing,
+        its last state remains published.
 
         A table that was dropped or renamed is withdrawn, until there is a table of its name again.
         """
@@ -84,6 +88,7 @@ class Follower:
             self.checked_at = now
             return
         changed: dict[str, bytes] = {}
+        paths: dict[str, set[str]] = {}
         dropped: set[str] = set()
         problem = None
         if self._open is not None:
@@ -103,16 +108,21 @@ class Follower:
             try:
                 manifest = self._changed(name, dropped)
                 if manifest is not None:
+                    paths[name] = self._present_files(name, manifest)
                     changed[name] = manifest
+                    dropped.discard(name)
             except Exception as error:  # a source may fail in any way; the server continues
                 problem = f"{name}: {error}"
                 self._published.discard(name)
         try:
+            for name in dropped:
+                self._paths.pop(name, None)
             if dropped and self._withdraw is not None:
                 self._withdraw(dropped)
             if changed:
                 self._publish(changed)
                 self._published |= changed.keys()
+                self._paths |= paths
         except Exception as error:
             problem = str(error)
             self._published -= changed.keys()
@@ -152,9 +162,18 @@ class Follower:
             dropped.add(name)
             if not self._reopen(name):
                 raise
-        manifest = serving_manifest(self._handles[name])
-        dropped.discard(name)
-        return manifest
+        return serving_manifest(self._handles[name])
+
+    def _present_files(self, name: str, manifest: bytes) -> set[str]:
+        """Returns the files of a manifest.
+
+        Raises:
+            FileNotFoundError: a file that the published manifest does not have is missing.
+        """
+        paths = set(_core.ServedTable(manifest, _core.ServedFiles(), 0).paths)
+        for path in sorted(paths - self._paths.get(name, paths)):
+            os.stat(path)
+        return paths
 
     def _reopen(self, name: str) -> bool:
         """Opens the table that now has the name of a dropped table, if there is one."""
