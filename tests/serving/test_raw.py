@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import nimblepy as nb
+from nimblepy import _core
 
 ROWS = 12_000
 COLUMNS = [
@@ -161,6 +164,11 @@ def test_each_file_is_sent_in_its_own_form(tmp_path: Path) -> None:
         remote = served.table("t")
         assert remote.range(accept="raw").equals(table.range())
         assert remote.range(1000, 3000, accept="raw").equals(table.range(1000, 3000))
+        for columns, is_raw in (("k", True), ("kw", False), ("kv", False), ("kvw", False)):
+            _, reply = remote._connection.ask(
+                "NB.RANGE", "t", "-", "+", "AS", "RAW", "COLS", str(len(columns)), *columns
+            )
+            assert [frame.is_raw for frame in _core.raw_frames(reply)] == [is_raw, True]
 
 
 def test_many_short_runs_come_as_arrow(tmp_path: Path) -> None:
@@ -288,3 +296,58 @@ def test_few_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             read = table.range(begin, begin + 3000, accept="raw")
             assert read["k"].to_pylist() == list(range(begin, begin + 3000))
         assert 0 < len(table._raw._files) <= 2
+
+
+def many_rows(count: int) -> pa.Table:
+    """Rows for several stripes, made without a loop over them."""
+    rng = np.random.default_rng(5)
+    at = np.arange(count)
+    cents = pa.array(rng.integers(0, 10**6, count)).cast(pa.decimal128(21, 2))
+    numbers = rng.standard_normal(count)
+    return pa.table(
+        {
+            "k": at,
+            "f": pa.array(numbers, mask=at % 11 == 0),
+            "g": pa.array(np.round(numbers, 1), pa.float32()),
+            "small": pa.array(at // 1000 % 100, pa.int8()),
+            "city": pa.array(["Oslo", "", None, "Łódź"]).take(pa.array(rng.integers(0, 4, count))),
+            "url": pc.binary_join_element_wise(
+                "https://example.org/", pc.cast(at, pa.string()), ""
+            ),
+            "cents": cents,
+            "at": pa.array(at * 1000 + rng.integers(0, 9, count), pa.timestamp("us")),
+        }
+    )
+
+
+@pytest.mark.parametrize("compression", ["fast", "compact"])
+def test_raw_rows_across_stripes_segments_and_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Any
+) -> None:
+    rng = random.Random(6)
+    count = 60_000
+    rows = many_rows(count)
+    options = nb.WriteOptions(compression=compression, stripe_bytes=1 << 19)
+    lake = nb.connect(tmp_path, create=True)
+    table = lake.create_table("a.t", rows.schema, cluster_by="k", options=options)
+    table.append(rows.slice(0, 40_000))
+    table.append(rows.slice(40_000))
+    table.delete("k % 1009 = 5 or k >= 17000 and k < 17800")
+    edges = [0, 17_000, 17_800, 40_000, count]
+    for path in tmp_path.rglob("data-*.nimble"):
+        with nb.open(path) as file:
+            first = int(file.head(1)["k"][0].as_py())
+            stripes = [part.rows for part in file.layout().walk() if part.kind == "stripe"]
+        assert len(stripes) > 2
+        edges += [first + sum(stripes[:n]) for n in range(1, len(stripes))]
+    with nb.serve(tmp_path, {"t": "a.t"}) as server, nb.connect(server.address) as served:
+        remote = served.table("t")
+        counted = Counted(remote, monkeypatch)
+        assert remote.range(accept="raw").equals(table.range())
+        assert counted.commands.count("NB.META") >= 2
+        for _ in range(25):
+            begin = rng.choice([rng.choice(edges) - rng.randrange(3), rng.randrange(count)])
+            size = rng.choice([600, 1024, 5000, 20_000])
+            columns = rng.sample(rows.column_names, rng.choice([1, 4, len(rows.column_names)]))
+            got = remote.range(begin, begin + size, columns=columns, accept="raw")
+            assert got.equals(table.range(begin, begin + size, columns=columns)), (begin, size)
