@@ -366,6 +366,118 @@ def test_tokens_of_pages(tmp_path: Path) -> None:
         served.table("t").page(limit=9, token=second.next)
 
 
+def test_tokens_of_another_table_or_key(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path, create=True)
+    schema = pa.schema([("k", pa.int32()), ("n", pa.int64())])
+    table, other = (lake.create_table(f"a.{name}", schema, cluster_by=["k"]) for name in "to")
+    rows = pa.table({"k": [i % 4 for i in range(20)], "n": range(20)}, schema=schema)
+    table.append(rows)
+    other.append(rows)
+    with (
+        nb.serve(lake, {"t": "a.t", "o": "a.o", "again": "a.t"}, poll=60) as server,
+        nb.connect(server.address) as served,
+    ):
+        remote = served.table("t")
+        first = remote.page(limit=7)
+        with pytest.raises(nb.InvalidArgumentError, match="belongs to another table"):
+            served.table("o").page(limit=7, token=first.next)
+        rest = remote.page(token=first.next).rows
+        assert served.table("again").page(token=first.next).rows.equals(rest)
+        with table.alter() as change:
+            change.widen("k", pa.int64())
+        table.append(pa.table({"k": [2**40], "n": [20]}))
+        table.compact()
+        server._follower.poll()
+        page = remote.page(token=first.next)
+        assert page.moved
+        assert page.rows["k"].to_pylist() == [*rest["k"].to_pylist(), 2**40]
+        with table.alter() as change:
+            change.rename_column("k", "key")
+        server._follower.poll()
+        with pytest.raises(nb.InvalidArgumentError, match="belongs to another table"):
+            remote.page(token=first.next)
+        lake.drop_table("a.t")
+        lake.create_table("a.t", schema, cluster_by=["k"]).append(rows)
+        server._follower.poll()  # a table of the same name and columns, but another table
+        with pytest.raises(nb.InvalidArgumentError, match="belongs to another table"):
+            remote.page(token=first.next)
+
+
+def test_pages_go_on_after_their_snapshot_has_expired(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path, create=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    table = lake.create_table("a.t", schema, primary_key=["id"], cluster_by=["id"])
+    for part in range(3):
+        table.append(pa.table({"id": range(part, 90, 3), "v": [0] * 30}, schema=schema))
+    files = set(tmp_path.rglob("data-*.nimble"))
+    old, before = table.snapshot, table.range()
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=60) as server,
+        nb.connect(server.address) as served,
+    ):
+        remote = served.table("t")
+        first = remote.page(limit=40)
+        table.delete("id % 2 = 1")
+        table.upsert(pa.table({"id": range(0, 91, 2), "v": [1] * 46}, schema=schema))
+        table.compact()
+        assert table.expire(keep=1).files
+        assert not any(path.exists() for path in files)
+        assert remote.range(accept="raw").equals(before)
+        assert remote.range().equals(before)
+        page = remote.page(limit=40, token=first.next)
+        assert not page.moved
+        assert page.rows.equals(before.slice(40, 40))
+        server._follower.poll()
+        assert server.stats()["tables"]["t"]["snapshot"] == table.snapshot != old
+        page = remote.page(limit=40, token=first.next)
+        assert page.moved
+        assert page.rows.equals(table.range(40))
+        assert page.next is None
+        deadline = time.monotonic() + 20
+        while server.stats()["files_open"] > 1:  # the removed files
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.mark.damage
+@pytest.mark.parametrize("part", ["block", "head", "footer"])
+def test_a_flipped_bit_on_disk(tmp_path: Path, part: str) -> None:
+    """Readers get an error that names the file, or the right rows."""
+    rng = random.Random(9)
+    rows = pa.table({"k": range(3000), "v": [f"text {rng.random()}" for _ in range(3000)]})
+    lake = nb.connect(tmp_path, create=True)
+    table = lake.create_table("a.t", rows, cluster_by=["k"])
+    lake.create_table("a.o", rows.slice(0, 10), cluster_by=["k"])
+    path = Path(table.location.removeprefix("file://"), "data")
+    (path,) = path.iterdir()
+    good = path.read_bytes()
+    errors: list[str] = []
+    places = {
+        "block": range(64, len(good) * 3 // 4),
+        "head": range(64),
+        "footer": range(len(good) - 600, len(good)),
+    }
+    for _ in range(8):
+        damaged = bytearray(good)
+        damaged[rng.choice(places[part])] ^= 1 << rng.randrange(8)
+        (tmp_path / "new").write_bytes(damaged)
+        (tmp_path / "new").rename(path)
+        with nb.serve(tmp_path, {"t": "a.t", "o": "a.o"}) as server:
+            with redis.Redis(port=server.port) as client:
+                try:
+                    client.execute_command("NB.RANGE", "t", "-", "+")
+                except redis.ResponseError as error:
+                    errors.append(str(error))
+                assert client.hget("o:3", "k") == b"3"
+            with nb.connect(server.address) as served:
+                for accept in ("arrow", "raw"):
+                    with contextlib.suppress(nb.CorruptFileError):
+                        assert served.table("t").range(accept=accept).equals(rows)
+                assert served.table("o").range().equals(rows.slice(0, 10))
+    assert part == "head" or len(errors) == 8
+    assert all(e.startswith("CORRUPT") and path.name in e for e in errors)
+
+
 def test_tables_and_new_snapshots(tmp_path: Path) -> None:
     lake = nb.connect(tmp_path / "lake", create=True)
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
