@@ -11,6 +11,9 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -340,3 +343,98 @@ def test_a_table_that_was_dropped_while_no_server_ran(tmp_path: Path) -> None:
         server._follower.poll()
         assert server.stats()["last_error"] is None
         assert client.hget("t:1", "v") == b"new"
+
+
+def test_readiness_follows_the_last_successful_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_lake(tmp_path / "lake")
+    with nb.serve(tmp_path / "lake", {"t": "a.t"}, poll=60, http="127.0.0.1:0") as server:
+
+        def page(name: str) -> tuple[int, bytes]:
+            try:
+                with urlopen(f"http://127.0.0.1:{server.http_port}/{name}") as answer:
+                    return answer.status, answer.read()
+            except HTTPError as error:
+                with error:
+                    return error.code, error.read()
+
+        follower = server._follower
+        limit = 20 * 60.0
+        with monkeypatch.context() as patch:
+            patch.setattr(follow, "_SECONDS_BETWEEN_LOOKS", 0.0)
+            patch.setattr(follower, "_moved", Mock(side_effect=OSError("the disk is gone")))
+            follower.poll()
+            assert page("readyz") == (200, b"ready\n")  # the limit is not reached
+            follower.checked_at -= limit
+            follower.poll()
+            assert page("readyz") == (503, b"not ready: t: the disk is gone\n")
+            assert page("healthz")[0] == 200
+            lines = dict(line.rsplit(" ", 1) for line in page("metrics")[1].decode().splitlines())
+            assert float(lines["nimble_seconds_behind"]) >= limit
+            assert lines["nimble_follow_failures_total"] == "2"
+            with redis.Redis(port=server.port) as client:
+                assert client.hget("t:1", "v") == b"x"
+        follower.poll()
+        assert page("readyz") == (200, b"ready\n")
+
+
+@pytest.mark.crash
+@pytest.mark.no_sanitizer
+def test_a_follower_goes_on_after_one_that_was_killed(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    table = make_lake(lake)
+    command = [sys.executable, "-m", "nimblepy", "follow", str(lake), "--table", "a.t=t"]
+    for number in range(2):
+        process = subprocess.Popen([*command, "--poll", "0.01"], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("serving manifests are in")
+            assert opened(lake / "serve").snapshot == table.snapshot
+            table.append([{"id": 10 + number, "v": "new"}])
+            deadline = time.monotonic() + 20
+            while opened(lake / "serve").snapshot != table.snapshot:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            process.kill()
+            process.communicate()
+        last = table.snapshot
+        table.append([{"id": 20 + number, "v": "newer"}])
+        assert opened(lake / "serve").snapshot == last
+    assert opened(lake / "serve").num_rows == 5 + 1
+
+
+_DIES_BEFORE_ITS_COMMIT = """
+import os, signal, sys
+import nimblepy as nb
+from nimblepy.table.testing import commit_hooks
+table = nb.connect(sys.argv[1]).table("a.t")
+with commit_hooks(before_swap=lambda: os.kill(os.getpid(), signal.SIGKILL)):
+    table.upsert([{"id": 1, "v": "lost"}, {"id": 99, "v": "lost"}])
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.no_sanitizer
+def test_rows_of_a_writer_that_was_killed_are_never_served(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    table = make_lake(lake)
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=60) as server,
+        nb.connect(server.address) as served,
+    ):
+        remote, before = served.table("t"), table.range()
+        files = set(lake.rglob("data-*.nimble"))
+        done = subprocess.run([sys.executable, "-c", _DIES_BEFORE_ITS_COMMIT, str(lake)])
+        assert done.returncode == -signal.SIGKILL
+        assert len(set(lake.rglob("data-*.nimble")) - files) == 1  # the rows were written
+        server._follower.poll()
+        stats = server.stats()
+        assert (stats["last_error"], stats["swaps"]) == (None, 0)
+        assert remote.range().equals(before)
+        assert remote.get(99) is None
+        table.upsert([{"id": 99, "v": "kept"}])
+        server._follower.poll()
+        assert remote.get(99) == {"id": 99, "v": "kept"}
+        assert remote.get(1) == {"id": 1, "v": "x"}
