@@ -363,3 +363,26 @@ def test_many_small_files_keep_the_recall(tmp_path: Path, queries: Any) -> None:
             for got, q in zip(ids, queries, strict=True)
         ]
         assert sum(found) >= 9.5 * len(queries)
+
+
+def test_filters_of_many_small_files_keep_the_recall(tmp_path: Path) -> None:
+    # A filter that keeps whole clusters: a list may have far more rows that pass than expected,
+    # and the next list may still have nearer ones.
+    files, each, topics = 40, 1_100, 40
+    rng = np.random.default_rng(1)
+    centers = rng.normal(size=(topics, WIDTH))
+    topic = rng.integers(0, topics, files * each)
+    x = (centers[topic] + 0.6 * rng.normal(size=(len(topic), WIDTH))).astype(np.float32)
+    for i in range(files):
+        part = slice(i * each, (i + 1) * each)
+        columns = {"id": np.arange(len(x))[part], "topic": topic[part], "v": vectors(x[part])}
+        nb.write(pa.table(columns), tmp_path / f"{i:02}.nimble", indexes=[nb.VectorIndex("v")])
+    kept = np.flatnonzero(topic < 16)
+    with nb.open_dataset(tmp_path) as d:
+        for recall, k in ((0.3, 1), (0.95, 10)):
+            found = 0
+            for q in centers[rng.integers(0, 16, 30)] + 0.6 * rng.normal(size=(30, WIDTH)):
+                rows = d.nearest(q, k=k, columns=["id"], filter="topic < 16", recall=recall)
+                nearest_kept = kept[nearest("l2", q, x[kept], k)]
+                found += len({*rows["id"].to_pylist()} & {*map(int, nearest_kept)})
+            assert found >= recall * 30 * k

@@ -549,7 +549,9 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
   root.row_width = store_.file_rows() > UINT32_MAX ? 8 : 4;
   const uint64_t rows = store_.size();
   const bool is_small = rows < div_ceil(kMinListedNumbers, root.dimensions);
-  if (is_small || store_.has_long_rows()) return root.serialize();
+  // Comparing single numbers takes no longer than estimating their distances.
+  const bool is_short = root.dimensions == 1;
+  if (is_small || is_short || store_.has_long_rows()) return root.serialize();
   // Lists have at least a block of rows on average, because the blocks of
   // shorter lists would be half empty.
   const uint64_t best = std::min(static_cast<uint64_t>(std::llround(

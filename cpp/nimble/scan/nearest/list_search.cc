@@ -257,7 +257,9 @@ Status ListSearch::probe_lists() {
     double expected = seen_;
     uint64_t bytes = 0;
     size_t end = at;
-    while (end < probes_.size() && expected < wanted_) {
+    // At least one list: if its rows may be nearer, it is needed although more
+    // rows have been seen than are wanted.
+    while (end < probes_.size() && (end == at || expected < wanted_)) {
       if (end == sorted_) {
         sorted_ = std::min(probes_.size(), 2 * sorted_ + 64);
         sort_probes(end, sorted_);
