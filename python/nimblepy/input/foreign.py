@@ -20,7 +20,7 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.input.json_depth import ShallowJson
+from nimblepy.input.safe_json import SafeJson, refuse_other_rows
 from nimblepy.input.texts import (
     Typed,
     are_long_integers,
@@ -413,6 +413,12 @@ def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
         return InvalidArgumentError(
             f"{part.name}: it begins with a list; expected one object per line (JSON lines)"
         )
+    if part.format == "json" and "Column() changed from object to" in str(error):
+        with suppress(OSError), ExitStack() as stack:
+            try:
+                refuse_other_rows(_lines(part, stack), part.name)
+            except InvalidArgumentError as refused:
+                return refused
     return InvalidArgumentError(f"{part.name}: it cannot be read as {part.format}: {error}")
 
 
@@ -726,7 +732,8 @@ def _json_reader(part: _Part, schema: pa.Schema | None, stack: ExitStack) -> Any
     from pyarrow import json as arrow_json
 
     stream = stack.enter_context(part.store.open_input_stream(part.path))
-    source = stack.enter_context(pa.PythonFile(ShallowJson(stream, part.name), mode="r"))
+    safe = SafeJson(stream, part.name, lambda: _lines(part, stack))
+    source = stack.enter_context(pa.PythonFile(safe, mode="r"))
     options = arrow_json.ReadOptions(block_size=_JSON_BLOCK_BYTES)
     parse = arrow_json.ParseOptions(explicit_schema=schema)
     if hasattr(arrow_json, "open_json"):

@@ -19,6 +19,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.input.python_values import converted, typed_array
+from nimblepy.input.safe_json import other_row
 from nimblepy.schema.convert import stored
 from nimblepy.schema.field_ids import match_by_name
 from nimblepy.schema.kinds import is_bytes, is_list, is_text
@@ -295,9 +296,7 @@ def rows_of_json(
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"{name}: line {number}: not JSON: {error}") from error
         if not isinstance(row, dict):
-            raise InvalidArgumentError(
-                f"{name}: line {number}: expected an object, got {show(row)}; each line has one row"
-            )
+            raise other_row(name, number, row)
         rows.append(row)
         if len(rows) == _ROWS:
             yield _batch(rows, target, cast, name, done)

@@ -1,4 +1,4 @@
-"""JSON that nests too deep, for which pyarrow's parser would overflow the stack."""
+"""JSON that would crash pyarrow's parser: values that nest too deep, and nulls as rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
-from nimblepy.input.json_depth import ShallowJson
+from nimblepy.input.safe_json import SafeJson
 from nimblepy.input.texts import rows_of_json
 
 
@@ -38,7 +38,7 @@ def test_depth_is_counted_as_json_nests(seed: int) -> None:
     deep = rng.random() < 0.5
     if deep:
         text += b"\n" + b"[" * 1001
-    stream = ShallowJson(io.BytesIO(text), "a")
+    stream = SafeJson(io.BytesIO(text), "a", list)
     size = rng.choice([1 << 20, 1 << 14])
 
     def read() -> bytes:
@@ -63,3 +63,54 @@ def test_brackets_in_strings_do_not_hide_depth(tmp_path: Path) -> None:
     path.write_text('{"a":"' + "]" * 50_000 + '","b":' + "[" * 50_000 + "]" * 50_000 + "}\n")
     with pytest.raises(nb.InvalidArgumentError, match="nests deeper"):
         nb.write(path, tmp_path / "a.nimble")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "value"),
+    [
+        (b"null\n", 1, "null"),
+        (b"null", 1, "null"),
+        (b"\xef\xbb\xbf null\n", 1, "null"),
+        (b'\n\nnull\n{"id":1}\n', 3, "null"),
+        (b'{"id":1}\nnull\n{"id":2}\n', 2, "null"),
+        (b'{"id":1}\r\n \tnull\r\n', 2, "null"),
+        (b'{"id":1} null\n', 1, "null"),
+        (b'{"s":"}\\" null"}\n{"s":"x"}\nnull\n', 3, "null"),
+        (b'{\n"id":\n1}\nnull\n', 4, "null"),
+        (b"5\n", 1, "5"),
+        (b'"x"\n', 1, "'x'"),
+        (b"true\n", 1, "true"),
+        (b'{"id":1}\n5\n', 2, "5"),
+        (b'{"id":1}\n[1]\n', 2, r"\[1\]"),
+    ],
+)
+def test_rows_that_are_not_objects_are_refused(
+    tmp_path: Path, text: bytes, line: int, value: str
+) -> None:
+    # pyarrow crashed if the first row was null, and read later nulls as rows of nulls.
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text)
+    message = rf"a\.jsonl: line {line}: expected an object, got {value}"
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        nb.write(path, tmp_path / "a.nimble")
+    t = nb.connect(tmp_path / "lake").create_table("a.b", pa.schema([("id", pa.int64())]))
+    with pytest.raises(nb.InvalidArgumentError, match=message):
+        t.append(path)
+
+
+def test_nulls_in_texts_and_lists_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"s":"} null","l":[1,\nnull\n]}\n{"s":"{}\\"} null}","l":null}\n')
+    nb.write(path, tmp_path / "a.nimble")
+    assert nb.open(tmp_path / "a.nimble").to_table().to_pylist() == [
+        {"s": "} null", "l": [1, None]},
+        {"s": '{}"} null}', "l": None},
+    ]
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+@pytest.mark.parametrize("text", [b'{"id":1}\n  null\n', b"null\n", b'{"id":{}}null'])
+def test_null_rows_are_found_across_reads(text: bytes, size: int) -> None:
+    stream = SafeJson(io.BytesIO(text), "a", lambda: io.BytesIO(text))
+    with pytest.raises(nb.InvalidArgumentError, match="got null"):
+        b"".join(iter(lambda: stream.read(size), b""))

@@ -1,0 +1,141 @@
+"""Refuses JSON lines that would crash pyarrow's parser: deep values, and nulls among the rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from nimblepy.errors import InvalidArgumentError
+from nimblepy.schema.values import show
+
+# The parser overflows the stack at about 20,000 levels. Types of files nest at most 63 deep.
+_MOST_LEVELS = 1000
+_OTHER_BYTES = bytes(set(range(256)) - set(b"[]{}\n"))
+_STEPS = np.zeros(256, np.int64)
+_STEPS[list(b"[{")] = 1
+_STEPS[list(b"]}")] = -1
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+# A null that is a row follows the end of an object, or begins the file. So may a null in a text.
+_NULL_ROW = re.compile(rb"\}[ \t\r\n]*null")
+_BEGIN_OF_NULL_ROW = re.compile(rb"\}[ \t\r\n]*(?:n(?:u(?:l)?)?)?\Z")
+_SPACES = re.compile(rb"[ \t\r\n]*")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_AFTER_OBJECT = re.compile(rb"\}\s*[^\s,}\]]")
+_TOKEN = re.compile(rb"[\[\]{}]|[^\s\[\]{}]+")
+
+
+class SafeJson:
+    """A stream of JSON lines whose rows are objects of at most 1,000 levels.
+
+    Args:
+        source: the stream to read.
+        name: of the file, for messages.
+        lines: opens the file again.
+
+    Raises:
+        InvalidArgumentError: from ``read()``, if a value nests deeper, or a row is null.
+    """
+
+    def __init__(self, source: Any, name: str, lines: Callable[[], Iterable[bytes]]) -> None:
+        self._source = source
+        self._name = name
+        self._lines = lines
+        self._depth = 0
+        # The end of the last read that may begin a null row. The file begins like a new row.
+        self._end = b"}"
+        self._is_checked = False
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._source.read(size)
+        if not self._is_checked:
+            self._refuse_null_rows(data)
+        peak, depth = _levels(data, self._depth)
+        if peak > _MOST_LEVELS:
+            raise InvalidArgumentError(
+                f"{self._name}: a value nests deeper than {_MOST_LEVELS} levels"
+            )
+        self._depth = depth
+        return data
+
+    def _refuse_null_rows(self, data: bytes) -> None:
+        if self._end == b"}":
+            data = data.removeprefix(_BYTE_ORDER_MARK)
+        head = self._end + data[: _SPACES.match(data).end() + 4]  # type: ignore[union-attr]
+        if _NULL_ROW.search(head) or _NULL_ROW.search(data):
+            refuse_other_rows(self._lines(), self._name)
+            self._is_checked = True  # the nulls are in texts
+        last = data.rfind(b"}")
+        end = data[last:] if last >= 0 else self._end + data
+        self._end = end if _BEGIN_OF_NULL_ROW.match(end) else b""
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._source.closed)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def other_row(name: str, line: int, value: object) -> InvalidArgumentError:
+    """Returns the error for a row that is not an object."""
+    found = json.dumps(value) if value is None or isinstance(value, bool) else show(value)
+    return InvalidArgumentError(
+        f"{name}: line {line}: expected an object, got {found}; each line has one row"
+    )
+
+
+def refuse_other_rows(lines: Iterable[bytes], name: str) -> None:
+    """Raises InvalidArgumentError if a row of a JSON file is not an object."""
+    depth = 0
+    for number, line in enumerate(lines, 1):
+        line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        bare = _STRING.sub(lambda text: b'"' * len(text[0]), line)
+        is_one_row = not depth and bare.startswith(b"{") and bare.count(b"{") == bare.count(b"}")
+        if is_one_row and not _AFTER_OBJECT.search(bare):
+            continue
+        for token in _TOKEN.finditer(bare):
+            if not depth and token[0] != b"{":
+                text = line[token.start() :].decode(errors="replace")
+                value: Any = text.strip()
+                with suppress(ValueError, RecursionError):
+                    value, _ = json.JSONDecoder().raw_decode(text)
+                raise other_row(name, number, value)
+            depth += (token[0] in (b"[", b"{")) - (token[0] in (b"]", b"}"))
+
+
+def _levels(data: bytes, depth: int) -> tuple[int, int]:
+    """Returns a depth that no value exceeds, and the depth at the end. Each line begins at 0.
+
+    Args:
+        depth: the depth at the beginning.
+    """
+    marks, ends = _marks(data)
+    if depth + _most(marks, ends) > _MOST_LEVELS:  # a line has so many brackets
+        marks, ends = _marks(_STRING.sub(b"", data))
+    if not len(marks):
+        return depth, depth
+    last = marks[ends[-1] + 1 :] if len(ends) else marks
+    at_end = max(0, (0 if len(ends) else depth) + int(_STEPS[last].sum()))
+    most = depth + _most(marks, ends)
+    if most <= _MOST_LEVELS:
+        return most, at_end
+    depths = depth + np.cumsum(_STEPS[marks])
+    before = np.concatenate(([0], depths[ends]))
+    depths -= before[np.cumsum(marks == ord("\n"))]
+    return int(depths.max()), at_end
+
+
+def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the brackets and the ends of lines, and the positions of the latter among them."""
+    marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
+    return marks, np.flatnonzero(marks == ord("\n"))
+
+
+def _most(marks: np.ndarray, ends: np.ndarray) -> int:
+    """Returns the largest number of brackets in a line."""
+    return int(np.diff(ends, prepend=-1, append=len(marks)).max())
