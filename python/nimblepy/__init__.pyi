@@ -13,6 +13,7 @@ from nimblepy.errors import KeyOrderError as KeyOrderError
 from nimblepy.errors import MissingExtraError as MissingExtraError
 from nimblepy.errors import NimbleError as NimbleError
 from nimblepy.errors import NimbleMissingOnExecutor as NimbleMissingOnExecutor
+from nimblepy.errors import ReplyTooLargeError as ReplyTooLargeError
 from nimblepy.errors import StaleFileError as StaleFileError
 from nimblepy.errors import UnsupportedVersionError as UnsupportedVersionError
 from nimblepy.file.add_index import add_index as add_index

@@ -23,6 +23,10 @@ class InvalidArgumentError(NimbleError, ValueError):
     """An argument has a wrong name, type or value. Nothing was read or written."""
 
 
+class ReplyTooLargeError(InvalidArgumentError):
+    """A command has more keys, rows or bytes than the server allows for one command."""
+
+
 class IndexUnavailableError(NimbleError, LookupError):
     """No index can search these columns. The message names the existing indexes."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import redis
 
@@ -105,7 +106,7 @@ def test_lookups_equal_local_ones(dataset: nb.Dataset, remote: nb.RemoteTable) -
     assert remote.lookup(keys, probe_row="p").equals(dataset.lookup(keys, probe_row="p"))
     with pytest.raises(nb.InvalidArgumentError):
         remote.get("x")
-    with pytest.raises(nb.InvalidArgumentError, match="no column 'nothing'"):
+    with pytest.raises(nb.InvalidArgumentError, match="unknown column 'nothing'"):
         remote.lookup([1], columns=["nothing"])
 
 
@@ -563,7 +564,7 @@ def test_addresses_and_tokens(dataset: nb.Dataset, tmp_path: Path) -> None:
         assert server.address == f"nimble+unix://{path}"
         with nb.connect(server.address, token="secret") as lake:
             assert lake.table("t").get(1, ["k"]) == {"k": 1}
-            with pytest.raises(nb.InvalidArgumentError, match="NOTABLE"):
+            with pytest.raises(nb.InvalidArgumentError, match=r"no table 'other'; .* has t$"):
                 lake.table("other")
         for token in ("wrong", None):
             with pytest.raises(PermissionError):
@@ -762,7 +763,7 @@ def test_new_columns_can_be_named_without_refresh(
             alter.rename_column("n", "m")
         _wait(server, table)
         assert remote.get(5, ["m"]) == {"m": 5}
-        with pytest.raises(nb.InvalidArgumentError, match="no column 'n'"):
+        with pytest.raises(nb.InvalidArgumentError, match="unknown column 'n'"):
             remote.get(5, ["n"])
 
 
@@ -843,3 +844,121 @@ def test_arguments_of_local_tables(tmp_path: Path) -> None:
         for many in (remote.lookup, remote.count, remote.contains):
             with pytest.raises(nb.InvalidArgumentError, match="not support null_equals="):
                 many([1], null_equals=True)
+
+
+@pytest.mark.parametrize("max_keys", [1, 100])
+def test_many_keys_of_a_server_that_takes_few(tmp_path: Path, max_keys: int) -> None:
+    # A server accepts 4,096 words more than max_keys, and closes the connection otherwise.
+    nb.write(pa.table({"k": range(6000)}), tmp_path / "t.nimble", cluster_by=["k"])
+    keys = range(5990, 6000) if max_keys == 1 else range(6000)
+    absent = range(10_000, 10_000 + 5000)
+    with (
+        nb.serve(tmp_path / "t.nimble", "t", max_keys=max_keys) as server,
+        nb.connect(server.address) as lake,
+    ):
+        remote = lake.table("t")
+        assert remote.lookup([*keys, *absent])["k"].to_pylist() == list(keys)
+        assert pc.sum(remote.count([*absent, *keys])).as_py() == len(keys)
+        assert pc.sum(remote.contains([*keys, *absent])).as_py() == len(keys)
+
+
+def test_members_of_structs_are_columns(tmp_path: Path) -> None:
+    inner = pa.struct([pa.field("q", pa.int64(), nullable=False), ("d", pa.date32())])
+    schema = pa.schema(
+        [
+            pa.field("k", pa.int64(), nullable=False),
+            ("s", pa.struct([("city", pa.string()), ("in", inner)])),
+            pa.field("n", pa.struct([pa.field("x", pa.int8(), nullable=False)]), nullable=False),
+            ("a.b", pa.string()),
+        ]
+    )
+    rows = [
+        {"k": 1, "s": {"city": "a", "in": {"q": 1, "d": None}}, "n": {"x": 1}, "a.b": "x"},
+        {"k": 2, "s": None, "n": {"x": 2}, "a.b": None},
+        {"k": 3, "s": {"city": None, "in": None}, "n": {"x": 3}, "a.b": "z"},
+    ]
+    nb.write(pa.Table.from_pylist(rows, schema), tmp_path / "t.nimble", cluster_by=["k"])
+    local = nb.open(tmp_path / "t.nimble")
+    with nb.serve(tmp_path / "t.nimble", "t") as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        for columns in (
+            ["s.city"],
+            ["s.in.q", "k", "s.in"],
+            [("s", "in", "d"), "s", "a.b"],
+            ["n.x", "n"],
+        ):
+            asked: Any = {"columns": columns}
+            raw: Any = {"accept": "raw"}
+            assert remote.range(**asked).equals(local.range(**asked))
+            assert remote.range(**asked, **raw, limit=2).equals(local.range(**asked, limit=2))
+            assert remote.prefix(2, **asked).equals(local.prefix(2, **asked))
+            assert remote.range(5, 1, **asked).equals(local.range(5, 1, **asked))
+            assert remote.get(1, **asked) == local.get(1, **asked)
+            for missing in ("drop", "null"):
+                asked |= {"missing": missing, "probe_row": "p"}
+                assert remote.lookup([3, 9, 2], **asked).equals(local.lookup([3, 9, 2], **asked))
+            page = remote.page(limit=2, columns=columns)
+            assert page.rows.equals(local.page(limit=2, columns=columns).rows)
+            page = remote.page(limit=2, columns=columns, token=page.next)
+            assert page.rows.equals(local.range(3, columns=columns))
+        for call in (remote.range, local.range):
+            with pytest.raises(nb.InvalidArgumentError, match=r"unknown column 's\.nope'"):
+                call(columns=["s.nope"])
+
+
+def test_too_many_clients_are_a_failed_connection(dataset: nb.Dataset) -> None:
+    with nb.serve(dataset, "t", max_clients=1) as server, nb.connect(server.address) as first:
+        table = first.table("t")
+        for token in (None, "x"):
+            other = nb.connect(server.address, token=token)
+            with pytest.raises(ConnectionError, match=r"nimble://.*: max number of clients"):
+                other.tables()
+        assert table.get(1, ["k"]) == {"k": 1}
+
+
+def test_a_dropped_table_is_a_conflict_as_locally(tmp_path: Path) -> None:
+    catalog = nb.connect(tmp_path)
+    local = catalog.create_table("a.t", {"k": [1]}, primary_key="k")
+    with nb.serve(tmp_path, {"t": "a.t"}, poll=0.01) as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        catalog.drop_table("a.t", purge=False)
+        deadline = time.monotonic() + 20
+        while lake.tables() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        calls: list[Any] = [
+            remote.refresh,
+            local.refresh,
+            lambda: remote.get(1),
+            lambda: remote.range(),
+            lambda: remote.count([1]),
+            remote.page,
+        ]
+        for call in calls:
+            with pytest.raises(nb.ConflictError, match="dropped or renamed") as error:
+                call()
+            assert error.value.kind == "table"
+        for missing in (lambda: lake.table("t"), lambda: catalog.table("a.t")):
+            with pytest.raises(nb.InvalidArgumentError, match="there is no table"):
+                missing()
+
+
+def test_a_reply_above_the_limits_has_a_class(dataset: nb.Dataset) -> None:
+    with (
+        nb.serve(dataset, "t", max_reply_bytes=1024) as server,
+        nb.connect(server.address) as lake,
+        pytest.raises(nb.ReplyTooLargeError, match="TOOBIG"),
+    ):
+        lake._connection.ask("NB.RANGE", "t", "-", "+")
+
+
+def test_methods_that_servers_lack_are_named(remote: nb.RemoteTable) -> None:
+    with nb.connect("nimble://127.0.0.1:1") as lake:
+        for handle, name in (
+            (remote, "upsert"),
+            (remote, "scan"),
+            (remote, "nearest"),
+            (lake, "create_table"),
+        ):
+            with pytest.raises(AttributeError, match=rf"'{name}': .*read-only.*open the lake"):
+                getattr(handle, name)
+            assert not hasattr(handle, name)

@@ -8,9 +8,14 @@ from collections import OrderedDict
 import pyarrow as pa
 
 from nimblepy import _core
-from nimblepy.errors import CorruptFileError, StaleFileError, UnsupportedVersionError
+from nimblepy.errors import (
+    CorruptFileError,
+    ReplyTooLargeError,
+    StaleFileError,
+    UnsupportedVersionError,
+)
 from nimblepy.io.fork import ForkLock
-from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
+from nimblepy.serving.resp_client import Connection
 
 # Bytes and number of files to keep in memory, to avoid requesting their metadata again. The number
 # is limited too, because an open file needs more memory than its bytes.

@@ -5,13 +5,19 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nimblepy.errors import IndexUnavailableError, InvalidArgumentError, StaleFileError
+from nimblepy.errors import (
+    ConflictError,
+    IndexUnavailableError,
+    InvalidArgumentError,
+    ReplyTooLargeError,
+    StaleFileError,
+)
 from nimblepy.expr.filter import Parameters, with_params
 from nimblepy.rows.arguments import (
     On,
@@ -32,7 +38,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.serving.filter_words import filter_words
 from nimblepy.serving.key_text import key_text
 from nimblepy.serving.raw import CannotDecodeError, RawReader, as_schema, read_arrow
-from nimblepy.serving.resp_client import Connection, ReplyTooLargeError
+from nimblepy.serving.resp_client import Connection, NoTableError
 
 # Maximum number of keys in a command. By default, a server accepts at most 10,000.
 _KEYS_AT_ONCE = 8192
@@ -66,8 +72,23 @@ class RemoteLake:
         return [name.decode() for name in self._connection.ask("NB.TABLES")]
 
     def table(self, name: str) -> RemoteTable:
-        """Returns a handle on a table, by its name in Redis keys."""
-        return RemoteTable(self._connection, name)
+        """Returns a handle on a table, by its name in Redis keys.
+
+        Raises:
+            InvalidArgumentError: the server has no table of this name.
+        """
+        try:
+            return RemoteTable(self._connection, name)
+        except ConflictError:
+            names = ", ".join(self.tables()) or "no tables"
+            raise InvalidArgumentError(
+                f"there is no table {name!r}; the server has {names}"
+            ) from None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise _no_attribute(self, name)
 
     def close(self) -> None:
         self._connection.close()
@@ -117,7 +138,24 @@ class RemoteTable:
         self.refresh()
 
     def refresh(self) -> RemoteTable:
-        """Reads the columns, the keys and the snapshot from the server. Returns this handle."""
+        """Reads the columns, the keys and the snapshot from the server. Returns this handle.
+
+        Raises:
+            ConflictError: the server does not serve the table any more.
+        """
+        try:
+            self._shown = self._asked()
+        except NoTableError:
+            raise self._dropped() from None
+        return self
+
+    def _dropped(self) -> ConflictError:
+        return ConflictError(
+            f"{self.name}: the server has no such table; it was dropped or renamed",
+            kind="table",
+        )
+
+    def _asked(self) -> _Shown:
         reply = self._connection.ask("NB.META", self.name)
         meta = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
         schema = read_arrow(self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")).schema
@@ -130,8 +168,12 @@ class RemoteTable:
             )
             for words in order
         ]
-        self._shown = _Shown(meta, schema, [name.decode() for name in meta["key"]], cluster)
-        return self
+        return _Shown(meta, schema, [name.decode() for name in meta["key"]], cluster)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise _no_attribute(self, name)
 
     # One attribute, because another thread may refresh the handle.
     @property
@@ -161,6 +203,8 @@ class RemoteTable:
                 return read()
             except ReplyTooLargeError:
                 raise
+            except NoTableError:
+                raise self._dropped() from None
             except _OtherColumnsError:
                 self.refresh()
             except InvalidArgumentError:  # it may name a column that is new to this handle
@@ -209,7 +253,11 @@ class RemoteTable:
         self._refuse(on=on, null_equals=null_equals)
         names = column_names(columns)
         keys = read_keys([key])
-        rows = self._with_newest_columns(lambda: self._lookup(keys, names, None, is_first=True))
+        rows = self._with_newest_columns(
+            lambda: self._with_members(
+                names, lambda sent: self._lookup(keys, sent, None, is_first=True)
+            )
+        )
         if not rows.num_rows:
             return default  # type: ignore[no-any-return]
         return numpy_row(rows) if as_numpy else rows.slice(0, 1).to_pylist()[0]
@@ -248,7 +296,9 @@ class RemoteTable:
         # An iterator can be read only once.
         given, names = read_keys(keys), column_names(columns)
         look_up = self._lookup if missing == "drop" else self._lookup_or_null
-        rows = self._with_newest_columns(lambda: look_up(given, names, probe_row))
+        rows = self._with_newest_columns(
+            lambda: self._with_members(names, lambda sent: look_up(given, sent, probe_row))
+        )
         return numpy_columns(rows) if as_numpy else rows
 
     def _lookup_or_null(self, given: GivenKeys, columns: Any, probe_row: str | None) -> pa.Table:
@@ -328,7 +378,10 @@ class RemoteTable:
         def read() -> pa.Table:
             command = self._command_from(lower, upper, inclusive, reverse, after)
             words = self._filter(filter, params)
-            return self._read_in_order(command, words, names, most, reverse, accept)
+            return self._with_members(
+                names,
+                lambda sent: self._read_in_order(command, words, sent, most, reverse, accept),
+            )
 
         return self._with_newest_columns(read).slice(skipped)
 
@@ -375,7 +428,10 @@ class RemoteTable:
         def read() -> pa.Table:
             command = self._prefix_command(prefix)
             words = self._filter(filter, params)
-            return self._read_in_order(command, words, names, most, reverse, accept)
+            return self._with_members(
+                names,
+                lambda sent: self._read_in_order(command, words, sent, most, reverse, accept),
+            )
 
         return self._with_newest_columns(read).slice(skipped)
 
@@ -417,12 +473,21 @@ class RemoteTable:
                 command = self._range_command(lower, upper, inclusive_sides(inclusive))
             else:
                 command = self._prefix_command(prefix)
-            schema = self._projected(names)
-            if command is None:
-                return Page(schema.empty_table(), None)
-            command += [*self._filter(filter, params), "AS", "ARROW"]
-            command += [*self._columns(names), *["REVERSE"][: int(reverse)]]
-            return self._read_page(command, schema, most, token, filter is not None)
+            following: list[Page] = []
+
+            def read_rows(sent: list[str] | None) -> pa.Table:
+                schema = self._projected(sent)
+                if command is None:
+                    following.append(Page(schema.empty_table(), None))
+                else:
+                    words = [*self._filter(filter, params), "AS", "ARROW", *self._columns(sent)]
+                    shown = [*command, *words, *["REVERSE"][: int(reverse)]]
+                    page = self._read_page(shown, schema, most, token, filter is not None)
+                    following.append(page)
+                return following[-1].rows
+
+            rows = self._with_members(names, read_rows)
+            return replace(following[-1], rows=rows)
 
         return self._with_newest_columns(read)
 
@@ -630,6 +695,33 @@ class RemoteTable:
         text = key_text(values, self._types(self._cluster[: len(values)]))
         return b"\\" + text if text in (b"-", b"+") else text
 
+    def _with_members(self, columns: Any, read: Callable[[list[str] | None], pa.Table]) -> pa.Table:
+        """Returns the columns of a result, which may be members of structs.
+
+        ``read(names)`` reads top-level columns: servers send whole columns only.
+        """
+        if columns is None:
+            return read(None)
+        schema = self._schema
+        asked = [resolve_column(schema, name) for name in columns]
+        sent = list(dict.fromkeys(column.path[0] for column in asked))
+        rows = read(sent)
+        if all(len(column.path) == 1 for column in asked):
+            return rows
+        if any(not rows.schema.field(name).type.equals(schema.field(name).type) for name in sent):
+            raise _OtherColumnsError  # another thread refreshed the handle
+        fields = [field for field in rows.schema if field.name not in sent]
+        arrays = [rows[field.name] for field in fields]
+        for column in asked:
+            top, *members = column.path
+            array = rows[top]
+            for member in members:
+                array = pc.struct_field(array, member)
+            field = pa.field(column.name, column.type) if members else rows.schema.field(top)
+            fields.append(field)
+            arrays.append(array)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
     def _projected(self, columns: Any) -> pa.Schema:
         if columns is None:
             return self._schema
@@ -726,6 +818,17 @@ class RemoteTable:
             f"<nimblepy.RemoteTable {self.name!r} of {self._connection.address}: "
             f"{self.num_rows:,} rows, {len(self._schema)} columns>"
         )
+
+
+def _no_attribute(handle: RemoteLake | RemoteTable, name: str) -> AttributeError:
+    kind = type(handle).__name__
+    public = ", ".join(name for name in vars(type(handle)) if not name.startswith("_"))
+    return AttributeError(
+        f"{kind!r} object has no attribute {name!r}: tables of a server are read-only, and have "
+        f"fewer methods than local ones; open the lake itself. {kind} has {public}",
+        name=name,
+        obj=handle,
+    )
 
 
 def _shown_as(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,7 @@ from nimblepy.errors import (
     CorruptFileError,
     IndexUnavailableError,
     InvalidArgumentError,
+    ReplyTooLargeError,
     StaleFileError,
 )
 from nimblepy.io.fork import ForkLock
@@ -22,10 +24,14 @@ _MOST_BYTES = 1 << 31
 _MOST_DEPTH = 8
 # Connections that are kept while no command uses them.
 _MOST_FREE = 32
+# After these errors, the server closes the connection.
+_TOO_MANY_WORDS = "ERR Protocol error: invalid multibulk length"
+_TOO_MANY_CLIENTS = "ERR max number of clients reached"
+_LAST_WORDS = ("ERR Protocol error", _TOO_MANY_CLIENTS, "BUSY the server has too few")
 
 
-class ReplyTooLargeError(InvalidArgumentError):
-    """A command has more keys, rows or bytes than the server allows for one command."""
+class NoTableError(InvalidArgumentError):
+    """The server has no table of this name."""
 
 
 class Connection:
@@ -62,8 +68,8 @@ class Connection:
 
         Raises:
             OSError: the server cannot be reached.
-            InvalidArgumentError, IndexUnavailableError, CorruptFileError, StaleFileError: the
-                server answered with an error.
+            InvalidArgumentError, IndexUnavailableError, CorruptFileError, StaleFileError,
+                ReplyTooLargeError: the server answered with an error.
         """
         parts = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
         sent = _command(parts)
@@ -79,8 +85,13 @@ class Connection:
             except (ConnectionError, EOFError) as again:
                 raise ConnectionError(f"{self.address}: {again}") from again
         if isinstance(reply, _Failure):
-            raise _error_of(reply.message)
+            raise self._error_of(reply.message)
         return reply
+
+    def _error_of(self, message: str) -> Exception:
+        if message.startswith(_TOO_MANY_CLIENTS):
+            return ConnectionError(f"{self.address}: {message.removeprefix('ERR ')}")
+        return _error_of(message)
 
     def _ask(self, used: _Socket | None, sent: bytes) -> Any:
         """Asks on this connection, or on a new one. Keeps it only if the reply was read."""
@@ -100,7 +111,10 @@ class Connection:
             if isinstance(error, OSError):
                 raise ConnectionError(str(error)) from error
             raise
-        self._give_back(connection)
+        if isinstance(reply, _Failure) and reply.message.startswith(_LAST_WORDS):
+            connection.close()
+        else:
+            self._give_back(connection)
         return reply
 
     def close(self) -> None:
@@ -140,7 +154,7 @@ class Connection:
                 raise
             if isinstance(reply, _Failure):
                 made.close()
-                raise _error_of(reply.message)
+                raise self._error_of(reply.message)
         return made
 
 
@@ -163,7 +177,13 @@ class _Socket:
 
     def ask(self, sent: bytes) -> Any:
         """Sends a command and returns the reply, which may be a failure."""
-        self._socket.sendall(sent)
+        try:
+            self._socket.sendall(sent)
+        except (BrokenPipeError, ConnectionResetError):
+            # A server may refuse a command and close the connection before it has read all of it.
+            with suppress(OSError, EOFError):
+                return self._read(0)
+            raise
         return self._read(0)
 
     def close(self, *, is_mine: bool = True) -> None:
@@ -223,7 +243,9 @@ def _error_of(message: str) -> Exception:
         return PermissionError(
             f"the server needs a token, and this one is wrong or missing: {text}"
         )
-    if code == "TOOBIG":
+    if code == "NOTABLE":
+        return NoTableError(text)
+    if code == "TOOBIG" or message == _TOO_MANY_WORDS:
         return ReplyTooLargeError(message)
     if code == "BUSY":
         return TimeoutError(text)
