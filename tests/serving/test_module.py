@@ -318,6 +318,26 @@ def test_access_control_sees_keys_and_tables(server: ModuleServer) -> None:
         client.acl_deluser("all", "one")
 
 
+def test_refusals_never_show_rows(server: ModuleServer) -> None:
+    """The server's rules for keys do not see the keys of NB.REFUSE."""
+    reads = [
+        ["HGETALL", KEY], ["hmget", KEY, "id"], ["HGET", KEY, "id"], ["EXISTS", KEY], ["TYPE", KEY],
+        ["HLEN", KEY], ["HKEYS", KEY], ["HVALS", KEY], ["TTL", KEY], ["HEXISTS", KEY, "id"],
+        ["NB.GET", "users", KEY.removeprefix("users:")], ["NB.RANGE", "users", "-", "+"],
+        ["NB.MGET", "users", "KEYS", "1", "1"], ["NB.HMGETALL", KEY], ["NB.COUNT", "users", "1"],
+        ["NB.EXISTS", "users", "1"], ["NB.PREFIX", "users", "1"], ["NB.SCHEMA", "users"],
+        ["NB.META", "users"], ["NB.AT", "x", "NB.META", "users"], ["NB.TABLES"],
+        ["NB.REFUSE", "HGETALL", KEY], ["SET", KEY, "x"], ["nothing"], [],
+    ]  # fmt: skip
+    with redis.Redis(unix_socket_path=server.path, protocol=2) as client:
+        client.acl_setuser("other", True, nopass=True, keys=["other:*"], categories=["+@all"])
+        with redis.Redis(unix_socket_path=server.path, username="other", password="") as other:
+            for words in reads:
+                with pytest.raises(redis.ResponseError):
+                    other.execute_command("NB.REFUSE", *words)
+        client.acl_deluser("other")
+
+
 def test_a_reader_needs_no_right_to_write(server: ModuleServer) -> None:
     if is_old(server):
         pytest.skip("Redis 6.2 has no rights to read keys only")

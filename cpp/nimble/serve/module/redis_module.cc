@@ -93,7 +93,8 @@ class Module {
 
   // The functions for the server's main thread.
   int run(RedisModuleCtx* context, RedisModuleString** words, int count,
-          size_t skipped_words, size_t skipped_bytes);
+          size_t skipped_bytes);
+  int refuse(RedisModuleCtx* context, RedisModuleString** words, int count);
   int swap(RedisModuleCtx* context, RedisModuleString** words, int count);
   void take_tables() {
     if (!watcher_.take(&tables_)) return;
@@ -316,18 +317,13 @@ bool Module::answer_mixed_exists(RedisModuleCtx* context,
 }
 
 int Module::run(RedisModuleCtx* context, RedisModuleString** words, int count,
-                size_t skipped_words, size_t skipped_bytes) {
+                size_t skipped_bytes) {
   ModuleReply reply(context);
   try {
     arguments_.clear();
     for (int i = 0; i < count; ++i) arguments_.push_back(view_of(words[i]));
-    Arguments arguments = arguments_;
-    if (arguments.size() <= skipped_words) {
-      reply.error("ERR wrong number of arguments");
-      return kRedisOk;
-    }
-    arguments = arguments.subspan(skipped_words);
-    arguments_[skipped_words].remove_prefix(skipped_bytes);
+    const Arguments arguments = arguments_;
+    arguments_[0].remove_prefix(skipped_bytes);
     if (const std::string* const table = missing_table(arguments)) {
       reply.error("NOTABLE the table " + *table +
                   " has no serving manifest yet; INFO nimble has the reason");
@@ -344,6 +340,35 @@ int Module::run(RedisModuleCtx* context, RedisModuleString** words, int count,
       return kRedisOk;
     }
     answer(*tables_, arguments, &scratch_, &reply);
+  } catch (const std::exception&) {  // no memory
+    while (reply.missing() > 0) reply.error("TOOBIG out of memory");
+  }
+  return kRedisOk;
+}
+
+// NB.REFUSE COMMAND ...: answers the error of a command that does not work for
+// the keys of tables. Clients can send it too, and the server checks no keys of
+// it, so it sees no tables and its reply is an error for every command.
+int Module::refuse(RedisModuleCtx* context, RedisModuleString** words,
+                   int count) {
+  ModuleReply reply(context);
+  try {
+    arguments_.clear();
+    for (int i = 1; i < count; ++i) arguments_.push_back(view_of(words[i]));
+    if (arguments_.empty()) {
+      reply.error("ERR wrong number of arguments for 'NB.REFUSE' command");
+      return kRedisOk;
+    }
+    std::string text;
+    RespReply found(&text);
+    run_command(ServedTables(), options_.commands, arguments_, &scratch_,
+                &found);
+    if (text.starts_with('-')) {
+      reply.error(std::string_view(text).substr(1, text.size() - 3));
+    } else {
+      reply.error("ERR unknown command '" +
+                  std::string(arguments_[0].substr(0, 128)) + "'");
+    }
   } catch (const std::exception&) {  // no memory
     while (reply.missing() > 0) reply.error("TOOBIG out of memory");
   }
@@ -505,17 +530,15 @@ void Module::put_info(RedisModuleInfoCtx* context) {
 // ---- functions that the server calls. Exceptions must not leave them.
 
 int on_table_command(RedisModuleCtx* c, RedisModuleString** words, int count) {
-  return module->run(c, words, count, 0, 0);
+  return module->run(c, words, count, 0);
 }
 
 int on_key_command(RedisModuleCtx* c, RedisModuleString** words, int count) {
-  return module->run(c, words, count, 0, kKeyPrefix.size());
+  return module->run(c, words, count, kKeyPrefix.size());
 }
 
-// NB.REFUSE COMMAND ...: answers a command that does not work for the keys of
-// tables.
 int on_refuse(RedisModuleCtx* c, RedisModuleString** words, int count) {
-  return module->run(c, words, count, 1, 0);
+  return module->refuse(c, words, count);
 }
 
 int on_swap(RedisModuleCtx* c, RedisModuleString** words, int count) {
