@@ -135,6 +135,42 @@ TEST(TableWatcher, DamagedManifestsLeaveTheTable) {
   CHECK_EQ(snapshot_of(tables), 2);
 }
 
+TEST(TableWatcher, LoadedManifestRemainsIfOtherTablesChange) {
+  const TempDir dir;
+  const std::string path = dir.path("");
+  const ModuleOptions options = *ModuleOptions::parse(
+      Words{"directory", path, "table", "shop.users=users", "table",
+            "shop.others=others"});
+  TableWatcher watcher(options, [](const std::string&) {});
+  std::shared_ptr<const ServedTables> tables = watcher.state().tables;
+  for (int64_t i = 1; i <= 3; ++i) {
+    write(dir.path("m" + std::to_string(i)), manifest_of("shop.users", i));
+    write(dir.path("o" + std::to_string(i)), manifest_of("shop.others", i));
+  }
+  const auto served_after = [&](const std::string& current) {
+    write(dir.path("CURRENT"), current);
+    watcher.poll();
+    watcher.take(&tables);
+    return snapshot_of(tables);
+  };
+  CHECK_EQ(served_after("users m2\nothers o1\n"), 2);
+  CHECK(watcher.load("users", "m1"));
+  CHECK_EQ(served_after("users m2\nothers o2\n"), 1);
+  CHECK_EQ(*tables->at("others")->manifest().snapshot, 2);
+  CHECK_EQ(served_after("users m2\nothers o3\n"), 1);
+  CHECK_EQ(served_after("users m3\nothers o3\n"), 3);
+  CHECK(watcher.load("users", "m1"));
+  CHECK_EQ(served_after("users m2\nothers o3\n"), 2);
+  // A table is loaded that CURRENT does not have, or whose line is damaged.
+  CHECK_EQ(served_after("others o3\n"), -1);
+  CHECK(watcher.load("users", "m1"));
+  CHECK_EQ(served_after("others o2\n"), 1);
+  CHECK_EQ(served_after("users m2\nothers o2\n"), 2);
+  CHECK_EQ(served_after("users none\nothers o2\n"), 2);
+  CHECK(watcher.load("users", "m1"));
+  CHECK_EQ(served_after("users none\nothers o3\n"), 1);
+}
+
 TEST(TableWatcher, TablesMoveForwardWhileThreadsRead) {
   const TempDir dir;
   const ModuleOptions options = options_in(dir);

@@ -197,7 +197,10 @@ Status TableWatcher::load(const std::string& name, const std::string& file) {
   const std::lock_guard read_lock(read_mutex_);
   NIMBLE_ASSIGN_OR_RETURN(const std::shared_ptr<const ServedTable> table,
                           read(name, file));
-  loaded_[name] = file;
+  // Keeps this manifest until CURRENT names another one.
+  if (const auto line = listed_.find(name); line != listed_.end()) {
+    loaded_[name] = line->second;
+  }
   publish({{name, table}});
   return Status::ok();
 }

@@ -41,8 +41,8 @@ class TableWatcher {
   // Reads CURRENT and the manifests that it did not name before. Blocks on
   // reads.
   void poll();
-  // Reads the manifest `file` of the directory as the table `name`. Blocks on
-  // reads.
+  // Reads the manifest `file` of the directory as the table `name`. It is served
+  // until CURRENT names another one for this table. Blocks on reads.
   Status load(const std::string& name, const std::string& file);
   // Starts polling. Fails if the thread cannot start.
   Status start();
@@ -75,7 +75,7 @@ class TableWatcher {
   const std::shared_ptr<OpenFiles> open_files_ = std::make_shared<OpenFiles>();
 
   std::mutex read_mutex_;  // one reader at a time; taken before mutex_
-  Files loaded_;
+  Files loaded_;  // the lines of CURRENT that are done
   Files listed_;  // the lines of CURRENT when it was last read
   Identity current_;
   bool is_complete_ = false;  // every manifest of CURRENT was read
