@@ -1,12 +1,16 @@
 #include "nimble/serve/snapshot/served_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
 
 #include "nimble/key/key_decoder.h"
 #include "nimble/serve/snapshot/key_parts.h"
 #include "nimble/serve/snapshot/reply_bytes.h"
+#include "nimble/serve/snapshot/row_slices.h"
+#include "nimble/serve/snapshot/table_rows.h"
 #include "nimble/serve/snapshot/value_text.h"
 
 namespace nimble {
@@ -253,27 +257,6 @@ Result<bool> ServedTable::read_cluster_key(std::string_view text,
                      starts_with, out);
 }
 
-Status ServedTable::append_cluster_key(RowAddress row, std::string* out) const {
-  KeyBuffer keys;
-  const FileRange range{row.file, {row.row, row.row + 1}};
-  NIMBLE_RETURN_IF_ERROR(encode_rows({&range, 1}, &keys));
-  std::vector<DecodedColumn> values;
-  const KeyDecoder decoder(*cluster_encoder_);
-  NIMBLE_RETURN_IF_ERROR(decoder.decode(keys.key(0), &values));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i].validity[0] == 0) {
-      if (i > 0) out->push_back(':');
-      out->append("\\N");
-      continue;
-    }
-    std::string text;
-    append_text(*cluster_fields_[i], values[i].value(decoder.columns()[i], 0),
-                &text);
-    append_key_part(text, i == 0, out);
-  }
-  return Status::ok();
-}
-
 // ---- which files
 
 ServedTable::Router ServedTable::make_router(const ServedKey& key) {
@@ -488,6 +471,39 @@ Result<LocatedRows> ServedTable::find(std::span<const std::string_view> texts,
 
 namespace {
 
+// The largest value of a float column that is at most `v`, which is finite.
+double round_down(const KeyColumn& column, double v) {
+  const bool is_half = column.width == 2;
+  const double max = is_half ? 65504.0 : std::numeric_limits<float>::max();
+  if (v > max) return max;
+  if (v < -max) return -std::numeric_limits<double>::infinity();
+  int exponent = 0;
+  std::frexp(v, &exponent);
+  const int unit =
+      std::max(exponent - (is_half ? 11 : 24), is_half ? -24 : -149);
+  return std::ldexp(std::floor(std::ldexp(v, -unit)), unit);
+}
+
+// Returns key_order_range() for values of the table's types. The columns of
+// `encoder` may be narrower floats. A bound between two of their values is then
+// replaced by a bound at the value below it.
+Result<KeyRange> range_between(const KeyEncoder& encoder, KeyBound lower,
+                               KeyBound upper) {
+  for (KeyBound* const bound : {&lower, &upper}) {
+    for (size_t i = 0; i < bound->values.size(); ++i) {
+      const KeyColumn& column = encoder.columns()[i];
+      if (fit_of(column, bound->values[i]) != ScalarFit::kInexact) continue;
+      bound->values.resize(i + 1);
+      KeyScalar& value = bound->values[i];
+      value = KeyScalar::from_double(round_down(column, value.f));
+      // Rows with the value below sort before the bound, unless the column is
+      // descending.
+      bound->inclusive = (bound == &lower) == column.order.descending;
+    }
+  }
+  return key_order_range(encoder, lower, upper);
+}
+
 Result<KeyRange> range_without_resume(const KeyEncoder& encoder,
                                       const OrderedRows& rows) {
   if (rows.is_prefix) {
@@ -496,7 +512,7 @@ Result<KeyRange> range_without_resume(const KeyEncoder& encoder,
   KeyBound lower, upper;
   if (rows.has_lower) lower = {rows.lower.values, rows.lower_inclusive};
   if (rows.has_upper) upper = {rows.upper.values, rows.upper_inclusive};
-  return key_order_range(encoder, lower, upper);
+  return range_between(encoder, std::move(lower), std::move(upper));
 }
 
 Result<KeyRange> range_with(const KeyEncoder& encoder,
@@ -507,8 +523,8 @@ Result<KeyRange> range_with(const KeyEncoder& encoder,
   const bool has_lower = rows.is_resume_key || !rows.reverse;
   const bool has_upper = rows.is_resume_key || rows.reverse;
   NIMBLE_ASSIGN_OR_RETURN(KeyRange part,
-                          key_order_range(encoder, has_lower ? at : KeyBound(),
-                                          has_upper ? at : KeyBound()));
+                          range_between(encoder, has_lower ? at : KeyBound(),
+                                        has_upper ? at : KeyBound()));
   if (part.lower && (!out.lower || compare_bytes(out.lower->span(),
                                                  part.lower->span()) < 0)) {
     out.lower = std::move(part.lower);
@@ -586,57 +602,131 @@ Result<std::vector<FileRange>> ServedTable::find_ordered(
   return merge_ordered(parts, rows, limit);
 }
 
-Status ServedTable::encode_rows(std::span<const FileRange> rows,
-                                KeyBuffer* out) const {
-  out->reset(cluster_encoder_->fixed_width());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    NIMBLE_ASSIGN_OR_RETURN(const OpenedFile* opened, file(rows[i].file));
-    NIMBLE_ASSIGN_OR_RETURN(const ServedIndex* index, opened->cluster_index());
-    if (!index->same_keys) {
-      return Status::unsupported(
-          opened->reader().file().name() +
-          ": its cluster key has other types than the table's; rewrite it with "
-          "optimize()");
-    }
+// ---- keys of rows
+
+namespace {
+
+// Encodes the cluster keys of rows of one read, in the types of the table. The
+// files may have narrower types.
+class KeyRows {
+ public:
+  static Result<KeyRows> create(const ServedTable& table,
+                                std::span<const FileRange> rows) {
     // The top-level columns that contain the key, and the key's paths in them.
-    const std::vector<KeyColumnSpec>& specs =
-        opened->reader().footer().cluster->columns;
-    std::vector<OutputColumn> columns;
+    std::vector<uint32_t> columns;
     std::vector<KeyColumnSpec> here;
-    for (size_t c = 0; c < index->places.size(); ++c) {
-      KeyColumnSpec spec = specs[c];
-      const int top = spec.path[0];
-      size_t at = 0;
-      while (at < columns.size() && columns[at].path[0] != top) ++at;
-      if (at == columns.size()) {
-        columns.push_back({{top}, "key" + std::to_string(at)});
-      }
-      spec.path[0] = static_cast<int>(at);
+    for (KeyColumnSpec spec : table.manifest().cluster_key->columns) {
+      const auto top = static_cast<uint32_t>(spec.path[0]);
+      const auto at = std::find(columns.begin(), columns.end(), top);
+      spec.path[0] = static_cast<int>(at - columns.begin());
+      if (at == columns.end()) columns.push_back(top);
       here.push_back(std::move(spec));
     }
-    NIMBLE_ASSIGN_OR_RETURN(const auto reader,
-                            RowReader::create(opened->owner(), columns));
-    NIMBLE_ASSIGN_OR_RETURN(const KeyEncoder encoder,
-                            KeyEncoder::create(reader->schema(), here));
-    Column column = reader->make_output();
-    for (const uint32_t of = rows[i].file;; ++i) {
-      NIMBLE_RETURN_IF_ERROR(
-          reader->read_ranges({&rows[i].rows, 1}, 1, &column));
-      if (i + 1 == rows.size() || rows[i + 1].file != of) break;
-    }
+    NIMBLE_ASSIGN_OR_RETURN(TableRows reader,
+                            TableRows::create(table, rows, columns));
+    NIMBLE_ASSIGN_OR_RETURN(KeyEncoder encoder,
+                            KeyEncoder::create(reader.schema(), here));
+    return KeyRows(std::move(reader), std::move(encoder));
+  }
+
+  // Replaces *out by the keys of rows, in the order of the read.
+  Status encode(std::span<const FileRange> rows, bool reverse,
+                KeyBuffer* out) const {
+    Column column = reader_.make_output();
+    NIMBLE_RETURN_IF_ERROR(reader_.append(rows, reverse, &column));
     ArrowArray array{};
     NIMBLE_RETURN_IF_ERROR(std::move(column).export_array(&array));
     const auto encode = [&]() -> Status {
       NIMBLE_ASSIGN_OR_RETURN(const ArrayView view,
-                              ArrayView::open(reader->schema(), array, ""));
-      KeyBuffer part(out->fixed_width());
-      NIMBLE_RETURN_IF_ERROR(encoder.encode(view, 0, view.length(), &part));
-      out->append(part, 0, part.size());
-      return Status::ok();
+                              ArrayView::open(reader_.schema(), array, ""));
+      out->reset(encoder_.fixed_width());
+      return encoder_.encode(view, 0, view.length(), out);
     };
     Status status = encode();
     array.release(&array);
-    NIMBLE_RETURN_IF_ERROR(std::move(status));
+    return status;
+  }
+
+ private:
+  KeyRows(TableRows reader, KeyEncoder encoder)
+      : reader_(std::move(reader)), encoder_(std::move(encoder)) {}
+
+  TableRows reader_;
+  KeyEncoder encoder_;
+};
+
+// The rows of one file in a merge. Encodes their keys in growing pieces,
+// because most merges end long before the last row.
+class MergedRows {
+ public:
+  static Result<MergedRows> create(const ServedTable& table,
+                                   std::span<const FileRange> rows,
+                                   bool reverse) {
+    NIMBLE_ASSIGN_OR_RETURN(KeyRows reader, KeyRows::create(table, rows));
+    MergedRows out(rows, reverse, std::move(reader));
+    NIMBLE_RETURN_IF_ERROR(out.read());
+    return out;
+  }
+
+  bool is_done() const { return at_ == rows_.size(); }
+  ByteSpan key() const { return keys_.key(at_); }
+  RowAddress row() const { return rows_[at_]; }
+  Status advance() {
+    ++at_;
+    return is_done() && !slices_.is_done() ? read() : Status::ok();
+  }
+
+ private:
+  static constexpr uint64_t kFirstRows = 16;
+  static constexpr uint64_t kMostRows = 16384;
+
+  MergedRows(std::span<const FileRange> rows, bool reverse, KeyRows reader)
+      : slices_(rows, reverse), reverse_(reverse), reader_(std::move(reader)) {}
+
+  Status read() {
+    const std::vector<FileRange> slice = slices_.next(size_);
+    size_ = std::min(2 * size_, kMostRows);
+    at_ = 0;
+    rows_.clear();
+    for (const FileRange& r : slice) {
+      for (uint64_t i = 0; i < r.rows.size(); ++i) {
+        rows_.push_back(
+            {r.file, reverse_ ? r.rows.end - 1 - i : r.rows.begin + i});
+      }
+    }
+    return reader_.encode(slice, reverse_, &keys_);
+  }
+
+  RowSlices slices_;
+  bool reverse_;
+  KeyRows reader_;
+  uint64_t size_ = kFirstRows;
+  std::vector<RowAddress> rows_;
+  KeyBuffer keys_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+Status ServedTable::append_cluster_key(RowAddress row, std::string* out) const {
+  const FileRange range{row.file, {row.row, row.row + 1}};
+  NIMBLE_ASSIGN_OR_RETURN(const KeyRows reader,
+                          KeyRows::create(*this, {&range, 1}));
+  KeyBuffer keys;
+  NIMBLE_RETURN_IF_ERROR(reader.encode({&range, 1}, false, &keys));
+  std::vector<DecodedColumn> values;
+  const KeyDecoder decoder(*cluster_encoder_);
+  NIMBLE_RETURN_IF_ERROR(decoder.decode(keys.key(0), &values));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i].validity[0] == 0) {
+      if (i > 0) out->push_back(':');
+      out->append("\\N");
+      continue;
+    }
+    std::string text;
+    append_text(*cluster_fields_[i], values[i].value(decoder.columns()[i], 0),
+                &text);
+    append_key_part(text, i == 0, out);
   }
   return Status::ok();
 }
@@ -644,36 +734,17 @@ Status ServedTable::encode_rows(std::span<const FileRange> rows,
 Result<std::vector<FileRange>> ServedTable::merge_ordered(
     const std::vector<std::vector<FileRange>>& files, const OrderedRows& rows,
     uint64_t limit) const {
-  struct Part {
-    KeyBuffer keys;
-    std::vector<RowAddress> rows;
-    size_t at = 0;
-  };
-  std::vector<Part> parts(files.size());
-  for (size_t i = 0; i < files.size(); ++i) {
-    NIMBLE_RETURN_IF_ERROR(encode_rows(files[i], &parts[i].keys));
-    for (const FileRange& r : files[i]) {
-      for (uint64_t row = r.rows.begin; row < r.rows.end; ++row) {
-        parts[i].rows.push_back({r.file, row});
-      }
-    }
-    // Ranges are in the wanted order, but the rows of each range ascend.
-    if (!rows.reverse) continue;
-    std::vector<FileRange> ascending(files[i].rbegin(), files[i].rend());
-    NIMBLE_RETURN_IF_ERROR(encode_rows(ascending, &parts[i].keys));
-    std::sort(
-        parts[i].rows.begin(), parts[i].rows.end(),
-        [](const RowAddress& a, const RowAddress& b) { return a.row < b.row; });
+  std::vector<MergedRows> parts;
+  for (const std::vector<FileRange>& file : files) {
+    NIMBLE_ASSIGN_OR_RETURN(MergedRows part,
+                            MergedRows::create(*this, file, rows.reverse));
+    parts.push_back(std::move(part));
   }
   std::vector<FileRange> out;
   // A heap of parts, ordered by their next key. Equal keys are ordered by file,
   // in the wanted direction.
-  const auto next_key = [&](size_t i) {
-    const Part& p = parts[i];
-    return p.keys.key(rows.reverse ? p.rows.size() - 1 - p.at : p.at);
-  };
   const auto is_later = [&](size_t a, size_t b) {
-    const int c = compare_bytes(next_key(a), next_key(b));
+    const int c = compare_bytes(parts[a].key(), parts[b].key());
     if (c != 0) return rows.reverse ? c < 0 : c > 0;
     return a > b;  // parts are in the wanted order of their files
   };
@@ -682,11 +753,10 @@ Result<std::vector<FileRange>> ServedTable::merge_ordered(
   std::make_heap(heap.begin(), heap.end(), is_later);
   for (uint64_t n = 0; n < limit && !heap.empty(); ++n) {
     std::pop_heap(heap.begin(), heap.end(), is_later);
-    const size_t i = heap.back();
-    Part& p = parts[i];
-    add_row(p.rows[rows.reverse ? p.rows.size() - 1 - p.at : p.at],
-            rows.reverse, &out);
-    if (++p.at == p.rows.size()) {
+    MergedRows& part = parts[heap.back()];
+    add_row(part.row(), rows.reverse, &out);
+    NIMBLE_RETURN_IF_ERROR(part.advance());
+    if (part.is_done()) {
       heap.pop_back();
     } else {
       std::push_heap(heap.begin(), heap.end(), is_later);

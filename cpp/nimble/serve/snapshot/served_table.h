@@ -128,8 +128,6 @@ class ServedTable {
   Result<std::vector<FileRange>> merge_ordered(
       const std::vector<std::vector<FileRange>>& files, const OrderedRows& rows,
       uint64_t limit) const;
-  // Encoded cluster keys of rows.
-  Status encode_rows(std::span<const FileRange> rows, KeyBuffer* out) const;
 
   ServingManifest manifest_;
   std::shared_ptr<OpenFiles> open_files_;
