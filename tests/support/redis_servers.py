@@ -142,7 +142,7 @@ class Connection:
         kind, size = head[:1], head[1:-2]
         if kind == b"$" and size != b"-1":
             return head + self._file.read(int(size) + 2)
-        if kind in (b"*", b"%") and size != b"-1":
+        if kind in (b"*", b"%", b">") and size != b"-1":
             count = int(size) * (2 if kind == b"%" else 1)
             return head + b"".join(self.read() for _ in range(count))
         return head
