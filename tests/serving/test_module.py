@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import decimal
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -723,3 +724,99 @@ def test_module_path_is_printed() -> None:
     )
     assert Path(done.stdout.strip()).name == "nimble_redis.so"
     assert Path(done.stdout.strip()).exists()
+
+
+def free_ports(count: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for peer in peers:
+            peer.bind(("127.0.0.1", 0))
+        return [str(peer.getsockname()[1]) for peer in peers]
+
+
+NEWEST = max(PROGRAMS, default="")
+
+
+@contextlib.contextmanager
+def servers_together(
+    directory: Path, options: list[str], *added: list[str]
+) -> Iterator[list[ModuleServer]]:
+    """Servers of the newest program, all with the module."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for number, more in enumerate(added):
+            place = directory / str(number)
+            place.mkdir()
+            server = module_server(PROGRAMS[NEWEST], place, *options, *more)
+            servers.append(stack.enter_context(server))
+        yield servers
+
+
+def test_replicas_answer_from_their_own_files(lake: str, embedded: str, tmp_path: Path) -> None:
+    port, other = free_ports(2)
+    sync = ["--repl-diskless-sync", "no"]
+    servers = servers_together(
+        tmp_path,
+        options_of(lake),
+        ["--port", port, *sync],
+        ["--port", other, *sync, "--replicaof", "127.0.0.1", port],
+    )
+    with (
+        servers,
+        redis.Redis(port=int(port)) as primary,
+        redis.Redis(port=int(other)) as replica,
+    ):
+        primary.set("own", "1")
+        wait_for(lambda: replica.get("own") == b"1", "no replication")
+        assert replica.hgetall(KEY) == primary.hgetall(KEY) != {}
+        rows = [
+            client.execute_command("NB.RANGE", "users", "-", "+") for client in (primary, replica)
+        ]
+        assert rows[0] == rows[1]
+        with pytest.raises(redis.ReadOnlyError, match="tables are changed"):
+            replica.hset(KEY, "name", "x")
+        before = primary.info("replication")["master_repl_offset"]
+        current = (Path(lake) / "serve" / "CURRENT").read_text().split()
+        manifest = current[current.index("users") + 1]
+        assert primary.execute_command("NB.SWAP", "users", manifest) == b"OK"
+        primary.set("own", "2")
+        wait_for(lambda: replica.get("own") == b"2", "no replication")
+        # The primary sent its own key only.
+        assert primary.info("replication")["master_repl_offset"] - before < 150
+        assert replica.dbsize() == primary.dbsize() == 1
+
+
+@pytest.mark.skipif(NEWEST < "redis-server 7", reason="CLUSTER ADDSLOTSRANGE is newer")
+def test_nodes_of_a_cluster_redirect_keys(lake: str, embedded: str, tmp_path: Path) -> None:
+    ports = free_ports(2)
+    buses = free_ports(2)
+    cluster = ["--cluster-enabled", "yes", "--cluster-allow-reads-when-down", "yes"]
+    servers = servers_together(
+        tmp_path,
+        options_of(lake),
+        *(
+            ["--port", port, "--cluster-port", bus, *cluster]
+            for port, bus in zip(ports, buses, strict=True)
+        ),
+    )
+    with servers, contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(redis.Redis(port=int(port), protocol=2)) for port in ports]
+        nodes[0].execute_command("CLUSTER ADDSLOTSRANGE", 0, 8191)
+        nodes[1].execute_command("CLUSTER ADDSLOTSRANGE", 8192, 16383)
+        nodes[0].execute_command("CLUSTER MEET", "127.0.0.1", ports[1], buses[1])
+
+        def slots(node: redis.Redis) -> int:
+            return int(node.execute_command("CLUSTER INFO")["cluster_slots_ok"])
+
+        wait_for(lambda: [slots(node) for node in nodes] == [16384] * 2, "no cluster")
+        seen = set()
+        for number in range(20):
+            key = f"users:{number}"
+            slot = int(nodes[0].execute_command("CLUSTER KEYSLOT", key))
+            owner = int(slot >= 8192)
+            seen.add(owner)
+            nodes[owner].hgetall(key)
+            with pytest.raises(redis.ResponseError, match=f"{slot} 127.0.0.1:{ports[owner]}") as e:
+                nodes[1 - owner].hgetall(key)
+            assert type(e.value).__name__ == "MovedError"
+        assert seen == {0, 1}
