@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import random
@@ -12,12 +13,15 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis_servers import Connection
 
 import nimblepy as nb
 
@@ -164,6 +168,36 @@ def test_other_texts_are_keys_that_do_not_exist(client: redis.Redis, key: str) -
     assert client.exists(key) == 0
 
 
+def test_keys_of_text_and_of_two_columns(tmp_path: Path) -> None:
+    nb.write({"k": ["a", "é"], "v": ["x", "y"]}, tmp_path / "t.nimble", cluster_by=["k"])
+    nb.write({"k": ["a"], "n": [1], "v": ["x"]}, tmp_path / "two.nimble", cluster_by=["k", "n"])
+    path = str(tmp_path / "s.sock")
+    with nb.serve(tmp_path / "t.nimble", unix=path), Connection(path) as client:
+        for key in (b"\xff", b"\xc3", b"a\xff", b"\xed\xa0\x80", b"a\0"):
+            assert client.ask("HGETALL", b"t:" + key) == b"*0\r\n"
+            assert client.ask("NB.GET", "t", key) == b"$-1\r\n"
+        assert client.ask("HGET", "t:é", "v") == b"$1\r\ny\r\n"
+    with nb.serve(tmp_path / "two.nimble", unix=path), Connection(path) as client:
+        for key, count in (("a", 1), ("a:1:2", 3), ("", 1), ("a:1:", 3)):
+            assert client.ask("HGETALL", f"two:{key}") == b"*0\r\n"
+            assert client.ask("EXISTS", f"two:{key}") == b":0\r\n"
+            assert client.ask("NB.GET", "two", key).startswith(
+                f"-ERR key '{key}' has {count} values; the key has 2".encode()
+            )
+        assert client.ask("HGET", "two:a:1", "v") == b"$1\r\nx\r\n"
+
+
+@pytest.mark.damage
+@pytest.mark.parametrize("size", [536870912, 536870913, 2**31, 2**63 - 1])
+def test_a_size_above_the_limit_is_refused_at_once(server: nb.Server, size: int) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+        peer.sendall(b"*2\r\n$7\r\nHGETALL\r\n$%d\r\n" % size)
+        received = b""
+        while block := peer.recv(1000):
+            received += block
+    assert received == b"-ERR Protocol error: invalid bulk length\r\n"
+
+
 def test_many_keys_keep_their_order(lake: nb.Catalog, client: redis.Redis) -> None:
     users = lake.table("shop.users")
     rng = random.Random(5)
@@ -185,10 +219,28 @@ def test_many_keys_keep_their_order(lake: nb.Catalog, client: redis.Redis) -> No
             assert client.execute_command("NB.COUNT", "users", *ids) == [
                 int(row is not None) for row in rows
             ]
+    assert client.execute_command("NB.MGET", "users", "KEYS", 2, -1, 999) == [None, None]
+    assert client.execute_command("NB.MGET", "users", "MISSING", "SKIP", "KEYS", 2, -1, 999) == []
     hashes = client.execute_command("NB.HMGETALL", "users:1", "users:-1", "users:201")
     if isinstance(hashes[0], list):  # RESP2
         hashes = [dict(zip(h[::2], h[1::2], strict=True)) for h in hashes]
     assert hashes == [texts_of(users.get(1) or {}), {}, texts_of(users.get(201) or {})]
+
+
+def test_the_largest_number_of_keys(lake: nb.Catalog, client: redis.Redis) -> None:
+    keys = [i % 400 - 50 for i in range(10_000)]
+    ids = set(lake.table("shop.users").to_table(["id"])["id"].to_pylist())
+    expected = [[str(key).encode()] if key in ids else None for key in keys]
+    ask = ["NB.MGET", "users", "COLS", 1, "id", "KEYS"]
+    assert client.execute_command(*ask, len(keys), *keys) == expected
+    counts = client.execute_command("NB.COUNT", "users", *keys)
+    assert counts == [int(row is not None) for row in expected]
+    missing = [str(-key) for key in range(1, 10_001)]
+    assert client.execute_command(*ask, len(missing), *missing) == [None] * 10_000
+    assert sum(client.execute_command("NB.EXISTS", "users", *missing)) == 0
+    for command in (ask, ["NB.MGET", "users", "AS", "ARROW", "KEYS"]):
+        with pytest.raises(redis.ResponseError, match="TOOBIG"):
+            client.execute_command(*command, 10_001, *keys, 1)
 
 
 def shown(table: pa.Table) -> list[list[bytes | None]]:
@@ -559,6 +611,209 @@ def test_tokens(lake: nb.Catalog, tmp_path: Path) -> None:
     assert not path.exists()
 
 
+OK, REFUSED = b"+OK", b"-ERR"
+GREETING = b"server\r\n$6\r\nnimble"
+HANDSHAKES: dict[str, list[tuple[list[str], bytes]]] = {
+    "go-redis": [
+        (["HELLO", "3", "AUTH", "default", "secret", "SETNAME", "app"], GREETING),
+        (["CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "none"], REFUSED),
+        (["CLIENT", "SETINFO", "LIB-NAME", "go-redis(,go1.24.0)"], OK),
+        (["CLIENT", "SETINFO", "LIB-VER", "9.17.0"], OK),
+        (["CLIENT", "GETNAME"], b"app"),
+        (["SELECT", "1"], REFUSED),
+    ],
+    "go-redis, RESP2": [
+        (["HELLO", "2"], b"-NOAUTH"),
+        (["AUTH", "secret"], OK),
+        (["SELECT", "0"], OK),
+        (["CLIENT", "SETNAME", "app"], OK),
+        (["COMMAND"], b"*0"),
+    ],
+    "node-redis": [
+        (["HELLO", "3", "AUTH", "default", "secret", "SETNAME", "app"], GREETING),
+        (["CLIENT", "SETINFO", "LIB-NAME", "node-redis"], OK),
+        (["CLIENT", "SETINFO", "LIB-VER", "5.8.0"], OK),
+        (["READONLY"], OK),
+    ],
+    "node-redis 3": [
+        (["AUTH", "secret"], OK),
+        (["INFO"], b"redis_version:"),  # it waits until loading:1 is not there
+        (["SELECT", "0"], OK),
+    ],
+    "redis-py 4": [
+        (["AUTH", "default", "secret"], OK),
+        (["SELECT", "1"], REFUSED),
+    ],
+    "redis-py 5": [
+        (["HELLO", "3", "AUTH", "default", "secret"], GREETING),
+        (["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], OK),
+        (["CLIENT", "SETINFO", "LIB-VER", "5.2.1"], OK),
+        (["INFO", "server"], b"redis_mode:standalone"),
+    ],
+}
+
+
+@pytest.mark.parametrize("client", HANDSHAKES)
+@pytest.mark.parametrize("at_once", [False, True])
+def test_handshakes_of_clients(
+    lake: nb.Catalog, tmp_path: Path, client: str, at_once: bool
+) -> None:
+    path = str(tmp_path / "s.sock")
+    script = HANDSHAKES[client]
+    with (
+        nb.serve(lake, {"users": "shop.users"}, unix=path, token="secret"),
+        Connection(path) as connection,
+    ):
+        assert connection.ask("HELLO", "3").startswith(b"-NOAUTH")
+        assert connection.ask("CLIENT", "SETINFO", "LIB-VER", "1").startswith(b"-NOAUTH")
+        wrong = connection.ask("HELLO", "3", "AUTH", "default", "wrong", "SETNAME", "app")
+        assert wrong.startswith(b"-WRONGPASS")
+        if at_once:
+            for words, _ in script:
+                connection.send(*words)
+            replies = [connection.read() for _ in script]
+        else:
+            replies = [connection.ask(*words) for words, _ in script]
+        for (words, expected), reply in zip(script, replies, strict=True):
+            is_line = expected[:1] in b"+-*"
+            assert reply.startswith(expected) if is_line else expected in reply, words
+        is_resp3 = script[0][0][:2] == ["HELLO", "3"]
+        assert connection.ask("HGET", "users:1", "id") == b"$1\r\n1\r\n"
+        assert connection.ask("HGETALL", "users:-1") == (b"%0\r\n" if is_resp3 else b"*0\r\n")
+        assert connection.ask("HGET", "users:-1", "id") == (b"_\r\n" if is_resp3 else b"$-1\r\n")
+
+
+def test_idle_clients_are_disconnected(lake: nb.Catalog) -> None:
+    with (
+        nb.serve(lake, {"users": "shop.users"}, idle_seconds=1) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as idle,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as active,
+    ):
+        begin = time.monotonic()
+        done = threading.Event()
+
+        def use() -> None:
+            while not done.wait(0.1):
+                active.sendall(b"PING\r\n")
+                assert active.recv(100) == b"+PONG\r\n"
+
+        thread = threading.Thread(target=use)
+        thread.start()
+        try:
+            assert idle.recv(1) == b""
+            assert time.monotonic() - begin >= 1
+        finally:
+            done.set()
+            thread.join()
+        active.sendall(b"HGET users:1 id\r\n")
+        assert active.recv(100) == b"$1\r\n1\r\n"
+        assert server.stats()["clients"] == 1
+
+
+def test_clients_above_the_limit_get_an_error(lake: nb.Catalog) -> None:
+    with nb.serve(lake, {"users": "shop.users"}, max_clients=2) as server:
+
+        def connected() -> tuple[socket.socket, bytes]:
+            peer = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            try:
+                peer.sendall(b"PING\r\n")
+                return peer, peer.recv(100)
+            except ConnectionError:  # it was closed before the command was read
+                return peer, b""
+
+        peers = [connected() for _ in range(2)]
+        assert [reply for _, reply in peers] == [b"+PONG\r\n"] * 2
+        with pytest.raises(nb.InvalidArgumentError, match="max number of clients reached"):
+            nb.connect(server.address).tables()
+        for number in range(3):
+            rejected, reply = connected()
+            rejected.close()
+            assert reply in (b"-ERR max number of clients reached\r\n", b"")
+            assert server.stats()["rejected"] >= number + 1
+        assert server.stats()["clients"] == 2
+        peers.pop()[0].close()
+        until = time.monotonic() + 20
+        while True:
+            last, reply = connected()
+            last.close()
+            if reply == b"+PONG\r\n":
+                break
+            assert time.monotonic() < until
+        peers.pop()[0].close()
+
+
+_FORKS = """
+import os, socket, sys
+import nimblepy as nb
+path = sys.argv[2]
+server = nb.serve(sys.argv[1], "t", unix=path)
+
+def ask():
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(60)
+        peer.connect(path)
+        peer.sendall(b"HGET t:7 k\\r\\n")
+        return peer.recv(100)
+
+assert ask() == b"$1\\r\\n7\\r\\n"
+pid = os.fork()
+if pid == 0:
+    assert ask() == b"$1\\r\\n7\\r\\n"  # of the parent
+    server.stop()
+    sys.exit(7)  # runs destructors
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+assert os.path.exists(path)
+assert ask() == b"$1\\r\\n7\\r\\n"
+server.stop()
+server.stop()
+assert not os.path.exists(path)
+"""
+
+
+@pytest.mark.no_sanitizer
+def test_forks_of_a_server_leave_it_alone(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    nb.write({"k": list(range(10))}, tmp_path / "t.nimble", cluster_by=["k"])
+    command = [sys.executable, "-W", "ignore", "-c", _FORKS]
+    done = subprocess.run(
+        [*command, str(tmp_path / "t.nimble"), str(tmp_path / "s.sock")],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_addresses_that_are_in_use(tmp_path: Path) -> None:
+    nb.write({"k": [1]}, tmp_path / "t.nimble", cluster_by=["k"])
+    path, other = tmp_path / "s.sock", tmp_path / "other"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        given: list[dict[str, Any]] = [
+            {"port": port}, {"port": port, "unix": path},
+            {"http": f"127.0.0.1:{port}", "unix": path}, {"http": f"127.0.0.1:{port}"},
+        ]  # fmt: skip
+        for options in given:
+            with pytest.raises(OSError, match="in use"):
+                nb.serve(tmp_path / "t.nimble", **options)
+            assert not path.exists()
+    other.write_text("a file")
+    with pytest.raises(OSError, match="exists and is not a socket"):
+        nb.serve(tmp_path / "t.nimble", unix=other)
+    assert other.read_text() == "a file"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with nb.serve(tmp_path / "t.nimble", unix=path) as server:  # replaces the dead socket
+        with Connection(str(path)) as client:
+            assert client.ask("HGET", "t:1", "k") == b"$1\r\n1\r\n"
+        with pytest.raises(OSError, match="another server listens"):
+            nb.serve(tmp_path / "t.nimble", unix=path)
+        with Connection(str(path)) as client:
+            assert client.ask("PING") == b"+PONG\r\n"
+        server.stop()
+    assert not path.exists()
+
+
 @pytest.mark.sanitizer
 def test_bytes_that_are_no_commands(server: nb.Server) -> None:
     """The connection gets an error or is closed, and the server goes on."""
@@ -714,9 +969,6 @@ def test_files_and_datasets(tmp_path: Path) -> None:
 
 
 def test_status_pages(lake: nb.Catalog) -> None:
-    from urllib.error import HTTPError
-    from urllib.request import urlopen
-
     with (
         nb.serve(lake, {"users": "shop.users"}, http="127.0.0.1:0") as server,
         redis.Redis(port=server.port) as client,
@@ -731,6 +983,116 @@ def test_status_pages(lake: nb.Catalog) -> None:
         assert "nimble_command_seconds_count 7" in lines
         with pytest.raises(HTTPError, match="404"):
             urlopen(base + "/other")
+
+
+def test_counters_equal_what_was_sent(lake: nb.Catalog) -> None:
+    def sample(lines: dict[str, str]) -> tuple[list[float], list[int]]:
+        start = 'nimble_command_seconds_bucket{le="'
+        found = {n: int(v) for n, v in lines.items() if n.startswith(start)}
+        bounds = [float(name.removeprefix(start).removesuffix('"}')) for name in found]
+        return bounds, list(found.values())
+
+    with nb.serve(lake, {"users": "shop.users"}, http="127.0.0.1:0", poll=60) as server:
+
+        def lines() -> dict[str, str]:
+            text = urlopen(f"http://127.0.0.1:{server.http_port}/metrics").read().decode()
+            shown = [line for line in text.splitlines() if not line.startswith("#")]
+            return dict(line.rsplit(" ", 1) for line in shown)
+
+        commands = [b"HGETALL users:%d" % i for i in range(20)]
+        commands += [b"NB.RANGE users - +", b"HGET users:1", b"HSET users:1 a b", b"NOTHING"]
+        commands += [b"NB.GET users x", b"NB.MGET users KEYS 2 1 2"]
+        sent = b"".join(command + b"\r\n" for command in commands)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+            peer.sendall(sent)
+            peer.shutdown(socket.SHUT_WR)
+            received = b""
+            while block := peer.recv(1 << 20):
+                received += block
+        got = lines()
+        assert got["nimble_bytes_in_total"] == str(len(sent))
+        assert got["nimble_bytes_out_total"] == str(len(received))
+        assert got["nimble_errors_total"] == "4"
+        assert got["nimble_busy_total"] == "0"
+        assert got["nimble_accepted_total"] == "1"
+        counts = {
+            name.split('"')[1]: int(value)
+            for name, value in got.items()
+            if name.startswith("nimble_commands_total") and value != "0"
+        }
+        assert counts == {
+            "HGETALL": 20, "NB.RANGE": 1, "HGET": 1, "NB.GET": 1, "NB.MGET": 1, "other": 2
+        }  # fmt: skip
+        bounds, buckets = sample(got)
+        assert bounds == sorted(bounds)
+        assert bounds[-1] == float("inf")
+        assert buckets == sorted(buckets)
+        assert buckets[-1] == int(got["nimble_command_seconds_count"]) == len(commands)
+        least = sum(
+            lower * (now - before)
+            for lower, before, now in zip(
+                [0, 0, *bounds[1:-1]], [0, *buckets[:-1]], buckets, strict=True
+            )
+        )
+        assert float(got["nimble_command_seconds_sum"]) >= least
+        assert {name.partition("{")[0] for name in got} >= {"nimble_rows", "nimble_snapshot_info"}
+
+
+@pytest.mark.no_sanitizer
+def test_long_commands_above_the_queue_are_refused_and_counted(tmp_path: Path) -> None:
+    nb.write({"k": range(100_000), "v": [1] * 100_000}, tmp_path / "t.nimble", cluster_by="k")
+    nothing = b"NB.RANGE t - + FILTER 6 TEST k in 0 1 -1\r\n"  # tests every row
+    with nb.serve(tmp_path / "t.nimble", "t") as server, contextlib.ExitStack() as stack:
+
+        def connected() -> socket.socket:
+            peer = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+            return stack.enter_context(peer)
+
+        peers = [connected() for _ in range(2 + 256 + 40)]
+        for peer in peers[:2]:  # both workers
+            peer.sendall(b"MULTI\r\n" + nothing * 100 + b"EXEC\r\n")
+        for peer in peers[2:]:
+            peer.sendall(b"NB.PREFIX t 7 AS RESP\r\n")
+        replies = [peer.recv(1000) for peer in peers[2:]]
+        busy = [reply for reply in replies if reply.startswith(b"-BUSY 256 long commands")]
+        expected = b"*2\r\n$-1\r\n*1\r\n*2\r\n$1\r\n7\r\n$1\r\n1\r\n"
+        assert len(busy) >= 1
+        assert replies.count(expected) + len(busy) == len(replies)
+        stats = server.stats()
+        assert (stats["busy"], stats["errors"]) == (len(busy), len(busy))
+        last = peers[-1]
+        last.sendall(b"NB.PREFIX t 7 AS RESP\r\n")  # the connection remains usable
+        assert last.recv(1000) == expected
+
+
+def test_status_pages_answer_while_the_server_is_busy(tmp_path: Path) -> None:
+    nb.write({"k": range(50_000), "v": ["x" * 20] * 50_000}, tmp_path / "t.nimble", cluster_by="k")
+    done = threading.Event()
+    with nb.serve(tmp_path / "t.nimble", "t", http="127.0.0.1:0") as server:
+
+        def load() -> None:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as peer:
+                while not done.is_set():
+                    peer.sendall(b"NB.RANGE t - +\r\n" * 4)
+                    received = 0
+                    while received < 4_000_000:
+                        received += len(peer.recv(1 << 20))
+
+        threads = [threading.Thread(target=load) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            base = f"http://127.0.0.1:{server.http_port}/"
+            while server.stats()["commands"] < 8:
+                time.sleep(0.01)
+            for _ in range(10):
+                assert urlopen(base + "healthz", timeout=20).read() == b"ok\n"
+                assert urlopen(base + "readyz", timeout=20).read() == b"ready\n"
+                assert b"nimble_rows" in urlopen(base + "metrics", timeout=20).read()
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
 
 
 def test_long_replies_to_one_packet_all_arrive(tmp_path: Path) -> None:

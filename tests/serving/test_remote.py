@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import json
 import random
 import socket
 import threading
@@ -47,14 +48,18 @@ COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-def some_rows(ids: range, rng: random.Random) -> pa.Table:
+def some_rows(
+    ids: range,
+    rng: random.Random,
+    types: dict[str, tuple[pa.DataType, list[Any]]] = COLUMNS,
+) -> pa.Table:
     def column(type: pa.DataType, values: list[Any]) -> pa.Array:
         return pa.array([rng.choice([None, *values]) for _ in ids], type)
 
-    names = ["k", *COLUMNS]
+    names = ["k", *types]
     fields = [pa.field("k", pa.int64(), nullable=False)]
-    fields += [pa.field(name, type) for name, (type, _) in COLUMNS.items()]
-    arrays = [pa.array(ids, pa.int64()), *(column(*of) for of in COLUMNS.values())]
+    fields += [pa.field(name, type) for name, (type, _) in types.items()]
+    arrays = [pa.array(ids, pa.int64()), *(column(*of) for of in types.values())]
     assert len(names) == len(fields)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -86,6 +91,55 @@ def test_all_types_come_as_they_are(dataset: nb.Dataset, remote: nb.RemoteTable)
         assert remote.get(k, ["text", "id"], default={}) == dataset.get(
             k, ["text", "id"], default={}
         )
+
+
+def documented(value: Any, type: pa.DataType) -> bytes:
+    """The text of a value in the commands of Redis."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, Decimal):
+        return format(value, "f").encode()
+    if isinstance(value, datetime.timedelta):
+        return str(value // datetime.timedelta(milliseconds=1)).encode()
+    if isinstance(value, datetime.time):
+        return value.isoformat("microseconds").encode()
+    if isinstance(value, datetime.datetime):
+        text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
+        # The nanoseconds of the values below are whole microseconds.
+        return (text + ("Z" if type.tz else "000" if type.unit == "ns" else "")).encode()
+    if isinstance(value, (bool, list, dict)):
+        plain = dict(value) if pa.types.is_map(type) else value
+        return json.dumps(plain, separators=(",", ":")).encode()
+    return str(value).encode()
+
+
+def test_texts_of_all_types(tmp_path: Path) -> None:
+    types = {**COLUMNS, "wide": (pa.decimal256(50, 3), [Decimal("-0.001"), Decimal(10) ** 46])}
+    rows = some_rows(range(80), random.Random(7), types)
+    nb.write(rows, tmp_path / "t.nimble", cluster_by=["k"])
+    seen: dict[str, set[bytes]] = {name: set() for name in types}
+    with (
+        nb.open(tmp_path / "t.nimble") as local,
+        nb.serve(tmp_path / "t.nimble") as server,
+        redis.Redis(port=server.port) as client,
+    ):
+        for k in range(80):
+            row = local.get(k)
+            assert row is not None
+            expected = {
+                name.encode(): documented(value, rows.schema.field(name).type)
+                for name, value in row.items()
+                if value is not None
+            }
+            assert client.hgetall(f"t:{k}") == expected
+            for name in types:
+                seen[name] |= {expected.get(name.encode(), b"null")}
+    assert all(len(seen[name]) == len(values) + 1 for name, (_, values) in types.items())
+    assert seen["hundreds"] == {b"1200", b"-300", b"0", b"null"}
+    assert seen["ns"] == {b"2024-05-01T01:02:03.000004000", b"null"}
+    assert seen["took"] == {b"-5", b"null"}
+    assert seen["map"] == {b"{}", b'{"k":1}', b"null"}
+    assert seen["u64"] == {b"0", b"18446744073709551615", b"null"}
 
 
 def test_lookups_equal_local_ones(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
