@@ -64,9 +64,9 @@ def test_commits_are_spans_and_counted(recorder: Recorder, lake: nb.Catalog) -> 
     table = lake.create_table("a.b", ROWS, primary_key="k")
     done = table.upsert(pa.table({"k": [9, 10], "v": [0, 0]}))
     table.tag("x")
-    append, upsert, tag = recorder.spans("nimblepy.commit")
-    assert append["nimblepy.operation"] == "append"
-    assert append["nimblepy.rows_inserted"] == 10
+    created, upsert, tag = recorder.spans("nimblepy.commit")
+    assert created["nimblepy.operation"] == "create_table"
+    assert created["nimblepy.rows_inserted"] == 10
     assert upsert["nimblepy.snapshot"] == str(done.snapshot)
     assert (upsert["nimblepy.table"], tag["nimblepy.operation"]) == ("a.b", "tag")
     span = recorder.exporter.get_finished_spans()[1]

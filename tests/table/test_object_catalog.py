@@ -214,7 +214,7 @@ def test_old_metadata_files_are_removed(root: str) -> None:
         table.append(rows(i))
     named = [path.rpartition("/")[2] for path in table.census()["path"].to_pylist()]
     found = sorted(name for name in named if name.endswith(".metadata.json"))
-    assert found == ["v5.metadata.json", "v6.metadata.json", "v7.metadata.json"]
+    assert found == ["v4.metadata.json", "v5.metadata.json", "v6.metadata.json"]
 
 
 def test_engines_read_the_directory(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_engines_read_the_directory(tmp_path: Path) -> None:
     table.delete("k = 1")
     read = StaticTable.from_metadata(table.location)
     assert sorted(read.scan().to_arrow()["k"].to_pylist()) == [2, 3]
-    assert table.metadata_location.endswith("/v4.metadata.json")
+    assert table.metadata_location.endswith("/v3.metadata.json")
 
 
 # ---------------------------------------------------------------- races
@@ -337,7 +337,7 @@ def test_a_number_that_is_taken_is_skipped(root: str) -> None:
     lake = connect(root)
     table = lake.create_table("a.b", rows(1))
     folder = table.metadata_location.rpartition("/")[0]
-    for version in (3, 4, 5, 6):
+    for version in (2, 3, 4, 5, 6):
         with table.iceberg.io.new_output(f"{folder}/v{version}.metadata.json").create() as sink:
             sink.write(b"left")
     assert keys(connect(root).table("a.b")) == [1]
@@ -348,7 +348,7 @@ def test_a_number_that_is_taken_is_skipped(root: str) -> None:
     time.sleep(1.1 if "://" in root else 0)
     removed = table.remove_orphans(older_than=NOW).files
     assert sorted(path.rpartition("/")[2] for path in removed) == [
-        f"v{version}.metadata.json" for version in (3, 4, 5, 6, 8)
+        f"v{version}.metadata.json" for version in (2, 3, 4, 5, 6, 8)
     ]
     # The number of a removed file is not used again: another process may be about to remove it.
     table.append(rows(3))

@@ -163,8 +163,8 @@ def test_a_commit_took_effect_and_was_forgotten_before_its_answer_was_lost(
     expected: type[Exception],
 ) -> None:
     """Its snapshot is gone, and its files are in use; made again, its rows would be there twice."""
-    _as_of_a_server(monkeypatch)
     table = lake.create_table("a.b", rows(1))
+    _as_of_a_server(monkeypatch)
     other = lake.table("a.b")
     commit = type(lake.iceberg).commit_table
 

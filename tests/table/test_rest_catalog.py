@@ -7,15 +7,20 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyiceberg")
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import CreateTableRequest, RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest
 
 import nimblepy as nb
@@ -25,6 +30,9 @@ pytestmark = pytest.mark.no_sanitizer
 
 class _Handler(BaseHTTPRequestHandler):
     catalog: SqlCatalog
+    stages = True  # whether the server prepares tables that a commit creates
+    lost: ClassVar[list[int]] = []  # status of answers that replace those of made commits
+    requests: ClassVar[list[str]] = []
 
     def log_message(self, *_: object) -> None:
         pass
@@ -70,27 +78,68 @@ class _Handler(BaseHTTPRequestHandler):
             '"config": {}}'
         ).encode()
 
+    def _error(self, status: int, error: Exception) -> None:
+        self._answer(status, {"error": {"message": str(error), "type": "x", "code": status}})
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        table = self.catalog.load_table(self._table())
+        self.requests.append(self.path)
+        if self.path == "/v1/namespaces":
+            self.catalog.create_namespace_if_not_exists(tuple(json.loads(body)["namespace"]))
+            self._answer(200, json.loads(body))
+            return
+        if self.path.endswith("/tables"):
+            self._create(CreateTableRequest.model_validate({"location": None, **json.loads(body)}))
+            return
         request = CommitTableRequest.model_validate_json(body)
         try:
+            table = self.catalog.load_table(self._table())
+        except NoSuchTableError:
+            namespace, name = self._table()
+            table = self.catalog._create_staged_table((namespace, name), Schema())
+        try:
             self.catalog.commit_table(table, request.requirements, request.updates)
-        except CommitFailedException as error:
-            self._answer(409, {"error": {"message": str(error), "type": "x", "code": 409}})
+        except (CommitFailedException, TableAlreadyExistsError) as error:
+            self._error(409, error)
+            return
+        if self.lost:
+            self._error(self.lost.pop(), OSError("lost"))
             return
         self._answer(200, self._state(self.catalog.load_table(self._table())))
+
+    def _create(self, request: CreateTableRequest) -> None:
+        name = (self.path.split("/")[3], request.name)
+        arguments = (
+            name,
+            request.table_schema,
+            request.location,
+            request.partition_spec,
+            request.write_order,
+            dict(request.properties),
+        )
+        if self.catalog.table_exists(name):
+            self._error(409, OSError("it exists"))
+        elif not request.stage_create:
+            self._answer(200, self._state(self.catalog.create_table(*arguments)))
+        elif self.stages:
+            staged = self.catalog._create_staged_table(*arguments)
+            metadata = staged.metadata.model_dump_json()
+            self._answer(200, f'{{"metadata": {metadata}, "config": {{}}}}'.encode())
+        else:
+            self._error(400, OSError("stage-create is not supported"))
 
 
 @pytest.fixture
 def catalogs(tmp_path: Path) -> Iterator[tuple[SqlCatalog, RestCatalog]]:
     warehouse = f"file://{tmp_path}/warehouse"
     own = SqlCatalog("own", uri=f"sqlite:///{tmp_path}/own.db", warehouse=warehouse)
-    handler = type("Handler", (_Handler,), {"catalog": own})
+    handler = type("Handler", (_Handler,), {"catalog": own, "lost": [], "requests": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield own, RestCatalog("rest", uri=f"http://127.0.0.1:{server.server_port}")
+    rest = RestCatalog("rest", uri=f"http://127.0.0.1:{server.server_port}")
+    rest.handler = handler
+    yield own, rest
     server.shutdown()
     thread.join()
     server.server_close()
@@ -118,3 +167,65 @@ def test_claims_in_a_rest_catalog(catalogs: tuple[SqlCatalog, RestCatalog]) -> N
     }
     with pytest.raises(nb.InvalidArgumentError, match="contradicted"):
         again.describe(rows=9000)
+
+
+# ---- tables that are created with their first rows ----
+
+ROWS = pa.table({"id": range(20), "status": ["P", "X"] * 10})
+
+
+@pytest.mark.parametrize("stages", [True, False])
+def test_a_table_is_created_with_its_rows(
+    catalogs: tuple[SqlCatalog, RestCatalog], stages: bool
+) -> None:
+    own, rest = catalogs
+    rest.handler.stages = stages
+    lake = nb.connect(catalog=rest)
+    table = lake.create_table(
+        "a.b",
+        ROWS,
+        primary_key="id",
+        partition_by=["status"],
+        data_format="parquet",
+        indexes=[nb.HashIndex("status")],
+    )
+    # Server without staging: one request fails, then the table, its rows and its index.
+    kinds = [path.partition("/tables")[2] for path in rest.handler.requests[1:]]
+    assert kinds == (["", "/b"] if stages else ["", "", "/b", "/b"])
+    (snapshot,) = table.snapshots().to_pylist()
+    assert snapshot["operation"] == "append"
+    for handle in (table, lake.table("a.b")):
+        assert handle.num_rows == 20
+        assert [index.num_keys for index in handle.indexes] == [20]
+    plain = own.load_table("a.b")
+    assert plain.scan().to_arrow().sort_by("id").to_pylist() == ROWS.to_pylist()
+    with pytest.raises(nb.InvalidArgumentError, match="already exists"):
+        lake.create_table("a.b", ROWS)
+    assert lake.create_table("a.b", ROWS, if_exists="ignore").num_rows == 20
+    table.upsert(pa.table({"id": [3], "status": ["X"]}))
+    assert own.load_table("a.b").scan().to_arrow().num_rows == 20
+    assert lake.create_table("a.c", ROWS.slice(0, 0)).snapshot is None
+
+
+def test_an_answer_may_be_lost(catalogs: tuple[SqlCatalog, RestCatalog]) -> None:
+    _, rest = catalogs
+    lake = nb.connect(catalog=rest)
+    rest.handler.lost += [500]
+    table = lake.create_table("a.b", ROWS, data_format="parquet")
+    assert (table.num_rows, table.snapshots().num_rows) == (20, 1)
+
+
+def test_another_writer_is_first(catalogs: tuple[SqlCatalog, RestCatalog], tmp_path: Path) -> None:
+    own, rest = catalogs
+    other = pa.table({"x": [1]})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nb.connect(catalog=own).create_table("a.b", other, data_format="parquet")
+        yield from ROWS.to_batches()
+
+    rows = pa.RecordBatchReader.from_batches(ROWS.schema, batches())
+    with pytest.raises(nb.InvalidArgumentError, match="already exists"):
+        nb.connect(catalog=rest).create_table("a.b", rows, data_format="parquet")
+    table = nb.connect(catalog=own).table("a.b")
+    assert table.to_table().equals(other)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1

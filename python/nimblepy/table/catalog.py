@@ -19,6 +19,7 @@ from nimblepy.schema.protocols import Tabular
 from nimblepy.schema.types import SortKey, as_sort_keys
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.arguments import text_of, texts_of
+from nimblepy.table.base.creations import forget_creation
 from nimblepy.table.base.model import COMMENT, DataFormat
 from nimblepy.table.base.places import (
     check_part,
@@ -279,12 +280,15 @@ class Catalog:
         format_version: int = 2,
         if_exists: Literal["error", "ignore"] = "error",
     ) -> Table:
-        """Creates a table, and its namespace if needed.
+        """Creates a table, and its namespace if needed, in one commit.
+
+        The data files are written first, so other programs see either no table or all of its rows.
+        After an error there is no table.
 
         Args:
             name: ``"namespace.name"``.
-            schema_or_data: a :class:`pyarrow.Schema`, or tabular data to append. Field metadata may
-                document a column under the key ``doc``.
+            schema_or_data: a :class:`pyarrow.Schema`, or tabular data with the first rows. Field
+                metadata may document a column under the key ``doc``.
             primary_key: columns whose values together are unique.
             cluster_by: the order of rows in each file; the default is the primary key.
             partition_by: transforms of columns, such as ``"day(ts)"``, ``"bucket(16, user_id)"``,
@@ -306,6 +310,8 @@ class Catalog:
         Raises:
             InvalidArgumentError: the table exists; its name is invalid; or a type, key or transform
                 is not supported.
+            DuplicateKeyError: a primary key occurs twice in the data.
+            ConflictError: a catalog server did not say whether it created the table.
         """
         from nimblepy.file.write import index_specs
         from nimblepy.input.tabular import as_reader
@@ -385,31 +391,73 @@ class Catalog:
         if layout is not None:
             properties |= layout_property(ids, layout)
         warehouse = self.iceberg.properties.get("warehouse")
-        location = None if warehouse is None else new_location(warehouse, parts)
-        metadata = ice.create_table(
-            self.iceberg,
-            parts,
-            schema,
-            location=location,
+        settings = ice.NewTable(
+            location=None if warehouse is None else new_location(warehouse, parts),
             primary_key=primary,
             cluster_by=keys,
             partition_by=fields,
             properties=properties,
             format_version=version,
         )
+        covered = self._covered(properties[DATA_FORMAT], indexes)
+        if data is None and not covered:
+            table = self._handle(ice.create_table(self.iceberg, parts, schema, settings))
+        else:
+            rows = None if data is None else data[0]
+            staged = ice.stage_table(self.iceberg, parts, schema, settings)
+            if staged is None:
+                table = self._make_in_steps(parts, schema, settings, rows, covered)
+            else:
+                table = self._handle(self._made(staged, rows, covered))
+        _log.info("%s: create_table: %s", table.name, table.location)
+        return table
+
+    @staticmethod
+    def _covered(
+        data_format: str, indexes: Sequence[HashIndex | SortedIndex | VectorIndex]
+    ) -> Sequence[HashIndex | SortedIndex | VectorIndex]:
+        """Returns the indexes that are files of their own, beside Parquet files."""
+        if data_format != "parquet":
+            return ()
+        return indexes if isinstance(indexes, Sequence) else [indexes]
+
+    def _made(
+        self,
+        staged: ice.Metadata,
+        rows: Any,
+        covered: Sequence[HashIndex | SortedIndex | VectorIndex],
+    ) -> ice.Metadata:
+        """Creates a table with its first rows, in one commit."""
+        from nimblepy.table.create import NewTable, create_with_rows
+
+        if self.timeout is not None:
+            limit_reads_below(staged.location, self.timeout)
+        new = NewTable(staged, lambda: ice.load_table(self.iceberg, staged.name))
+        return create_with_rows(new, rows, covered)
+
+    def _make_in_steps(
+        self,
+        parts: tuple[str, ...],
+        schema: pa.Schema,
+        settings: ice.NewTable,
+        rows: Any,
+        covered: Sequence[HashIndex | SortedIndex | VectorIndex],
+    ) -> Table:
+        """Creates an empty table and then appends its first rows.
+
+        For catalogs that can only create empty tables.
+        """
+        metadata = ice.create_table(self.iceberg, parts, schema, settings)
         table = self._handle(metadata)
-        _log.info("%s: create_table: %s", table.name, metadata.location)
-        by_files = properties[DATA_FORMAT] == "parquet" and indexes
-        if data is not None or by_files:
-            try:
-                if data is not None:
-                    table.append(data[0])
-                if by_files:
-                    table.add_index(indexes)
-            except BaseException:
-                with contextlib.suppress(Exception):  # the caller gets the first error
-                    self._unmake(parts, metadata)
-                raise
+        try:
+            if rows is not None:
+                table.append(rows)
+            if covered:
+                table.add_index(covered)
+        except BaseException:
+            with contextlib.suppress(Exception):  # the caller gets the first error
+                self._unmake(parts, metadata)
+            raise
         return table
 
     def _unmake(self, parts: tuple[str, ...], made: ice.Metadata) -> None:
@@ -650,6 +698,8 @@ class Catalog:
             raise InvalidArgumentError(
                 f"register: table {name!r} already exists; choose another name"
             ) from None
+        with contextlib.suppress(OSError):  # its files are no longer those of a killed creation
+            forget_creation(metadata.location)
         _log.info("%s: register: %s", name, text)
         return self._handle(metadata)
 

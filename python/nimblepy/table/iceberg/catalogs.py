@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from pyiceberg.catalog import (
 )
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
@@ -34,7 +36,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcePartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.serializers import Compressor, FromByteStream
-from pyiceberg.table import CommitTableResponse, StaticTable, TableProperties
+from pyiceberg.table import CommitTableResponse, StagedTable, StaticTable, TableProperties
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV1, new_table_metadata
@@ -44,6 +46,7 @@ from pyiceberg.table.sorting import (
     SortOrder,
 )
 from pyiceberg.table.update import (
+    AssertCreate,
     RemoveSnapshotsUpdate,
     update_table_metadata,
 )
@@ -53,11 +56,14 @@ from pyiceberg.utils.config import Config
 
 from nimblepy.cached import cached_property
 from nimblepy.errors import CorruptFileError, InvalidArgumentError, UnsupportedVersionError
+from nimblepy.io.location import is_uri
 from nimblepy.io.log import logger
 from nimblepy.io.lru_cache import LruCache
 from nimblepy.io.sync import sync_path
 from nimblepy.schema.types import SortKey
+from nimblepy.table.base.creations import forget_creation
 from nimblepy.table.base.moved import as_root, is_below, register
+from nimblepy.table.base.places import readable_path
 from nimblepy.table.base.transforms import free_name
 from nimblepy.table.iceberg.catalog_rows import (
     DEFAULT_NAME,
@@ -81,7 +87,7 @@ from nimblepy.table.iceberg.metadata import (
     to_places,
 )
 from nimblepy.table.iceberg.metadata_json import MetadataObjects, SnapshotTexts, with_snapshots
-from nimblepy.table.iceberg.private import iceberg_schema, updated_metadata
+from nimblepy.table.iceberg.private import iceberg_schema, staged_table, updated_metadata
 from nimblepy.table.iceberg.schemas import (
     details_of,
     field_id,
@@ -173,6 +179,27 @@ class SqliteCatalog(MetastoreCatalog):
         """Returns the files of a table that its metadata does not name."""
         return []
 
+    @property
+    def creator(self) -> str:
+        """The text that identifies this catalog in the records of creations."""
+        return str(self._rows.mark)
+
+    def has_table_at(self, location: str) -> bool:
+        """Returns whether a table has a directory, or may have it because its metadata cannot be
+        read.
+
+        Cost: reads the metadata of all tables.
+        """
+        place = _real(location)
+        for _, path in self._rows.locations():
+            try:
+                if _real(self.metadata_file_at(path).location) == place:
+                    return True
+            except (OSError, CorruptFileError, UnsupportedVersionError) as error:
+                _log.warning("%s: it may be the table of %s: %s", path, location, error)
+                return True
+        return False
+
     def retire_versions(self, metadata: Metadata) -> None:
         """Does nothing. Called before orphans of a table are removed."""
 
@@ -228,6 +255,23 @@ class SqliteCatalog(MetastoreCatalog):
         sort_order: SortOrder = UNSORTED_SORT_ORDER,
         properties: Any = EMPTY_DICT,
     ) -> IceTable:
+        staged = self.stage_table(
+            identifier, schema, location, partition_spec, sort_order, properties
+        )
+        namespace, name = split_name(identifier)
+        # Return the metadata at hand, because another process may already have dropped the table.
+        return self.table_at(self._add(namespace, name, staged.metadata), namespace, name)
+
+    def stage_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Any = EMPTY_DICT,
+    ) -> StagedTable:
+        """Returns a new table that is not in the catalog yet. :meth:`add_table` adds it."""
         namespace, name = split_name(identifier)
         self.check_namespace(namespace)
         version = properties.get("format-version", TableProperties.DEFAULT_FORMAT_VERSION)
@@ -238,9 +282,22 @@ class SqliteCatalog(MetastoreCatalog):
             sort_order=sort_order,
             properties=properties,
         )
-        metadata = with_next_row_id(metadata)
-        # Return the metadata at hand, because another process may already have dropped the table.
-        return self.table_at(self._add(namespace, name, metadata), namespace, name)
+        return StagedTable(
+            identifier=(*namespace.split("."), name),
+            metadata=with_next_row_id(metadata),
+            metadata_location="",
+            io=self._io(metadata.location, metadata.properties),
+            catalog=self,
+        )
+
+    def add_table(self, staged: StagedTable, updates: Any) -> CommitTableResponse:
+        """Adds a staged table to the catalog, with updates such as its first snapshot."""
+        namespace, name = split_name(staged.name())
+        self.check_namespace(namespace)
+        made = _updated(staged.metadata, updates, "").model_copy(update={"metadata_log": []})
+        return CommitTableResponse(
+            metadata=made, metadata_location=self._add(namespace, name, made)
+        )
 
     def _add(self, namespace: str, name: str, metadata: Any) -> str:
         """Writes the metadata of a new table and adds its row. Returns the metadata path."""
@@ -271,6 +328,10 @@ class SqliteCatalog(MetastoreCatalog):
         With ``unchanged``, removes it only if its metadata is still at that path.
         """
         namespace, name = split_name(identifier)
+        path = self._rows.location(namespace, name)
+        if path:  # without a record, no clean-up mistakes the files for those of a killed creation
+            with contextlib.suppress(OSError, CorruptFileError, UnsupportedVersionError):
+                forget_creation(self.metadata_file_at(path).location)
         if not self._rows.remove(namespace, name, unchanged):
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
 
@@ -522,6 +583,12 @@ def _version_number(path: str) -> int:
     return -1 if match is None else int(match[1])
 
 
+def _real(location: str) -> str:
+    """Returns a location in a form that can be compared."""
+    path = readable_path(location).rstrip("/")
+    return path if is_uri(path) else os.path.realpath(path)
+
+
 def split_name(identifier: Any) -> tuple[str, str]:
     """Returns (namespace, name) of a table, as the rows of a catalog store them."""
     return (
@@ -677,6 +744,21 @@ def files_beside(metadata: Metadata) -> list[str]:
     return catalog.files_beside(metadata) if isinstance(catalog, SqliteCatalog) else []
 
 
+def creator(metadata: Metadata) -> str | None:
+    """Returns the text by which a catalog recognizes its own records of creations.
+
+    ``None`` for catalogs of other programs: what is in them cannot be known with certainty.
+    """
+    catalog = metadata.ice.catalog
+    return catalog.creator if isinstance(catalog, SqliteCatalog) else None
+
+
+def has_table_at(metadata: Metadata, location: str) -> bool:
+    """Returns whether the catalog of a table has a table in a directory, or may have one."""
+    catalog = metadata.ice.catalog
+    return not isinstance(catalog, SqliteCatalog) or catalog.has_table_at(location)
+
+
 def retire_versions(metadata: Metadata) -> None:
     """Makes it safe to remove metadata files that interrupted commits left behind."""
     if isinstance(metadata.ice.catalog, SqliteCatalog):
@@ -719,6 +801,24 @@ class TableExists(Exception):
 
 class NoSuchTable(Exception):
     """The catalog does not have a table of this name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTable:
+    """The settings of a new table.
+
+    Attributes:
+        location: its directory; ``None``: the catalog chooses it.
+        partition_by: (column, transform, name) of each partition field.
+        format_version: of Iceberg's format, 2 or 3.
+    """
+
+    location: str | None
+    primary_key: Sequence[str]
+    cluster_by: Sequence[SortKey]
+    partition_by: Sequence[tuple[str, str, str]]
+    properties: Mapping[str, str]
+    format_version: int = 2
 
 
 def create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
@@ -863,32 +963,70 @@ def register_table(catalog: Catalog, name: tuple[str, ...], metadata_file: str) 
 
 
 def create_table(
-    catalog: Catalog,
-    name: tuple[str, ...],
-    schema: pa.Schema,
-    *,
-    location: str | None,
-    primary_key: Sequence[str],
-    cluster_by: Sequence[SortKey],
-    partition_by: Sequence[tuple[str, str, str]],
-    properties: Mapping[str, str],
-    format_version: int = 2,
+    catalog: Catalog, name: tuple[str, ...], schema: pa.Schema, settings: NewTable
 ) -> Metadata:
     """Creates an empty table.
 
     Args:
         schema: the columns, with types that tables support; see ``types.py``.
-        format_version: of Iceberg's format, 2 or 3.
-        partition_by: (column, transform, name) of each partition field.
 
     Raises:
         TableExists: a table of this name exists.
     """
-    ice = to_iceberg(schema, primary_key)
-    version = {} if format_version == 2 else {"format-version": str(format_version)}
-    kept = dict(properties) | version | type_property(details_of(fresh(ice), schema))
-    if len(primary_key) > 1:
-        kept[PRIMARY_KEY_ORDER] = to_places([field_id(ice, name) for name in primary_key])
+    with _refused():
+        return Metadata(catalog.create_table(name, **_arguments(schema, settings)))
+
+
+def stage_table(
+    catalog: Catalog, name: tuple[str, ...], schema: pa.Schema, settings: NewTable
+) -> Metadata | None:
+    """Returns a new table that is not in the catalog yet. Its first commit creates it.
+
+    Returns ``None`` if the catalog can only create empty tables.
+
+    Raises:
+        TableExists: a table of this name exists.
+    """
+    arguments = _arguments(schema, settings)
+    if isinstance(catalog, MetastoreCatalog):  # servers check it themselves
+        with contextlib.suppress(NoSuchTableError, NoSuchNamespaceError):
+            catalog.load_table(name)
+            raise TableExists
+    with _refused():
+        if isinstance(catalog, SqliteCatalog):
+            return Metadata(catalog.stage_table(name, **arguments), checks=[AssertCreate()])
+        try:
+            staged = staged_table(catalog.create_table_transaction(name, **arguments))
+        except (NotImplementedError, BadRequestError) as error:
+            _log.info("%s: the catalog does not stage tables: %s", ".".join(name), error)
+            return None
+        if staged is None:
+            return None
+        return Metadata(staged[0], checks=[AssertCreate()], updates=staged[1])
+
+
+@contextlib.contextmanager
+def _refused() -> Iterator[None]:
+    """Turns errors of a catalog that does not create a table into nimblepy's."""
+    try:
+        yield
+    except TableAlreadyExistsError:
+        raise TableExists from None
+    except ValueError as error:
+        if isinstance(error, InvalidArgumentError):
+            raise
+        raise InvalidArgumentError(f"create_table: {error}") from error
+
+
+def _arguments(schema: pa.Schema, settings: NewTable) -> dict[str, Any]:
+    """Returns pyiceberg's arguments for a new table."""
+    ice = to_iceberg(schema, settings.primary_key)
+    version = settings.format_version
+    kept = dict(settings.properties) | type_property(details_of(fresh(ice), schema))
+    if version != 2:
+        kept["format-version"] = str(version)
+    if len(settings.primary_key) > 1:
+        kept[PRIMARY_KEY_ORDER] = to_places([field_id(ice, key) for key in settings.primary_key])
     spec = PartitionSpec(
         *(
             IcePartitionField(
@@ -897,23 +1035,16 @@ def create_table(
                 transform=parse_transform(transform),
                 name=free_name((column, transform, field_name), ice.column_names),
             )
-            for i, (column, transform, field_name) in enumerate(partition_by)
+            for i, (column, transform, field_name) in enumerate(settings.partition_by)
         )
     )
-    try:
-        made = catalog.create_table(
-            name,
-            ice,
-            location=location,
-            partition_spec=spec,
-            sort_order=new_sort_order(ice, cluster_by),
-            properties=kept,
-        )
-    except TableAlreadyExistsError:
-        raise TableExists from None
-    except ValueError as error:
-        raise InvalidArgumentError(f"create_table: {error}") from error
-    return Metadata(made)
+    return {
+        "schema": ice,
+        "location": settings.location,
+        "partition_spec": spec,
+        "sort_order": new_sort_order(ice, settings.cluster_by),
+        "properties": kept,
+    }
 
 
 # Tables of metadata files that were opened without a catalog.

@@ -31,6 +31,7 @@ from pyiceberg.manifest import DataFile as IceDataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.serializers import Compressor
+from pyiceberg.table import StagedTable
 from pyiceberg.table import Table as IceTable
 from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.table.refs import SnapshotRefType
@@ -202,6 +203,11 @@ class Metadata:
     def committed(self) -> Metadata:
         """The metadata in the catalog, without ``updates``."""
         return self if self._base is None else self._base
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the table is not in the catalog yet: the next commit creates it."""
+        return isinstance(self.ice, StagedTable)
 
     @property
     def location(self) -> str:

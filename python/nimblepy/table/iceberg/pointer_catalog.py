@@ -60,6 +60,10 @@ class PointerCatalog(SqliteCatalog):
             return table
         return self.load_table(table.name())
 
+    @property
+    def creator(self) -> str:
+        return "pointers"  # a directory or bucket has one catalog of this kind
+
     # ---------------------------------------------------------------- metadata files
 
     @staticmethod

@@ -83,3 +83,13 @@ def iceberg_schema(schema: Any, format_version: int) -> Any:
     if convert is None:
         raise ValueError(f"schema: expected pyiceberg.schema.Schema, got {schema!r}")
     return convert(schema, format_version)
+
+
+def staged_table(transaction: Any) -> tuple[Any, tuple[Any, ...]] | None:
+    """Returns the new table of a transaction, which is not in the catalog yet, and the updates that
+    create it.
+
+    ``None`` if this version of pyiceberg does not show them.
+    """
+    table, updates = (getattr(transaction, name, None) for name in ("_table", "_updates"))
+    return None if table is None or updates is None else (table, tuple(updates))

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
     NoSuchTableError,
+    TableAlreadyExistsError,
     ValidationError,
 )
 from pyiceberg.io import FileIO, OutputFile
@@ -61,7 +62,7 @@ from nimblepy.table.iceberg.applied import STAGED_FILES, batch_records, settled
 from nimblepy.table.iceberg.avro import (
     container,
 )
-from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, load_table
+from nimblepy.table.iceberg.catalogs import NoSuchTable, SqliteCatalog, TableExists, load_table
 from nimblepy.table.iceberg.kept_manifests import keep_manifest
 from nimblepy.table.iceberg.local_io import local_path
 from nimblepy.table.iceberg.manifest_forms import RECORD_VERSION, Records, ice_file
@@ -259,23 +260,25 @@ class SnapshotCommit:
             **row_ids,
         )
         kind = metadata.references.get(metadata.branch)
-        requirements = (
-            AssertTableUUID(uuid=ice.metadata.table_uuid),
-            AssertRefSnapshotId(
-                ref=metadata.branch, snapshot_id=None if kind is None else kind.snapshot
-            ),
-        )
+        requirements: tuple[Any, ...] = ()
+        if not metadata.is_staged:
+            requirements = (
+                AssertTableUUID(uuid=ice.metadata.table_uuid),
+                AssertRefSnapshotId(
+                    ref=metadata.branch, snapshot_id=None if kind is None else kind.snapshot
+                ),
+                *same_properties(metadata.committed, _shared(self.properties)),
+            )
         updates: tuple[Any, ...] = (
             AddSnapshotUpdate(snapshot=snapshot),
             _reference_at(metadata, metadata.branch, self.snapshot, SnapshotRefType.BRANCH),
         )
         if self.properties:
             updates += (SetPropertiesUpdate(updates=self.properties),)
-        same = same_properties(metadata.committed, _shared(self.properties))
         try:
             done = swap(
                 metadata.committed,
-                (*requirements, *metadata.checks, *same),
+                (*requirements, *metadata.checks),
                 (*metadata.updates, *updates),
             )
         except BaseException as error:
@@ -725,9 +728,10 @@ def who() -> str:
 
 
 def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
-    """Swaps a table's metadata in one compare-and-swap.
+    """Swaps a table's metadata in one compare-and-swap, or adds a staged table to the catalog.
 
     Raises:
+        TableExists: another table has the name of a staged table.
         SwapLost: the newest metadata does not meet the requirements, or the updates do not fit.
         SwapInDoubt: the catalog does not know the outcome; the caller checks the metadata.
     """
@@ -735,7 +739,14 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     own = isinstance(ice.catalog, SqliteCatalog)
     try:
         with around_swap():
-            done = ice.catalog.commit_table(ice, requirements, updates)
+            if metadata.is_staged and isinstance(ice.catalog, SqliteCatalog):
+                done = ice.catalog.add_table(ice, updates)
+            else:
+                done = ice.catalog.commit_table(ice, requirements, updates)
+    except TableAlreadyExistsError:
+        if _is_certain(metadata):
+            raise TableExists from None
+        raise SwapLost(certain=own) from None
     except CommitFailedException:
         raise SwapLost(certain=own) from None
     except CommitStateUnknownException:
@@ -745,6 +756,8 @@ def swap(metadata: Metadata, requirements: Any, updates: Any) -> Metadata:
     except (ValueError, ValidationError):
         # Updates are checked against the newest metadata: a snapshot may have expired since. If the
         # answer of a server is not JSON, this raises the same errors.
+        if metadata.is_staged:
+            raise
         newest = load_table(ice.catalog, metadata.name)
         if newest.metadata_file == metadata.metadata_file:
             raise
@@ -773,8 +786,13 @@ def may_land_later(metadata: Metadata, error: BaseException) -> bool:
     """
     if isinstance(error, (SwapLost, NoSuchTable)):
         return isinstance(error, SwapInDoubt)
+    return not _is_certain(metadata)
+
+
+def _is_certain(metadata: Metadata) -> bool:
+    """Returns whether the catalog's answers say what happened."""
     catalog = metadata.ice.catalog
-    return not (isinstance(catalog, SqliteCatalog) and catalog.is_certain)
+    return isinstance(catalog, SqliteCatalog) and catalog.is_certain
 
 
 def _goes(path: str, newer: Metadata) -> bool:
@@ -789,6 +807,12 @@ def _goes(path: str, newer: Metadata) -> bool:
     if isinstance(newer.ice.catalog, SqliteCatalog):
         return newer.ice.catalog.has_made(path)
     return newer.properties.get(_DELETE_METADATA, "false").lower() == "true"
+
+
+def create_staged(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
+    """Creates a staged table without a snapshot, with more properties. Raises as :func:`swap`."""
+    more = (SetPropertiesUpdate(updates=dict(properties)),)
+    return swap(metadata, metadata.checks, (*metadata.updates, *more))
 
 
 def set_reference(

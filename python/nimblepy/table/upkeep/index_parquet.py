@@ -6,9 +6,10 @@ The data files stay as they are. A commit sets a table property, and makes no sn
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -31,6 +32,7 @@ from nimblepy.foreign.records import (
     record_of,
     schema_of,
 )
+from nimblepy.io.location import locate
 from nimblepy.io.log import logger
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
@@ -77,6 +79,39 @@ def add_parquet_index(table: TableAccess, indexes: Sequence[TableIndex]) -> Comm
         return _covering_now(metadata, rows, [*old, *added])
 
     return _change(table, "add_index", changed)
+
+
+@dataclass(frozen=True, eq=False)
+class IndexFiles:
+    """New files of indexes that no table names yet.
+
+    Attributes:
+        properties: the table property that names them.
+    """
+
+    properties: dict[str, str] = field(default_factory=dict)
+    discard: Callable[[], None] = lambda: None
+
+
+def index_new_files(
+    metadata: ice.Metadata, rows: FileSet, indexes: Sequence[TableIndex]
+) -> IndexFiles:
+    """Writes the first indexes of a table.
+
+    Args:
+        rows: the rows that the indexes cover.
+    """
+    stored = [stored_index(rows.schema, index) for index in indexes]
+    folder = locate(readable_path(metadata.blob_path("")))
+    if folder.is_local:
+        os.makedirs(folder.path, exist_ok=True)
+    new = _covering_now(metadata, rows, list(dict.fromkeys(stored)))
+    try:
+        name = _write_list(metadata, new)
+    except BaseException:
+        _discard(metadata, new, (), "")
+        raise
+    return IndexFiles({PARQUET_INDEXES: name}, lambda: _discard(metadata, new, (), name))
 
 
 def extend_parquet_indexes(table: TableAccess) -> Commit:
@@ -214,9 +249,7 @@ def _change(
             if new == old:
                 return call.nothing()
             if new:
-                name = f"{KEYS}{uuid.uuid4()}.json"
-                with metadata.ice.io.new_output(metadata.blob_path(name)).create() as sink:
-                    sink.write(list_of_indexes(new, metadata.location))
+                name = _write_list(metadata, new)
             set_properties(table, _replacing(before, name))
         except BaseException as error:
             landed = getattr(error, "kind", "") == "unknown" or not isinstance(error, Exception)
@@ -227,6 +260,14 @@ def _change(
             raise
         return call.nothing(table.newest())
     raise AssertionError("the last pass returns or raises")
+
+
+def _write_list(metadata: ice.Metadata, indexes: Sequence[StoredIndex]) -> str:
+    """Writes the list of a table's indexes, and returns its name."""
+    name = f"{KEYS}{uuid.uuid4()}.json"
+    with metadata.ice.io.new_output(metadata.blob_path(name)).create() as sink:
+        sink.write(list_of_indexes(indexes, metadata.location))
+    return name
 
 
 class _IndexesChanged(ConflictError):

@@ -19,6 +19,12 @@ from nimblepy.io.location import is_uri, locate
 from nimblepy.io.log import logger
 from nimblepy.rows.arguments import at_least
 from nimblepy.table import iceberg as ice
+from nimblepy.table.base.creations import (
+    FOLDER,
+    forget_creation,
+    owner_in,
+    remove_empty_folders,
+)
 from nimblepy.table.base.damage import BAD_BYTES
 from nimblepy.table.base.file_names import DELTA_LOG
 from nimblepy.table.base.model import EXPIRE_ON_COMMIT, MAX_AGE, MIN_SNAPSHOTS, Reference, Snapshot
@@ -503,6 +509,9 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         for path, size, changed in there
         if changed * 1000 <= limit and not named.has(path)
     }
+    killed = _killed_creations(reload(), limit)
+    for _, listing in killed:
+        sizes |= listing
     if dry_run:
         return Removal(files=tuple(sizes), bytes=sum(sizes.values()))
     ice.check_may_remove(reload())
@@ -518,9 +527,37 @@ def remove_orphans(reload: Callable[[], ice.Metadata], older_than: Age, dry_run:
         outcomes = _remove_all(some, limit)
         done += [path for path, outcome in zip(some, outcomes, strict=True) if outcome is True]
         errors += [outcome for outcome in outcomes if isinstance(outcome, OSError)]
+    for location, listing in killed:
+        if listing.keys() <= {*done}:
+            forget_creation(location)
+            remove_empty_folders(location)
     _log.info("%s: remove_orphans: %d files removed", ".".join(reload().name), len(done))
     _raise_first(errors)
     return Removal(files=tuple(done), bytes=sum(sizes[path] for path in done))
+
+
+def _killed_creations(metadata: ice.Metadata, limit_ms: float) -> list[tuple[str, dict[str, int]]]:
+    """Returns the killed creations of tables beside a table: (directory, bytes of each file).
+
+    Files of a creation that changed a file after the limit are left out: it may still run. If the
+    table was created, only the record of its creation is left.
+    """
+    owner = ice.creator(metadata)
+    beside = metadata.location.rstrip("/").rpartition("/")[0]
+    killed = []
+    for path, size, changed in _files_below(f"{beside}/{FOLDER}") if owner else ():
+        if changed * 1000 > limit_ms or owner_in(path) != owner:
+            continue
+        location = f"{beside}/{os.path.basename(path)}"
+        listing = []
+        if not ice.has_table_at(metadata, location):
+            listing = _files_below(location)
+            # A second metadata file shows that the table was created and changed.
+            published = sum(name.endswith(".metadata.json") for name, _, _ in listing) > 1
+            if published or any(time_s * 1000 > limit_ms for _, _, time_s in listing):
+                continue
+        killed.append((location, {name: n for name, n, _ in listing} | {path: size}))
+    return killed
 
 
 def _without_others(
