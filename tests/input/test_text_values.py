@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import json
 import math
 import random
@@ -468,6 +469,11 @@ def test_rows_are_counted_over_all_pieces(table: nb.Table) -> None:
         (["+5", "1", "2"], pa.float64()),
         (["9223372036854775808", "1", ""], pa.string()),
         (["9223372036854775807", "-9223372036854775808", ""], pa.int64()),
+        (["9007199254740993", "0.5", ""], pa.string()),
+        (["-9007199254740993", "1e3", "2"], pa.string()),
+        (["12345678901234567891", "0.5", "nan"], pa.string()),
+        (["9007199254740992", "0.5", "100000000000000000000000"], pa.float64()),
+        (["1152921504606847000", "1.5e300", "9007199254740993.0"], pa.float64()),
     ],
 )
 def test_numbers_with_leading_zeros_are_text(tmp_path: Path, column: Any, kind: Any) -> None:
@@ -535,14 +541,33 @@ def test_a_leading_zero_after_the_first_block(
     ],
 )
 def test_a_quote_that_is_not_closed_is_an_error(tmp_path: Path, end: str, closed: bool) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(f"n,x\n1,a\n{end}")
-    if closed:
-        assert nb.write(path, tmp_path / "a.nimble").num_rows == 2
-        return
-    with pytest.raises(nb.InvalidArgumentError, match=r"a\.csv: the quote of the last field"):
-        nb.write(path, tmp_path / "a.nimble")
-    assert not (tmp_path / "a.nimble").exists()
+    content = f"n,x\n1,a\n{end}".encode()
+    for name, data in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(data)
+        if closed:
+            assert nb.write(path, tmp_path / "a.nimble").num_rows == 2
+            continue
+        with pytest.raises(nb.InvalidArgumentError, match=f"{name}: the quote of the last field"):
+            nb.write(path, tmp_path / "a.nimble")
+        assert not (tmp_path / "a.nimble").exists()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_quote_that_opens_in_an_earlier_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    monkeypatch.setattr("nimblepy.input.foreign._BLOCK_BYTES", 1 << 10)
+    rows = "n,x\n" + "1,a\n" * 1000
+    for end, is_closed in (("y" * 900, False), ("y" * 900 + '"', True)):
+        content = f'{rows}2,"{end}'.encode()
+        path = tmp_path / ("a.csv.gz" if compressed else "a.csv")
+        path.write_bytes(gzip.compress(content) if compressed else content)
+        if is_closed:
+            assert nb.write(path, tmp_path / "a.nimble").num_rows == 1001
+            continue
+        with pytest.raises(nb.InvalidArgumentError, match="the quote of the last field"):
+            nb.write(path, tmp_path / "a.nimble")
 
 
 @pytest.mark.parametrize("other", ["1", "0.5", None])
@@ -563,9 +588,61 @@ def test_long_integers_of_json_are_no_floats(tmp_path: Path, other: Any) -> None
         nb.write(paths, tmp_path / "a.nimble")
     schema = pa.schema([("id", pa.decimal128(20, 0)), ("x", pa.float64())])
     assert open_files(paths[0], target=schema).reader.read_all()["id"].to_pylist() == ids
-    (tmp_path / "c.jsonl").write_text('{"x": 1e30, "y": [12345678901234567890]}\n')
-    nb.write(tmp_path / "c.jsonl", tmp_path / "a.nimble")
-    assert nb.open(tmp_path / "a.nimble").to_table()["x"].to_pylist() == [1e30]
+
+
+LONG = "12345678901234567891"
+
+
+@pytest.mark.parametrize(
+    ("lines", "column"),
+    [
+        ('{"s": {"a": {"b": %s}}}', "s.a.b"),
+        ('{"l": [0.5, %s]}', "l"),
+        ('{"l": [[{"a": 0.5}], [{"a": %s}, {"a": null}]]}', "l.a"),
+        ('{"l": null}\n{"l": []}\n{"l": [{"a": %s}]}', "l.a"),
+        ('{"x": 0.5}\n{"x": %s}', "x"),
+        ('{"s": {"x": "%s", "a": 1e300, "b": %s}}', "s.b"),
+    ],
+)
+@pytest.mark.parametrize("integer", [LONG, "9223372036854775808", "9007199254740993"])
+def test_integers_of_json_are_no_floats_at_any_depth(
+    tmp_path: Path, lines: str, column: str, integer: str
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines.replace("%s", integer) + "\n")
+    if integer == "9007199254740993" and "0.5" not in lines:  # a column of int64
+        nb.write(path, tmp_path / "a.nimble")
+        return
+    expected = f"column '{column}': {integer} .* its last digits"
+    with pytest.raises(nb.InvalidArgumentError, match=expected):
+        nb.write(path, tmp_path / "a.nimble")
+
+
+def test_large_floats_of_json_are_floats(tmp_path: Path) -> None:
+    values = [1e300, 9007199254740994, 1152921504606847000, 0.1234567890123456789, -1e16]
+    lines = [json.dumps({"x": v, "s": {"l": [v]}, "t": LONG}) + "\n" for v in values]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    nb.write(tmp_path / "a.jsonl", tmp_path / "a.nimble")
+    read = nb.open(tmp_path / "a.nimble").to_table()
+    floats = [float(value) for value in values]
+    assert read["x"].to_pylist() == floats
+    assert [row["l"] for row in read["s"].to_pylist()] == [[value] for value in floats]
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_a_long_integer_after_the_first_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: bool
+) -> None:
+    monkeypatch.setattr("nimblepy.input.foreign._BLOCK_BYTES", 1 << 10)
+    (tmp_path / "a.csv").write_text("x\n" + "1.5\n" * 1000 + "1e300\n9007199254740993\n")
+    (tmp_path / "b.csv").write_text("x\n5\n")
+    paths = [str(tmp_path / f"{name}.csv") for name in ("a", "b")[: 1 + other]]
+    with pytest.raises(
+        nb.InvalidArgumentError, match=r"a\.csv: column 'x', row 1001: '?9007199254740993"
+    ):
+        nb.write(paths, tmp_path / "a.nimble")
+    schema = pa.schema([("x", pa.float64())])
+    assert open_files(paths, target=schema).reader.read_all()["x"][1001].as_py() == 2.0**53
 
 
 @pytest.mark.parametrize("value", [70_000, -70_000, 65_520])

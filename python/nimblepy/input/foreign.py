@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,16 @@ from nimblepy.input.safe_json import SafeJson, refuse_other_rows
 from nimblepy.input.texts import (
     Typed,
     are_long_integers,
+    check_integers_of_json,
+    exact_floats,
     first_names,
     has_leading_zero,
+    inexact_integer,
+    inexact_message,
     is_of_digits,
     is_of_text,
     keeps_json,
+    largest_float,
     merged_type,
     of_json,
     of_text,
@@ -73,6 +78,8 @@ _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _BLOCK_BYTES = 16 << 20
 # JSON has types for each value, and pyarrow refuses later values of other types.
 _JSON_BLOCK_BYTES = 128 << 20
+# From this magnitude on, floats do not have all whole numbers.
+_INEXACT = 2**53
 # Texts that mean null in CSV columns of numbers and times. NaN is a number, not a null.
 _NO_NUMBERS = ["", "NA", "N/A", "n/a", "NULL", "Null", "null", "None"]
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -504,27 +511,33 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     kinds |= codes
     inferred = set(names) - set(given) if given_types is None else given_types.inferred
     whole = {name for name in inferred if name in names and pt.is_int64(kinds[name])}
+    floats = [name for name in names if name in inferred and pt.is_float64(kinds[name])]
     texts = [name for name in names if _has_text(kinds[name])]
     rest = [name for name in names if name not in set(texts)]
     types = dict.fromkeys(
         {*whole, *codes, *(name for name in (*converted, *texts) if name in given)}, pa.string()
     )
-    readers = [
-        _csv_reader(part, stack, types, some, text=text)
-        for some, text in ((texts, True), (rest, False))
-        if some
-    ]
+    tail = _Tail(stack.enter_context(part.store.open_input_stream(part.path)))
+    source = stack.enter_context(pa.PythonFile(tail, mode="r"))
+    readers = [_csv_reader(part, stack, types, texts, text=True, source=source)] if texts else []
+    if rest:
+        readers.append(_csv_reader(part, stack, types, rest, text=False))
     read = {field.name: field for reader in readers for field in reader.schema}
     schema = pa.schema([read[name] for name in names])
     cast = given_types is not None and given_types.cast
     typed = Typed(
         part.name,
         {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()}
-        | dict.fromkeys(whole, (whole_numbers, pa.int64())),
+        | dict.fromkeys(whole, (whole_numbers, pa.int64()))
+        | dict.fromkeys((name for name in floats if name in given), (exact_floats, pa.float64())),
     )
     batches = _merged(schema, readers)
     if schema.types and is_text(schema.types[-1]):
-        batches = _with_closed_quotes(part, batches)
+        batches = _with_closed_quotes(part, batches, tail)
+    read_floats = [name for name in floats if name not in given]
+    batches = _with_large_floats(
+        read_floats, batches, partial(_check_csv_integers, part, read_floats)
+    )
     return _Opened(typed.schema(schema), None, typed(batches), frozenset(codes))
 
 
@@ -540,8 +553,41 @@ def _codes(part: _Part, names: list[str], kinds: dict[str, pa.DataType]) -> list
     return [
         name
         for name, texts in zip(names, first.columns, strict=True)
-        if (are_long_integers if pt.is_float64(kinds[name]) else has_leading_zero)(texts)
+        if (_lose_digits if pt.is_float64(kinds[name]) else has_leading_zero)(texts)
     ]
+
+
+def _lose_digits(texts: pa.Array) -> bool:
+    """Returns whether numbers that pyarrow infers to be floats must stay text."""
+    return are_long_integers(texts) or inexact_integer(texts) >= 0
+
+
+def _check_csv_integers(part: _Part, names: Sequence[str]) -> None:
+    """Raises InvalidArgumentError if a column has a whole number whose digits a float loses."""
+    with ExitStack() as stack:
+        types = dict.fromkeys(names, pa.string())
+        done = 0
+        for batch in _csv_reader(part, stack, types, list(names), text=False):
+            for name, texts in zip(names, batch.columns, strict=True):
+                row = inexact_integer(texts)
+                if row >= 0:
+                    why = inexact_message(texts[row].as_py())
+                    raise InvalidArgumentError(
+                        f"{part.name}: column {name!r}, row {done + row}: {why}"
+                    )
+            done += batch.num_rows
+
+
+def _with_large_floats(
+    names: Sequence[str], batches: Iterable[pa.RecordBatch], check: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches. Calls ``check`` once if a column has a float that may be inexact."""
+    is_checked = False
+    for batch in batches:
+        if not is_checked and any(largest_float(batch.column(name)) >= _INEXACT for name in names):
+            is_checked = True
+            check()
+        yield batch
 
 
 def _given(given_types: _Types | None, names: Sequence[str]) -> dict[str, pa.DataType]:
@@ -565,7 +611,9 @@ def _merged(schema: pa.Schema, readers: Sequence[Any]) -> Iterator[pa.RecordBatc
         yield pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
 
-def _with_closed_quotes(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _with_closed_quotes(
+    part: _Part, batches: Iterable[pa.RecordBatch], tail: _Tail
+) -> Iterator[pa.RecordBatch]:
     """Yields the batches, and then checks that the quote of the last field is closed.
 
     If it is not, pyarrow takes the rest of the file as the text of this field.
@@ -578,16 +626,37 @@ def _with_closed_quotes(part: _Part, batches: Iterable[pa.RecordBatch]) -> Itera
         if batch.num_rows:
             last = batch.column(batch.num_columns - 1)[batch.num_rows - 1].as_py()
         yield batch
-    if part.path.endswith(_COMPRESSIONS):
-        return
     unclosed = b'"' + (last or "").encode().replace(b'"', b'""')
-    with part.store.open_input_file(part.path) as file:
-        file.seek(max(0, file.size() - len(unclosed) - 1))
-        end = file.read()
+    end = tail.end(len(unclosed) + 1)
     if end[1:] == unclosed and end[:1] in (b"\t" if part.format == "tsv" else b",", b"\n", b"\r"):
         raise InvalidArgumentError(
             f"{part.name}: the quote of the last field is not closed; the file may be cut short"
         )
+
+
+class _Tail:
+    """A stream that keeps the bytes that were read last. A row has at most two blocks."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._last: deque[bytes] = deque(maxlen=3)
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._source.read(size)
+        if data:
+            self._last.append(data)
+        return data
+
+    def end(self, size: int) -> bytes:
+        """Returns the last ``size`` bytes of the stream, which was read to its end."""
+        return b"".join(self._last)[-size:]
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._source.closed)
+
+    def close(self) -> None:
+        self._source.close()
 
 
 def _csv_reader(
@@ -597,12 +666,15 @@ def _csv_reader(
     columns: list[str] | None,
     *,
     text: bool,
+    source: Any = None,
 ) -> Any:
     from pyarrow import csv
 
+    if source is None:
+        source = stack.enter_context(part.store.open_input_stream(part.path))
     return stack.enter_context(
         csv.open_csv(
-            stack.enter_context(part.store.open_input_stream(part.path)),
+            source,
             parse_options=csv.ParseOptions(
                 delimiter="\t" if part.format == "tsv" else ",", newlines_in_values=True
             ),
@@ -651,12 +723,12 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
         names_inferred = set(inferred.names) - set(given)
         if given_types is not None:
             names_inferred |= given_types.inferred
-        floats = [
-            field.name
-            for field in reader.schema
-            if field.name in names_inferred and pt.is_float64(field.type)
-        ]
-        batches = _with_exact_integers(part, floats, reader)
+        inferred_columns = [field for field in reader.schema if field.name in names_inferred]
+        batches = _with_large_floats(
+            [field.name for field in inferred_columns],
+            reader,
+            partial(_check_json_integers, part, pa.schema(inferred_columns)),
+        )
         return _Opened(typed.schema(reader.schema), None, typed(batches))
     target = pa.schema(
         [
@@ -667,47 +739,15 @@ def _open_json(part: _Part, columns: Any, given_types: _Types | None, stack: Exi
     return _Opened(target, None, rows_of_json(_lines(part, stack), target, cast, part.name))
 
 
-def _with_exact_integers(
-    part: _Part, names: list[str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yields the batches. Refuses columns of floats whose text has integers beyond int64.
+def _check_json_integers(part: _Part, schema: pa.Schema) -> None:
+    """Raises InvalidArgumentError if a new column of floats would change an integer.
 
-    Such an integer makes pyarrow infer floats, which lose its last digits.
-
-    Raises:
-        InvalidArgumentError: a column has such an integer.
+    Such an integer makes pyarrow infer floats, or is beside fractions.
     """
-    import pyarrow.compute as pc
-
-    left = list(names)
-    for batch in batches:
-        for name in list(left):
-            most = pc.max(pc.abs(batch.column(name))).as_py()
-            if most is None or most < 2**63:
-                continue
-            left.remove(name)
-            integer = _long_integer(part, name)
-            if integer is not None:
-                raise InvalidArgumentError(
-                    f"{part.name}: column {name!r}: {integer} does not fit int64, and a float "
-                    "loses its last digits; create the table with a schema, for example "
-                    "decimal(20, 0) or string"
-                )
-        yield batch
-
-
-def _long_integer(part: _Part, name: str) -> str | None:
-    """Returns the first integer of 19 digits or more in a column of a JSON file."""
-    names = {json.dumps(name).encode(), json.dumps(name, ensure_ascii=False).encode()}
-    quoted = b"(?:" + b"|".join(map(re.escape, sorted(names))) + b")"
-    pattern = re.compile(quoted + rb"\s*:\s*(-?[1-9][0-9]{18,})\s*[,}]")
     with ExitStack() as stack:
         lines = _lines(part, stack)
         while block := lines.read(_BLOCK_BYTES) + lines.readline():
-            for match in pattern.finditer(block):
-                if abs(int(match[1])) >= 2**63:
-                    return match[1].decode()
-    return None
+            check_integers_of_json(block, schema, part.name)
 
 
 def _lines(part: _Part, stack: ExitStack) -> io.BufferedReader:

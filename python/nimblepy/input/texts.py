@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -34,6 +35,8 @@ Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 _ROWS = 1 << 14
 # Floats that JSON does not have as numbers: `nimble scan --json` prints them as these texts.
 _NOT_FINITE = {text: float(text) for text in ("inf", "-inf", "nan")}
+# An integer in JSON that floats may not keep.
+_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+])[1-9][0-9]{15,}(?![0-9.eE])")
 _LEADING_ZERO = r"^\s*[+-]?0[0-9]"
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
@@ -90,6 +93,66 @@ def are_long_integers(texts: pa.Array) -> bool:
         return False
     long = texts.filter(pc.match_substring_regex(texts, r"[0-9]{19}"))
     return any(not -(2**63) <= int(text) < 2**63 for text in long.to_pylist())
+
+
+def loses_digits(text: str) -> bool:
+    """Returns whether a float changes a number: it has another value, and is printed otherwise."""
+    number = float(text)
+    if math.isinf(number):
+        return True
+    exact = Decimal(text)
+    return exact not in (Decimal(number), Decimal(repr(number)))
+
+
+def inexact_integer(texts: pa.Array) -> int:
+    """Returns the first row with a whole number whose digits a float does not keep, or -1."""
+    import pyarrow.compute as pc
+
+    is_long = pc.match_substring_regex(texts, r"^\s*[+-]?[0-9]{16,}\s*$")
+    if not pc.any(is_long).as_py():
+        return -1
+    rows = pc.indices_nonzero(pc.fill_null(is_long, False)).to_pylist()
+    return next((row for row in rows if loses_digits(texts[row].as_py())), -1)
+
+
+def exact_floats(texts: pa.Array) -> pa.Array:
+    """Converts the fields of a new CSV column of floats.
+
+    Raises:
+        UnfitError: a text is not a number, or a whole number whose digits a float does not keep.
+    """
+    row = inexact_integer(texts)
+    if row >= 0:
+        raise UnfitError(row, inexact_message(texts[row].as_py()))
+    return of_text(texts, pa.float64(), cast=False)
+
+
+def inexact_message(text: str) -> str:
+    """Returns the reason why a whole number is refused in a new column of floats."""
+    is_beside = _fits_int64(text)
+    why = "is in a column of floats, which lose" if is_beside else "does not fit int64; floats lose"
+    return (
+        f"{text.strip()} {why} its last digits; create the table with a schema, for example "
+        "decimal(20, 0) or string"
+    )
+
+
+def _fits_int64(text: str) -> bool:
+    return -(2**63) <= Decimal(text) < 2**63
+
+
+def largest_float(array: pa.Array) -> float:
+    """Returns the largest magnitude of the floats in a column, also inside structs and lists."""
+    import pyarrow.compute as pc
+
+    if pt.is_struct(array.type):
+        return max(map(largest_float, array.flatten()), default=0.0)
+    if is_list(array.type):
+        return largest_float(array.flatten())
+    if not pt.is_float64(array.type):
+        return 0.0
+    most = pc.max(pc.abs(array)).as_py()
+    return 0.0 if most is None else float(most)
 
 
 def whole_numbers(texts: pa.Array) -> pa.Array:
@@ -315,8 +378,52 @@ def first_names(source: Iterable[bytes]) -> list[str]:
     return list(names)
 
 
+def check_integers_of_json(block: bytes, schema: pa.Schema, name: str) -> None:
+    """Checks the integers in lines of JSON that columns of floats would store.
+
+    Args:
+        schema: the columns with floats, also inside structs and lists.
+        name: of the file, for messages.
+
+    Raises:
+        InvalidArgumentError: an integer does not fit int64, or a float does not keep its digits.
+    """
+    end = 0
+    for match in _LONG_INTEGER.finditer(block):
+        if match.start() < end:
+            continue
+        begin = block.rfind(b"\n", 0, match.start()) + 1
+        end = block.find(b"\n", match.end())
+        end = len(block) if end < 0 else end
+        with suppress(ValueError, RecursionError):  # the reader has its own errors
+            row = json.loads(block[begin:end], parse_int=_Integer)
+        if not isinstance(row, dict):
+            continue
+        for field in schema:
+            for path, text in _integers(row.get(field.name), field.type, field.name):
+                if not _fits_int64(text) or loses_digits(text):
+                    raise InvalidArgumentError(f"{name}: column {path!r}: {inexact_message(text)}")
+
+
+def _integers(value: Any, kind: pa.DataType, path: str) -> Iterator[tuple[str, str]]:
+    """Yields (path, text) of the integers in a value that are read as floats."""
+    if isinstance(value, _Integer):
+        if pt.is_float64(kind):
+            yield path, value
+    elif isinstance(value, dict) and pt.is_struct(kind):
+        for item in kind:
+            yield from _integers(value.get(item.name), item.type, f"{path}.{item.name}")
+    elif isinstance(value, list) and is_list(kind):
+        for item in value:
+            yield from _integers(item, kind.value_type, path)
+
+
 class _Number(str):
     """The text of a number with a point or an exponent."""
+
+
+class _Integer(str):
+    """The text of an integer."""
 
 
 def _batch(
