@@ -625,6 +625,18 @@ def test_a_default_that_is_not_finite(lake: nb.Catalog, kind: pa.DataType, defau
     assert table.schema.names == ["k", "s"]
 
 
+@pytest.mark.parametrize("default", [-0.0, pa.scalar(-0.0), 0.0, 0, Decimal("-0")], ids=repr)
+def test_a_default_of_negative_zero_keeps_its_sign(lake: nb.Catalog, default: Any) -> None:
+    table = lake.create_table("a.b", pa.table({"k": [1]}))
+    with table.alter() as a:
+        a.add_column("x", pa.float32(), default=default)
+        a.add_column("y", pa.float64(), default=default)
+    plain = default.as_py() if isinstance(default, pa.Scalar) else default
+    row = nb.connect(lake._target).table("a.b").to_table().to_pylist()[0]
+    signs = [math.copysign(1, row["x"]), math.copysign(1, row["y"])]
+    assert signs == [math.copysign(1, float(plain))] * 2
+
+
 @pytest.mark.parametrize(
     ("kind", "default", "read"),
     [

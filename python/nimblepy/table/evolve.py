@@ -420,6 +420,10 @@ def _default(given: pa.DataType, kind: pa.DataType, default: Any, path: Path) ->
             f"add_column {show_path(path)!r}: default {show(default)} is not finite; the metadata "
             "of a table, which is JSON, cannot store it"
         )
+    if pa.types.is_floating(kind) and value.as_py() == 0:
+        # Keys do not distinguish zeros, but values do.
+        plain = default.as_py() if isinstance(default, pa.Scalar) else default
+        return math.copysign(0.0, float(plain))
     return internal_value(kind, value)
 
 
