@@ -107,11 +107,20 @@ def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa
             earlier_numbers.setdefault(path, number)
     names = {number: path for path, number in earlier_numbers.items()}
     for path, number in inner_fields(after).items():
-        if names.get(number, path) != path or earlier_numbers.get(path, number) != number:
-            raise InvalidArgumentError(
-                f"column {path!r}: this table is published as Delta, so a field inside a column "
-                "must keep its name; first stop publishing with publish_delta(keep=False)"
-            )
+        is_renamed = names.get(number, path) != path
+        if not is_renamed and earlier_numbers.get(path, number) == number:
+            continue
+        column, _, inner = path.partition(".")
+        shown = next(f"{field.name}.{inner}" for field in after if str(field_id_of(field)) == column)
+        why = (
+            "a field inside a column must keep its name"
+            if is_renamed
+            else "a field inside a column cannot take the name of a dropped one"
+        )
+        raise InvalidArgumentError(
+            f"column {shown!r}: this table is published as Delta, so {why}; use another name, or "
+            "stop publishing with publish_delta(keep=False)"
+        )
 
 
 def check_case(fields: Iterable[pa.Field]) -> None:
