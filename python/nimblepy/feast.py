@@ -448,10 +448,12 @@ def _add_many(
         for place in places[entity]:
             rows[place] = row
     values = read.drop_columns([KEY, EVENT_TIME])
+    # More than one batch if a column of text exceeds 2 GiB: then pyarrow raises here.
     batches = values.to_batches() or [pa.RecordBatch.from_pylist([], values.schema)]
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     response.MergeFromString(
         _core.feature_vectors(
-            batches[0],
+            batch,
             [feature.number for feature in features],
             rows,
             _statuses_and_times([None if row < 0 else times[row] for row in rows]),
