@@ -432,7 +432,8 @@ def test_old_files_that_are_added_meanwhile_stay(
 
         def listing(location: str) -> Any:
             found = listed(location)
-            other.add_files([adopted])
+            if location == table.location:
+                other.add_files([adopted])
             return found
 
         monkeypatch.setattr(maintain, "_files_below", listing)
