@@ -98,8 +98,8 @@ class ServedTable {
   // Overwrites `scratch`.
   Result<LocatedRows> find(std::span<const std::string_view> texts,
                            TypedKey* scratch) const;
-  // Finds rows in key order, as disjoint ranges of up to limit + 1 rows in
-  // total. The additional row shows that there are more rows.
+  // Finds rows in key order (ordered_rows.cc), as disjoint ranges of up to
+  // limit + 1 rows in total. The additional row shows that there are more rows.
   Result<std::vector<FileRange>> find_ordered(const OrderedRows& rows) const;
 
  private:
