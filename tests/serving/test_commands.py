@@ -469,6 +469,14 @@ def test_decimal_keys_have_one_form(tmp_path: Path) -> None:
             assert client.hgetall(f"t:{text}") == {}, text
 
 
+def test_a_command_of_another_version_is_changed(server: nb.Server) -> None:
+    with redis.Redis(port=server.port) as client:
+        version = client.execute_command("NB.META", "users")[b"version"]
+        assert client.execute_command("NB.AT", version, "NB.COUNT", "users", "1")[-1] == 1
+        with pytest.raises(redis.ResponseError, match="CHANGED version .0. of shop.users is no"):
+            client.execute_command("NB.AT", "0", "NB.COUNT", "users", "1")
+
+
 def test_commands_of_a_connection_in_a_block(server: nb.Server) -> None:
     """PING and others were unknown commands inside of MULTI."""
 

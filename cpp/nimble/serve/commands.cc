@@ -257,7 +257,7 @@ class Command {
     if (!table) return finish(std::move(table).error());
     if ((*table)->version() != version) {
       return finish(Status::not_found(
-          "version '" + std::string(version.substr(0, 32)) + "' of " +
+          "CHANGED version '" + std::string(version.substr(0, 32)) + "' of " +
           (*table)->manifest().name + " is no longer served"));
     }
     return answer();
@@ -1272,6 +1272,7 @@ std::string error_of(const Status& status) {
       return "CORRUPT " + message;
     case StatusCode::kNotFound:
       if (message.starts_with("NOTABLE ")) return message;
+      if (message.starts_with("CHANGED ")) return message;
       return gone(message);
     case StatusCode::kIoError:
       if (status.os_error() == ENOENT) return gone(message);

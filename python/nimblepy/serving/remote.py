@@ -38,7 +38,7 @@ from nimblepy.schema.types import SortKey
 from nimblepy.serving.filter_words import filter_words
 from nimblepy.serving.key_text import key_text
 from nimblepy.serving.raw import CannotDecodeError, RawReader, as_schema, read_arrow
-from nimblepy.serving.resp_client import Connection, NoTableError
+from nimblepy.serving.resp_client import Connection, NoTableError, VersionChangedError
 
 # Maximum number of keys in a command. By default, a server accepts at most 10,000.
 _KEYS_AT_ONCE = 8192
@@ -631,7 +631,7 @@ class RemoteTable:
             try:
                 return read([])
             except StaleFileError as error:
-                if not str(error).startswith("version "):
+                if not isinstance(error, VersionChangedError):
                     versions.append(self._at_this_version()[1])
                     if attempt < _ATTEMPTS and versions[-1] == versions[0]:
                         time.sleep(_PAUSE)
@@ -764,7 +764,7 @@ class RemoteTable:
                 except ReplyTooLargeError:
                     pinned = at or self._at_this_version()
                     return self._read_pages(pinned, [*command, *options], schema, most, form)
-            except StaleFileError:
+            except VersionChangedError:
                 if at:
                     raise _OtherColumnsError from None
                 raise

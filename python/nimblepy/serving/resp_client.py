@@ -34,6 +34,10 @@ class NoTableError(InvalidArgumentError):
     """The server has no table of this name."""
 
 
+class VersionChangedError(StaleFileError):
+    """The table has another version than a command requires. The next attempt may succeed."""
+
+
 class Connection:
     """Connections to a server. Thread-safe: each command has a connection of its own.
 
@@ -239,6 +243,8 @@ def _error_of(message: str) -> Exception:
         return CorruptFileError(text)
     if code == "GONE":
         return StaleFileError(text)
+    if code == "CHANGED":
+        return VersionChangedError(text)
     if code in ("NOAUTH", "WRONGPASS"):
         return PermissionError(
             f"the server needs a token, and this one is wrong or missing: {text}"
