@@ -331,6 +331,45 @@ def test_datasets_search_their_files_together(tmp_path: Path, rows: Any, queries
         assert exact["id"].to_pylist() == nearest("l2", queries[0], everything, 10, allowed)
 
 
+def test_files_with_indexes_of_another_metric_are_compared(
+    tmp_path: Path, rows: Any, queries: Any
+) -> None:
+    # metric= was asked for, and then refused because one file has an index of the other metric.
+    for name, metric, part in (("a", "l2", rows[:8000]), ("b", "dot", rows[8000:])):
+        begin = 0 if name == "a" else 8000
+        table = pa.table({"id": np.arange(begin, begin + len(part)), "v": vectors(part)})
+        index = nb.VectorIndex("v", metric=metric)  # type: ignore[arg-type]
+        nb.write(table, tmp_path / f"{name}.nimble", cluster_by="id", indexes=[index])
+    with nb.open_dataset(tmp_path) as d:
+        with pytest.raises(nb.InvalidArgumentError, match=r"metrics dot, l2; pass metric="):
+            d.nearest(queries[0])
+        asked: Any
+        for asked in ("l2", "dot"):
+            for columns in (["id"], None):
+                hits = d.nearest(queries, 10, metric=asked, recall=0.99, columns=columns)
+                ids = hits["id"].to_numpy().reshape(-1, 10)
+                shared = [
+                    len({*map(int, got)} & {*nearest(asked, q, rows, 10)})
+                    for got, q in zip(ids, queries, strict=True)
+                ]
+                assert sum(shared) >= 9.7 * len(queries)
+            plan = d.explain(nearest=queries[0], metric=asked)
+            assert plan["files compared"] >= 1
+        with pytest.raises(nb.InvalidArgumentError, match="the vector index has 'dot' and 'l2'"):
+            d.nearest(queries[0], metric="cosine")
+
+
+def test_two_metrics_of_a_column_are_refused(tmp_path: Path) -> None:
+    table = pa.table({"v": vectors(np.eye(4, dtype=np.float32))})
+    two = [nb.VectorIndex("v"), nb.VectorIndex("v", metric="dot")]
+    with pytest.raises(nb.InvalidArgumentError, match=r"two vector indexes, of .*'l2' and 'dot'"):
+        nb.write(table, tmp_path / "a.nimble", indexes=two)
+    with pytest.raises(nb.InvalidArgumentError, match="given twice"):
+        nb.write(table, tmp_path / "a.nimble", indexes=two[:1] * 2)
+    with pytest.raises(nb.InvalidArgumentError, match="complex"):
+        nb.VectorIndex("v", queries=np.full((2, 4), 1j))
+
+
 def test_reads_are_few_rounds(tmp_path: Path, rows: Any, queries: Any) -> None:
     table = pa.table({"id": np.arange(ROWS), "v": vectors(rows)})
     nb.write(table, tmp_path / "a.nimble", indexes=[nb.VectorIndex("v")])

@@ -164,7 +164,12 @@ def test_invalid_arguments_are_refused_after_a_valid_search(
         (good, {"metric": "L2"}, "metric must be"),
         (good, {"columns": ["id", "nothing"]}, "nothing"),
         (good, {"columns": [["id"]]}, "expected a list of names"),
-        (good, {"on": "id"}, "fixed-size lists"),
+        (good, {"on": "id"}, "column 'id' has the type int64; .*fixed-size lists"),
+        (good, {"on": "nope"}, "there is no column 'nope'"),
+        (None, {}, "query: got None"),
+        (np.full(WIDTH, 1j), {}, "complex"),
+        ([1j] * WIDTH, {}, "complex"),
+        (np.full((2, WIDTH), 1 + 0j), {"exact": True}, "complex"),
     ):
         with pytest.raises(nb.InvalidArgumentError, match=message):
             source.nearest(query, **{"columns": ["id"], **arguments})

@@ -172,6 +172,8 @@ def test_wrong_vector_indexes_of_tables_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(nb.InvalidArgumentError, match=message):
             lake.create_table("a.b", schema, primary_key="id", indexes=[index])
+    with pytest.raises(nb.InvalidArgumentError, match=r'^indexes: Parquet .*data_format="nimble"'):
+        lake.create_table("a.b", schema, data_format="parquet", indexes=[nb.VectorIndex("v")])
     assert not lake.tables()
 
 

@@ -151,10 +151,10 @@ class VectorIndex:
             import numpy as np
 
             try:
-                matrix = np.asarray(
-                    queries.to_pylist() if hasattr(queries, "to_pylist") else queries,
-                    dtype=np.float64,
-                )
+                given = queries.to_pylist() if hasattr(queries, "to_pylist") else queries
+                if np.iscomplexobj(np.asarray(given)):
+                    raise TypeError("got complex numbers")
+                matrix = np.asarray(given, dtype=np.float64)
             except (TypeError, ValueError) as e:
                 raise InvalidArgumentError(
                     f"VectorIndex: queries must be vectors of one length: {e}"

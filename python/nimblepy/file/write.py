@@ -373,12 +373,19 @@ def index_specs(
     if not isinstance(indexes, Iterable) or isinstance(indexes, str):
         indexes = (indexes,)  # the loop below rejects what is no index
     seen: set[Any] = set()
+    metrics: dict[str, str] = {}
     specs = []
     for index in indexes:
         if isinstance(index, VectorIndex):
-            if index.column in seen:
+            if metrics.get(index.column, index.metric) != index.metric:
+                raise InvalidArgumentError(
+                    f"indexes: column {index.column!r} has two vector indexes, of the metrics "
+                    f"{metrics[index.column]!r} and {index.metric!r}; a column can have one. To "
+                    "search by another metric, pass exact=True to nearest"
+                )
+            if index.column in metrics:
                 raise InvalidArgumentError(f"indexes: {index!r} is given twice")
-            seen.add(index.column)
+            metrics[index.column] = index.metric
             specs.append(_vector_spec(schema, index))
             continue
         if not isinstance(index, (HashIndex, SortedIndex)):

@@ -132,9 +132,14 @@ def vector_column(source: VectorSource, on: str | None) -> tuple[str, int]:
     if on is not None:
         width = widths.get(on) if isinstance(on, str) else None
         if width is None:
+            is_name = isinstance(on, str)
+            found = f"there is no column {on!r}" if is_name else f"got on={on!r}"
+            if is_name and on in source.schema.names:
+                found = f"column {on!r} has the type {source.schema.field(on).type}"
             raise InvalidArgumentError(
-                f"on={on!r}: expected a top-level column of fixed-size lists of float16, float32, "
-                f"float64, int8, uint8 or int32; such columns: {', '.join(widths) or 'none'}"
+                f"on: {found}; expected a top-level column of fixed-size lists of float16, "
+                "float32, float64, int8, uint8 or int32; such columns: "
+                f"{', '.join(widths) or 'none'}"
             )
         return on, width
     names = list(widths)
@@ -162,7 +167,10 @@ def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
     elif isinstance(query, pa.Scalar):
         given = query.as_py()
     try:
-        values = np.asarray(given, dtype=np.float64)
+        numbers = np.asarray(given)
+        if np.iscomplexobj(numbers):
+            raise TypeError("got complex numbers")
+        values = np.asarray(numbers if numbers.dtype.kind in "biuf" else given, np.float64)
     except (TypeError, ValueError) as e:
         if isinstance(query, (pa.Array, pa.ChunkedArray)) and len(query) == 0:
             return np.empty((0, width)), True
@@ -175,7 +183,7 @@ def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
             return np.empty((0, width)), True
         many = False
     if values.ndim not in (1, 2) or values.shape[-1] != width:
-        shape = " x ".join(map(str, values.shape)) or "a single number"
+        shape = " x ".join(map(str, values.shape)) or ("None" if given is None else "one number")
         raise InvalidArgumentError(f"query: got {shape}; the column has vectors of {width} numbers")
     if not np.isfinite(values).all():
         raise InvalidArgumentError("query: has a null, NaN or infinity; expected finite numbers")
@@ -198,7 +206,7 @@ def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
     """Searches all files of a source in one call of the core.
 
     Raises:
-        InvalidArgumentError: an index has another metric than the request.
+        InvalidArgumentError: there are indexes, and all have another metric than the request.
     """
     metric = search_metric(request.metric, request.exact, request.column, source)
     if metric == "cosine" and not request.queries.any(axis=1).all():
@@ -224,7 +232,7 @@ _Part: TypeAlias = tuple[_core.ScanPart, "_core.VectorIndex | None", "_core.RowB
 def _core_parts(parts: list[NearestPart], metric: str) -> list[_Part]:
     core: list[_Part] = []
     for part in parts:
-        # An old snapshot of a table may have files with an index of another metric.
+        # The files of a dataset, or of an old snapshot, may have an index of another metric.
         usable = part.lists is not None and part.lists.metric == metric
         core.append((part.scan, part.lists if usable else None, part.deleted))
     return core
@@ -266,7 +274,8 @@ def search_metric(
     """Returns the metric of a search. Asks all files, so that a filter cannot change it.
 
     Raises:
-        InvalidArgumentError: an index has another metric.
+        InvalidArgumentError: the indexes have several metrics and none is given, or all have
+            another one.
     """
     if metric is not None and exact:
         return metric
@@ -277,13 +286,13 @@ def search_metric(
                 f"the files have indexes of the metrics {', '.join(sorted(metrics))}; pass metric="
             )
         return next(iter(metrics), "l2")  # type: ignore[arg-type]
-    others = metrics - {metric}
-    if others:
+    if metrics and metric not in metrics:
+        others = " and ".join(map(repr, sorted(metrics)))
         raise InvalidArgumentError(
-            f"metric {metric!r}: the vector index has {sorted(others)[0]!r}; use that metric, or "
+            f"metric {metric!r}: the vector index has {others}; use that metric, or "
             "exact=True, which compares all rows"
         )
-    return metric
+    return metric  # files with indexes of another metric are compared
 
 
 def with_distances(rows: pa.Table, found: Nearest, many: bool) -> pa.Table:

@@ -210,20 +210,20 @@ def stored_index(schema: pa.Schema, index: TableIndex) -> StoredIndex:
     """
     if not isinstance(index, (HashIndex, SortedIndex)):
         raise InvalidArgumentError(
-            f"add_index: Parquet tables have hash and sorted indexes, got {index!r}; "
-            'convert("nimble") makes a table whose files have vector indexes'
+            f"indexes: Parquet tables have hash and sorted indexes, got {index!r}; only tables of "
+            'nimble files have vector indexes: data_format="nimble", or convert("nimble")'
         )
     columns: list[int] = []
     for key in as_sort_keys(index.columns):
         column = resolve_column(schema, key.column)
         if len(column.path) > 1:
             raise InvalidArgumentError(
-                f"add_index: column {column_of(key)!r} is a part of a struct; an index of Parquet "
+                f"indexes: column {column_of(key)!r} is a part of a struct; an index of Parquet "
                 "files needs top-level columns"
             )
         if key.descending or key.nulls_first:
             raise InvalidArgumentError(
-                f"add_index: {key}: indexes of Parquet files are ascending, nulls last"
+                f"indexes: {key}: indexes of Parquet files are ascending, nulls last"
             )
         number = field_id_of(schema.field(column.path[0]))
         assert number is not None
