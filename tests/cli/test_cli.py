@@ -457,3 +457,32 @@ def test_nearest_prints_rows_in_order_of_distance(tmp_path: Path) -> None:
     check_one_line(run("nearest", path, "1,x"), "numbers between commas")
     check_one_line(run("nearest", path, "1"), "vectors of 2 numbers")
     check_one_line(run("nearest", path, "1,2", "--metric", "x"), "metric must be")
+    for text in ("[0.5,1", "0.5,1]", "[[0.5,1]]"):
+        check_one_line(run("nearest", path, text), "VECTOR: expected")
+
+
+def test_vector_indexes_are_made(tmp_path: Path) -> None:
+    path, made = tmp_path / "a.jsonl", tmp_path / "a.nimble"
+    rows = [{"id": i, "my v": [float(i), 1.0]} for i in range(3)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    schema = "id bigint not null, v float[2]"
+    lake = f"{tmp_path}/lake#a.b"
+    how = ["--primary-key", "id", "--vector-index", "v cosine"]
+    assert run("table", "create", lake, "--schema", schema, *how).exit_code == 0
+    table = nb.connect(tmp_path / "lake").table("a.b")
+    assert [i.metric for i in table.indexes if i.kind == "vector"] == ["cosine"]
+    assert not table.schema.field("id").nullable
+    table.append({"id": [1], "v": [[1.0, 2.0]]})
+    shown = run("nearest", lake, "1,2", "--metric", "l2")
+    check_one_line(shown, "--exact, which compares")
+    assert "exact=" not in shown.stderr
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array([0.0, 1, 1, 1]), 2)
+    pq.write_table(pa.table({"id": [1, 2], "my v": vectors}), tmp_path / "v.parquet")
+    how = ["--vector-index", "my v dot", "--overwrite"]
+    assert run("convert", tmp_path / "v.parquet", made, *how).exit_code == 0
+    assert [i.metric for i in nb.open(made).indexes] == ["dot"]
+    assert run("drop-index", made, "my v").exit_code == 0
+    assert run("add-index", made, "--vector-index", "my v").exit_code == 0
+    assert [i.metric for i in nb.open(made).indexes] == ["l2"]
+    check_one_line(run("add-index", made), "--vector-index")
+    check_one_line(run("convert", path, tmp_path / "b.nimble", *how), "fixed")

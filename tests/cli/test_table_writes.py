@@ -123,6 +123,14 @@ def test_unknown_types_are_refused(text: str) -> None:
         parse_type(text)
 
 
+def test_columns_of_a_new_table_may_be_required(table: str) -> None:
+    schema = parse_columns("id bigint NOT  NULL, price decimal(10, 2), v float[2] not null")
+    assert [field.nullable for field in schema] == [False, True, False]
+    assert schema.types == [pa.int64(), pa.decimal128(10, 2), pa.list_(pa.float32(), 2)]
+    result = run("table", "alter", table, "--add", "x int not null", status=2)
+    assert "only --schema of create takes 'not null'" in result.stderr
+
+
 def test_append_several_files_in_one_commit(table: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,price\n4,4\n")
     (tmp_path / "b.csv").write_text("id,price\n5,5\n")

@@ -80,6 +80,13 @@ HashIndexOption = Annotated[
 SortedIndexOption = Annotated[
     list[str] | None, typer.Option(help="Columns of a sorted index: 'a, b desc'. Repeatable.")
 ]
+VectorIndexOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of a vector index, and its metric: 'embedding cosine'. Default: l2. "
+        "Repeatable."
+    ),
+]
 CompressionOption = Annotated[str, typer.Option(help="balanced, fast or compact.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an existing target.")]
 DataFormatOption = Annotated[

@@ -30,18 +30,29 @@ _SQL = {
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """Parses ``"id bigint, price decimal(10, 2)"``."""
+    """Parses ``"id bigint not null, price decimal(10, 2)"``."""
     if not text.strip():
         raise InvalidArgumentError("schema: expected columns as in 'id bigint, price double'")
-    return pa.schema([parse_column(part) for part in _split(text)])
+    return pa.schema([_parse_column(part) for part in _split(text)])
 
 
 def parse_column(text: str) -> pa.Field:
-    """Parses ``"price double"``."""
+    """Parses ``"price double"``, a column of a table that may have rows."""
+    field = _parse_column(text)
+    if not field.nullable:
+        raise InvalidArgumentError(
+            f"column {text.strip()!r}: only --schema of create takes 'not null'; leave it out"
+        )
+    return field
+
+
+def _parse_column(text: str) -> pa.Field:
+    """Parses ``"price double"`` or ``"price double not null"``."""
     name, _, kind = text.strip().partition(" ")
+    kind, is_required = re.subn(r"\s+not\s+null\s*$", "", kind, flags=re.IGNORECASE)
     if not name or not kind.strip():
         raise InvalidArgumentError(f"column {text!r}: expected a name and a type: 'price double'")
-    return pa.field(name, parse_type(kind))
+    return pa.field(name, parse_type(kind), nullable=not is_required)
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -83,7 +94,8 @@ def parse_type(text: str) -> pa.DataType:
     except ValueError:
         raise InvalidArgumentError(
             f"type {text.strip()!r}: expected a type such as bigint, double, string, date, "
-            "timestamp, decimal(10, 2), list<double>, struct<a: text> or map<text, double>"
+            "timestamp, decimal(10, 2), list<double>, float[4], struct<a: text> or map<text, "
+            "double>"
         ) from None
 
 

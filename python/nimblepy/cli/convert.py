@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
@@ -23,6 +23,7 @@ from nimblepy.cli.sources import (
     open_rows,
 )
 from nimblepy.io.location import locate
+from nimblepy.rows.nearest import Metric
 from nimblepy.schema.types import as_sort_keys, format_bytes, parse_sort_keys
 from nimblepy.table.base.places import has_catalog
 
@@ -44,6 +45,7 @@ def run_convert(
     cluster_by: str | None,
     hash_indexes: Sequence[str],
     sorted_indexes: Sequence[str],
+    vector_indexes: Sequence[str],
     columns: str | None,
     compression: str,
     overwrite: bool,
@@ -61,7 +63,7 @@ def run_convert(
     if not overwrite and locate(target).exists():
         raise nb.InvalidArgumentError(f"{target} exists; pass --overwrite to replace it")
     keys = parse_sort_keys(cluster_by) if cluster_by else ()
-    indexes = parse_indexes(hash_indexes, sorted_indexes)
+    indexes = parse_indexes(hash_indexes, sorted_indexes, vector_indexes)
     names = None if columns is None else split_names(columns)
     for key in keys + tuple(key for index in indexes for key in as_sort_keys(index.columns)):
         if names is not None and not {key.column, str(key.column).split(".")[0]} & {*names}:
@@ -161,15 +163,18 @@ def run_add_index(
     path: str,
     hash_indexes: Sequence[str],
     sorted_indexes: Sequence[str],
+    vector_indexes: Sequence[str],
     output: str | None,
     *,
     as_json: bool,
 ) -> None:
     """Adds indexes, with a progress bar on a terminal, and prints the indexes of the file."""
     only_file(path, "add-index", "it gets its indexes by create_table(indexes=)")
-    indexes = parse_indexes(hash_indexes, sorted_indexes)
+    indexes = parse_indexes(hash_indexes, sorted_indexes, vector_indexes)
     if not indexes:
-        raise nb.InvalidArgumentError("nothing to add: pass --hash-index or --sorted-index")
+        raise nb.InvalidArgumentError(
+            "nothing to add: pass --hash-index, --sorted-index or --vector-index"
+        )
     begin = time.perf_counter()
     file_indexes = nb.add_index(path, indexes, output=output, progress=sys.stderr.isatty())
     seconds = time.perf_counter() - begin
@@ -201,10 +206,19 @@ def _print_indexes(
 
 
 def parse_indexes(
-    hash_indexes: Sequence[str], sorted_indexes: Sequence[str]
-) -> list[nb.HashIndex | nb.SortedIndex]:
-    """Returns the indexes of ``--hash-index`` and ``--sorted-index``."""
-    indexes: list[nb.HashIndex | nb.SortedIndex] = [
-        nb.HashIndex(split_names(t)) for t in hash_indexes
+    hash_indexes: Sequence[str], sorted_indexes: Sequence[str], vector_indexes: Sequence[str]
+) -> list[nb.HashIndex | nb.SortedIndex | nb.VectorIndex]:
+    """Returns the indexes of ``--hash-index``, ``--sorted-index`` and ``--vector-index``."""
+    return [
+        *(nb.HashIndex(split_names(text)) for text in hash_indexes),
+        *(nb.SortedIndex(parse_sort_keys(text)) for text in sorted_indexes),
+        *(_vector_index(text) for text in vector_indexes),
     ]
-    return indexes + [nb.SortedIndex(parse_sort_keys(text)) for text in sorted_indexes]
+
+
+def _vector_index(text: str) -> nb.VectorIndex:
+    """Parses ``"embedding"`` or ``"embedding cosine"``."""
+    column, _, last = text.strip().rpartition(" ")
+    if column and last in get_args(Metric):
+        return nb.VectorIndex(column.rstrip(), metric=last)  # type: ignore[arg-type]
+    return nb.VectorIndex(text.strip())

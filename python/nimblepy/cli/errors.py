@@ -19,6 +19,8 @@ _OPTIONS = [
         (r"if_exists='ignore' returns it", "--if-not-exists keeps it"),
         (r"new_columns='(\w+)'", r"--new-columns \1"),
         (r"\bcast=True", "--cast"),
+        (r"\bexact=True", "--exact"),
+        (r"\bpass (metric|on)=", r"pass --\1"),
         (r"\breplace=True", "--replace"),
         (r"(table\.)?snapshots\(\)", "nimble table history"),
         (r"\bupsert\(\) replaces", "nimble table upsert replaces"),

@@ -32,6 +32,7 @@ from nimblepy.cli.arguments import (
     SortedIndexOption,
     TakesFilter,
     TakesNumbers,
+    VectorIndexOption,
     Version,
     prints_rows,
     reads_version,
@@ -154,6 +155,7 @@ def convert(
     ] = False,
     hash_index: HashIndexOption = None,
     sorted_index: SortedIndexOption = None,
+    vector_index: VectorIndexOption = None,
     columns: Annotated[
         str | None, typer.Option("--columns", "-c", help="Columns to keep: a,b")
     ] = None,
@@ -173,6 +175,7 @@ def convert(
         cluster_by=cluster_by,
         hash_indexes=hash_index or (),
         sorted_indexes=sorted_index or (),
+        vector_indexes=vector_index or (),
         columns=columns,
         compression=compression,
         overwrite=overwrite,
@@ -419,13 +422,16 @@ def add_index(
     file: FileArgument,
     hash_index: HashIndexOption = None,
     sorted_index: SortedIndexOption = None,
+    vector_index: VectorIndexOption = None,
     output: NewFileOption = None,
     json: JsonOption = False,
 ) -> None:
     """Add indexes to a file without encoding its rows again."""
     from nimblepy.cli.convert import run_add_index
 
-    run_add_index(file, hash_index or [], sorted_index or [], output, as_json=json)
+    run_add_index(
+        file, hash_index or [], sorted_index or [], vector_index or [], output, as_json=json
+    )
 
 
 @app.command("drop-index")

@@ -172,7 +172,12 @@ def run_nearest(path: str, vector: str, k: int, arguments: Mapping[str, Any], qu
 def _parse_vector(text: str) -> list[float]:
     """Parses numbers separated by commas or spaces, with or without brackets."""
     try:
-        return [float(part) for part in text.strip().strip("[]").replace(",", " ").split()]
+        text = text.strip()
+        if text.startswith("[") or text.endswith("]"):
+            if not (text.startswith("[") and text.endswith("]")):
+                raise ValueError("one of the brackets is missing")
+            text = text[1:-1]
+        return [float(part) for part in text.replace(",", " ").split()]
     except ValueError as error:
         raise nb.InvalidArgumentError(
             f"VECTOR: expected numbers between commas, such as 0.5,-1,2 ({error})"

@@ -21,6 +21,7 @@ from nimblepy.cli.arguments import (
     SortedIndexOption,
     TableArgument,
     TakesNumbers,
+    VectorIndexOption,
     Version,
     YesOption,
     prints_rows,
@@ -242,7 +243,8 @@ def table_create(
         typer.Argument(metavar="[DATA]...", help="The first rows: files, as for convert."),
     ] = None,
     schema: Annotated[
-        str | None, typer.Option(help="Columns of an empty table: 'id bigint, at timestamp'")
+        str | None,
+        typer.Option(help="Columns of an empty table: 'id bigint not null, at timestamp'"),
     ] = None,
     primary_key: Annotated[str | None, typer.Option(help="Columns of a unique key: a,b")] = None,
     cluster_by: Annotated[
@@ -253,6 +255,7 @@ def table_create(
     ] = None,
     hash_index: HashIndexOption = None,
     sorted_index: SortedIndexOption = None,
+    vector_index: VectorIndexOption = None,
     data_format: Annotated[
         str, typer.Option(help="Format of the table's files: nimble or parquet.")
     ] = "nimble",
@@ -280,6 +283,7 @@ def table_create(
         partition_by=partition_by or [],
         hash_indexes=hash_index or [],
         sorted_indexes=sorted_index or [],
+        vector_indexes=vector_index or [],
         data_format=data_format,
         format_version=format_version,
         properties=property or [],
