@@ -14,13 +14,17 @@ import nimblepy as nb
 
 pytest.importorskip("feast")
 
-from feast import Entity, FeatureView, Field, FileSource
+from feast import Entity, FeatureStore, FeatureView, Field, FileSource
 from feast.infra.online_stores.online_store import OnlineStore
 from feast.infra.online_stores.sqlite import SqliteOnlineStore, SqliteOnlineStoreConfig
 from feast.protos.feast.serving.ServingService_pb2 import GetOnlineFeaturesResponse
 from feast.protos.feast.types.EntityKey_pb2 import EntityKey
 from feast.protos.feast.types.Value_pb2 import (
+    BoolList,
     BytesList,
+    DoubleList,
+    FloatList,
+    Int32List,
     Int64List,
     Null,
     StringList,
@@ -56,6 +60,11 @@ TYPES = {
     "numbers": Array(Int64),
     "texts": Array(String),
     "blobs": Array(Bytes),
+    "i32s": Array(Int32),
+    "f32s": Array(Float32),
+    "f64s": Array(Float64),
+    "oks": Array(Bool),
+    "ats": Array(UnixTimestamp),
 }
 
 
@@ -102,6 +111,11 @@ def values(number: int) -> dict[str, Value]:
         "numbers": Value(int64_list_val=Int64List(val=range(number % 3))),
         "texts": Value(string_list_val=StringList(val=["", f"t{number}"])),
         "blobs": Value(bytes_list_val=BytesList(val=[b"", b"\0"])),
+        "i32s": Value(int32_list_val=Int32List(val=[-(2**31), number][: number % 3])),
+        "f32s": Value(float_list_val=FloatList(val=[number / 4, float("inf")])),
+        "f64s": Value(double_list_val=DoubleList(val=[number / 3] * (number % 2))),
+        "oks": Value(bool_list_val=BoolList(val=[number % 2 == 0, False])),
+        "ats": Value(unix_timestamp_list_val=Int64List(val=[0, 1_700_000_000 + number])),
     }
 
 
@@ -156,6 +170,33 @@ def test_responses_equal_those_that_feast_makes(tmp_path: Path, is_full: bool) -
         assert made[0] == made[1]
         assert len(made[0].results) == len(TYPES) + 2
         assert all(len(vector.values) == len(asked) for vector in made[0].results)
+
+
+def test_features_beyond_their_time_to_live(tmp_path: Path) -> None:
+    """Feast decides about them, from the event times that the online store returns."""
+    drivers = view(n=Int64)
+    driver = Entity(name="driver", join_keys=["driver_id"], value_type=ValueType.INT64)
+    now = datetime.now(UTC).replace(microsecond=0)
+    times = {1: now, 2: now - timedelta(hours=23), 3: now - timedelta(days=400)}
+    rows = [(key(k), {"n": Value(int64_val=k)}, time, None) for k, time in times.items()]
+    answers = []
+    for name, online in (
+        ("theirs", SqliteOnlineStoreConfig(path=str(tmp_path / "online.db"))),
+        ("ours", NimbleOnlineStoreConfig(path=str(tmp_path / "lake"))),
+    ):
+        store = FeatureStore(config=config(online, tmp_path, name))
+        store.apply([driver, drivers])
+        store._get_provider().online_write_batch(store.config, drivers, rows, None)
+        for asked in ([1, 2, 3, 4], [*range(20)]):
+            response = store.get_online_features(
+                features=["drivers:n"], entity_rows=[{"driver_id": k} for k in asked]
+            ).proto
+            answers.append(response.results)
+            at = list(response.metadata.feature_names.val).index("n")
+            shown = [time.ToDatetime(UTC) for time in response.results[at].event_timestamps]
+            epoch = datetime(1970, 1, 1, tzinfo=UTC)
+            assert shown == [times.get(k, epoch) for k in asked]
+    assert answers[:2] == answers[2:]
 
 
 def test_older_rows_do_not_replace_newer_ones(tmp_path: Path) -> None:
