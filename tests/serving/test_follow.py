@@ -122,11 +122,25 @@ def test_snapshots_that_name_a_missing_file_are_not_served(tmp_path: Path) -> No
             server._follower.poll()
             stats = server.stats()
             assert stats["follow_failures"] == number
-            assert path.name in str(stats["last_error"])
+            assert (
+                stats["last_error"] == f"t: {path} is missing; the previous snapshot remains served"
+            )
             assert (stats["tables"]["t"]["snapshot"], stats["swaps"]) == (old, 0)
             assert client.hget("t:1", "v") == b"x"
             assert client.exists("t:7") == 0
         assert read_current(directory) == current
+    done = CliRunner().invoke(app, ["follow", str(data), "--table", "a.t=t", "--once"])
+    assert done.exit_code != 0
+    assert "is missing; the previous snapshot" in " ".join(done.output.split())
+    assert read_current(directory) == current
+    with (
+        nb.serve(data, {"t": "a.t"}, poll=60, manifests=data) as server,
+        redis.Redis(port=server.port) as client,
+    ):  # it starts from the last manifest
+        server._follower.poll()
+        assert server.stats()["tables"]["t"]["snapshot"] == old
+        assert path.name in str(server.stats()["last_error"])
+        assert client.hget("t:1", "v") == b"x"
         (tmp_path / "kept").rename(path)
         server._follower.poll()
         assert server.stats()["last_error"] is None

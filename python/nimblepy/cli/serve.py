@@ -17,7 +17,11 @@ import typer
 from nimblepy.cli.catalogs import existing_catalog
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.serving.follow import Follower
-from nimblepy.serving.manifest_files import SERVE_DIRECTORY, write_manifests
+from nimblepy.serving.manifest_files import (
+    SERVE_DIRECTORY,
+    current_manifests,
+    write_manifests,
+)
 from nimblepy.serving.server import serve
 from nimblepy.table.base.places import has_catalog
 
@@ -63,11 +67,13 @@ def run_follow(
         directory = os.path.join(lake, SERVE_DIRECTORY)
     from nimblepy.serving.sources import open_served
 
-    handles = open_served(existing_catalog(lake), _names(tables))
+    names = _names(tables)
+    handles = open_served(existing_catalog(lake), names)
     follower = Follower(
         handles,
         lambda manifests: write_manifests(directory, manifests),
         lambda dropped: write_manifests(directory, {}, dropped),
+        current_manifests(directory, names),
     )
     follower.poll()
     if follower.last_error is not None:

@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from nimblepy import _core
@@ -36,6 +36,10 @@ def _state_of(path: str) -> tuple[int, ...]:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
+def _files_of(manifest: bytes) -> set[str]:
+    return set(_core.ServedTable(manifest, _core.ServedFiles(), 0).paths)
+
+
 class Follower:
     """Polls the sources, and publishes a manifest of each new state. Not thread-safe.
 
@@ -45,6 +49,7 @@ class Follower:
             exist. Polls call it until all tables exist.
         publish: receives the manifests of all names that changed.
         withdraw: receives the names of tables that were dropped.
+        published: the manifests that were published before, for example by another process.
 
     Attributes:
         checked_at: time of the last complete check, in seconds of the monotonic clock.
@@ -57,6 +62,7 @@ class Follower:
         handles: dict[str, Served] | Open,
         publish: Callable[[dict[str, bytes]], None],
         withdraw: Callable[[set[str]], None] | None = None,
+        published: Mapping[str, bytes] | None = None,
     ) -> None:
         self._open: Open | None = None
         self._handles: dict[str, Served] = {}
@@ -68,7 +74,7 @@ class Follower:
         self._withdraw = withdraw
         self._published: set[str] = set()
         # The files of the last published manifests.
-        self._paths: dict[str, set[str]] = {}
+        self._paths = {name: _files_of(manifest) for name, manifest in (published or {}).items()}
         # The files of the catalogs at the last look at all tables, and its time.
         self._last_files: list[tuple[int, ...]] | None = None
         self._looked_at = -math.inf
@@ -170,9 +176,10 @@ class Follower:
         Raises:
             FileNotFoundError: a file that the published manifest does not have is missing.
         """
-        paths = set(_core.ServedTable(manifest, _core.ServedFiles(), 0).paths)
+        paths = _files_of(manifest)
         for path in sorted(paths - self._paths.get(name, paths)):
-            os.stat(path)
+            if not os.path.exists(path):
+                raise FileNotFoundError(f"{path} is missing; the previous snapshot remains served")
         return paths
 
     def _reopen(self, name: str) -> bool:

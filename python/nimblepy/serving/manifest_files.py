@@ -79,19 +79,35 @@ def last_manifests(lake: str, names: Mapping[str, str]) -> dict[str, bytes]:
         Nothing, unless there is a manifest of each of these tables with files in the lake only. A
         copy of a lake has manifests with the files of the original.
     """
-    directory, root = os.path.join(lake, SERVE_DIRECTORY), os.path.abspath(lake) + os.sep
-    current, manifests = read_current(directory), {}
+    root = os.path.abspath(lake) + os.sep
+    read = _read(os.path.join(lake, SERVE_DIRECTORY), names)
+    in_lake = (path.startswith(root) for _, served in read.values() for path in served.paths)
+    if len(read) < len(names) or not all(in_lake):
+        return {}
+    return {name: manifest for name, (manifest, _) in read.items()}
+
+
+def current_manifests(directory: str, names: Mapping[str, str]) -> dict[str, bytes]:
+    """Returns the current manifests that can be read.
+
+    Args:
+        names: the tables, by their names in keys.
+    """
+    return {name: manifest for name, (manifest, _) in _read(directory, names).items()}
+
+
+def _read(directory: str, names: Mapping[str, str]) -> dict[str, tuple[bytes, _core.ServedTable]]:
+    current, read = read_current(directory), {}
     for name, table in names.items():
         try:
             with open(os.path.join(directory, current[name]), "rb") as file:
                 manifest = file.read()
             served = _core.ServedTable(manifest, _core.ServedFiles(), 0)
         except (KeyError, OSError, NimbleError):
-            return {}
-        if served.name != table or not all(path.startswith(root) for path in served.paths):
-            return {}
-        manifests[name] = manifest
-    return manifests
+            continue
+        if served.name == table:
+            read[name] = manifest, served
+    return read
 
 
 def read_current(directory: str) -> dict[str, str]:

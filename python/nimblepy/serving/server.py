@@ -217,7 +217,7 @@ class Server:
         self._swapped_at = time.monotonic()
         self._process = os.getpid()
         self._poll = poll
-        self._follower = Follower(handles, self._publish, self._withdraw)
+        self._follower = Follower(handles, self._publish, self._withdraw, last)
         if last:
             self._follower.checked_at = -math.inf
             self._publish(last)
