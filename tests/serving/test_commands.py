@@ -473,7 +473,7 @@ def test_a_command_of_another_version_is_changed(server: nb.Server) -> None:
     with redis.Redis(port=server.port) as client:
         version = client.execute_command("NB.META", "users")[b"version"]
         assert client.execute_command("NB.AT", version, "NB.COUNT", "users", "1")[-1] == 1
-        with pytest.raises(redis.ResponseError, match="CHANGED version .0. of shop.users is no"):
+        with pytest.raises(redis.ResponseError, match=r"CHANGED version .0. of shop\.users is no"):
             client.execute_command("NB.AT", "0", "NB.COUNT", "users", "1")
 
 

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.no_sanitizer
 
 class _Handler(BaseHTTPRequestHandler):
     catalog: SqlCatalog
-    stages = True  # whether the server prepares tables that a commit creates
+    refuses = 0  # status of answers to requests for tables that a commit creates
     lost: ClassVar[list[int]] = []  # status of answers that replace those of made commits
     requests: ClassVar[list[str]] = []
 
@@ -121,12 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(409, OSError("it exists"))
         elif not request.stage_create:
             self._answer(200, self._state(self.catalog.create_table(*arguments)))
-        elif self.stages:
+        elif not self.refuses:
             staged = self.catalog._create_staged_table(*arguments)
             metadata = staged.metadata.model_dump_json()
             self._answer(200, f'{{"metadata": {metadata}, "config": {{}}}}'.encode())
         else:
-            self._error(400, OSError("stage-create is not supported"))
+            self._error(self.refuses, OSError("stage-create is not supported"))
 
 
 @pytest.fixture
@@ -174,12 +174,12 @@ def test_claims_in_a_rest_catalog(catalogs: tuple[SqlCatalog, RestCatalog]) -> N
 ROWS = pa.table({"id": range(20), "status": ["P", "X"] * 10})
 
 
-@pytest.mark.parametrize("stages", [True, False])
+@pytest.mark.parametrize("refuses", [0, 400, 422, 501])
 def test_a_table_is_created_with_its_rows(
-    catalogs: tuple[SqlCatalog, RestCatalog], stages: bool
+    catalogs: tuple[SqlCatalog, RestCatalog], refuses: int
 ) -> None:
     own, rest = catalogs
-    rest.handler.stages = stages
+    rest.handler.refuses = refuses
     lake = nb.connect(catalog=rest)
     table = lake.create_table(
         "a.b",
@@ -191,7 +191,7 @@ def test_a_table_is_created_with_its_rows(
     )
     # Server without staging: one request fails, then the table, its rows and its index.
     kinds = [path.partition("/tables")[2] for path in rest.handler.requests[1:]]
-    assert kinds == (["", "/b"] if stages else ["", "", "/b", "/b"])
+    assert kinds == (["", "", "/b", "/b"] if refuses else ["", "/b"])
     (snapshot,) = table.snapshots().to_pylist()
     assert snapshot["operation"] == "append"
     for handle in (table, lake.table("a.b")):

@@ -110,8 +110,9 @@ def _check_inner_names(before: pa.Schema, after: pa.Schema, earlier: Iterable[pa
         is_renamed = names.get(number, path) != path
         if not is_renamed and earlier_numbers.get(path, number) == number:
             continue
-        column, _, inner = path.partition(".")
-        shown = next(f"{field.name}.{inner}" for field in after if str(field_id_of(field)) == column)
+        number_text, _, inner = path.partition(".")
+        column = next(field.name for field in after if str(field_id_of(field)) == number_text)
+        shown = f"{column}.{inner}"
         why = (
             "a field inside a column must keep its name"
             if is_renamed

@@ -22,13 +22,13 @@ from pyiceberg.catalog import (
 )
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
-    BadRequestError,
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
     NoSuchNamespaceError,
     NoSuchTableError,
     NoSuchViewError,
+    RESTError,
     TableAlreadyExistsError,
 )
 from pyiceberg.io import FileIO, load_file_io
@@ -997,7 +997,7 @@ def stage_table(
             return Metadata(catalog.stage_table(name, **arguments), checks=[AssertCreate()])
         try:
             staged = staged_table(catalog.create_table_transaction(name, **arguments))
-        except (NotImplementedError, BadRequestError) as error:
+        except (NotImplementedError, RESTError) as error:
             _log.info("%s: the catalog does not stage tables: %s", ".".join(name), error)
             return None
         if staged is None:
