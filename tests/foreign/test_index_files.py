@@ -278,6 +278,31 @@ def test_arguments_and_targets_are_checked(lake: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "e.nbx").exists()
 
 
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        ({"k": pa.array(["c"], pa.large_string()), "v": [3]}, "'k' is large_string, not string;"),
+        ({"v": [3], "k": ["c"]}, "the order is v, k;"),
+        ({"k": ["c"]}, "'v' is missing;"),
+    ],
+)
+def test_files_of_several_writers_belong_in_a_table(
+    tmp_path: Path, other: dict[str, Any], difference: str
+) -> None:
+    first = pa.table({"k": ["a", "b"], "v": [1, 2]})
+    pq.write_table(first, tmp_path / "a.parquet")
+    pq.write_table(pa.table(other), tmp_path / "b.parquet")
+    with pytest.raises(InvalidArgumentError, match=rf"{difference}.*add_index\(\)"):
+        nb.index_files(str(tmp_path / "*.parquet"), tmp_path / "e.nbx", key="k")
+    lake = nb.connect(tmp_path / "lake")
+    table = lake.create_table("a.b", first.schema, data_format="parquet")
+    table.add_files([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    table.add_index(nb.HashIndex("k"))
+    assert [index.num_keys for index in table.indexes] == [3]
+    expected = {"k": "c", "v": 3 if "v" in other else None}
+    assert table.lookup(["c"], on="k").to_pylist() == [expected]
+
+
 def test_handle_pickles_closes_and_prints(lake: Path, tmp_path: Path) -> None:
     src = nb.index_files(lake, tmp_path / "e.nbx", key="id")
     copy = pickle.loads(pickle.dumps(src))

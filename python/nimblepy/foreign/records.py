@@ -131,13 +131,25 @@ def check_same_schema(records: Sequence[FileRecord]) -> pa.Schema:
     for record in records[1:]:
         other = schema_of(record)
         if not other.equals(schema):
-            differs = [f"{f.name}: {f.type}" for f in other if f not in list(schema)]
-            differs += [f"without {f.name}: {f.type}" for f in schema if f not in list(other)]
             raise InvalidArgumentError(
                 f"{record.path}: the columns differ from those of {records[0].path}: "
-                + (", ".join(differs) or "another order")
+                f"{_difference(other, schema)}; files of one index have equal columns. A table "
+                "that has all columns reads and indexes such files: add_files(), then add_index()"
             )
     return schema
+
+
+def _difference(schema: pa.Schema, first: pa.Schema) -> str:
+    """Returns how the columns of a file differ from those of the first file, in words."""
+    parts = []
+    for field in schema:
+        at = first.get_field_index(field.name)
+        if at < 0:
+            parts.append(f"{field.name!r} is new")
+        elif first.field(at).type != field.type:
+            parts.append(f"{field.name!r} is {field.type}, not {first.field(at).type}")
+    parts += [f"{name!r} is missing" for name in first.names if name not in schema.names]
+    return ", ".join(parts) or f"the order is {', '.join(schema.names)}"
 
 
 @dataclass(frozen=True)
