@@ -21,7 +21,7 @@ from nimblepy.rows.rowset import Positions, RowNumbers, RowSet
 from nimblepy.rows.source import Filter
 from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.field_ids import field_id_of
-from nimblepy.schema.lineage import ROW_ID, ROW_ID_FIELD
+from nimblepy.schema.lineage import ROW_ID, ROW_ID_FIELD, names_lineage
 from nimblepy.table import iceberg as ice
 from nimblepy.table.base.model import DataFile
 from nimblepy.table.changing.key_positions import KeyPositions, numbers
@@ -253,7 +253,7 @@ class _WithoutSource:
         self.files: Collection[int] = range(rows.num_files)
         if condition is None:
             return
-        joined = _joined_schema(None, rows.schema)
+        joined = _joined_schema(None, _named_schema(rows))
         parsed = self._condition = parse_filter(condition, joined, sides=_SIDES)
         conditions = [n for c in parsed.conjuncts if (n := _in_table(c, rows.schema)) is not None]
         if parsed.matches_nothing:
@@ -271,6 +271,8 @@ class _WithoutSource:
             left = child.find(Where(self._pruning, left))
         paths = self._condition.columns
         names = tuple(dict.fromkeys(path[1] for path in paths if len(path) > 1))
+        if self._rows.reading.has_row_ids and names_lineage(names):
+            child = self._rows.with_lineage.child(number)
         parts = [np.empty(0, dtype=np.uint64)]
         for at in range(0, left.num_rows, _BATCH_ROWS):
             part = left.slice(at, at + _BATCH_ROWS).expand()
@@ -288,8 +290,8 @@ def _in_table(node: Node, schema: pa.Schema) -> Node | None:
     match node:
         case Compare() | In() | StartsWith() | IsNull() | IsValid():
             path = node.column.path
-            if path[0] != _TARGET or len(path) < 2:
-                return None
+            if path[0] != _TARGET or len(path) < 2 or path[1] not in schema.names:
+                return None  # columns of row lineage have no statistics
             return replace(node, column=resolve_column(schema, path[1:]))
         case And(args):
             implied = [
@@ -396,7 +398,7 @@ class _Step:
         # Key columns, which have equal values in every match.
         same = {f.name for name, f in both if name in keys and keys[name] == field_id_of(f)}
         self._source = pa.schema([field.with_name(name) for name, field in both])
-        joined = _joined_schema(self._source, rows.schema)
+        joined = _joined_schema(self._source, _named_schema(rows))
         alone, table = _joined_schema(self._source, None), rows.schema
         self._matched = [_Clause(clause, joined, names, table, same) for clause in matched]
         self._inserts = [_Clause(clause, alone, names, table, ()) for clause in inserts]
@@ -413,7 +415,7 @@ class _Step:
                     needed |= {path[1]} if len(path) > 1 else set(self._rows.schema.names)
             if not clause.deletes:
                 needed |= {n for n in self._rows.schema.names if n not in clause.taken}
-        return tuple(name for name in self._rows.schema.names if name in needed)
+        return tuple(name for name in _named_schema(self._rows).names if name in needed)
 
     def made(self, matches: Matches, first: int, chunk: pa.Table) -> pa.Table:
         """Returns the new rows for one chunk of the source."""
@@ -510,6 +512,12 @@ def _pairs(matches: Matches, first: int, count: int) -> tuple[Positions, Positio
     probe = np.concatenate(probes)
     order = np.argsort(probe, kind="stable")
     return probe[order], np.concatenate(files)[order], np.concatenate(rows)[order]
+
+
+def _named_schema(rows: MemberRows) -> pa.Schema:
+    """Returns the columns of the table that clauses can name, those of row lineage included."""
+    reading = rows.reading
+    return reading.with_lineage().schema if reading.has_row_ids else rows.schema
 
 
 def _joined_schema(source: pa.Schema | None, target: pa.Schema | None) -> pa.Schema:

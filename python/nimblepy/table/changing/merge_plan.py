@@ -42,8 +42,10 @@ class Merge:
     of the source and of the table. SQL text may omit ``source.`` in :meth:`when_not_matched`, and
     ``target.`` in :meth:`when_not_matched_by_source`, because these clauses see only one side. In
     conditions, ``source`` and ``target`` always mean the two sides: a table column named ``source``
-    is ``target.source``. Of each kind of clause, the first one that applies to a row is used. If no
-    clause applies, rows of the table do not change, and rows of the source are ignored.
+    is ``target.source``. In format version 3, clauses can also name ``target._row_id`` and
+    ``target._last_updated_sequence_number``. Of each kind of clause, the first one that applies to
+    a row is used. If no clause applies, rows of the table do not change, and rows of the source are
+    ignored.
 
     Example:
         >>> merge = table.merge(changes)  # doctest: +SKIP

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from nimblepy.errors import DuplicateKeyError, KeyOrderError
-from nimblepy.expr.filter import parse_filter
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.io.progress import Progress, ProgressArg
+from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
 from nimblepy.rows.source import Filter
@@ -130,8 +130,22 @@ def may_pass(rows: FileSet, filter: Filter) -> Sequence[int]:
     """Returns the numbers of the files that may have passing rows."""
     if filter is None:
         return range(len(rows.members))
-    parsed = parse_filter(filter, rows.schema)
-    return [] if parsed.matches_nothing else rows.prune(parsed.conjuncts)
+    parsed = rows.parsed(filter)
+    if parsed.matches_nothing:
+        return []
+    numbers = rows.prune(parsed.conjuncts)
+    tested = rows.with_columns_of(parsed)
+    if tested is rows:
+        return numbers
+    passing = []  # columns of row lineage have no statistics, so test the rows
+    for number in numbers:
+        child = tested.child(number)
+        live, deleted = child.all_rows(), rows.deleted(number)
+        if deleted is not None:
+            live = live.minus(deleted)
+        if passing_rows(child, Where(parsed, live)).num_rows:
+            passing.append(number)
+    return passing
 
 
 def _needed(files: Group, rows: FileSet, target: Target) -> list[set[int]]:
