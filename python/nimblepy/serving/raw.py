@@ -68,8 +68,9 @@ class RawReader:
         """Returns the rows of a reply ``AS RAW``, with the types of ``schema``.
 
         Raises:
-            CannotDecodeError: this process cannot read the format, or has no address space; or the
-                server dropped a file before its metadata was read, or allows only small replies.
+            CannotDecodeError: this process cannot read the format, or has no address space; the
+                server dropped a file before its metadata was read, or allows only small replies; or
+                the columns have other types now.
             CorruptFileError: the reply is damaged.
         """
         try:
@@ -77,11 +78,11 @@ class RawReader:
         except UnsupportedVersionError as error:
             raise CannotDecodeError(str(error)) from error
         if len(frames) == 1 and not frames[0].is_raw:
-            return as_schema(read_arrow(frames[0].arrow), schema)
+            return _as_schema(read_arrow(frames[0].arrow), schema)
         parts = [schema.empty_table()]
         for frame in frames:
             rows = self._decoded(frame, schema) if frame.is_raw else read_arrow(frame.arrow)
-            parts.append(as_schema(rows, schema))
+            parts.append(_as_schema(rows, schema))
         return pa.concat_tables(parts)
 
     def _decoded(self, frame: _core.RawFrame, schema: pa.Schema) -> pa.Table:
@@ -139,6 +140,24 @@ def read_arrow(reply: bytes | memoryview) -> pa.Table:
         return stream.read_all()
 
 
-def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Casts rows to the handle's types, because the server may have newer ones."""
+def _as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Returns rows of blocks with the types of ``schema``: values instead of dictionaries.
+
+    Raises:
+        CannotDecodeError: the rows have other columns or types.
+    """
+    types, wanted = map(_plain_type, rows.schema.types), map(_plain_type, schema.types)
+    if rows.schema.names != schema.names or list(types) != list(wanted):
+        raise CannotDecodeError("the columns of the server's table have changed")
     return rows if rows.schema.equals(schema) else rows.cast(schema)
+
+
+def _plain_type(type: pa.DataType) -> pa.DataType:
+    """The type of the same values in Arrow replies, without an extension type's name."""
+    if isinstance(type, pa.DictionaryType):
+        return _plain_type(type.value_type)
+    if isinstance(type, pa.BaseExtensionType):
+        return _plain_type(type.storage_type)
+    if pa.types.is_string_view(type):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(type) else type

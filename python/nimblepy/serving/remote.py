@@ -37,7 +37,7 @@ from nimblepy.schema.protocols import Key, ManyKeys
 from nimblepy.schema.types import SortKey
 from nimblepy.serving.filter_words import filter_words
 from nimblepy.serving.key_text import key_text
-from nimblepy.serving.raw import CannotDecodeError, RawReader, as_schema, read_arrow
+from nimblepy.serving.raw import CannotDecodeError, RawReader, read_arrow
 from nimblepy.serving.resp_client import Connection, NoTableError, VersionChangedError
 
 # Maximum number of keys in a command. By default, a server accepts at most 10,000.
@@ -392,7 +392,14 @@ class RemoteTable:
         if after is not None:
             if isinstance(after, Mapping):
                 row: Mapping[Any, object] = after
-                after = tuple(row[key.column] for key in self._ordered())
+                names = [key.column for key in self._ordered()]
+                absent = [name for name in names if name not in row]
+                if absent:
+                    raise InvalidArgumentError(
+                        f"after: the row has no {absent[0]!r}; expected the cluster key "
+                        f"({', '.join(names)})"
+                    )
+                after = tuple(row[name] for name in names)
             if reverse:
                 if upper is not None:
                     raise InvalidArgumentError("give upper or after, not both")
@@ -839,7 +846,7 @@ def _shown_as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     if rows.schema.names != schema.names or rows.schema.types != schema.types:
         raise _OtherColumnsError
-    return as_schema(rows, schema)
+    return rows if rows.schema.equals(schema) else rows.cast(schema)
 
 
 def _without_columns(count: int) -> pa.Table:
