@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -106,7 +107,9 @@ def _of_dataset(dataset: Dataset) -> bytes:
         cluster = _key(source.schema, source.cluster_by, (lower, upper))
     name = os.path.basename(source.directory.path.rstrip("/"))
     none = _NO_CONSTANTS
-    return _made(name, "", None, source.schema, none, cluster, cluster, False, files)
+    path = _local(source.directory.path)
+    identity = _uuid_of(path)
+    return _made(name, identity, None, source.schema, none, cluster, cluster, False, files)
 
 
 def _of_file(file: File) -> bytes:
@@ -121,12 +124,21 @@ def _of_file(file: File) -> bytes:
     described: list[_File] = [(path, file.size_bytes, file.num_rows, _NO_CONSTANTS, None)]
     name = os.path.basename(path)
     none = _NO_CONSTANTS
-    return _made(name, "", None, file.schema, none, lookup, cluster, False, described)
+    identity = _uuid_of(path)
+    return _made(name, identity, None, file.schema, none, lookup, cluster, False, described)
+
+
+def _uuid_of(path: str) -> str:
+    """Identifies a file or directory, so that page tokens are not valid for one of the same name.
+
+    New rows at the same path keep it, as new snapshots of a table do.
+    """
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"file://{path}"))
 
 
 def _made(
     name: str,
-    uuid: str,
+    identity: str,
     snapshot: int | None,
     schema: pa.Schema,
     defaults: _Constants,
@@ -137,7 +149,7 @@ def _made(
 ) -> bytes:
     return _core.serving_manifest(
         name=name,
-        uuid=uuid,
+        uuid=identity,
         snapshot=snapshot,
         created_ms=int(time.time() * 1000),
         schema=_no_rows(schema),
