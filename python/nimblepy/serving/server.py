@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _OPENED_AHEAD = 512
 # Number of file descriptors for everything but clients.
 _OTHER_DESCRIPTORS = 1024
+# The types of the core's options.
+_MOST_32_BITS = 2**32 - 1
+_MOST_64_BITS = 2**64 - 1
+_MOST_THREADS = 1024
 
 
 def serve(
@@ -89,18 +93,20 @@ def serve(
         ...     redis.Redis(port=server.port).hgetall("users:4711")
     """
     limits = {
-        "max_keys": at_least("max_keys", max_keys, 1),
-        "max_rows": at_least("max_rows", max_rows, 1),
-        "max_reply_bytes": at_least("max_reply_bytes", max_reply_bytes, 1024),
-        "max_clients": at_least("max_clients", max_clients, 1),
-        "idle_seconds": at_least("idle_seconds", idle_seconds, 0),
-        "threads": at_least("threads", threads, 1),
+        "max_keys": _between("max_keys", max_keys, 1, _MOST_64_BITS),
+        "max_rows": _between("max_rows", max_rows, 1, _MOST_64_BITS),
+        "max_reply_bytes": _between("max_reply_bytes", max_reply_bytes, 1024, _MOST_64_BITS),
+        "max_clients": _between("max_clients", max_clients, 1, _MOST_32_BITS),
+        "idle_seconds": _between("idle_seconds", idle_seconds, 0, _MOST_32_BITS),
+        "threads": _between("threads", threads, 1, _MOST_THREADS),
         "allow_raw": bool(raw),
     }
     if token is not None and not token:
         raise InvalidArgumentError("token: it is empty")
-    if not isinstance(poll, (int, float)) or not poll > 0:
-        raise InvalidArgumentError(f"poll: expected seconds above 0, got {poll!r}")
+    if not isinstance(poll, (int, float)) or not 0 < poll <= threading.TIMEOUT_MAX:
+        raise InvalidArgumentError(
+            f"poll: expected seconds above 0, at most {threading.TIMEOUT_MAX:.0f}, got {poll!r}"
+        )
     if port is None and unix is None:
         port = 0
     address = _address(host, token) if port is not None else ""
@@ -165,11 +171,15 @@ def _page_secret(token: str | None) -> bytes:
     return hmac.digest(token.encode(), b"nimblepy: page tokens", "sha256")
 
 
-def _port(port: int | None) -> int:
-    number = at_least("port", 0 if port is None else port, 0)
-    if number > 65535:
-        raise InvalidArgumentError(f"port: expected at most 65535, got {number}")
+def _between(name: str, value: int, least: int, most: int) -> int:
+    number = at_least(name, value, least)
+    if number > most:
+        raise InvalidArgumentError(f"{name}: expected at most {most}, got {number}")
     return number
+
+
+def _port(port: int | None) -> int:
+    return _between("port", 0 if port is None else port, 0, 65535)
 
 
 def _address(host: str, token: str | None) -> str:
