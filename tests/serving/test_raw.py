@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,45 @@ def test_servers_may_refuse_to_send_blocks(
         assert counted.commands == ["NB.AT"]  # one command, the range
         with pytest.raises(nb.InvalidArgumentError, match="does not send parts"):
             table._connection.ask("NB.META", "t", "FILE", "1", "2", "0", "1")
+
+
+@pytest.mark.parametrize("accept", ["raw", "arrow"])
+def test_columns_with_other_types_than_the_handle_knows(tmp_path: Path, accept: str) -> None:
+    lake = nb.connect(tmp_path / "lake", create=True)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int32())])
+
+    def make(type: pa.DataType, values: list[Any]) -> nb.Table:
+        columns = {"k": range(2000), "v": pa.array(values, type)}
+        rows = pa.table(columns, schema=schema.set(1, pa.field("v", type)))
+        table = lake.create_table("a.t", rows.schema, cluster_by=["k"])
+        table.append(rows)
+        return table
+
+    def moved_to(table: nb.Table) -> None:
+        until = time.monotonic() + 30
+        while served.table("t").snapshot != table.snapshot:
+            assert time.monotonic() < until
+
+    table = make(pa.int32(), list(range(2000)))
+    with (
+        nb.serve(lake, {"t": "a.t"}, poll=0.01) as server,
+        nb.connect(server.address) as served,
+    ):
+        remote = served.table("t")
+        with table.alter() as change:
+            change.widen("v", pa.int64())
+        added = pa.table({"k": range(2000, 4000), "v": [2**40] * 2000}, schema=table.schema)
+        table.append(added)
+        moved_to(table)
+        assert remote.range(columns=["v"], accept=accept).equals(table.range(columns=["v"]))
+        for type, values in (
+            (pa.string(), [f"0{i}" for i in range(2000)]),
+            (pa.float64(), [i + 0.5 for i in range(2000)]),
+        ):
+            lake.drop_table("a.t")
+            table = make(type, values)
+            moved_to(table)
+            assert remote.range(columns=["v"], accept=accept).equals(table.range(columns=["v"]))
 
 
 def test_calls_above_the_limits_are_cut_in_pages(lake: nb.Catalog) -> None:

@@ -241,14 +241,23 @@ def test_years_outside_of_python_are_keys(
             assert page.rows.equals(local.page(upper=key, limit=1, inclusive="[]").rows)
 
 
-def test_date_with_a_time_is_refused(tmp_path: Path) -> None:
+def test_no_row_has_a_date_with_a_time(tmp_path: Path) -> None:
     """Its text was the whole day, which is another key."""
     days = pa.array([0, 86_400_000], pa.int64()).view(pa.date64())
     nb.write(pa.table({"k": days}), tmp_path / "t.nimble", cluster_by=["k"])
-    with nb.serve(tmp_path / "t.nimble") as server, nb.connect(server.address) as lake:
-        odd = pa.array([86_400_001], pa.int64()).view(pa.date64())
+    odd = pa.array([86_400_001, 0], pa.int64()).view(pa.date64())
+    with (
+        nb.serve(tmp_path / "t.nimble") as server,
+        nb.connect(server.address) as lake,
+        nb.open(tmp_path / "t.nimble") as local,
+    ):
+        remote = lake.table("t")
+        assert remote.lookup(odd).equals(local.lookup(odd))
+        assert remote.count(odd).to_pylist() == local.count(odd).to_pylist() == [0, 1]
+        assert remote.get(odd[0]) is local.get(odd[0]) is None
+        assert remote.prefix(odd[0]).equals(local.prefix(odd[0]))
         with pytest.raises(nb.InvalidArgumentError, match="whole day"):
-            lake.table("t").lookup(odd)
+            remote.range(lower=odd[0])
 
 
 def test_rows_without_columns(dataset: nb.Dataset, remote: nb.RemoteTable) -> None:
@@ -612,6 +621,95 @@ def test_dictionaries_come_as_values_and_unions_are_refused(tmp_path: Path) -> N
         client.execute_command("NB.MGET", "t", "AS", "ARROW", "KEYS", 1, 1)
 
 
+def test_columns_beside_a_union_can_be_read(tmp_path: Path) -> None:
+    union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
+    rows = pa.table({"k": [1, 2], "u": union, "v": ["a", None]})
+    nb.write(rows, tmp_path / "u.nimble", cluster_by=["k"])
+    with nb.serve(tmp_path / "u.nimble", "t") as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        assert remote.schema.names == ["k", "v"]
+        asked = ["v", "k"]
+        assert remote.range(columns=asked).equals(rows.select(asked))
+        assert remote.get(1, columns=asked) == {"v": "a", "k": 1}
+        assert remote.count([1, 5]).to_pylist() == [1, 0]
+        with pytest.raises(nb.InvalidArgumentError, match="cannot be sent as Arrow"):
+            remote.range()
+
+
+@pytest.mark.parametrize(
+    ("limits", "columns"),
+    [
+        ({"max_rows": 100}, None),
+        ({"max_reply_bytes": 2048}, None),
+        ({"max_rows": 100}, ["text", "n"]),
+        ({"max_rows": 100}, []),
+    ],
+)
+def test_a_key_with_more_rows_than_one_reply(
+    tmp_path: Path, limits: dict[str, int], columns: list[str] | None
+) -> None:
+    for part in range(2):  # the files have the same keys
+        rows = {"k": [3] * 20 + [7] * 300 + [9], "n": range(part, 321 + part)}
+        table = pa.table({**rows, "text": [f"{n}:" for n in rows["n"]]})
+        nb.write(table, tmp_path / f"{part}.nimble", cluster_by=["k"])
+    local = nb.open_dataset(tmp_path)
+    with nb.serve(local, "t", **limits) as server, nb.connect(server.address) as lake:
+        remote = lake.table("t")
+        for keys in ([7], [9, 7, 5, 3, 7], [None, 7]):
+            for asked in ({}, {"probe_row": "p"}, {"missing": "null"}):
+                got = remote.lookup(keys, columns=columns, **asked)
+                expected = local.lookup(keys, columns=columns, **asked)
+                assert got.num_rows == expected.num_rows
+                assert got.equals(expected), (keys, asked)
+        assert remote.count([7, 9]).to_pylist() == [600, 2]
+
+
+def test_page_tokens_of_another_file_of_the_same_name(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        nb.write({"k": range(100)}, tmp_path / folder / "t.nimble", cluster_by=["k"])
+    places = [tmp_path / "a", tmp_path / "a" / "t.nimble"]
+    others = [tmp_path / "b", tmp_path / "b" / "t.nimble"]
+    for place, other in zip(places, others, strict=True):
+        with (
+            nb.serve(place, "t", token="x") as server,
+            nb.serve(place, "t", token="x") as equal,
+            nb.serve(other, "t", token="x") as another,
+        ):
+            first, same, different = (
+                nb.connect(s.address, token="x").table("t") for s in (server, equal, another)
+            )
+            token = first.page(limit=5).next
+            assert same.page(limit=5, token=token).rows["k"].to_pylist() == [5, 6, 7, 8, 9]
+            with pytest.raises(nb.InvalidArgumentError, match="page token"):
+                different.page(limit=5, token=token)
+
+
+def test_a_row_for_after_needs_the_key(remote: nb.RemoteTable) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="'k'"):
+        remote.range(after={"x": 0})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_clients": 2**33},
+        {"idle_seconds": 2**32},
+        {"max_keys": 2**64},
+        {"max_rows": 2**64},
+        {"max_reply_bytes": 2**64},
+        {"threads": 2**32},
+        {"port": 65536},
+        {"poll": float("inf")},
+        {"poll": float("nan")},
+        {"poll": 1e300},
+    ],
+)
+def test_options_above_their_limits(dataset: nb.Dataset, options: dict[str, Any]) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match=next(iter(options))):
+        nb.serve(dataset, "t", **options)
+
+
 def test_addresses_and_tokens(dataset: nb.Dataset, tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
     with nb.serve(dataset, "t", unix=path, token="secret") as server:
@@ -654,6 +752,13 @@ def test_server_that_restarts_is_found_again(dataset: nb.Dataset, tmp_path: Path
         b"$9999999999999\r\n",
         b"*1\r\n" * 100,
         b":x\r\n",
+        b":" + b"1" * 5000 + b"\r\n",
+        b":5\r\n",
+        b"+\xff\xfe\r\n",
+        b"*3\r\n:1\r\n:2\r\n:3\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n$2\r\n\xff\xfe\r\n",
+        b"HTTP/1.1 400 Bad\r\n",
     ],
 )
 def test_replies_that_are_broken(answer: bytes) -> None:
@@ -673,6 +778,34 @@ def test_replies_that_are_broken(answer: bytes) -> None:
         lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
         with pytest.raises(ConnectionError):
             lake.tables()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"$5\r\nhello\r\n",
+        b"*0\r\n",
+        b"+\xff\xfe\r\n",
+        b"*3\r\n:1\r\n:2\r\n:3\r\n",
+        b"*2\r\n$2\r\n\xff\xfe\r\n$1\r\na\r\n",
+        b"*4\r\n$13\r\ncluster_order\r\n*1\r\n$1\r\nx\r\n$3\r\nkey\r\n*0\r\n",
+    ],
+)
+def test_another_program_is_a_failed_connection(answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                peer, _ = listener.accept()
+                with peer:
+                    peer.recv(1000)
+                    peer.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        lake = nb.connect(f"nimble://127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+        with pytest.raises(ConnectionError):
+            lake.table("t")
 
 
 def test_a_reply_that_nobody_read_answers_no_other_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,10 @@ _FIRST_DAY = -719_162  # 0001-01-01, in days since 1970
 _DAYS_OF_CYCLE = 146_097
 
 
+class NoKeyTextError(InvalidArgumentError):
+    """The value has no text, and no value of a server's column equals it."""
+
+
 def key_text(values: Iterable[pa.Scalar], types: Iterable[pa.DataType]) -> bytes:
     """Returns the values of a key as text, joined by ``:``. ``types`` are the columns' types."""
     return b":".join(
@@ -33,7 +37,7 @@ def value_text(value: pa.Scalar, declared: pa.DataType) -> bytes:
     if pa.types.is_date(kind):
         days, rest = divmod(value.value, 1 if pa.types.is_date32(kind) else 86_400_000)
         if rest:
-            raise InvalidArgumentError(
+            raise NoKeyTextError(
                 f"key {value.value} ms cannot be sent to a server: a {kind} must be a whole day"
             )
         return _date_text(days).encode()

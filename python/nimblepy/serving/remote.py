@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -15,6 +16,7 @@ from nimblepy.errors import (
     ConflictError,
     IndexUnavailableError,
     InvalidArgumentError,
+    NimbleError,
     ReplyTooLargeError,
     StaleFileError,
 )
@@ -36,7 +38,7 @@ from nimblepy.schema.columns import resolve_column
 from nimblepy.schema.protocols import Key, ManyKeys
 from nimblepy.schema.types import SortKey
 from nimblepy.serving.filter_words import filter_words
-from nimblepy.serving.key_text import key_text
+from nimblepy.serving.key_text import NoKeyTextError, key_text
 from nimblepy.serving.raw import CannotDecodeError, RawReader, read_arrow
 from nimblepy.serving.resp_client import Connection, NoTableError, VersionChangedError
 
@@ -69,7 +71,8 @@ class RemoteLake:
 
     def tables(self) -> list[str]:
         """Returns the names of the tables, as they appear in Redis keys."""
-        return [name.decode() for name in self._connection.ask("NB.TABLES")]
+        with _replies_of(self._connection, "NB.TABLES"):
+            return [name.decode() for name in self._connection.ask("NB.TABLES")]
 
     def table(self, name: str) -> RemoteTable:
         """Returns a handle on a table, by its name in Redis keys.
@@ -156,19 +159,40 @@ class RemoteTable:
         )
 
     def _asked(self) -> _Shown:
-        reply = self._connection.ask("NB.META", self.name)
-        meta = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
-        schema = read_arrow(self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")).schema
-        order = [entry.decode().split(" ") for entry in meta["cluster_order"]]
-        cluster = [
-            SortKey(
-                " ".join(words[2:]),
-                descending=words[0] == "desc",
-                nulls_first=words[1] == "first",
-            )
-            for words in order
-        ]
-        return _Shown(meta, schema, [name.decode() for name in meta["key"]], cluster)
+        with _replies_of(self._connection, "NB.META"):
+            reply = self._connection.ask("NB.META", self.name)
+            meta = {key.decode(): value for key, value in zip(reply[::2], reply[1::2], strict=True)}
+            order = [entry.decode().split(" ") for entry in meta["cluster_order"]]
+            cluster = [
+                SortKey(
+                    " ".join(words[2:]),
+                    descending=words[0] == "desc",
+                    nulls_first=words[1] == "first",
+                )
+                for words in order
+            ]
+            key = [name.decode() for name in meta["key"]]
+            int(meta["rows"])
+            meta["version"].decode()
+        with _replies_of(self._connection, "NB.SCHEMA"):
+            return _Shown(meta, self._asked_schema(), key, cluster)
+
+    def _asked_schema(self) -> pa.Schema:
+        """Returns the columns without those that Arrow replies cannot have."""
+        try:
+            return read_arrow(self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")).schema
+        except InvalidArgumentError as error:
+            if "cannot be sent as Arrow" not in str(error):
+                raise
+        fields = []
+        for name, *_ in self._connection.ask("NB.SCHEMA", self.name):
+            words = ["AS", "ARROW", "COLS", 1, name, "KEYS", 0]
+            try:
+                fields += read_arrow(self._connection.ask("NB.MGET", self.name, *words)).schema
+            except InvalidArgumentError as error:
+                if "cannot be sent as Arrow" not in str(error):
+                    raise
+        return pa.schema(fields)
 
     if not TYPE_CHECKING:
 
@@ -397,7 +421,7 @@ class RemoteTable:
                 if absent:
                     raise InvalidArgumentError(
                         f"after: the row has no {absent[0]!r}; expected the cluster key "
-                        f"({', '.join(names)})"
+                        f"({', '.join(map(str, names))})"
                     )
                 after = tuple(row[name] for name in names)
             if reverse:
@@ -554,7 +578,10 @@ class RemoteTable:
             return self._range_command(None, None, (True, False))
         if request.nothing or any(not value.is_valid for value in request.values):
             return None
-        text = key_text(request.values, self._types(keys[: len(request.values)]))
+        try:
+            text = key_text(request.values, self._types(keys[: len(request.values)]))
+        except NoKeyTextError:
+            return None
         return ["NB.PREFIX", self.name, text, *["STARTS"][: int(request.starts_with)]]
 
     def _lookup(
@@ -577,9 +604,20 @@ class RemoteTable:
             asked = [text for text in part if text is not None]
             if not asked:
                 return None
-            rows = read_arrow(
-                self._connection.ask(*at, "NB.MGET", self.name, *sent, "KEYS", len(asked), *asked)
-            )
+            words: list[str | bytes] = ["NB.MGET", self.name, *sent, "KEYS", str(len(asked))]
+            words += asked
+            try:
+                rows = read_arrow(self._connection.ask(*at, *words))
+            except ReplyTooLargeError:
+                if is_first or len(part) > 1 or self._key != [key.column for key in self._cluster]:
+                    raise
+                rows = self._rows_of_key(at, asked[0], columns)
+                if name is not None:
+                    field = pa.field(name, pa.int64(), nullable=False)
+                    places = pa.repeat(pa.scalar(begin, pa.int64()), rows.num_rows)
+                    arrays = [places, *rows.columns]
+                    rows = pa.table(arrays, schema=pa.schema([field, *rows.schema]))
+                return rows
             if name is not None and (begin or len(asked) < len(part)):
                 places = [begin + i for i, text in enumerate(part) if text is not None]
                 taken = pa.chunked_array(
@@ -595,6 +633,13 @@ class RemoteTable:
         return pa.concat_tables(
             [schema.empty_table(), *(_shown_as(rows, schema) for rows in parts)]
         )
+
+    def _rows_of_key(self, at: list[str], text: bytes, columns: Any) -> pa.Table:
+        """Reads the rows of a cluster key page by page."""
+        command: list[str | bytes] = ["NB.PREFIX", self.name, text, "AS", "ARROW"]
+        command += self._columns(columns)
+        schema = self._projected(columns)
+        return self._read_pages(at or self._at_this_version(), command, schema, None, "ARROW")
 
     def _in_parts(
         self,
@@ -679,10 +724,15 @@ class RemoteTable:
         columns: KeyColumns = key_columns(self._schema, order)
         values, usable = typed_keys(given, columns)
         types = self._types(order)
+
+        def text_of(row: tuple[pa.Scalar, ...]) -> bytes | None:
+            try:
+                return key_text(row, types) if all(value.is_valid for value in row) else None
+            except NoKeyTextError:
+                return None
+
         return [
-            key_text(row, types)
-            if (usable is None or usable[i]) and all(value.is_valid for value in row)
-            else None
+            text_of(row) if usable is None or usable[i] else None
             for i, row in enumerate(zip(*values, strict=True))
         ]
 
@@ -825,6 +875,19 @@ class RemoteTable:
             f"<nimblepy.RemoteTable {self.name!r} of {self._connection.address}: "
             f"{self.num_rows:,} rows, {len(self._schema)} columns>"
         )
+
+
+@contextmanager
+def _replies_of(connection: Connection, command: str) -> Iterator[None]:
+    """Raises ConnectionError if a reply is not the reply to ``command`` of a server."""
+    try:
+        yield
+    except NimbleError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ConnectionError(
+            f"{connection.address}: expected the reply of a nimblepy server to {command}: {error!r}"
+        ) from error
 
 
 def _no_attribute(handle: RemoteLake | RemoteTable, name: str) -> AttributeError:

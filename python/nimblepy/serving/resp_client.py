@@ -206,10 +206,11 @@ class _Socket:
         line = self._line()
         kind, rest = line[:1], line[1:]
         if kind == b"+":
-            return rest.decode()
+            return rest.decode(errors="replace")
         if kind == b"-":
             return _Failure(rest.decode(errors="replace"))
-        number = int(rest) if rest.removeprefix(b"-").isdigit() else None
+        is_number = len(rest) <= 20 and rest.removeprefix(b"-").isdigit()
+        number = int(rest) if is_number else None
         if kind == b":" and number is not None:
             return number
         if number is None or number > _MOST_BYTES or depth > _MOST_DEPTH:
