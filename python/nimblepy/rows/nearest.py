@@ -22,6 +22,9 @@ Metric: TypeAlias = Literal["l2", "cosine", "dot"]
 Vectors: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_HITS = 10_000
+_REAL = (int, float, np.integer, np.floating)
+# Objects that numpy converts to numbers, or to real numbers.
+_NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 class VectorSource(Protocol):
@@ -60,7 +63,7 @@ class NearestRows:
     @property
     def compares_all(self) -> bool:
         """Whether the search compares all rows and does not use indexes."""
-        return self.exact or self.recall == 1
+        return self.exact or is_all(self.recall)
 
 
 class NearestPart(NamedTuple):
@@ -167,11 +170,8 @@ def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
     elif isinstance(query, pa.Scalar):
         given = query.as_py()
     try:
-        numbers = np.asarray(given)
-        if np.iscomplexobj(numbers):
-            raise TypeError("got complex numbers")
-        values = np.asarray(numbers if numbers.dtype.kind in "biuf" else given, np.float64)
-    except (TypeError, ValueError) as e:
+        values = _numbers(given)
+    except (TypeError, ValueError, OverflowError) as e:
         if isinstance(query, (pa.Array, pa.ChunkedArray)) and len(query) == 0:
             return np.empty((0, width)), True
         raise InvalidArgumentError(
@@ -190,11 +190,31 @@ def read_queries(query: Any, width: int) -> tuple[Vectors, bool]:
     return np.ascontiguousarray(values.reshape(-1, width)), many
 
 
+def _numbers(given: Any) -> Vectors:
+    """Returns an array of doubles. Unlike numpy, does not convert text or times, or drop masks."""
+    values = np.asarray(given)
+    if values.dtype.kind == "O":
+        other = next((x for x in values.flat if isinstance(x, _NO_NUMBERS)), None)
+        if other is not None:
+            raise TypeError(f"got {other!r}")
+    elif values.dtype.kind not in "biuf":
+        raise TypeError(f"got values of type {values.dtype}")
+    rows = given if values.ndim == 2 and isinstance(given, (list, tuple)) else [given]
+    if any(np.ma.is_masked(row) for row in rows):
+        raise TypeError("got masked values")
+    return values.astype(np.float64)
+
+
+def is_all(recall: object) -> bool:
+    """Returns whether a search for this recall compares all rows and does not use indexes."""
+    return isinstance(recall, _REAL) and recall == 1
+
+
 def check_nearest(k: object, recall: object, metric: object) -> None:
     """Raises an InvalidArgumentError if an argument of a search is not valid."""
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= MOST_HITS:
         raise InvalidArgumentError(f"k must be an int from 1 to {MOST_HITS:,}, got {k!r}")
-    is_number = isinstance(recall, (int, float)) and not isinstance(recall, bool)
+    is_number = isinstance(recall, _REAL) and not isinstance(recall, bool)
     if not is_number or not 0 < recall <= 1:  # type: ignore[operator]
         raise InvalidArgumentError(f"recall must be above 0 and at most 1, got {recall!r}")
     if metric is not None and metric not in get_args(Metric):
@@ -208,7 +228,7 @@ def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
     Raises:
         InvalidArgumentError: there are indexes, and all have another metric than the request.
     """
-    metric = search_metric(request.metric, request.exact, request.column, source)
+    metric = search_metric(request.metric, request.compares_all, request.column, source)
     if metric == "cosine" and not request.queries.any(axis=1).all():
         raise InvalidArgumentError("query: has only zeros, which have no cosine")
     parts = list(source.nearest_parts(request))
@@ -218,7 +238,7 @@ def find_nearest(request: NearestRows, source: VectorSource) -> Nearest:
         metric,
         request.k,
         request.recall,
-        request.exact,
+        request.compares_all,
         0,
     )
     files = np.array([part.file for part in parts], dtype=np.int64)
@@ -269,7 +289,7 @@ def make_reader(
 
 
 def search_metric(
-    metric: Metric | None, exact: bool, column: ColumnName, source: VectorSource
+    metric: Metric | None, compares_all: bool, column: ColumnName, source: VectorSource
 ) -> Metric:
     """Returns the metric of a search. Asks all files, so that a filter cannot change it.
 
@@ -277,7 +297,7 @@ def search_metric(
         InvalidArgumentError: the indexes have several metrics and none is given, or all have
             another one.
     """
-    if metric is not None and exact:
+    if metric is not None and compares_all:
         return metric
     metrics = source.vector_metrics(column)
     if metric is None:
@@ -311,7 +331,7 @@ def nearest_plan(request: NearestRows, found: Nearest, reads: int, size: int) ->
     """Returns a plan that describes what a search did."""
     stats = found.stats
     by_lists = stats["files_by_lists"] > 0
-    if request.exact or request.recall == 1:
+    if request.compares_all:
         why = "exact=True" if request.exact else "recall=1"
     elif by_lists:
         why = f"recall {request.recall:g} of {found.metric} by the index"

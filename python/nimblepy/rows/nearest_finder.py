@@ -77,6 +77,8 @@ class NearestFinder:
         upper: Key,
     ) -> Any:
         """Returns a table. ``NotImplemented`` means that the general path must answer."""
+        if isinstance(query, np.ma.MaskedArray):  # the core reads arrays without their masks
+            return NotImplemented
         within: Any = None
         if filter is not None or params is not None:
             within = NotImplemented

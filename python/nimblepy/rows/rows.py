@@ -42,6 +42,7 @@ from nimblepy.rows.nearest import (
     NearestRows,
     check_nearest,
     find_nearest,
+    is_all,
     nearest_plan,
     read_queries,
     vector_column,
@@ -533,7 +534,7 @@ class Rows(_core.PointBase, ABC):
                 one of them has an index.
             metric: ``"l2"``, ``"cosine"`` or ``"dot"``; ``None`` means the metric of the index, or
                 ``"l2"`` without an index. A metric that differs from the index needs
-                ``exact=True``.
+                ``exact=True`` or ``recall=1``.
             columns: columns of the result; ``None`` means all columns.
             filter: return only rows that pass this filter; see :meth:`scan`.
             params: values of the filter's parameters.
@@ -555,6 +556,7 @@ class Rows(_core.PointBase, ABC):
         Cost: if the file is not mapped, three rounds of reads: for the index's lists, for the
             vectors of candidates, and for the columns of the result.
         """
+        exact = bool(exact) or is_all(recall)
         part = filter is not None or prefix is not None or lower is not None or upper is not None
         finder = None
         # A finder opens all files. A part of the rows may need only some of them.
@@ -600,7 +602,7 @@ class Rows(_core.PointBase, ABC):
         node = None
         if bound is not None:
             node = source.where_request(bound, None).filter
-        request = NearestRows(column, metric, queries, k, recall, exact, node, within)
+        request = NearestRows(column, metric, queries, k, float(recall), exact, node, within)
         return source, request, many
 
     # ------------------------------------------------------------------ rows by number, or all
