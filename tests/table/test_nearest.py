@@ -205,6 +205,52 @@ def test_index_of_another_metric_is_not_taken_for_the_declared_one(tmp_path: Pat
     assert table.add_index(nb.VectorIndex("v", metric="dot")).snapshot == snapshot
 
 
+def test_old_snapshots_and_branches_keep_their_metric(
+    tmp_path: Path,
+) -> None:
+    # They took the metric that the table declares now: another result of an immutable snapshot.
+    lake = nb.connect(tmp_path)
+    rng = np.random.default_rng(8)
+    rows = _random_rows(rng, np.arange(40)) | {1: ("red", rng.normal(size=DIMENSIONS).tolist())}
+    table = lake.create_table("a.b", SCHEMA, primary_key="id")
+    table.append(_table({-1: rows[1]}))
+    table.tag("none")
+    table.add_index(nb.VectorIndex("v", metric="cosine"))
+    table.append(_table(rows))
+    table.tag("one")
+    table.branch("dev")
+    query = np.array(rows[1][1]) * 7
+    expected = table.nearest(query, k=5, columns=["id"])
+    assert {*expected["id"].to_pylist()[:2]} == {1, -1}
+
+    def check_old(table: nb.Table) -> None:
+        for old in (table.at(tag="one"), table.at(branch="dev")):
+            assert old.nearest(query, k=5, columns=["id"], metric="cosine").equals(expected)
+            assert old.nearest(query, k=5, columns=["id"]).equals(expected)
+            with pytest.raises(nb.InvalidArgumentError, match="'cosine'; use that metric"):
+                old.nearest(query, metric="l2")
+            assert [i.metric for i in old.indexes if i.kind == "vector"] == ["cosine"]
+        # Files without an index have no metric.
+        assert table.at(tag="none").explain(nearest=query)["metric"] == "l2"
+
+    table.drop_index("v")
+    check_old(table)
+    assert table.explain(nearest=query)["metric"] == "l2"
+    table.add_index(nb.VectorIndex("v", metric="dot"))
+    check_old(table)
+    assert table.explain(nearest=query)["metric"] == "dot"
+    with table.alter() as change:
+        change.rename_column("v", "w")
+    check_old(nb.connect(tmp_path).table("a.b"))
+    # The metric is read from the metadata, and not from the files.
+    filtered = nb.connect(tmp_path).table("a.b").at(tag="one")
+    for path in (tmp_path / "a").rglob("*.nimble"):
+        path.unlink()
+    assert filtered.nearest(query, filter="id > 1000").num_rows == 0
+    with pytest.raises(nb.InvalidArgumentError, match="'cosine'; use that metric"):
+        filtered.nearest(query, metric="l2", filter="id > 1000")
+
+
 def test_search_of_one_partition_opens_its_files_only(tmp_path: Path) -> None:
     lake = nb.connect(tmp_path)
     rng = np.random.default_rng(7)

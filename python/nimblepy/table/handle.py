@@ -138,7 +138,7 @@ class TableHandle(VersionedRows[FileSet]):
     ) -> TablePosition:
         reload = partial(self.catalog.load, metadata.name)  # `partial` keeps no reference to `self`
         plan = SnapshotPlan(metadata, snapshot, schema_id, reload)
-        rows = FileSet(self._reading(metadata, schema_id), plan)
+        rows = FileSet(self._reading(metadata, schema_id, snapshot), plan)
         return TablePosition(rows, metadata, snapshot, schema_id, metadata)
 
     @property
@@ -157,9 +157,11 @@ class TableHandle(VersionedRows[FileSet]):
     def _snapshot(self) -> Snapshot | None:
         return self._at.snapshot
 
-    def _reading(self, metadata: ice.Metadata, schema_id: int) -> Reading:
+    def _reading(
+        self, metadata: ice.Metadata, schema_id: int, snapshot: Snapshot | None
+    ) -> Reading:
         # Open files know for which indexes they are searched.
-        declared = tuple(declared_indexes(metadata, schema_id))
+        declared = tuple(declared_indexes(metadata, schema_id, snapshot))
         indexes = declared, metadata.properties.get(PARQUET_INDEXES)
         form = metadata.sort_order_id, metadata.name_mapping, metadata.has_row_ids, indexes
         key = (metadata.uuid, schema_id, *form)
@@ -327,7 +329,7 @@ class TableState:
         at = self.handle._position
         if metadata is at.metadata and at.schema_id == metadata.schema_id:
             return at.rows.reading
-        return self.handle._reading(metadata, metadata.schema_id)
+        return self.handle._reading(metadata, metadata.schema_id, metadata.head())
 
     # ------------------------------------------------------------------ moves of the handle
 

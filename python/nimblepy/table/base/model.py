@@ -24,6 +24,10 @@ EXPIRE_ON_COMMIT = "nimblepy.expire-on-commit"
 COMMENT = "comment"
 # Key in a snapshot's summary for the paths of its plan index.
 PLAN_INDEX = "nimblepy.plan-index"
+# Table property with the indexes of new files, by field id.
+INDEXES = "nimblepy.indexes"
+# Key in a snapshot's summary for the metrics of the table's vector indexes: "FIELD_ID:METRIC,...".
+VECTOR_METRICS = "nimblepy.vector-metrics"
 # Prefix of keys in a snapshot's summary that record batches, so that each is added once.
 BATCH_PREFIX = "nimblepy.batch."
 # Prefix of the properties that hold the claims about a table and its columns.

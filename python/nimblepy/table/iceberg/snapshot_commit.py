@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import os
 import time
 import uuid
@@ -51,8 +52,10 @@ from nimblepy.io.sync import sync_path
 from nimblepy.table.base.hooks import around_swap
 from nimblepy.table.base.model import (
     BATCH_PREFIX,
+    INDEXES,
     MAIN,
     PLAN_INDEX,
+    VECTOR_METRICS,
     DataFile,
     Entry,
     Manifest,
@@ -568,6 +571,14 @@ class SnapshotCommit:
             made[PLAN_INDEX] = before[PLAN_INDEX]
         made.update(batch_records(metadata, parent))
         made.update(self.summary)
+        indexes = self.properties.get(INDEXES) or metadata.properties.get(INDEXES, "[]")
+        metrics = [
+            f"{item['columns'][0]}:{item['metric']}"
+            for item in json.loads(indexes)
+            if item["kind"] == "vector"
+        ]
+        if metrics:
+            made[VECTOR_METRICS] = ",".join(metrics)
         return made
 
 

@@ -223,7 +223,9 @@ def rows_as_text(rows: MemberRows) -> str:
             "primary_key": list(reading.primary_key),
             "defaults": _packed_defaults(reading.defaults),
             "names": [[list(path), number] for path, number in reading.names.items()],
-            "indexes": [[info.kind, pack_sort_keys(info.columns)] for info in reading.indexes],
+            "indexes": [
+                [info.kind, pack_sort_keys(info.columns), info.metric] for info in reading.indexes
+            ],
             "specs": {
                 str(number): [
                     [item.source_id, item.field_id, item.name, item.transform]
@@ -302,8 +304,14 @@ def rows_of_text(text: str) -> SomeRows:
             specs=specs.__getitem__,
             names={tuple(map(str, path)): int(number) for path, number in description["names"]},
             indexes=[
-                IndexInfo(kind=str(kind), columns=unpack_sort_keys(keys), size_bytes=0, num_keys=0)
-                for kind, keys in description["indexes"]
+                IndexInfo(
+                    kind=str(kind),
+                    columns=unpack_sort_keys(keys),
+                    size_bytes=0,
+                    num_keys=0,
+                    metric=None if metric is None else str(metric),
+                )
+                for kind, keys, metric in description["indexes"]
             ],
             columns_of=key_columns.__getitem__,
             has_row_ids=bool(description["row_ids"]),

@@ -23,9 +23,13 @@ from nimblepy.table.base.model import (
     BATCH_PREFIX,
     CLAIMS_PREFIX,
     EXPIRE_ON_COMMIT,
+    INDEXES,
+    MAIN,
     MAX_AGE,
     MIN_SNAPSHOTS,
+    VECTOR_METRICS,
     DataFormat,
+    Snapshot,
 )
 from nimblepy.table.otree.layouts import LAYOUT, OTree, layout_of
 from nimblepy.table.reading.parquet_index import PARQUET_INDEXES
@@ -33,7 +37,6 @@ from nimblepy.table.writing.write import Target
 
 # The property that stores the format of new files.
 DATA_FORMAT = "nimblepy.data-format"
-_INDEXES = "nimblepy.indexes"
 _OPTIONS = "nimblepy.write-options"
 _TARGET = "write.target-file-size-bytes"
 _TARGET_BYTES = 256 << 20
@@ -120,7 +123,7 @@ def check_property(name: object, value: object) -> None:
 def check_name(name: str) -> None:
     """Raises for names of properties that nimblepy itself sets."""
     own = (
-        *(DATA_FORMAT, _INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
+        *(DATA_FORMAT, INDEXES, _OPTIONS, LAYOUT, ice.STAGED_FILES),
         *(ice.PRIMARY_KEY_ORDER, ice.COLUMN_TYPES, "format-version", PARQUET_INDEXES),
     )
     if name in own or name.startswith((BATCH_PREFIX, CLAIMS_PREFIX)):
@@ -175,7 +178,7 @@ def index_property(schema: pa.Schema, indexes: Sequence[TableIndex]) -> dict[str
             raise InvalidArgumentError(
                 f"indexes: expected nb.HashIndex, nb.SortedIndex or nb.VectorIndex, got {index!r}"
             )
-    return {_INDEXES: json.dumps(kept)} if kept else {}
+    return {INDEXES: json.dumps(kept)} if kept else {}
 
 
 def _stored_vector(schema: pa.Schema, index: VectorIndex) -> dict[str, Any]:
@@ -229,26 +232,55 @@ def changed_indexes(
         for index in asked_indexes(metadata, None)
         if identity_of(schema, index) not in dropped
     ]
-    return {_INDEXES: "[]"} | index_property(schema, [*kept, *add])
+    return {INDEXES: "[]"} | index_property(schema, [*kept, *add])
 
 
-def declared_indexes(metadata: ice.Metadata, schema_id: int) -> list[IndexInfo]:
-    """Returns the indexes of new files, without keys."""
+def declared_indexes(
+    metadata: ice.Metadata, schema_id: int, snapshot: Snapshot | None = None
+) -> list[IndexInfo]:
+    """Returns the indexes of new files, without keys.
+
+    Args:
+        snapshot: if set, vector indexes are those at the time of this snapshot, because their
+            metric decides the result of a search.
+    """
     if data_format_of(metadata) != "nimble":
         return []
     cluster = tuple(metadata.cluster_by(schema_id))
     infos = [IndexInfo(kind="cluster", columns=cluster, size_bytes=0, num_keys=0)]
+    metrics = _vector_metrics(metadata, schema_id, snapshot)
     for index in _indexes(metadata, schema_id):
-        infos.append(
-            IndexInfo(
-                kind=_kind_of(index),
-                columns=as_sort_keys(index.columns),
-                size_bytes=0,
-                num_keys=0,
-                metric=index.metric if isinstance(index, VectorIndex) else None,
-            )
-        )
+        if not isinstance(index, VectorIndex):
+            infos.append(_declared(_kind_of(index), as_sort_keys(index.columns)))
+        elif metrics is None:
+            infos.append(_declared("vector", as_sort_keys(index.columns), index.metric))
+    for name, metric in (metrics or {}).items():
+        infos.append(_declared("vector", as_sort_keys(name), metric))
     return infos if cluster else infos[1:]
+
+
+def _declared(kind: str, columns: tuple[SortKey, ...], metric: str | None = None) -> IndexInfo:
+    return IndexInfo(kind=kind, columns=columns, size_bytes=0, num_keys=0, metric=metric)
+
+
+def _vector_metrics(
+    metadata: ice.Metadata, schema_id: int, snapshot: Snapshot | None
+) -> dict[str, str] | None:
+    """Returns the metrics of a snapshot's vector indexes by column.
+
+    ``None`` means those of the table: the snapshot is the newest one of the main branch. Empty if
+    the snapshot does not record metrics: then the files must be asked.
+    """
+    main = metadata.references.get(MAIN)
+    if snapshot is None or (main is not None and main.snapshot == snapshot.id):
+        return None
+    metrics = {}
+    for item in snapshot.summary.get(VECTOR_METRICS, "").split(","):
+        number, _, metric = item.partition(":")
+        name = metadata.column_name(int(number), schema_id) if number.isdecimal() else None
+        if name is not None:
+            metrics[name] = metric
+    return metrics
 
 
 def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
@@ -268,7 +300,7 @@ def _indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[Table
 def asked_indexes(metadata: ice.Metadata, schema_id: int | None = None) -> list[TableIndex]:
     """Returns the declared indexes whose columns all exist."""
     indexes: list[TableIndex] = []
-    for item in json.loads(metadata.properties.get(_INDEXES, "[]")):
+    for item in json.loads(metadata.properties.get(INDEXES, "[]")):
         if item["kind"] == "hash":
             names = [metadata.column_name(number, schema_id) for number in item["columns"]]
             if all(names):
