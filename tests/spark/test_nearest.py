@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import nimblepy as nb
 
 pytest.importorskip("pyspark")
 import nimblepy.spark as ns
+from nimblepy.spark.base.inputs import find_input
 
 WIDTH = 6
 
@@ -59,7 +61,8 @@ def test_hits_are_those_of_python(spark: Any, tmp_path: Path) -> None:
 
 
 def test_errors_come_from_the_driver(spark: Any, tmp_path: Path) -> None:
-    nb.write(rows(0, 5), tmp_path / "a.nimble")
+    # Metrics, filters and prefixes once failed in the job.
+    nb.write(rows(0, 5), tmp_path / "a.nimble", indexes=[nb.VectorIndex("v")])
     path = str(tmp_path / "a.nimble")
     df = spark.createDataFrame([(1, [1.0])], "id long, q array<double>")
     for arguments, message in (
@@ -68,6 +71,27 @@ def test_errors_come_from_the_driver(spark: Any, tmp_path: Path) -> None:
         ({"query": "q"}, "'id' is in the DataFrame"),
         ({"query": "q", "k": 0}, "k must be"),
         ({"query": "q", "on": "id"}, "fixed-size lists"),
+        ({"query": "q", "metric": "dot"}, "index has 'l2'"),
+        ({"query": "q", "filter": "nosuch > 1"}, "nosuch"),
+        ({"query": "q", "filter": "id >"}, "id >"),
     ):
         with pytest.raises(nb.InvalidArgumentError, match=message):
             ns.nearest(df, path, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(nb.IndexUnavailableError, match="no cluster key"):
+        ns.nearest(df, path, query="q", prefix=3)
+    nb.write(rows(0, 5), tmp_path / "b.nimble", cluster_by="id")
+    with pytest.raises(nb.InvalidArgumentError, match="'x'"):
+        ns.nearest(df, str(tmp_path / "b.nimble"), query="q", prefix="x")
+
+
+def test_workers_search_an_old_snapshot_by_its_metric(tmp_path: Path) -> None:
+    lake = nb.connect(tmp_path)
+    index = nb.VectorIndex("v", metric="cosine")
+    table = lake.create_table("a.b", rows(0, 1).schema, primary_key="id", indexes=[index])
+    table.append(rows(0, 50))
+    table.tag("one")
+    table.drop_index("v")
+    table.add_index(nb.VectorIndex("v", metric="dot"))
+    for handle, metric in ((table, "dot"), (table.at(tag="one"), "cosine")):
+        shipped = pickle.loads(pickle.dumps(find_input(handle)))
+        assert shipped.dataset.vector_metrics("v") == {metric}

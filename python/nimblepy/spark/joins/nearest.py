@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, FloatType, NumericType, StructField, St
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.rows.arguments import Columns, column_names
-from nimblepy.rows.nearest import Metric, check_nearest, vector_column
+from nimblepy.rows.nearest import Metric, check_nearest, is_all, search_metric, vector_column
 from nimblepy.rows.source import Filter
 from nimblepy.schema.protocols import Key
 from nimblepy.spark.base.inputs import InputPath, find_input
@@ -54,7 +54,12 @@ def nearest(
     """
     check_nearest(k, recall, metric)
     files = find_input(source)
-    column, _ = vector_column(files.dataset, on)
+    rows = files.dataset
+    column, _ = vector_column(rows, on)
+    chosen_metric = search_metric(metric, exact or is_all(recall), column, rows)
+    rows.where_request(filter)
+    if prefix is not None:
+        rows.prefix_request(prefix)
     field = next((f for f in df.schema.fields if f.name == query), None)
     if field is None:
         raise InvalidArgumentError(
@@ -65,7 +70,7 @@ def nearest(
         raise InvalidArgumentError(
             f"query={query!r}: column is {kind.simpleString()}; expected an array of numbers"
         )
-    chosen = files.dataset.projected(column_names(columns))
+    chosen = rows.projected(column_names(columns))
     added = [*spark_schema(chosen).fields, StructField("_distance", FloatType(), False)]
     twice = sorted({f.name for f in added} & set(df.columns))
     if twice:
@@ -76,7 +81,7 @@ def nearest(
     result = StructType([*df.schema.fields, *added])
     arguments: dict[str, Any] = {
         "on": column,
-        "metric": metric,
+        "metric": chosen_metric,
         "filter": filter,
         "recall": recall,
         "exact": exact,
