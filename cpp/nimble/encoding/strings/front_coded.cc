@@ -56,9 +56,9 @@ NIMBLE_ALWAYS_INLINE void copy_front(uint8_t* to, const uint8_t* from,
   }
 }
 
-// Rows to put together, and the rows whose suffixes they consist of. These are
-// read together, because a read of few rows costs about as much as a read of
-// one.
+// Rows to put together, and the rows whose suffixes they may consist of. These
+// are read together, because a read of few rows costs about as much as a read
+// of one.
 class RowChains {
  public:
   static constexpr size_t kMaxRows = 32;
@@ -109,9 +109,44 @@ class RowChains {
     }
   }
 
+  // Removes the parts that a later part of their row overwrites, because it
+  // shares no more bytes than they do. `shared` has the number of bytes that
+  // each row of needed() shares; it is changed like needed().
+  void drop_overwritten(uint16_t* shared) {
+    uint16_t places[kMaxParts];
+    std::fill_n(places, num_needed_, kOverwritten);
+    size_t kept = num_parts_ = 0;
+    uint16_t chain[kMaxFrontShift + 1];
+    for (size_t i = 0, begin = 0; i < num_rows_; ++i) {
+      const size_t end = ends_[i];
+      size_t n = 0;
+      uint32_t limit = UINT32_MAX;
+      for (size_t at = end; at-- > begin && limit > 0;) {
+        const uint16_t part = parts_[at];
+        if (shared[part] >= limit) continue;
+        limit = shared[part];
+        places[part] = 0;
+        chain[n++] = part;
+      }
+      while (n > 0) parts_[num_parts_++] = chain[--n];
+      ends_[i] = static_cast<uint16_t>(num_parts_);
+      begin = end;
+    }
+    for (size_t i = 0; i < num_needed_; ++i) {
+      if (places[i] == kOverwritten) continue;
+      places[i] = static_cast<uint16_t>(kept);
+      shared[kept] = shared[i];
+      needed_[kept++] = needed_[i];
+    }
+    num_needed_ = kept;
+    for (size_t i = 0; i < num_parts_; ++i) parts_[i] = places[parts_[i]];
+  }
+
   static constexpr size_t kMaxParts = kMaxRows * (kMaxFrontShift + 1);
 
  private:
+  static constexpr uint16_t kOverwritten = UINT16_MAX;
+
   uint32_t needed_[kMaxParts];  // ascending
   uint16_t parts_[kMaxParts];
   uint16_t ends_[kMaxRows];
@@ -154,8 +189,9 @@ class FrontCodedDecoder final : public Decoder {
   Status append_block(const uint16_t* shared, uint32_t first, uint32_t n,
                       const Rests& rests, uint64_t rest, uint32_t from,
                       uint64_t at, BytesSink* sink) const;
-  Status append_rows(const SegmentBody& body, const RowChains& rows,
-                     Rests* rests, uint64_t at, BytesSink* sink) const;
+  // Changes *rows.
+  Status append_rows(const SegmentBody& body, RowChains* rows, Rests* rests,
+                     uint64_t at, BytesSink* sink) const;
   Status append_some(const SegmentBody& body, uint32_t first,
                      std::span<const uint32_t> rows, uint64_t at,
                      BytesSink* sink) const;
@@ -234,32 +270,39 @@ Status FrontCodedDecoder::decode(const SegmentBody& body, uint32_t begin,
       });
 }
 
-Status FrontCodedDecoder::append_rows(const SegmentBody& body,
-                                      const RowChains& rows, Rests* rests,
-                                      uint64_t at, BytesSink* sink) const {
-  if (rows.num_rows() == 0) return Status::ok();
-  const std::span<const uint32_t> needed = rows.needed();
+Status FrontCodedDecoder::append_rows(const SegmentBody& body, RowChains* rows,
+                                      Rests* rests, uint64_t at,
+                                      BytesSink* sink) const {
+  if (rows->num_rows() == 0) return Status::ok();
   uint16_t shared[RowChains::kMaxParts + AlignedBuffer::kSlack / 2];
   Output lengths;
   lengths.data = reinterpret_cast<uint8_t*>(shared);
-  NIMBLE_RETURN_IF_ERROR(
-      shared_.gather(body, needed.data(), needed.size(), lengths));
+  NIMBLE_RETURN_IF_ERROR(shared_.gather(body, rows->needed().data(),
+                                        rows->needed().size(), lengths));
+  rows->drop_overwritten(shared);
+  const std::span<const uint32_t> needed = rows->needed();
   rests->clear();
+  rests->sink.data.reserve(1);  // short suffixes are read kShortCopy at a time
   NIMBLE_RETURN_IF_ERROR(
       rests_.gather(body, needed.data(), needed.size(), rests->output()));
+  const uint8_t* const bytes = rests->sink.data.data();
   AlignedBuffer& text = sink->data;
-  for (size_t i = 0; i < rows.num_rows(); ++i) {
+  for (size_t i = 0; i < rows->num_rows(); ++i) {
     const uint64_t start = text.size();
-    for (const uint16_t part : rows.parts(i)) {
-      const uint64_t length = text.size() - start;
-      if (shared[part] > length) {
+    // A string is not longer than all of its suffixes together.
+    text.reserve(start + rests->size());
+    uint8_t* const to = text.data() + start;
+    uint64_t length = 0;
+    for (const uint16_t part : rows->parts(i)) {
+      if (NIMBLE_UNLIKELY(shared[part] > length)) {
         return shared_too_much(shared[part], length, needed[part]);
       }
-      text.resize(start + shared[part]);
       const uint64_t begin = rests->sink.begin_of(part);
-      text.append(rests->sink.data.data() + begin,
-                  rests->sink.end_of(part) - begin);
+      const uint64_t size = rests->sink.end_of(part) - begin;
+      copy_front(to + shared[part], bytes + begin, size);
+      length = shared[part] + size;
     }
+    text.resize(start + length);
     sink->set_end(at + i, text.size());
   }
   return Status::ok();
@@ -274,7 +317,7 @@ Status FrontCodedDecoder::gather(const SegmentBody& body, const uint32_t* rows,
   size_t done = 0;
   const auto append_waiting = [&]() -> Status {
     NIMBLE_RETURN_IF_ERROR(
-        append_rows(body, waiting, &*rests, at + done, sink));
+        append_rows(body, &waiting, &*rests, at + done, sink));
     done += waiting.num_rows();
     waiting.clear();
     return Status::ok();
