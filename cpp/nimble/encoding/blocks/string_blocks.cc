@@ -173,11 +173,12 @@ void StringBlocks::prefetch(const SegmentBody& body, uint32_t row) const {
        at += 64) {
     __builtin_prefetch(p + at);
   }
-  // The position that the string would have if all strings had the same length.
+  // The position that the string would have if all strings had the same length
+  // and the block were full.
   const uint64_t bytes =
       end - begin - std::min(end - begin, kChecksumBytes + lengths);
   const uint8_t* string =
-      p + kChecksumBytes + lengths + bytes * in_block / rows;
+      p + kChecksumBytes + lengths + ((bytes * in_block) >> shift_);
   for (int line = -1; line <= 1; ++line) __builtin_prefetch(string + 64 * line);
 }
 
