@@ -457,6 +457,31 @@ def test_dictionaries_unions_and_runs(tmp_path: Path) -> None:
             assert client.hmget(f"t:{key}", "k", "d", "s", "u", "r") == row
 
 
+@pytest.mark.parametrize("descending", [False, True])
+def test_integer_keys_of_each_width(descending: bool, tmp_path: Path) -> None:
+    texts = {"", "-", "+1", " 1", "01", "-0", "-01", "1.0", "1e3", "0x1", "12345678901234567890123"}
+    for bits in (8, 16, 32, 64):
+        for edge in (0, 2 ** (bits - 1), 2**bits, 10**17, 10**18):
+            texts |= {str(sign * edge + d) for sign in (-1, 1) for d in (-1, 0, 1)}
+    for bits in (8, 16, 32, 64):
+        for signed in (True, False):
+            type_ = getattr(pa, f"{'int' if signed else 'uint'}{bits}")()
+            low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+            held = sorted(
+                {int(t) for t in texts if t.lstrip("-").isdecimal() and low <= int(t) <= high}
+            )[::2]
+            path = tmp_path / f"{type_}.nimble"
+            rows = pa.table({"k": pa.array(held, type_)})
+            nb.write(rows, path, cluster_by=nb.SortKey("k", descending=descending))
+            with nb.serve(path) as server, redis.Redis(port=server.port) as client:
+                name = path.stem
+                for text in sorted(texts):
+                    found = text in {str(v) for v in held}
+                    assert client.exists(f"{name}:{text}") == found, (name, text)
+                    if found:
+                        assert client.hget(f"{name}:{text}", "k") == text.encode()
+
+
 def test_decimal_keys_have_one_form(tmp_path: Path) -> None:
     values = [decimal.Decimal(v) for v in ("-1.50", "0.00", "0.07", "12.30")]
     keys = pa.array(values, pa.decimal128(9, 2))

@@ -25,6 +25,35 @@ std::vector<const Field*> key_fields(const Field& schema,
   return out;
 }
 
+// Reads a key of a single integer column, which most keys are. Returns false if
+// the key has other columns, or if the text is not the plain form of an integer
+// of up to 18 digits that the column can have.
+bool read_integer_key(std::string_view text, const KeyEncoder& encoder,
+                      const Field& field, TypedKey* out) {
+  constexpr size_t kMaxDigits = 18;
+  if (field.logical != Logical::kInt) return false;
+  const bool is_negative = text.starts_with('-');
+  const std::string_view digits = text.substr(is_negative ? 1 : 0);
+  if (digits.empty() || digits.size() > kMaxDigits ||
+      (digits[0] == '0' && text != "0")) {
+    return false;
+  }
+  int64_t value = 0;
+  for (const char c : digits) {
+    if (c < '0' || c > '9') return false;
+    value = value * 10 + (c - '0');
+  }
+  if (is_negative) value = -value;
+  uint8_t encoded[1 + sizeof value];
+  const size_t size = encoder.encode_int_key(value, encoded);
+  if (size == 0) return false;
+  out->encoded.put_bytes(encoded, size);
+  out->values.push_back(
+      field.is_signed ? KeyScalar::from_int(value)
+                      : KeyScalar::from_uint(static_cast<uint64_t>(value)));
+  return true;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const ServedTable>> ServedTable::create(
@@ -129,6 +158,10 @@ Result<bool> ServedTable::read_values(std::string_view text,
   out->values.clear();
   out->encoded.clear();
   out->has_null = false;
+  if (!starts_with && fields.size() == 1 &&
+      read_integer_key(text, encoder, *fields[0], out)) {
+    return true;
+  }
   const auto problem = [&](const std::string& what) {
     return Status::invalid_argument("key '" + std::string(text.substr(0, 100)) +
                                     "' " + what);
