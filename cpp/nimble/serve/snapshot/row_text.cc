@@ -1,6 +1,9 @@
 #include "nimble/serve/snapshot/row_text.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
 
 #include "nimble/serve/snapshot/table_rows.h"
 #include "nimble/serve/snapshot/value_text.h"
@@ -17,13 +20,15 @@ Status read_text(const ServedTable& table, RowAddress row,
                           RowLocation::find(opened->reader(), row.row));
   out->values.resize(columns.size());
   std::string& bytes = out->bytes;
-  FlatPlace places[kAhead];
+  // Not initialized, because most rows have fewer columns.
+  static_assert(std::is_trivially_destructible_v<FlatPlace>);
+  alignas(FlatPlace) std::byte memory[kAhead * sizeof(FlatPlace)];
+  auto* const places = reinterpret_cast<FlatPlace*>(memory);
   for (size_t i = 0; i < columns.size(); i += kAhead) {
     const size_t end = std::min(columns.size(), i + kAhead);
     for (size_t k = i; k < end; ++k) {
       const ServedColumn& column = opened->column(columns[k]);
-      FlatPlace& place = places[k - i];
-      place = {};
+      FlatPlace& place = *std::construct_at(places + (k - i));
       if (!column.flat) continue;
       NIMBLE_RETURN_IF_ERROR(FlatPlace::find(at, *column.flat, &place));
       place.prefetch_decoders();
