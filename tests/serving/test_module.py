@@ -626,6 +626,9 @@ def test_manifests_that_are_missing_or_damaged(program: str, tmp_path: Path) -> 
         ):
             with pytest.raises(redis.ResponseError):
                 client.execute_command("NB.SWAP", "v", name)
+        with pytest.raises(redis.ResponseError, match=r"manifest 'lost\.nsm' is not in ") as lost:
+            client.execute_command("NB.SWAP", "v", "lost.nsm")
+        assert "GONE" not in str(lost.value)
         with pytest.raises(redis.ResponseError, match="NOTABLE"):
             client.execute_command("NB.SWAP", "w", good.split()[1])
         before = client.info("nimble_manifests")["nimble_failures"]

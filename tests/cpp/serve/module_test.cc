@@ -171,6 +171,49 @@ TEST(TableWatcher, LoadedManifestRemainsIfOtherTablesChange) {
   CHECK_EQ(served_after("users none\nothers o3\n"), 1);
 }
 
+TEST(TableWatcher, CurrentIsReadAgainOnlyIfThatMayHelp) {
+  const TempDir dir;
+  const std::string path = dir.path("");
+  const ModuleOptions options = *ModuleOptions::parse(
+      Words{"directory", path, "table", "shop.users=users", "table",
+            "shop.orders=orders"});
+  std::vector<std::string> log;
+  TableWatcher watcher(options,
+                       [&](const std::string& m) { log.push_back(m); });
+  std::shared_ptr<const ServedTables> tables = watcher.state().tables;
+  const auto poll = [&](int times) {
+    for (int i = 0; i < times; ++i) watcher.poll();
+    watcher.take(&tables);
+    return watcher.state().failures;
+  };
+  CHECK_EQ(poll(100), 1u);  // there is no CURRENT
+  write(dir.path("m1"), manifest_of("shop.users", 1));
+  write(dir.path("m2"), manifest_of("shop.users", 2));
+  write(dir.path("CURRENT"), "users m1\n");
+  CHECK_EQ(poll(100), 2u);  // it has no line of the other table
+  CHECK_EQ(log.size(), 2u);
+  CHECK(watcher.state().last_error.find("orders") != std::string::npos);
+  CHECK_EQ(snapshot_of(tables), 1);
+  CHECK(watcher.load("users", "m2"));
+  CHECK_EQ(poll(100), 2u);
+  CHECK_EQ(snapshot_of(tables), 2);  // CURRENT was not read again
+  // A manifest that cannot be read is read after 1, 2, 4, ... 64, 64 polls.
+  write(dir.path("CURRENT"), "users m1\norders m3\n");
+  CHECK_EQ(poll(1), 3u);
+  CHECK_EQ(poll(4), 4u);
+  CHECK_EQ(poll(129), 9u);
+  CHECK_EQ(poll(1), 10u);
+  CHECK_EQ(log.size(), 3u);
+  CHECK(log.back().find("m3' is not in ") != std::string::npos);
+  CHECK_EQ(snapshot_of(tables), 2);
+  write(dir.path("m3"), manifest_of("shop.orders", 7));
+  CHECK_EQ(poll(64), 10u);
+  CHECK_EQ(tables->size(), 1u);
+  CHECK_EQ(poll(1), 10u);
+  CHECK_EQ(tables->size(), 2u);
+  CHECK_EQ(watcher.state().last_error, "");
+}
+
 TEST(TableWatcher, TablesMoveForwardWhileThreadsRead) {
   const TempDir dir;
   const ModuleOptions options = options_in(dir);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -16,6 +17,9 @@ namespace nimble {
 namespace {
 
 constexpr auto kPollPeriod = std::chrono::milliseconds(100);
+// The most polls between two attempts to read a manifest that cannot be read.
+constexpr uint64_t kMostWaits = 64;
+constexpr uint64_t kUntilChanged = UINT64_MAX;
 constexpr size_t kMaxCurrentBytes = size_t{1} << 20;
 // Number of files to open before a snapshot is served. Requests open others.
 constexpr size_t kOpenedAhead = 512;
@@ -63,9 +67,14 @@ Result<std::shared_ptr<const ServedTable>> TableWatcher::read(
                                     "': expected the name of a file in " +
                                     options_.directory);
   }
-  NIMBLE_ASSIGN_OR_RETURN(
-      ServingManifest manifest,
-      ServingManifest::read(options_.directory + "/" + file));
+  auto read = ServingManifest::read(options_.directory + "/" + file);
+  if (!read && read.error().os_error() == ENOENT) {
+    return Status::invalid_argument(
+        "manifest '" + file + "' is not in " + options_.directory +
+        "; its file CURRENT names the manifests to serve, and nimble follow or "
+        "nimble serve writes new ones");
+  }
+  NIMBLE_ASSIGN_OR_RETURN(ServingManifest manifest, std::move(read));
   Status status = check_paths(manifest, options_.lake);
   if (status && manifest.name != at->second) {
     status = Status::invalid_argument("it is of the table " + manifest.name +
@@ -124,23 +133,29 @@ Result<TableWatcher::Files> TableWatcher::read_current() const {
   return out;
 }
 
-Status TableWatcher::poll_once() {
+std::optional<TableWatcher::Identity> TableWatcher::find_current() const {
   const std::string path = options_.directory + "/CURRENT";
-  Identity now;
   struct stat st{};
-  if (::stat(path.c_str(), &st) == 0) {
-    now = {static_cast<uint64_t>(st.st_dev), static_cast<uint64_t>(st.st_ino),
-           static_cast<uint64_t>(st.st_size),
+  if (::stat(path.c_str(), &st) != 0) return std::nullopt;
+  return Identity{static_cast<uint64_t>(st.st_dev),
+                  static_cast<uint64_t>(st.st_ino),
+                  static_cast<uint64_t>(st.st_size),
 #ifdef __APPLE__
-           st.st_mtimespec.tv_sec * 1000000000 + st.st_mtimespec.tv_nsec
+                  st.st_mtimespec.tv_sec * 1000000000 + st.st_mtimespec.tv_nsec
 #else
-           st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
+                  st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
 #endif
-    };
-    if (is_complete_ && now == current_) return Status::ok();
+  };
+}
+
+Status TableWatcher::read_tables(bool* is_settled) {
+  *is_settled = false;
+  Result<Files> read_files = read_current();
+  if (!read_files) {
+    *is_settled = read_files.error().os_error() == ENOENT;
+    return std::move(read_files).error();
   }
-  is_complete_ = false;
-  NIMBLE_ASSIGN_OR_RETURN(const Files files, read_current());
+  const Files& files = *read_files;
   ServedTables changed;
   Status problem, missing;
   for (const auto& [name, of] : options_.tables) {
@@ -151,7 +166,7 @@ Status TableWatcher::poll_once() {
     }
     if (at == files.end()) {
       missing = Status::not_found(
-          path + " has no line of '" + name +
+          options_.directory + "/CURRENT has no line of '" + name +
           "'. If the table was not dropped or renamed: add --table " + of +
           "=" + name + " to nimble follow or nimble serve");
       continue;
@@ -171,21 +186,35 @@ Status TableWatcher::poll_once() {
   if (!changed.empty()) publish(changed);
   listed_ = files;
   NIMBLE_RETURN_IF_ERROR(std::move(problem));
-  NIMBLE_RETURN_IF_ERROR(std::move(missing));
-  current_ = now;
-  is_complete_ = true;
-  return Status::ok();
+  *is_settled = true;
+  return missing;
 }
 
 void TableWatcher::poll() {
   const std::lock_guard read_lock(read_mutex_);
-  const Status status = poll_once();
-  const std::string error(status.message());
   std::vector<std::shared_ptr<const ServedTables>> retired;
-  bool is_new = false;
   {
     const std::lock_guard lock(mutex_);
     retired.swap(retired_);
+  }
+  const std::optional<Identity> now = find_current();
+  if (now != current_) {
+    current_ = now;
+    waits_ = 0;
+    next_waits_ = 1;
+  }
+  if (waits_ > 0) {
+    if (waits_ != kUntilChanged) --waits_;
+    return;
+  }
+  bool is_settled = false;
+  const Status status = read_tables(&is_settled);
+  waits_ = is_settled ? kUntilChanged : next_waits_;
+  next_waits_ = std::min(2 * next_waits_, kMostWaits);
+  const std::string error(status.message());
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
     if (!status) ++state_.failures;
     is_new = !status && error != state_.last_error;
     state_.last_error = error;

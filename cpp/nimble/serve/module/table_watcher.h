@@ -2,9 +2,10 @@
 // by a thread. Thread-safe.
 //
 // The file CURRENT of the directory has a line "NAME FILE" for each manifest,
-// and is replaced by renaming. If a manifest cannot be read, the table that is
-// served remains. A table whose line vanishes was dropped or renamed, and is
-// not served any more.
+// and is replaced by renaming. It is read when it has changed. If a manifest
+// cannot be read, the table that is served remains, and the manifest is read
+// again after 0.1 to 6.4 s. A table whose line vanishes was dropped or renamed,
+// and is not served any more.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,7 +29,7 @@ class TableWatcher {
   struct State {
     std::shared_ptr<const ServedTables> tables;
     uint64_t swaps = 0;
-    uint64_t failures = 0;
+    uint64_t failures = 0;   // reads of CURRENT that failed or lack a table
     std::string last_error;  // empty after a success
   };
 
@@ -38,8 +40,8 @@ class TableWatcher {
   TableWatcher(const TableWatcher&) = delete;
   TableWatcher& operator=(const TableWatcher&) = delete;
 
-  // Reads CURRENT and the manifests that it did not name before. Blocks on
-  // reads.
+  // Reads CURRENT, if it is due, and the manifests that it did not name before.
+  // Blocks on reads.
   void poll();
   // Reads the manifest `file` of the directory as the table `name`. It is served
   // until CURRENT names another one for this table. Blocks on reads.
@@ -65,7 +67,11 @@ class TableWatcher {
   Result<std::shared_ptr<const ServedTable>> read(
       const std::string& name, const std::string& file) const;
   Result<Files> read_current() const;
-  Status poll_once();
+  // Returns nullopt if CURRENT does not exist.
+  std::optional<Identity> find_current() const;
+  // Reads CURRENT and its new manifests. *is_settled: reading again would not
+  // help before CURRENT changes.
+  Status read_tables(bool* is_settled);
   // Removes the tables that are null in `changed`.
   void publish(const ServedTables& changed);
   void run();
@@ -77,8 +83,9 @@ class TableWatcher {
   std::mutex read_mutex_;  // one reader at a time; taken before mutex_
   Files loaded_;  // the lines of CURRENT that are done
   Files listed_;  // the lines of CURRENT when it was last read
-  Identity current_;
-  bool is_complete_ = false;  // every manifest of CURRENT was read
+  std::optional<Identity> current_;  // when CURRENT was last read
+  uint64_t waits_ = 0;  // polls that pass, unless CURRENT changes meanwhile
+  uint64_t next_waits_ = 1;
 
   mutable std::mutex mutex_;
   State state_;
