@@ -125,10 +125,9 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
             ],
             rounds,
         )
-        beside = {
-            peer.name: beside_batches(peer, one[:200], batch, rounds)
-            for peer, batch in ((nimble, arrow), (module, arrow), (redis, each))
-        }
+        beside = beside_batches(
+            [(nimble, arrow), (module, arrow), (redis, each)], one[:200], rounds
+        )
         swapping = {
             peer.name: while_swapping(
                 peer, f"{directory}/lake", "bench.swapped", "bench.other", SWAPPED, rounds
@@ -158,7 +157,7 @@ def run(rows: int, wide_rows: int, rounds: int, directory: str) -> dict[str, Any
             "module": round(module_after_kill, 3),
         },
         "to Flight": flights,
-        "p50 of HGETALL beside 500 x 94": beside,
+        "latency of HGETALL beside 500 x 94": beside,
         "p99.9 of HGETALL with a swap each second": swapping,
         "seconds from commit to answer": {
             name: {"p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99)}

@@ -71,19 +71,35 @@ def _process(target: Any, *arguments: Any) -> Iterator[None]:
 
 
 def beside_batches(
-    peer: Peer, one: list[bytes], batch: bytes, rounds: int, seconds: float = 1.5
-) -> dict[str, float]:
-    """The p50 of single rows alone, and beside a client that asks the batch all the time."""
-    size = len(peer.reply(batch))
-    alone, beside = [], []
+    asked: list[tuple[Peer, bytes]], one: list[bytes], rounds: int, seconds: float = 1.5
+) -> dict[str, dict[str, float]]:
+    """Latency of single rows alone, and beside a client that asks for a batch all the time.
+
+    `asked` has the batch of each peer. The last peer is the one that p99 is compared with.
+    """
+    found: dict[str, list[tuple[float, float, float]]] = {peer.name: [] for peer, _ in asked}
+    sizes = [len(peer.reply(batch)) for peer, batch in asked]
     for _ in range(rounds):
-        alone.append(quantile(latencies(peer, one, seconds), 0.5))
-        with _process(_ask_always, peer.path, batch, size):
-            beside.append(quantile(latencies(peer, one, seconds), 0.5))
+        for (peer, batch), size in zip(asked, sizes, strict=True):
+            alone = quantile(latencies(peer, one, seconds), 0.5)
+            with _process(_ask_always, peer.path, batch, size):
+                beside = latencies(peer, one, seconds)
+            found[peer.name].append((alone, quantile(beside, 0.5), quantile(beside, 0.99)))
+    baseline = found[asked[-1][0].name]
     return {
-        "alone us": statistics.median(alone),
-        "beside us": statistics.median(beside),
-        "ratio": round(statistics.median(b / a for a, b in zip(alone, beside, strict=True)), 2),
+        name: {
+            "p50 alone us": statistics.median(alone for alone, _, _ in rows),
+            "p50 beside us": statistics.median(p50 for _, p50, _ in rows),
+            "p99 beside us": statistics.median(p99 for _, _, p99 in rows),
+            "p50 ratio": round(statistics.median(p50 / alone for alone, p50, _ in rows), 2),
+            "p99 ratio": round(
+                statistics.median(
+                    ours[2] / theirs[2] for ours, theirs in zip(rows, baseline, strict=True)
+                ),
+                3,
+            ),
+        }
+        for name, rows in found.items()
     }
 
 
