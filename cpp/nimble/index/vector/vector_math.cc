@@ -69,6 +69,26 @@ NIMBLE_ALWAYS_INLINE T distance_of(const T* a, const T* b, uint64_t n) {
   return sum + sum_of(s0);
 }
 
+NIMBLE_ALWAYS_INLINE float dot_and_norm_of(const float* a, const float* b,
+                                           uint64_t n, float* norm) {
+  constexpr uint64_t w = 16;
+  Floats s{}, t{}, x, y;
+  uint64_t i = 0;
+  for (; i + w <= n; i += w) {
+    get(a + i, &x);
+    get(b + i, &y);
+    s += x * y;
+    t += y * y;
+  }
+  float sum = 0, square = 0;
+  for (; i < n; ++i) {
+    sum += a[i] * b[i];
+    square += b[i] * b[i];
+  }
+  *norm = square + sum_of(t);
+  return sum + sum_of(s);
+}
+
 template <uint32_t kRows>
 NIMBLE_ALWAYS_INLINE void tile(const float* rows, const float* panel,
                                uint64_t n, float* out) {
@@ -124,24 +144,12 @@ NIMBLE_CLONES double squared_distance(const double* a, const double* b,
                                       uint64_t n) {
   return distance_of<Doubles>(a, b, n);
 }
-NIMBLE_CLONES float dot_and_norm(const float* a, const float* b, uint64_t n,
-                                 float* norm) {
-  constexpr uint64_t w = 16;
-  Floats s{}, t{}, x, y;
-  uint64_t i = 0;
-  for (; i + w <= n; i += w) {
-    get(a + i, &x);
-    get(b + i, &y);
-    s += x * y;
-    t += y * y;
+NIMBLE_CLONES void dots_and_norms(const float* a, const float* rows, uint64_t n,
+                                  uint64_t count, float* products,
+                                  float* norms) {
+  for (uint64_t i = 0; i < count; ++i) {
+    products[i] = dot_and_norm_of(a, rows + i * n, n, &norms[i]);
   }
-  float sum = 0, square = 0;
-  for (; i < n; ++i) {
-    sum += a[i] * b[i];
-    square += b[i] * b[i];
-  }
-  *norm = square + sum_of(t);
-  return sum + sum_of(s);
 }
 NIMBLE_CLONES int32_t dot_product(const int8_t* a, const int16_t* b,
                                   uint64_t n) {

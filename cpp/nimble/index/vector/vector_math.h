@@ -15,8 +15,10 @@ float squared_distance(const float* a, const float* b, uint64_t n);
 // Stores squared_distance(a, row, n) for `count` consecutive rows.
 void squared_distances(const float* a, const float* rows, uint64_t n,
                        uint64_t count, float* out);
-// Also stores the squared length of `b`.
-float dot_and_norm(const float* a, const float* b, uint64_t n, float* norm);
+// Stores the products of `a` and `count` consecutive rows, and the squared
+// lengths of the rows.
+void dots_and_norms(const float* a, const float* rows, uint64_t n,
+                    uint64_t count, float* products, float* norms);
 double dot_product(const double* a, const double* b, uint64_t n);
 double squared_distance(const double* a, const double* b, uint64_t n);
 // The sum of products of integers.

@@ -60,36 +60,22 @@ void ExactDistance::set_query(const double* query) {
 
 bool ExactDistance::is_within(const uint8_t* row, double limit,
                               double* distance) {
-  if (uses_floats_ && limit < kInfinity && lower_bound(row) > limit) {
-    return false;
+  if (uses_floats_ && limit < kInfinity) {
+    const auto* values = reinterpret_cast<const float*>(row);
+    if (!is_in_place(row)) {
+      to_floats(type_.element, row, type_.dimensions, floats_.data());
+      values = floats_.data();
+    }
+    float product = 0, square = 0;
+    sum(values, 1, &product, &square);
+    if (is_beyond(product, square, bound_of(limit))) return false;
   }
   return compute(row, distance) && *distance <= limit;
 }
 
-double ExactDistance::lower_bound(const uint8_t* row) {
-  const uint64_t n = type_.dimensions;
-  const auto* values = reinterpret_cast<const float*>(row);
-  if (type_.element != VectorElement::kFloat ||
-      reinterpret_cast<uintptr_t>(row) % sizeof(float) != 0) {
-    to_floats(type_.element, row, n, floats_.data());
-    values = floats_.data();
-  }
-  const float* const query = query_floats_.data();
-  const double rounding = this->rounding();
-  // Comparisons with NaN are false, so is_usual() returns false for numbers
-  // that are not finite.
-  if (metric_ == VectorMetric::kL2) {
-    return lower_bound_of(double{squared_distance(query, values, n)});
-  }
-  float square = 0;
-  const auto product = double{dot_and_norm(query, values, n, &square)};
-  if (!is_usual(double{square}) || !std::isfinite(product)) return -kInfinity;
-  const double norm = std::sqrt(double{square});
-  // The Cauchy-Schwarz inequality bounds the sum of magnitudes.
-  const double most = 1.01 * norm;
-  const double error = most * (rounding * query_norm_ + query_rounding_);
-  if (metric_ == VectorMetric::kDot) return -product - error;
-  return 1 - (product + error) / (norm * query_norm_) - rounding;
+bool ExactDistance::is_in_place(const uint8_t* rows) const {
+  return type_.element == VectorElement::kFloat &&
+         reinterpret_cast<uintptr_t>(rows) % alignof(float) == 0;
 }
 
 double ExactDistance::rounding() const {
@@ -97,18 +83,46 @@ double ExactDistance::rounding() const {
          std::ldexp(1.0, -24);
 }
 
-double ExactDistance::lower_bound_of(double square) const {
-  if (!is_usual(square)) return -kInfinity;
-  const double length =
-      std::max(std::sqrt(square * (1 - rounding())) - query_rounding_, 0.0);
-  return length * length;
+ExactDistance::Bound ExactDistance::bound_of(double limit) const {
+  Bound out;
+  if (metric_ == VectorMetric::kL2) {
+    const double length = std::sqrt(limit) + query_rounding_;
+    // The factor is greater than the errors of these operations.
+    const double square = 1.0001 * length * length / (1 - rounding());
+    out.square = static_cast<float>(std::clamp(square, kLeast, kGreatest));
+    return out;
+  }
+  // The Cauchy-Schwarz inequality bounds the sum of magnitudes. The factor is
+  // greater than the error of the row's length.
+  const double error = 1.01 * (rounding() * query_norm_ + query_rounding_);
+  if (metric_ == VectorMetric::kDot) {
+    out.offset = -limit;
+    out.slope = -error;
+  } else {
+    out.slope = (1 - rounding() - limit) * query_norm_ - error;
+  }
+  return out;
 }
 
-float ExactDistance::beyond(double limit) const {
-  const double length = std::sqrt(limit) + query_rounding_;
-  // The factor is greater than the errors of these operations.
-  const double square = 1.0001 * length * length / (1 - rounding());
-  return static_cast<float>(std::clamp(square, kLeast, kGreatest));
+void ExactDistance::sum(const float* rows, uint64_t count, float* products,
+                        float* squares) const {
+  const float* const query = query_floats_.data();
+  if (metric_ == VectorMetric::kL2) {
+    squared_distances(query, rows, type_.dimensions, count, squares);
+  } else {
+    dots_and_norms(query, rows, type_.dimensions, count, products, squares);
+  }
+}
+
+bool ExactDistance::is_beyond(float product, float square,
+                              const Bound& bound) const {
+  // Comparisons with NaN are false.
+  if (metric_ == VectorMetric::kL2) {
+    return square > bound.square && double{square} <= kGreatest;
+  }
+  return is_usual(double{square}) &&
+         double{product} <
+             bound.offset + bound.slope * std::sqrt(double{square});
 }
 
 void ExactDistance::add_nearest(const uint8_t* rows, uint64_t count,
@@ -121,26 +135,21 @@ void ExactDistance::add_nearest(const uint8_t* rows, uint64_t count,
       nearest->add({d, part, first + i});
     }
   };
-  const bool is_plain = type_.element == VectorElement::kFloat &&
-                        reinterpret_cast<uintptr_t>(rows) % alignof(float) == 0;
   uint64_t i = 0;
   for (; i < count && !(nearest->limit() < kInfinity); ++i) add(i);
-  if (!uses_floats_ || !is_plain || metric_ != VectorMetric::kL2) {
+  if (!uses_floats_ || !is_in_place(rows)) {
     for (; i < count; ++i) add(i);
     return;
   }
-  float squares[kCompared];
-  float beyond = this->beyond(nearest->limit());
+  float products[kCompared] = {}, squares[kCompared];
+  Bound bound = bound_of(nearest->limit());
   for (uint64_t n; i < count; i += n) {
     n = std::min<uint64_t>(count - i, kCompared);
-    squared_distances(query_floats_.data(),
-                      reinterpret_cast<const float*>(rows + i * bytes),
-                      type_.dimensions, n, squares);
+    sum(reinterpret_cast<const float*>(rows + i * bytes), n, products, squares);
     for (uint64_t j = 0; j < n; ++j) {
-      // NaN and extreme numbers are compared exactly.
-      if (squares[j] > beyond && double{squares[j]} <= kGreatest) continue;
+      if (is_beyond(products[j], squares[j], bound)) continue;
       add(i + j);
-      beyond = this->beyond(nearest->limit());
+      bound = bound_of(nearest->limit());
     }
   }
 }
@@ -153,28 +162,34 @@ bool ExactDistance::compute(const uint8_t* row, double* distance) {
     to_floats(type_.element, row, n, floats_.data());
     for (uint64_t i = 0; i < n; ++i) doubles_[i] = double{floats_[i]};
   }
-  for (const double x : doubles_) {
-    if (!std::isfinite(x)) return false;
-  }
   double d = 0;
   switch (metric_) {
     case VectorMetric::kL2:
       d = squared_distance(query_.data(), doubles_.data(), n);
       break;
     case VectorMetric::kCosine: {
-      const double greatest = greatest_of(doubles_);
-      if (greatest == 0) return false;
-      for (double& x : doubles_) x /= greatest;
-      const double norm =
-          std::sqrt(dot_product(doubles_.data(), doubles_.data(), n));
+      // Squares of floats neither overflow nor vanish as doubles.
+      if (is_wide(type_.element)) {
+        const double greatest = greatest_of(doubles_);
+        if (greatest == 0) return false;
+        for (double& x : doubles_) x /= greatest;
+      }
+      const double square = dot_product(doubles_.data(), doubles_.data(), n);
+      if (square == 0) return false;
       const double product = dot_product(query_.data(), doubles_.data(), n);
       // Rounding must not make the distance of parallel vectors negative.
-      d = std::max(1 - product / (norm * query_norm_), 0.0);
+      d = 1 - product / (std::sqrt(square) * query_norm_);
+      if (d < 0) d = 0;
       break;
     }
     case VectorMetric::kDot:
       d = -dot_product(query_.data(), doubles_.data(), n);
       break;
+  }
+  if (!std::isfinite(d)) {
+    for (const double x : doubles_) {
+      if (!std::isfinite(x)) return false;
+    }
   }
   // Finite vectors have a distance, even if it is beyond the greatest double.
   constexpr double kMost = std::numeric_limits<double>::max();

@@ -31,14 +31,23 @@ class ExactDistance {
                    uint64_t first, NearestRows* nearest);
 
  private:
-  // A distance computed with floats, minus the largest possible error. Returns
-  // -infinity if floats are not exact enough.
-  double lower_bound(const uint8_t* row);
-  // Like lower_bound(), for a squared distance.
-  double lower_bound_of(double square) const;
-  // Returns a bound for squared distances: above it, lower_bound_of() exceeds
-  // `limit`, if floats are exact enough.
-  float beyond(double limit) const;
+  // What sums of floats must be for rows that are certainly beyond a limit.
+  struct Bound {
+    // kL2: the squared distance is above `square`.
+    float square = 0;
+    // Else: the product is below offset + slope * length of the row.
+    double offset = 0;
+    double slope = 0;
+  };
+  Bound bound_of(double limit) const;
+  // Whether the stored numbers can be used as floats where they are.
+  bool is_in_place(const uint8_t* rows) const;
+  // For each of `count` rows of floats, computes the squared distance (kL2), or
+  // the product with the query and the squared length.
+  void sum(const float* rows, uint64_t count, float* products,
+           float* squares) const;
+  // Returns false for sums that floats do not hold exactly enough.
+  bool is_beyond(float product, float square, const Bound& bound) const;
   // The largest possible error of a sum of vector_math.h, relative to the sum
   // of magnitudes: the number of rounded steps, times 2^-24.
   double rounding() const;
