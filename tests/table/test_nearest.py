@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import nimblepy as nb
+from nimblepy.file.write import index_specs
 
 DIMENSIONS = 8
 SCHEMA = pa.schema(
@@ -279,3 +280,107 @@ def test_vectors_of_small_integers(lake: nb.Catalog, kind: str) -> None:
     query = rng.integers(0, 100, 16).astype(np.float64)
     nearest = np.argsort(((x.astype(np.float64) - query) ** 2).sum(axis=1), kind="stable")[:5]
     assert table.nearest(query, k=5)["id"].to_pylist() == nearest.tolist()
+
+
+def _recall(table: nb.Table, queries: np.ndarray[Any, Any]) -> float:
+    found = total = 0
+    for query in queries:
+        exact = table.nearest(query, k=10, columns=["id"], exact=True)["id"].to_pylist()
+        hits = table.nearest(query, k=10, columns=["id"])["id"].to_pylist()
+        found, total = found + len({*exact} & {*hits}), total + len(exact)
+    return found / total
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_compaction_starts_from_the_centroids_of_its_files(
+    tmp_path: Path, metric: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[int, float]] = []  # centroids, and their rows, of each written file
+
+    def specs(schema: pa.Schema, indexes: Any) -> list[dict[str, Any]]:
+        made = index_specs(schema, indexes)
+        given.extend((len(m["known"][0]), float(m["known"][1].sum())) for m in made if "known" in m)
+        return made
+
+    monkeypatch.setattr("nimblepy.file.write.index_specs", specs)
+    width, rng = 64, np.random.default_rng(5)
+    topics = rng.normal(size=(40, width))
+
+    def vectors(count: int) -> Any:
+        return (topics[rng.integers(0, 40, count)] + rng.normal(size=(count, width)) / 2).astype(
+            "f4"
+        )
+
+    def rows(ids: Any) -> pa.Table:
+        x = pa.FixedSizeListArray.from_arrays(pa.array(vectors(len(ids)).ravel()), width)
+        return pa.table({"id": ids, "v": x})
+
+    lake = nb.connect(tmp_path)
+    table = lake.create_table(
+        "a.b",
+        rows(np.arange(1)).schema,
+        primary_key="id",
+        indexes=[nb.VectorIndex("v", metric=metric)],
+    )
+    for first in range(0, 18000, 6000):
+        table.append(rows(np.arange(first, first + 6000)))
+    table.append(rows(np.arange(18000, 18500)))  # too few numbers for lists
+    table.upsert(rows(np.arange(0, 3000, 3)))
+    table.delete("id % 10 = 1")
+    assert all(known == (0, 0) for known in given)
+    given.clear()
+    queries = vectors(60)
+    table.compact()
+    assert len(given) == 1
+    centroids, known_rows = given[0]
+    assert centroids >= 3 * 154  # lists of 6,000 rows, less those without rows
+    assert known_rows >= 18000
+    assert table.explain(nearest=queries[0])["files by lists"] == 1
+    assert _recall(table, queries) >= 0.94
+    ids = table.to_table()["id"].to_pylist()
+    assert len(ids) == len({*ids}) == 18500 - 1850
+
+
+def test_compaction_ignores_centroids_of_another_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def specs(schema: pa.Schema, indexes: Any) -> list[dict[str, Any]]:
+        made = index_specs(schema, indexes)
+        given.extend(len(m["known"][0]) for m in made if m["kind"] == "vector")
+        return made
+
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 3)
+    table = lake.create_table("a.b", data.schema, indexes=[nb.VectorIndex("v", metric="dot")])
+    table.append(data.slice(0, 1050))
+    before = table.snapshot
+    table.drop_index("v")
+    table.add_index(nb.VectorIndex("v", metric="l2"))
+    table.rollback(before)
+    table.append(data.slice(1050))
+    monkeypatch.setattr("nimblepy.file.write.index_specs", specs)
+    table.compact()
+    assert given in ([31], [32])  # lists with rows of the second file
+    assert table.explain(nearest=np.ones(WIDE), recall=0.9)["files by lists"] == 1
+
+
+@pytest.mark.parametrize("error", [nb.CorruptFileError, NotImplementedError])
+def test_compaction_replaces_an_index_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 3)
+    table = lake.create_table("a.b", data.schema, indexes=[nb.VectorIndex("v")])
+    table.append(data.slice(0, 1050))
+    table.append(data.slice(1050))
+
+    def refuse(handle: object, column: str) -> None:
+        raise error("damaged")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nimblepy.file.handle.FileHandle.vector_index", refuse)
+        table.compact()
+    assert _by_lists(table) == (1, 0)
+    assert table.nearest(np.ones(WIDE), columns=["id"]).num_rows == 10

@@ -67,6 +67,16 @@ py::array_t<T> to_numpy(const std::vector<T>& values) {
   return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data());
 }
 
+// Returns a matrix of centroids and the number of rows of each.
+py::tuple known_centroids(const OpenVectorIndex& opened) {
+  const KnownCentroids known = opened.index->known_centroids();
+  const auto lists = static_cast<py::ssize_t>(known.rows.size());
+  const auto padded = static_cast<py::ssize_t>(opened.index->root().padded);
+  return py::make_tuple(
+      py::array_t<float>({lists, padded}, known.centroids.data()),
+      to_numpy(known.rows));
+}
+
 py::dict to_dict(const NearestStats& s) {
   py::dict out;
   out["files_by_lists"] = s.files_by_lists;
@@ -363,6 +373,7 @@ void register_nearest(py::module_& m) {
       .def_property_readonly(
           "left_out",
           [](const OpenVectorIndex& i) { return i.index->root().left_out; })
+      .def("known_centroids", &known_centroids)
       .def(
           "rows_needed",
           [](const OpenVectorIndex& i, double recall, uint64_t k) {

@@ -1,4 +1,5 @@
 // _core.Writer: writes batches to a file.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include "nimble/bindings/core_file.h"
@@ -139,6 +140,12 @@ std::vector<IndexSpec> index_specs(const py::handle& indexes) {
       spec.metric = unwrap(metric_of(index["metric"].cast<std::string>()));
       spec.lists = index["lists"].cast<uint32_t>();
       spec.queries = index["queries"].cast<std::vector<float>>();
+      using Floats = py::array_t<float, py::array::c_style>;
+      const auto known = index["known"].cast<std::pair<Floats, Floats>>();
+      spec.known.centroids.assign(known.first.data(),
+                                  known.first.data() + known.first.size());
+      spec.known.rows.assign(known.second.data(),
+                             known.second.data() + known.second.size());
       out.push_back(std::move(spec));
       continue;
     }

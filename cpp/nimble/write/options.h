@@ -24,6 +24,7 @@ struct IndexSpec {
   VectorMetric metric = VectorMetric::kL2;
   uint32_t lists = 0;          // 0: chosen from the number of rows
   std::vector<float> queries;  // to calibrate on; empty: a sample of the rows
+  KnownCentroids known;        // to start training from; may be empty
 };
 
 struct WriterOptions {

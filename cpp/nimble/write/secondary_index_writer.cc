@@ -78,6 +78,7 @@ Status SecondaryIndexWriter::open_vector_writer(const Field& schema,
   vector.metric = spec.metric;
   vector.lists = spec.lists;
   vector.queries = spec.queries;
+  vector.known = spec.known;
   vector.memory_bytes = options.index_memory_bytes / options.indexes.size();
   vector.spill_directory = options.spill_directory;
   vector.threads = options.threads == 0 ? default_threads() : options.threads;

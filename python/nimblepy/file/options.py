@@ -175,6 +175,22 @@ class VectorIndex:
         return (self.column,)
 
 
+class KnownVectorIndex(VectorIndex):
+    """A vector index whose training starts from centroids of indexes of the same rows.
+
+    Args:
+        known: what ``_core.VectorIndex.known_centroids`` returns, for each of these indexes.
+    """
+
+    __slots__ = ("known",)
+    known: tuple[tuple[Any, Any], ...]
+
+    def __init__(self, index: VectorIndex, known: Sequence[tuple[Any, Any]]) -> None:
+        for name in ("column", "metric", "lists", "queries"):
+            object.__setattr__(self, name, getattr(index, name))
+        object.__setattr__(self, "known", tuple(known))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """Options for the layout of a file. The defaults suit most data.

@@ -9,12 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
+import numpy as np
 import pyarrow as pa
 
 from nimblepy import _core
 from nimblepy.errors import DuplicateKeyError, InvalidArgumentError, KeyOrderError
 from nimblepy.file.key_errors import readable
-from nimblepy.file.options import HashIndex, SortedIndex, VectorIndex, WriteOptions
+from nimblepy.file.options import (
+    HashIndex,
+    KnownVectorIndex,
+    SortedIndex,
+    VectorIndex,
+    WriteOptions,
+)
 from nimblepy.input.tabular import as_reader, check_column, slices
 from nimblepy.io.location import FileSystem, locate
 from nimblepy.io.log import logger
@@ -430,7 +437,16 @@ def _vector_spec(schema: pa.Schema, index: VectorIndex) -> dict[str, Any]:
         "metric": index.metric,
         "lists": index.lists or 0,
         "queries": [x for query in queries for x in query],
+        "known": _known(index),
     }
+
+
+def _known(index: VectorIndex) -> tuple[Any, Any]:
+    """Returns the known centroids of an index, and the number of rows of each."""
+    parts = index.known if isinstance(index, KnownVectorIndex) else ()
+    if not parts:
+        return np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.float32)
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def _metadata_item(name: object, value: object) -> tuple[str, bytes]:

@@ -223,5 +223,109 @@ TEST(VectorIndex, ACenterFarFromTheOriginIsSubtracted) {
   CHECK(!ListDirectory::parse(directory(file), root).has_value());
 }
 
+struct Trained {
+  VectorRoot root;
+  std::vector<uint8_t> file;  // without the root
+  uint64_t pairs = 0;
+};
+
+// An index of `count` rows of clusters.
+Trained trained(VectorMetric metric, uint64_t seed, uint64_t count,
+                const KnownCentroids& known, uint32_t threads) {
+  constexpr uint32_t kDimensions = 60;
+  VectorIndexOptions options;
+  options.metric = metric;
+  options.known = known;
+  options.threads = threads;
+  auto writer =
+      VectorIndexWriter::create({VectorElement::kFloat, kDimensions}, options);
+  CHECK(writer.has_value());
+  std::mt19937_64 random(6);
+  std::normal_distribution<float> normal;
+  std::vector<float> topics(50 * kDimensions);
+  for (float& x : topics) x = 3 * normal(random) + 1;
+  random.seed(seed);
+  std::vector<float> row(kDimensions);
+  for (uint64_t i = 0; i < count; ++i) {
+    const float* const topic = &topics[random() % 50 * kDimensions];
+    for (uint32_t j = 0; j < kDimensions; ++j) {
+      row[j] = topic[j] + normal(random);
+    }
+    const auto* bytes = reinterpret_cast<const uint8_t*>(row.data());
+    CHECK((*writer)->add(bytes).is_ok());
+  }
+  Trained out;
+  auto root = (*writer)->finish([&](ByteSpan bytes) -> Result<SectionRef> {
+    const SectionRef ref{out.file.size(), bytes.size(), checksum64(bytes)};
+    out.file.insert(out.file.end(), bytes.begin(), bytes.end());
+    return ref;
+  });
+  CHECK(root.has_value());
+  auto parsed = VectorRoot::parse(*root, out.file.size(), count);
+  CHECK(parsed.has_value());
+  out.root = *parsed;
+  out.pairs = (*writer)->pairs_trained();
+  return out;
+}
+
+void append_centroids(const Trained& index, KnownCentroids* out) {
+  const VectorRoot& root = index.root;
+  const auto directory = ListDirectory::parse(
+      ByteSpan(index.file).subspan(root.directory.offset, root.directory.size),
+      root);
+  CHECK(directory.has_value());
+  for (uint32_t i = 0; i < root.num_lists; ++i) {
+    if (directory->rows_of(i) == 0) continue;
+    for (uint32_t j = 0; j < root.padded; ++j) {
+      out->centroids.push_back(
+          directory->scale(i) *
+          static_cast<float>(directory->codes[i * root.padded + j]));
+    }
+    out->rows.push_back(static_cast<float>(directory->rows_of(i)));
+  }
+}
+
+// The part of the rows that a search for a recall of 0.95 looks at.
+float rows_for_95(const VectorRoot& root) {
+  for (const CurvePoint& point : root.curve10) {
+    if (point.recall >= 0.95f) return point.rows;
+  }
+  return 1;
+}
+
+TEST(VectorIndex, TrainingFromKnownCentroidsComparesLessForTheSameRecall) {
+  for (const VectorMetric metric :
+       {VectorMetric::kL2, VectorMetric::kCosine, VectorMetric::kDot}) {
+    KnownCentroids known;
+    for (const uint64_t seed : {1, 2, 3}) {
+      append_centroids(trained(metric, seed, 2000, {}, 1), &known);
+    }
+    const Trained scratch = trained(metric, 4, 6000, {}, 1);
+    const Trained started = trained(metric, 4, 6000, known, 1);
+    CHECK_EQ(started.root.num_lists, scratch.root.num_lists);
+    CHECK(10 * started.pairs < 4 * scratch.pairs);
+    CHECK(rows_for_95(started.root) < 1.2f * rows_for_95(scratch.root) + .002f);
+    CHECK(started.file == trained(metric, 4, 6000, known, 3).file);
+    // Fewer centroids than lists, which stand for a part of the rows.
+    KnownCentroids few = known;
+    few.rows.resize(40);
+    few.centroids.resize(40 * uint64_t{scratch.root.padded});
+    const Trained partly = trained(metric, 4, 6000, few, 1);
+    CHECK_EQ(partly.root.num_lists, scratch.root.num_lists);
+    CHECK(partly.pairs < scratch.pairs);
+    CHECK(rows_for_95(partly.root) < 1.3f * rows_for_95(scratch.root) + .002f);
+  }
+}
+
+TEST(VectorIndex, KnownCentroidsOfOtherDimensionsAreRefused) {
+  VectorIndexOptions options;
+  options.known.centroids.resize(64);
+  options.known.rows = {1};
+  CHECK(VectorIndexWriter::create({VectorElement::kFloat, 60}, options)
+            .has_value());
+  CHECK(!VectorIndexWriter::create({VectorElement::kFloat, 65}, options)
+             .has_value());
+}
+
 }  // namespace
 }  // namespace nimble::testing

@@ -142,10 +142,12 @@ Result<std::vector<float>> train_centroids(const std::vector<float>& vectors,
   const uint32_t k = options.count;
   const uint64_t rows = vectors.size() / n;
   RandomStream random(1);
-  std::vector<float> centroids(k * n);
-  const std::vector<uint64_t> first = random_numbers(rows, k, &random);
-  for (uint32_t i = 0; i < k; ++i) {
-    std::memcpy(&centroids[i * n], &vectors[first[i] * n], n * sizeof(float));
+  std::vector<float> centroids = options.start;
+  centroids.reserve(k * n);
+  for (const uint64_t i :
+       random_numbers(rows, k - options.start.size() / n, &random)) {
+    const auto from = vectors.begin() + static_cast<ptrdiff_t>(i * n);
+    centroids.insert(centroids.end(), from, from + static_cast<ptrdiff_t>(n));
   }
   std::vector<uint32_t> list_of(rows);
   for (uint32_t round = 0; round < options.iterations; ++round) {
@@ -167,12 +169,15 @@ Result<std::vector<float>> train_centroids(const std::vector<float>& vectors,
         if (own.empty()) continue;
         float* const to = &centroids[list * n];
         std::fill(to, to + n, 0.0f);
+        float total = 0;
         for (const uint64_t row : own) {
           const float* const v = &vectors[row * n];
-          for (uint64_t j = 0; j < n; ++j) to[j] += v[j];
+          const float weight =
+              options.weights.empty() ? 1 : options.weights[row];
+          for (uint64_t j = 0; j < n; ++j) to[j] += weight * v[j];
+          total += weight;
         }
-        for (uint64_t j = 0; j < n; ++j)
-          to[j] /= static_cast<float>(own.size());
+        for (uint64_t j = 0; j < n; ++j) to[j] /= total;
       }
     });
     std::vector<uint64_t> sizes(k);

@@ -31,6 +31,10 @@ struct ClusterOptions {
   uint32_t count = 1;  // of centroids
   uint32_t dimensions = 0;
   uint32_t iterations = 8;
+  // Centroids to start from, at most `count`. The others are random vectors.
+  std::vector<float> start;
+  // The number of rows that each vector stands for. Empty: one.
+  std::vector<float> weights;
   uint32_t threads = 1;
   std::function<Status()> poll;  // called between iterations; may be empty
 };

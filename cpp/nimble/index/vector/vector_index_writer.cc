@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "nimble/base/hash.h"
-#include "nimble/index/vector/clusters.h"
 #include "nimble/index/vector/vector_codes.h"
 #include "nimble/index/vector/vector_math.h"
 #include "nimble/threads/parallel.h"
@@ -16,6 +15,10 @@ namespace nimble {
 namespace {
 
 constexpr uint64_t kSampleRowsPerList = 32;
+// Rounds of training on rows if it starts from known centroids, and rounds of
+// reducing the known centroids to the number of lists.
+constexpr uint32_t kRoundsFromKnown = 2;
+constexpr uint32_t kRoundsOfKnown = 3;
 constexpr uint64_t kCalibrationQueries = 256;
 // At most this part of the rows are queries for calibration. K-means does not
 // see them. Centroids are pulled to the rows that they are trained on, so such
@@ -214,6 +217,12 @@ Result<std::unique_ptr<VectorIndexWriter>> VectorIndexWriter::create(
         "vectors: " +
         std::to_string(type.dimensions));
   }
+  const uint64_t padded = round_up(type.dimensions, kVectorPadding);
+  if (options.known.centroids.size() != options.known.rows.size() * padded) {
+    return Status::invalid_argument(
+        "VectorIndex: known centroids of other dimensions than " +
+        std::to_string(type.dimensions));
+  }
   for (const float x : options.queries) {
     if (std::isfinite(x)) continue;
     return Status::invalid_argument(
@@ -282,7 +291,7 @@ Result<bool> VectorIndexWriter::find_center() {
 }
 
 Result<std::vector<float>> VectorIndexWriter::train(
-    uint32_t num_lists, const std::vector<uint64_t>& left_out) const {
+    uint32_t num_lists, const std::vector<uint64_t>& left_out) {
   const uint64_t row_bytes = uint64_t{padded()} * sizeof(float);
   const uint64_t fits =
       std::max<uint64_t>(num_lists, options_.memory_bytes / row_bytes);
@@ -315,10 +324,45 @@ Result<std::vector<float>> VectorIndexWriter::train(
   for (Status& s : status) NIMBLE_RETURN_IF_ERROR(std::move(s));
   ClusterOptions options;
   options.count = num_lists;
-  options.dimensions = padded();
-  options.threads = options_.threads;
-  options.poll = options_.poll;
-  return train_centroids(sample, options);
+  NIMBLE_ASSIGN_OR_RETURN(options.start, known_centroids(num_lists));
+  if (!options.start.empty()) options.iterations = kRoundsFromKnown;
+  return cluster(sample, options);
+}
+
+Result<std::vector<float>> VectorIndexWriter::known_centroids(uint32_t most) {
+  const KnownCentroids& known = options_.known;
+  const uint64_t n = padded();
+  double rows = 0;
+  for (const float each : known.rows) rows += double{each};
+  if (rows == 0) return std::vector<float>();
+  ClusterOptions options;
+  // Other rows get a share of the centroids too.
+  const double share = std::min(1.0, rows / static_cast<double>(store_.size()));
+  options.count = std::max(1u, static_cast<uint32_t>(std::round(share * most)));
+  std::vector<float> centroids = known.centroids;
+  if (!center_.empty()) {
+    std::vector<float> center = center_;
+    center.resize(n);
+    rotation_.apply(center.data());
+    for (uint64_t i = 0; i < centroids.size(); ++i) {
+      centroids[i] -= center[i % n];
+    }
+  }
+  if (known.rows.size() <= options.count) return centroids;
+  options.iterations = kRoundsOfKnown;
+  options.weights = known.rows;
+  return cluster(centroids, options);
+}
+
+Result<std::vector<float>> VectorIndexWriter::cluster(
+    const std::vector<float>& vectors, const ClusterOptions& options) {
+  ClusterOptions given = options;
+  given.dimensions = padded();
+  given.threads = options_.threads;
+  given.poll = options_.poll;
+  pairs_trained_ +=
+      vectors.size() / padded() * options.count * options.iterations;
+  return train_centroids(vectors, given);
 }
 
 Result<std::vector<float>> VectorIndexWriter::calibration_queries(

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "nimble/index/section_sink.h"
+#include "nimble/index/vector/clusters.h"
 #include "nimble/index/vector/rotation.h"
 #include "nimble/index/vector/vector_store.h"
 
@@ -23,6 +24,9 @@ struct VectorIndexOptions {
   uint32_t lists = 0;  // 0: chosen from the number of rows
   // Queries to calibrate on, all in one vector. Empty: a sample of the rows.
   std::vector<float> queries;
+  // Of indexes that have many of the rows. Training starts from them, so it
+  // takes fewer rounds.
+  KnownCentroids known;
   uint64_t memory_bytes = uint64_t{256} << 20;
   std::string spill_directory;
   uint32_t threads = 1;
@@ -42,6 +46,8 @@ class VectorIndexWriter {
   // Number of rows that are in lists. If the index does not have lists, the
   // number of rows that would be in them.
   uint64_t num_rows() const { return store_.size(); }
+  // Number of pairs of vectors and centroids that training compared.
+  uint64_t pairs_trained() const { return pairs_trained_; }
 
  private:
   class Truth;
@@ -66,7 +72,11 @@ class VectorIndexWriter {
       std::vector<uint64_t>* rows) const;
   // Trains centroids on a sample of the stored rows except `left_out`.
   Result<std::vector<float>> train(uint32_t num_lists,
-                                   const std::vector<uint64_t>& left_out) const;
+                                   const std::vector<uint64_t>& left_out);
+  // Returns at most `most` centroids that represent all known centroids.
+  Result<std::vector<float>> known_centroids(uint32_t most);
+  Result<std::vector<float>> cluster(const std::vector<float>& vectors,
+                                     const ClusterOptions& options);
   // Finds each row's list, and the exact nearest rows of the queries.
   Status assign(const std::vector<float>& centroids, Truth* truth,
                 std::vector<uint32_t>* list_of) const;
@@ -84,6 +94,7 @@ class VectorIndexWriter {
   VectorStore store_;
   const Rotation rotation_;
   std::vector<float> center_;  // empty, or one number per dimension
+  uint64_t pairs_trained_ = 0;
 };
 
 }  // namespace nimble

@@ -105,4 +105,11 @@ struct ListDirectory {
   float norm(uint32_t list) const;
 };
 
+// Centroids of the lists of finished indexes with the same metric and number of
+// dimensions. An index of the same rows can be trained from them.
+struct KnownCentroids {
+  std::vector<float> centroids;  // rotated, with no center subtracted
+  std::vector<float> rows;       // number of rows of each list
+};
+
 }  // namespace nimble

@@ -104,6 +104,23 @@ Result<VectorMetric> VectorIndex::read_metric(const OpenFile& file, size_t i) {
       file.file().name() + ": vector index " + std::to_string(i));
 }
 
+KnownCentroids VectorIndex::known_centroids() const {
+  std::vector<float> center = center_;
+  center.resize(root_.padded);
+  rotation_.apply(center.data());
+  KnownCentroids out;
+  for (uint32_t i = 0; i < root_.num_lists; ++i) {
+    if (directory_.rows_of(i) == 0) continue;
+    const float scale = directory_.scale(i);
+    const int8_t* const code = directory_.codes + uint64_t{i} * root_.padded;
+    for (uint32_t j = 0; j < root_.padded; ++j) {
+      out.centroids.push_back(scale * static_cast<float>(code[j]) + center[j]);
+    }
+    out.rows.push_back(static_cast<float>(directory_.rows_of(i)));
+  }
+  return out;
+}
+
 Status VectorIndex::check(uint32_t list, ByteSpan bytes) const {
   const ListLayout at = layout(list);
   const auto fail = [&](const std::string& what) {

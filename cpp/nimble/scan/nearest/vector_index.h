@@ -30,6 +30,8 @@ class VectorIndex {
   const Rotation& rotation() const { return rotation_; }
   // One number per dimension, or empty.
   const std::vector<float>& center() const { return center_; }
+  // The centroids of lists with rows, from their codes.
+  KnownCentroids known_centroids() const;
   // The top-level column.
   int column() const { return column_; }
 

@@ -6,6 +6,7 @@ rows are also deleted in the new files, or the group is dropped. Other groups ar
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nimblepy.errors import DuplicateKeyError, KeyOrderError
+from nimblepy.errors import (
+    CorruptFileError,
+    DuplicateKeyError,
+    KeyOrderError,
+    UnsupportedVersionError,
+)
+from nimblepy.file.options import KnownVectorIndex, VectorIndex
 from nimblepy.files.bounds import EncodedKeys
 from nimblepy.io.progress import Progress, ProgressArg
+from nimblepy.rows.nearest import NearestRows, vector_type
 from nimblepy.rows.passing import passing_rows
 from nimblepy.rows.request import Where
 from nimblepy.rows.rowset import RowNumbers, RowSet
@@ -37,7 +45,7 @@ from nimblepy.table.reading.members import Member, MemberRows, Reading, member_o
 from nimblepy.table.writing.access import TableAccess
 from nimblepy.table.writing.commit import Commit
 from nimblepy.table.writing.merging import Run, merged
-from nimblepy.table.writing.settings import rewriting_target, target_of
+from nimblepy.table.writing.settings import TableIndex, rewriting_target, target_of
 from nimblepy.table.writing.write import Target, discard, write_deletes, write_rows
 
 # A file below this share of the target size is small.
@@ -57,6 +65,8 @@ _GROUP_TARGETS = 8
 _MERGE_BYTES = 64 << 20
 _UNPACKED = 4
 _LEAST_BATCH, _MOST_BATCH = 1 << 10, 1 << 16
+# Stops collecting centroids of vector indexes after this many numbers, 64 MiB.
+_MOST_KNOWN = 1 << 24
 # Maximum number of times that dropped groups are planned again.
 _MOST_PASSES = 5
 
@@ -290,7 +300,11 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
     # Limits files by rows, so that no more new files are written than planned.
     live = group.live_rows(rows.reading)
     size = group.bytes * live / max(1, sum(member.file.rows for member in group.members))
-    target = replace(target, file_rows=max(1, math.ceil(live * target.target_bytes / max(1, size))))
+    target = replace(
+        target,
+        file_rows=max(1, math.ceil(live * target.target_bytes / max(1, size))),
+        indexes=tuple(_with_known(index, group, rows) for index in target.indexes),
+    )
 
     def opened(member: Member) -> Callable[[], Iterator[pa.RecordBatch]]:
         return lambda: _live(member, rows, target, batch_rows, progress)
@@ -308,6 +322,29 @@ def _write(group: Group, rows: MemberRows, target: Target, progress: Progress) -
             pass
     batches = (batch for member in group.members for batch in opened(member)())
     group.added = _written(batches, target, presorted=False)
+
+
+def _with_known(index: TableIndex, group: Group, rows: MemberRows) -> TableIndex:
+    """Returns a vector index with the centroids of the files' indexes, and other indexes as they
+    are.
+    """
+    if not isinstance(index, VectorIndex):
+        return index
+    width = vector_type(resolve_column(rows.schema, index.column).type)
+    nothing = np.empty((0, width or 0))
+    request = NearestRows(index.column, None, nothing, 1, recall=0.5, exact=False)
+    known: list[Any] = []
+    for member in group.members:
+        source = rows.reading.child(member.file)
+        if sum(centroids.size for centroids, _ in known) >= _MOST_KNOWN:
+            break
+        # Damaged indexes, and those of later versions, are replaced like files without an index.
+        with contextlib.suppress(CorruptFileError, UnsupportedVersionError, NotImplementedError):
+            if index.metric in source.vector_metrics(index.column):
+                parts = source.nearest_parts(request)
+                lists = [part.lists for part in parts if part.lists is not None]
+                known += [each.known_centroids() for each in lists if each.num_lists]
+    return KnownVectorIndex(index, known) if known else index
 
 
 def write_each(
