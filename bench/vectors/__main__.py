@@ -4,7 +4,9 @@ python -m bench.vectors                     all sets; needs faiss-cpu, pylance,
                                             opencv-python-headless, scikit-image and wordllama
 python -m bench.vectors --sets random128    some sets
 python -m bench.vectors --peers none        nimblepy alone
-python -m bench.vectors --large 1000000x128 the build and a query of a large file, alone
+python -m bench.vectors --seeds 5,6,7       other choices of rows and queries too
+python -m bench.vectors --large 1000000x768 the build and a query of a large file, alone; needs
+                                            7 GB of disk in TMPDIR
 
 Times are processor time, so that other processes disturb them less. Searches of all systems take
 turns in one process; the figure is the least of three turns over the queries. Recall is the share
@@ -312,7 +314,9 @@ def main() -> int:
     parser.add_argument(
         "--queries", type=int, default=500, help="for recall; 100 of them are timed"
     )
-    parser.add_argument("--seed", type=int, default=5, help="of the choice of rows and queries")
+    parser.add_argument(
+        "--seeds", default="5", help="of the choice of rows and queries; 5,6,7 runs all sets thrice"
+    )
     parser.add_argument("--sets", default=",".join(SETS), help="names of sets; all by default")
     parser.add_argument("--peers", default="faiss,lance", help="faiss, lance, both, or none")
     parser.add_argument("--large", help="ROWSxWIDTH: build such a file, and nothing else")
@@ -323,11 +327,15 @@ def main() -> int:
         large(rows, width, options.threads)
         return 0
     figures = {}
+    seeds = options.seeds.split(",")
     for name in options.sets.split(","):
-        data = make_set(name, options.rows, options.queries, options.seed)
-        say(data, "set", f"{len(data.rows):,} rows of {data.rows.shape[1]}, {data.metric}")
-        with tempfile.TemporaryDirectory() as folder:
-            figures[name] = measure(data, Path(folder), options.peers)
+        for seed in seeds:
+            data = make_set(name, options.rows, options.queries, int(seed))
+            text = f"{len(data.rows):,} rows of {data.rows.shape[1]}, {data.metric}, seed {seed}"
+            say(data, "set", text)
+            column = name if len(seeds) == 1 else f"{name} {seed}"
+            with tempfile.TemporaryDirectory() as folder:
+                figures[column] = measure(data, Path(folder), options.peers)
     print_bars(figures)
     return 0
 
