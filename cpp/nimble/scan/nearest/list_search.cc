@@ -28,6 +28,9 @@ constexpr double kMostForFilter = 64;
 constexpr double kDeviations = 3;
 // Bytes of a list that are prefetched while another one is scored.
 constexpr uint64_t kPrefetchedListBytes = 8192;
+// The distance of a centroid by its code is used for the rows of its list, if
+// its error is at most this share of the usual error of estimates.
+constexpr double kCentroidErrorPart = 0.1;
 
 // Maps floats to integers of the same order.
 uint32_t ordered(float x) {
@@ -292,10 +295,14 @@ Status ListSearch::probe_lists() {
       if (i + 1 < end) {
         next = bytes_of(i + 1);
         const Probe& p = all_lists_[static_cast<uint32_t>(probes_[i + 1])];
-        prefetch(next, std::min(parts_[p.part].index().bytes_of(p.list),
-                                kPrefetchedListBytes));
+        const VectorIndex& index = parts_[p.part].index();
+        // The centroid is seldom read.
+        const uint64_t head = index.root().padded * sizeof(float);
+        prefetch(next + head,
+                 std::min(index.bytes_of(p.list) - head, kPrefetchedListBytes));
       }
-      score(all_lists_[static_cast<uint32_t>(probes_[i])], list);
+      score(all_lists_[static_cast<uint32_t>(probes_[i])],
+            unordered(static_cast<uint32_t>(probes_[i] >> 32)), list);
     }
     at = end;
   }
@@ -324,7 +331,32 @@ bool ListSearch::may_be_nearer(size_t at) {
   return from_query + from_rows - kDeviations * deviation <= double{limit_};
 }
 
-void ListSearch::score(const Probe& probe, const uint8_t* list) {
+// Returns the greatest error of the distance of a list's centroid by its code,
+// or 0 if that is not exact enough.
+float ListSearch::centroid_error(const Probe& probe, float distance) {
+  if (is_dot()) return 0;
+  const VectorIndex& index = parts_[probe.part].index();
+  const Prepared& query = prepared(probe.part);
+  // The squared length of the centroid is stored. The error of the product with
+  // the query is that of the code's numbers, which are rounded to steps.
+  const double step = double{index.directory().scale(probe.list)};
+  const double error =
+      kDeviations * 2 * std::sqrt(double{query.code.norm()} / 12) * step;
+  // As in may_be_nearer(), rows are assumed to be as far from their centroid as
+  // the query is from the nearest one. Their scale is then 2.5 times that
+  // length by the root of the dimensions, if residuals are normally
+  // distributed.
+  const double lengths = std::sqrt(double{std::max(query.nearest, 0.0f)} *
+                                   double{std::max(distance, 0.0f)});
+  const double usual = 2 * double{kGreatestError} * 2.5 * lengths /
+                       std::sqrt(static_cast<double>(index.root().padded));
+  return error <= kCentroidErrorPart * usual ? static_cast<float>(error) : 0;
+}
+
+// Adds the rows of a list that may be among the nearest. `centroid_distance` is
+// by the centroid's code.
+void ListSearch::score(const Probe& probe, float centroid_distance,
+                       const uint8_t* list) {
   const SearchPart& part = parts_[probe.part];
   const Prepared& query = prepared(probe.part);
   const VectorRoot& root = part.index().root();
@@ -360,14 +392,17 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
   }
   ++stats_->lists_probed;
   stats_->rows_scored += last - first;
-  // Copies the centroid, because in the list it is aligned to 4 bytes only.
-  centroid_.resize(root.padded);
-  std::memcpy(centroid_.data(), list, root.padded * sizeof(float));
-  const float* const q = query.rotated.data();
-  const float base =
-      query.base + (is_dot()
-                        ? -dot_product(q, centroid_.data(), root.padded)
-                        : squared_distance(q, centroid_.data(), root.padded));
+  const float slack = centroid_error(probe, centroid_distance);
+  float base = centroid_distance - slack;
+  if (slack == 0) {
+    // Copies the centroid, because in the list it is aligned to 4 bytes only.
+    centroid_.resize(root.padded);
+    std::memcpy(centroid_.data(), list, root.padded * sizeof(float));
+    const float* const q = query.rotated.data();
+    base = query.base +
+           (is_dot() ? -dot_product(q, centroid_.data(), root.padded)
+                     : squared_distance(q, centroid_.data(), root.padded));
+  }
   const float factor = is_dot() ? 1 : 2;
   const float reach = is_dot() ? query.code.norm() : base;
   const float a = factor * query.code.table_scale();
@@ -393,7 +428,7 @@ void ListSearch::score(const Probe& probe, const uint8_t* list) {
       if (!(keys[i] <= limit_)) continue;
       candidates_.push_back(
           {keys[i], probe.part, row_at(list + at.row_at, slot + i, root)});
-      add_upper_bound(keys[i] +
+      add_upper_bound(keys[i] + 2 * slack +
                       2 * error *
                           load<float>(list + at.scale_at + 4 * (slot + i)));
       if (candidates_.size() >= 2 * limit_candidates_) keep_nearest();

@@ -63,7 +63,8 @@ class ListSearch {
   void sort_probes(size_t begin, size_t end);
   Status probe_lists();
   bool may_be_nearer(size_t at);
-  void score(const Probe& probe, const uint8_t* list);
+  float centroid_error(const Probe& probe, float distance);
+  void score(const Probe& probe, float centroid_distance, const uint8_t* list);
   uint32_t keep_allowed(const SearchPart& part, const uint8_t* rows,
                         uint64_t slot, uint64_t count, const VectorRoot& root,
                         uint32_t hits);
