@@ -118,6 +118,34 @@ def test_another_writer_may_take_the_name_meanwhile(lake: nb.Catalog, tmp_path: 
     assert read == []
 
 
+@pytest.mark.parametrize("is_made", [False, True])
+@pytest.mark.parametrize("rows", [90, 0])
+def test_the_catalog_fails(
+    lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, is_made: bool
+) -> None:
+    """Before or after it added the table."""
+    kind = type(lake.iceberg._rows)
+    add = kind.add
+
+    def failing(*arguments: Any, **keywords: Any) -> None:
+        if is_made:
+            add(*arguments, **keywords)
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "add", failing)
+        if is_made:
+            table = create(lake, ROWS.slice(0, rows))
+            assert table.num_rows == rows
+            assert files_of(tmp_path) == needed(table)
+            return
+        with pytest.raises(OSError, match="no space left"):
+            create(lake, ROWS.slice(0, rows))
+    assert lake.tables() == []
+    assert list((tmp_path / "lake").glob("a/*")) == []
+    check_whole(create(lake))
+
+
 def test_no_rows_make_an_empty_table(lake: nb.Catalog, tmp_path: Path) -> None:
     table = create(lake, ROWS.slice(0, 0))
     assert (table.snapshot, table.num_rows, len(table.indexes)) == (None, 0, 1)
