@@ -624,6 +624,10 @@ def test_connection_without_memory_is_closed_and_the_server_goes_on(tmp_path: Pa
 
 def test_tokens(lake: nb.Catalog, tmp_path: Path) -> None:
     tables = {"users": "shop.users"}
+    with pytest.raises(nb.InvalidArgumentError, match="token: expected a str, got int"):
+        nb.serve(tmp_path, token=5)  # type: ignore[arg-type]
+    with pytest.raises(nb.InvalidArgumentError, match="token: expected a str, got int"):
+        nb.connect("nimble://127.0.0.1:1", token=5)  # type: ignore[call-overload]
     with pytest.raises(nb.InvalidArgumentError, match="token"):
         nb.serve(lake, tables, host="0.0.0.0")
     path = tmp_path / "s.sock"
@@ -826,8 +830,9 @@ def test_addresses_that_are_in_use(tmp_path: Path) -> None:
             {"http": f"127.0.0.1:{port}", "unix": path}, {"http": f"127.0.0.1:{port}"},
         ]  # fmt: skip
         for options in given:
-            with pytest.raises(OSError, match="in use"):
+            with pytest.raises(OSError, match="in use") as error:
                 nb.serve(tmp_path / "t.nimble", **options)
+            assert error.value.filename == f"127.0.0.1:{port}"
             assert not path.exists()
     other.write_text("a file")
     with pytest.raises(OSError, match="exists and is not a socket"):

@@ -44,7 +44,10 @@ class StatusPages:
             def log_message(self, format: str, *args: Any) -> None:
                 return
 
-        self._http = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+        try:
+            self._http = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, address) from None
         self._http.daemon_threads = True
         self._thread = threading.Thread(
             target=self._http.serve_forever, name="nimble-status", daemon=True

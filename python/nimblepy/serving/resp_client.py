@@ -38,6 +38,19 @@ class VersionChangedError(StaleFileError):
     """The table has another version than a command requires. The next attempt may succeed."""
 
 
+def checked_token(token: str | None) -> str | None:
+    """Returns the token.
+
+    Raises:
+        InvalidArgumentError: it is empty, or is not a ``str``.
+    """
+    if token is not None and not isinstance(token, str):
+        raise InvalidArgumentError(f"token: expected a str, got {type(token).__name__}")
+    if token is not None and not token:
+        raise InvalidArgumentError("token: it is empty")
+    return token
+
+
 class Connection:
     """Connections to a server. Thread-safe: each command has a connection of its own.
 
@@ -56,7 +69,7 @@ class Connection:
     def __init__(self, address: str, token: str | None, timeout: float | None) -> None:
         self._free: list[_Socket] = []
         self.address = address
-        self._token = token
+        self._token = checked_token(token)
         self._timeout = timeout
         self._lock = ForkLock()
         self._process = os.getpid()

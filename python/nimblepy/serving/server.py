@@ -20,6 +20,7 @@ from nimblepy.io.log import logger
 from nimblepy.schema.integers import at_least
 from nimblepy.serving.follow import Follower
 from nimblepy.serving.manifest_files import SERVE_DIRECTORY, last_manifests, write_manifests
+from nimblepy.serving.resp_client import checked_token
 
 if TYPE_CHECKING:
     from nimblepy.serving.follow import Open
@@ -101,8 +102,7 @@ def serve(
         "threads": _between("threads", threads, 1, _MOST_THREADS),
         "allow_raw": bool(raw),
     }
-    if token is not None and not token:
-        raise InvalidArgumentError("token: it is empty")
+    checked_token(token)
     if not isinstance(poll, (int, float)) or not 0 < poll <= threading.TIMEOUT_MAX:
         raise InvalidArgumentError(
             f"poll: expected seconds above 0, at most {threading.TIMEOUT_MAX:.0f}, got {poll!r}"
@@ -239,7 +239,11 @@ class Server:
         self._has_warned = False
         self._max_clients: int = options["max_clients"]
         _allow_descriptors(options["max_clients"])
-        self._core = _core.Server(tables=self._tables, **options)
+        try:
+            self._core = _core.Server(tables=self._tables, **options)
+        except OSError as error:
+            address = str(error.filename).removesuffix(f": {error.strerror}")
+            raise OSError(error.errno, error.strerror, address) from None
         self.unix: str | None = options["unix"] or None
         self.host: str | None = options["host"] or None
         self.port: int | None = self._core.port or None
