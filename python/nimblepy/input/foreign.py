@@ -37,6 +37,7 @@ from nimblepy.input.texts import (
     merged_type,
     of_json,
     of_text,
+    only_nulls,
     read_type,
     rows_of_json,
     whole_numbers,
@@ -45,7 +46,7 @@ from nimblepy.input.texts import (
 from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import is_uri
 from nimblepy.schema.columns import unknown_column_message
-from nimblepy.schema.conform import common_schema, conform, with_missing
+from nimblepy.schema.conform import FILE_OF_COLUMN, common_schema, conform, with_missing
 from nimblepy.schema.kinds import is_text
 from nimblepy.schema.reshape import UnfitError
 
@@ -177,8 +178,10 @@ def open_files(
         except BaseException:
             stack.close()
             raise
+        checked = _without_nulls(parts[0], _closing(opened.batches, stack), target)
+        named = _with_files(opened.schema, parts, [opened.schema], target)
         return CountedReader(
-            pa.RecordBatchReader.from_batches(opened.schema, _closing(opened.batches, stack)),
+            pa.RecordBatchReader.from_batches(named, checked),
             opened.num_rows,
         )
     schemas, counts = [], []
@@ -194,9 +197,50 @@ def open_files(
     total = None if None in counts else sum(filter(None, counts))
     inferred = frozenset(schema.names) - set(() if target is None else target.names)
     types = _Types(schema, cast, inferred)
-    return CountedReader(
-        pa.RecordBatchReader.from_batches(schema, _chained(parts, schemas, types)), total
-    )
+    named = _with_files(schema, parts, schemas, target)
+    rows = _chained(parts, schemas, types, target)
+    return CountedReader(pa.RecordBatchReader.from_batches(named, rows), total)
+
+
+def _with_files(
+    schema: pa.Schema,
+    parts: Sequence[_Part],
+    schemas: Sequence[pa.Schema],
+    target: pa.Schema | None,
+) -> pa.Schema:
+    """Returns the schema, in which each column that the target lacks names its first file."""
+    if target is None:
+        return schema
+    for at, field in enumerate(schema):
+        if field.name not in target.names:
+            pairs = zip(parts, schemas, strict=True)
+            file = next(part.name for part, own in pairs if field.name in own.names)
+            metadata = {**(field.metadata or {}), FILE_OF_COLUMN: file}
+            schema = schema.set(at, field.with_metadata(metadata))
+    return schema
+
+
+def _without_nulls(
+    part: _Part, batches: Iterable[pa.RecordBatch], target: pa.Schema | None
+) -> Iterator[pa.RecordBatch]:
+    """Yields the batches of a file. Refuses nulls in columns that must not have them.
+
+    Raises:
+        InvalidArgumentError: a column that the target does not allow nulls in has one.
+    """
+    required = () if target is None else [item.name for item in target if not item.nullable]
+    first = 0
+    for batch in batches:
+        for name in required:
+            at = batch.schema.get_field_index(name)
+            if at >= 0 and batch.column(at).null_count:
+                row = first + batch.column(at).is_null().index(True).as_py()
+                raise InvalidArgumentError(
+                    f"{part.name}: column {name!r}, row {row}: it is null, and the table does not "
+                    "allow nulls in it"
+                )
+        first += batch.num_rows
+        yield batch
 
 
 def _with_codes(part: _Part, schema: pa.Schema, codes: set[str]) -> pa.Schema:
@@ -221,13 +265,16 @@ def _closing(batches: Iterable[pa.RecordBatch], stack: ExitStack) -> Iterator[pa
 
 
 def _chained(
-    parts: Sequence[_Part], schemas: Sequence[pa.Schema], types: _Types
+    parts: Sequence[_Part],
+    schemas: Sequence[pa.Schema],
+    types: _Types,
+    target: pa.Schema | None,
 ) -> Iterator[pa.RecordBatch]:
     schema = types.schema
     for part, own in zip(parts, schemas, strict=True):
         names = [name for name in schema.names if own.get_field_index(name) >= 0]
         with ExitStack() as stack:
-            for batch in _open(part, names, types, stack).batches:
+            for batch in _without_nulls(part, _open(part, names, types, stack).batches, target):
                 try:
                     yield conform(with_missing(batch, schema), schema, cast=True)
                 except InvalidArgumentError as error:
@@ -367,6 +414,8 @@ def _open(
         opened = _FORMAT_OPENERS[_checked(part.format)](part, columns, given_types, stack)
     except pa.ArrowInvalid as error:
         raise _unreadable(part, error) from error
+    except OSError as error:
+        raise _with_name(part, error) from error
     extra = [pair for pair in part.partition if opened.schema.get_field_index(pair[0]) < 0]
     batches: Iterable[pa.RecordBatch] = _read(part, opened.batches)
     schema = opened.schema
@@ -406,6 +455,15 @@ def _read(part: _Part, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
         yield from batches
     except pa.ArrowInvalid as error:
         raise _unreadable(part, error) from error
+    except OSError as error:
+        raise _with_name(part, error) from error
+
+
+def _with_name(part: _Part, error: OSError) -> OSError:
+    """Returns an error of a decompressor with the name of the file. Other errors have it."""
+    if error.errno is not None or part.name in str(error):
+        return error
+    return OSError(f"{part.name}: {error}; the file may be cut short, or not be compressed")
 
 
 def _unreadable(part: _Part, error: pa.ArrowInvalid) -> InvalidArgumentError:
@@ -525,9 +583,11 @@ def _open_csv(part: _Part, columns: Any, given_types: _Types | None, stack: Exit
     read = {field.name: field for reader in readers for field in reader.schema}
     schema = pa.schema([read[name] for name in names])
     cast = given_types is not None and given_types.cast
+    nested = {name: k for name, k in given.items() if pt.is_nested(k)}
     typed = Typed(
         part.name,
         {name: (partial(of_text, target=k, cast=cast), k) for name, k in converted.items()}
+        | {name: (partial(only_nulls, target=k), k) for name, k in nested.items()}
         | dict.fromkeys(whole, (whole_numbers, pa.int64()))
         | dict.fromkeys((name for name in floats if name in given), (exact_floats, pa.float64())),
     )

@@ -80,6 +80,22 @@ def of_text(texts: pa.Array, target: pa.DataType, cast: bool) -> pa.Array:
     return rule(texts.type, target, "")(texts)
 
 
+def only_nulls(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Returns nulls of a type that CSV does not have.
+
+    Raises:
+        UnfitError: the column has a value.
+    """
+    row = array.is_valid().index(True).as_py()
+    if row >= 0:
+        raise UnfitError(
+            row,
+            f"{show(array[row].as_py())} cannot be read as {target}: CSV has no lists, maps or "
+            "structs; use JSON lines or Parquet",
+        )
+    return pa.nulls(len(array), target)
+
+
 def has_leading_zero(texts: pa.Array) -> bool:
     """Returns whether a text is a number with a leading zero, such as ``00123``."""
     return _first_match(texts, _LEADING_ZERO) >= 0

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.columns import resolve_column
+from nimblepy.schema.conform import FILE_OF_COLUMN
 from nimblepy.schema.field_ids import match_by_name, only_doc
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
@@ -164,7 +165,9 @@ class Conformer:
 
         unknown = [name for name in have.names if name not in wanted.names]
         if unknown and not drop:
-            _unknown(f"unknown column {unknown[0]!r}", wanted.names)
+            field = have.field(have.names.index(unknown[0]))
+            file = (field.metadata or {}).get(FILE_OF_COLUMN, b"data").decode()
+            _unknown(file, f"unknown column {unknown[0]!r}", wanted.names)
         for name in have.names:
             if have.names.count(name) > 1:
                 raise InvalidArgumentError(f"data: column {name!r} occurs twice")
@@ -207,9 +210,10 @@ class Conformer:
                     message = error.message(f"column {field.name!r}", self._rows)
                     raise InvalidArgumentError(message) from None
             if not field.nullable and array.null_count:
+                row = self._rows + array.is_null().index(True).as_py()
                 raise InvalidArgumentError(
                     f"column {field.name!r} has {array.null_count} nulls, which the table does not "
-                    "allow"
+                    f"allow; the first is in row {row}"
                 )
             _refuse_inner_nulls(field.type, array, field.name)
             arrays.append(array)
@@ -217,9 +221,9 @@ class Conformer:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _unknown(what: str, names: Sequence[str]) -> NoReturn:
+def _unknown(place: str, what: str, names: Sequence[str]) -> NoReturn:
     raise InvalidArgumentError(
-        f"data: {what}; the table has {', '.join(names)}; new_columns='add' adds it, "
+        f"{place}: {what}; the table has {', '.join(names)}; new_columns='add' adds it, "
         "new_columns='drop' leaves it out"
     )
 
