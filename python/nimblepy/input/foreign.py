@@ -699,17 +699,17 @@ class _Tail:
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self._last: deque[bytes] = deque(maxlen=3)
+        self._last: deque[pa.Buffer] = deque(maxlen=3)
 
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self._source.read(size)
-        if data:
+    def read(self, size: int | None = None) -> pa.Buffer:
+        data = self._source.read_buffer(size)  # without a copy, if the file is mapped
+        if data.size:
             self._last.append(data)
         return data
 
     def end(self, size: int) -> bytes:
         """Returns the last ``size`` bytes of the stream, which was read to its end."""
-        return b"".join(self._last)[-size:]
+        return b"".join(map(memoryview, self._last))[-size:]
 
     @property
     def closed(self) -> bool:
