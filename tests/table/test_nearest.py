@@ -206,6 +206,42 @@ def test_index_of_another_metric_is_not_taken_for_the_declared_one(tmp_path: Pat
     assert table.add_index(nb.VectorIndex("v", metric="dot")).snapshot == snapshot
 
 
+def test_health_says_that_small_files_make_nearest_slow(tmp_path: Path) -> None:
+    # It said only that 100 % of the rows have the index, although no file had lists.
+    lake = nb.connect(tmp_path)
+    data = _wide(np.arange(2100), 9)
+    index = nb.VectorIndex("v")
+    table = lake.create_table("a.b", data.schema, primary_key="id", indexes=[index])
+    for at in range(0, 400, 100):
+        table.append(data.slice(at, 100))  # fewer than 2^16 numbers
+    assert table.explain(nearest=np.ones(WIDE))["lists"] == 0
+    health = table.health()
+    assert health.index_coverage["vector (v)"] == 1.0
+    assert health.index_files["vector (v)"] == 4
+    assert health.files_without_lists == {"vector (v)": 4}
+    assert "vector (v): 100% of the rows, 4 files; 4 are too small for lists" in repr(health)
+    (advice,) = [item for item in health.advice if item.action == "compact"]
+    assert advice.why == (
+        "4 of 4 files are small; nearest() compares all rows of 4 files, which are too small for "
+        "lists"
+    )
+    table.compact()
+    health = table.health()
+    assert (health.files, health.files_without_lists) == (1, {})
+    assert "compact" not in {item.action for item in health.advice}
+    for at in range(400, 2100, 500):
+        table.append(data.slice(at, 500))
+    health = table.health()
+    assert health.files_without_lists == {}
+    (advice,) = [item for item in health.advice if item.action == "compact"]
+    assert "nearest() searches lists in each of 5 files" in advice.why
+    plain = lake.create_table("a.c", data.schema, primary_key="id")
+    for at in range(0, 400, 100):
+        plain.append(data.slice(at, 100))
+    (advice,) = [item for item in plain.health().advice if item.action == "compact"]
+    assert advice.why == "4 of 4 files are small"
+
+
 def test_old_snapshots_and_branches_keep_their_metric(
     tmp_path: Path,
 ) -> None:

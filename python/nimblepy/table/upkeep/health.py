@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nimblepy.file.options import VectorIndex
 from nimblepy.rows.html import html_text
 from nimblepy.schema.types import format_bytes
 from nimblepy.table import iceberg as ice
@@ -19,6 +20,7 @@ from nimblepy.table.otree.layouts import OTree
 from nimblepy.table.reading import plan_index
 from nimblepy.table.reading.fileset import FileSet, key_ends
 from nimblepy.table.upkeep.compact import MOST_DEEP, MOST_DELETED, SMALL, Group, choose
+from nimblepy.table.upkeep.index_parquet import Coverage
 from nimblepy.table.upkeep.maintain import expired_by_advice
 from nimblepy.table.upkeep.recluster import Drift, drift
 from nimblepy.table.upkeep.reindex import coverage
@@ -116,6 +118,8 @@ class Health:
             table was not analyzed.
         index_coverage: share of the rows whose files have an index, by secondary index.
         index_files: number of files that have it, or that an index of Parquet files covers.
+        files_without_lists: by vector index, how many of these files are too small for lists.
+            ``nearest`` compares all rows of such files.
         plans: costs of typical plans.
         advice: advised actions, the most useful first.
     """
@@ -146,6 +150,7 @@ class Health:
     distinct: Mapping[str, int] = field(default_factory=dict)
     index_coverage: Mapping[str, float] = field(default_factory=dict)
     index_files: Mapping[str, int] = field(default_factory=dict)
+    files_without_lists: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         lines = [
@@ -176,9 +181,11 @@ class Health:
             rest = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             lines.append(f"  different values     {', '.join(shown[:_SHOWN])}{rest}")
         for name, covered in self.index_coverage.items():
+            few = self.files_without_lists.get(name, 0)
             lines.append(
                 f"  index                {name}: {covered:.0%} of the rows, "
                 f"{self.index_files[name]:,} files"
+                + (f"; {few:,} are too small for lists" if few else "")
             )
         for plan in self.plans:
             lines.append(f"  plan of {plan.what}: {plan.files:,} files, {plan.reads:,} reads")
@@ -226,6 +233,7 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
     share = deleted / total_rows if total_rows else 0.0
     kept = len(metadata.snapshots)
     drifted = None
+    covered = coverage(rows, metadata)
     if isinstance(layout, OTree):
         drifted = drift(rows, layout, metadata.cubes(head))
         advised = {"optimize_layout": _layout(drifted)}
@@ -234,10 +242,9 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         many = small >= max(2, _MANY_SMALL * len(files))
         maybe = many or share >= MOST_DELETED or depth > MOST_DEEP
         chosen = choose(rows, None, target, where_needed=True) if maybe else []
-        advised = {"compact": _compaction(chosen, len(files), target, share, depth)}
+        advised = {"compact": _compaction(chosen, len(files), target, share, depth, covered)}
     counts_of = ice.distinct_values(metadata, head)
     names = {number: metadata.column_name(number) for number in counts_of}
-    covered = coverage(rows, metadata)
     reasons = advised | {
         # A compaction converts them too.
         "convert_deletes": None if advised.get("compact") else _conversion(deletes),
@@ -281,14 +288,17 @@ def health(rows: FileSet, metadata: ice.Metadata) -> Health:
         distinct={
             name: counts_of[number].values for number, name in names.items() if name is not None
         },
-        index_coverage={name: share for name, (_, share) in covered.items()},
-        index_files={name: count for name, (count, _) in covered.items()},
+        index_coverage={name: item.share for name, item in covered.items()},
+        index_files={name: item.files for name, item in covered.items()},
+        files_without_lists={
+            name: item.without_lists for name, item in covered.items() if item.without_lists
+        },
     )
 
 
-def _extension(covered: Mapping[str, tuple[int, float]], files: int) -> str | None:
+def _extension(covered: Mapping[str, Coverage], files: int) -> str | None:
     """Returns why indexes of Parquet files should cover more files."""
-    short = {name: files - count for name, (count, _) in covered.items() if count < files}
+    short = {name: files - item.files for name, item in covered.items() if item.files < files}
     if not short:
         return None
     return "; ".join(f"{name} does not cover {count:,} files" for name, count in short.items())
@@ -374,7 +384,12 @@ def _plans(
 
 
 def _compaction(
-    chosen: Sequence[Group], files: int, target: Target, share: float, depth: int
+    chosen: Sequence[Group],
+    files: int,
+    target: Target,
+    share: float,
+    depth: int,
+    covered: Mapping[str, Coverage],
 ) -> str | None:
     """Returns the reason to compact; ``None`` if a compaction would replace too little."""
     if not chosen:
@@ -384,6 +399,14 @@ def _compaction(
     small = sum(size < SMALL * target.target_bytes for size in sizes)
     if small >= max(2, _MANY_SMALL * files):
         why.append(f"{small:,} of {files:,} files are small")
+        vectors = any(isinstance(index, VectorIndex) for index in target.indexes)
+        if vectors and target.data_format == "nimble":
+            few = max(item.without_lists for item in covered.values())
+            why.append(
+                f"nearest() compares all rows of {few:,} files, which are too small for lists"
+                if few
+                else f"nearest() searches lists in each of {files:,} files"
+            )
     if share >= MOST_DELETED:
         why.append(f"{share:.0%} of the rows are deleted")
     if depth > MOST_DEEP:

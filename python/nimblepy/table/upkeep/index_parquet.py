@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -177,7 +178,21 @@ def drop_parquet_index(
     return _change(table, "drop_index", changed)
 
 
-def parquet_coverage(rows: FileSet) -> dict[str, tuple[int, float]]:
+class Coverage(NamedTuple):
+    """The part of a table that has an index.
+
+    Attributes:
+        files: number of files.
+        share: their share of the rows.
+        without_lists: how many of the files are too small for lists of a vector index.
+    """
+
+    files: int
+    share: float
+    without_lists: int = 0
+
+
+def parquet_coverage(rows: FileSet) -> dict[str, Coverage]:
     """Returns the number of files and the share of the rows that each index covers.
 
     Cost: opens the index files, and asks for the status of each covered file.
@@ -193,7 +208,7 @@ def parquet_coverage(rows: FileSet) -> dict[str, tuple[int, float]]:
         total = sum(count for count, _ in rows_of)
         covered = sum(count for count, is_covered in rows_of if is_covered)
         files = sum(is_covered for _, is_covered in rows_of)
-        shares[str(index)] = files, covered / total if total else 1.0
+        shares[str(index)] = Coverage(files, covered / total if total else 1.0)
     return shares
 
 

@@ -34,6 +34,7 @@ from nimblepy.table.reading.fileset import FileSet
 from nimblepy.table.reading.members import Member, member_of
 from nimblepy.table.upkeep.compact import Compaction, Group, summed
 from nimblepy.table.upkeep.index_parquet import (
+    Coverage,
     add_parquet_index,
     drop_parquet_index,
     parquet_coverage,
@@ -53,6 +54,9 @@ from nimblepy.table.writing.settings import (
 )
 from nimblepy.table.writing.write import Target, discard
 
+# Bytes of the smallest list of a vector index: a centroid and 32 codes, of 64 numbers. An index
+# without lists has about 110 bytes.
+_LEAST_LIST = 896
 # Maximum number of searches for files that another commit added without the index.
 _MOST_PASSES = 5
 
@@ -141,8 +145,8 @@ def _declared(metadata: ice.Metadata) -> dict[IndexIdentity, IndexInfo]:
     }
 
 
-def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, tuple[int, float]]:
-    """Returns the number of files that have each secondary index, and their share of the rows.
+def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, Coverage]:
+    """Returns the part of the table that has each secondary index.
 
     Cost: opens every file of a table with secondary indexes. For a Parquet table, opens the index
     files.
@@ -152,24 +156,25 @@ def coverage(rows: FileSet, metadata: ice.Metadata) -> dict[str, tuple[int, floa
     declared = _declared(metadata)
     counts = dict.fromkeys(declared, 0)
     files = dict.fromkeys(declared, 0)
+    without_lists = dict.fromkeys(declared, 0)
     total = 0
     for member in rows.members if declared else ():
         total += member.file.rows
         child = rows.reading.child(member.file, keep=False)
         there = {
-            identity
+            identity: info
             for info in child.indexes
             if info.kind != "cluster"
             and (identity := identity_of(rows.schema, info)) in declared
             and info.metric == declared[identity].metric
         }
-        for item in there:
+        for item, info in there.items():
             counts[item] += member.file.rows
             files[item] += 1
+            without_lists[item] += info.kind == "vector" and info.size_bytes < _LEAST_LIST
     return {
-        f"{info.kind} ({', '.join(map(str, info.columns))})": (
-            files[item],
-            counts[item] / total if total else 1.0,
+        f"{info.kind} ({', '.join(map(str, info.columns))})": Coverage(
+            files[item], counts[item] / total if total else 1.0, without_lists[item]
         )
         for item, info in declared.items()
     }
