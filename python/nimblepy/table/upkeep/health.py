@@ -119,7 +119,7 @@ class Health:
         index_coverage: share of the rows whose files have an index, by secondary index.
         index_files: number of files that have it, or that an index of Parquet files covers.
         files_without_lists: by vector index, how many of these files are too small for lists.
-            ``nearest`` compares all rows of such files.
+            ``nearest`` compares all of their rows.
         plans: costs of typical plans.
         advice: advised actions, the most useful first.
     """
