@@ -45,8 +45,8 @@ from nimblepy.input.texts import (
 )
 from nimblepy.io.core_file import open_core_file
 from nimblepy.io.location import is_uri
-from nimblepy.schema.columns import unknown_column_message
-from nimblepy.schema.conform import FILE_OF_COLUMN, common_schema, conform, with_missing
+from nimblepy.schema.columns import FILE_OF_COLUMN, unknown_column_message
+from nimblepy.schema.conform import common_schema, conform, with_missing
 from nimblepy.schema.kinds import is_text
 from nimblepy.schema.reshape import UnfitError
 

@@ -18,6 +18,9 @@ from nimblepy.errors import InvalidArgumentError
 from nimblepy.schema.kinds import value_type
 from nimblepy.schema.names import ColumnName, Path, show_path
 
+# Metadata of a field that a table lacks: the file that has the column, for messages.
+FILE_OF_COLUMN = b"nimblepy.file"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -137,10 +137,6 @@ def _missing(field: pa.Field, place: str) -> pa.Scalar:
 _RULES = Rules(match_by_name, _missing, stored(checked=True))
 
 
-# Metadata of a field that a table lacks: the file that has the column, for messages.
-FILE_OF_COLUMN = b"nimblepy.file"
-
-
 def common_schema(schemas: Sequence[pa.Schema], names: Sequence[str]) -> pa.Schema:
     """Returns a schema that can hold the columns of all ``schemas``.
 

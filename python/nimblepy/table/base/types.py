@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from nimblepy.errors import InvalidArgumentError
-from nimblepy.schema.columns import resolve_column
-from nimblepy.schema.conform import FILE_OF_COLUMN
+from nimblepy.schema.columns import FILE_OF_COLUMN, resolve_column
 from nimblepy.schema.field_ids import match_by_name, only_doc
 from nimblepy.schema.kinds import is_list
 from nimblepy.schema.reshape import Convert, Rules, UnfitError, converter, repeated
