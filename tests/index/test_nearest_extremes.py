@@ -220,7 +220,7 @@ def test_doubles_far_from_the_origin(tmp_path: Path, offset: float, has_lists: b
     assert found >= (180 if has_lists else 200)
 
 
-@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("apart", [2.0, 0.5])
 def test_recall_if_a_filter_excludes_the_rows_around_a_query(
     tmp_path: Path, metric: Any, apart: float
@@ -242,3 +242,82 @@ def test_recall_if_a_filter_excludes_the_rows_around_a_query(
             found += len({*near} & {*exact})
             wanted += len(exact)
     assert found >= 0.95 * wanted
+
+
+def recall_of(file: nb.File, queries: Any, k: int, of_rows: dict[str, Any] | None = None) -> float:
+    """The share of the nearest rows, counted by `exact`, that `nearest` finds by lists."""
+    options: dict[str, Any] = {"k": k, **(of_rows or {})}
+    assert file.explain(nearest=queries[0], **options)["files by lists"] == 1
+    found = wanted = 0
+    for query in queries:
+        near = file.nearest(query, **options)["id"].to_pylist()
+        exact = file.nearest(query, exact=True, **options)["id"].to_pylist()
+        found += len({*near} & {*exact})
+        wanted += len(exact)
+    return found / wanted
+
+
+def written(path: Path, x: Any, metric: Any = "l2", **columns: Any) -> Path:
+    column = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])
+    table = pa.table({"id": range(len(x)), "v": column, **columns})
+    order = {"cluster_by": [*columns]} if "tenant" in columns else {}
+    nb.write(table, path / "a.nimble", indexes=[nb.VectorIndex("v", metric=metric)], **order)
+    return path / "a.nimble"
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("k", [101, 1000, 3000])
+def test_recall_for_more_neighbours_than_were_calibrated(
+    tmp_path: Path, metric: Any, k: int
+) -> None:
+    """More than a cluster has, so that most are in lists far from the query."""
+    rng = np.random.default_rng(5)
+    centers = rng.normal(size=(80, WIDTH))
+    x = centers[rng.integers(0, 80, 20_000)] + 0.3 * rng.normal(size=(20_000, WIDTH))
+    with nb.open(written(tmp_path, x.astype(np.float32), metric)) as file:
+        assert recall_of(file, x[:12], k) >= 0.95
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_recall_if_clusters_have_different_widths(tmp_path: Path, metric: Any) -> None:
+    """The query is in a narrow cluster, which the filter or the prefix excludes."""
+    rng = np.random.default_rng(0)
+    n = 50_000
+    narrow, label = np.arange(n) < n // 2, rng.integers(0, 50, n)
+    centers = rng.normal(size=(2, 50, WIDTH)) * [[[1]], [[3]]]
+    noise = rng.normal(size=(n, WIDTH))
+    x = np.where(narrow[:, None], centers[0][label] + 0.01 * noise, centers[1][label] + noise)
+    tenant = np.where(narrow, 0, 1)
+    with nb.open(written(tmp_path, x.astype(np.float32), metric, tenant=tenant)) as file:
+        assert recall_of(file, x[:40], 10, {"filter": "tenant = 1"}) >= 0.95
+        assert recall_of(file, x[:40], 10, {"prefix": 1}) >= 0.95
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_recall_if_rows_beside_the_filter_have_no_vector(tmp_path: Path, metric: Any) -> None:
+    rng = np.random.default_rng(1)
+    n = 40_000
+    topic = rng.integers(0, 20, n)
+    x = (rng.normal(size=(20, WIDTH))[topic] + 0.5 * rng.normal(size=(n, WIDTH))).astype("f4")
+    has_none = rng.random(n) < 0.5
+    column = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), WIDTH, mask=pa.array(has_none))
+    table = pa.table({"id": range(n), "v": column, "topic": topic})
+    nb.write(table, tmp_path / "a.nimble", indexes=[nb.VectorIndex("v", metric=metric)])
+    queries = x[(topic < 8) & ~has_none][:40]
+    with nb.open(tmp_path / "a.nimble") as file:
+        assert recall_of(file, queries, 10, {"filter": "topic >= 8"}) >= 0.95
+        assert recall_of(file, queries, 10, {"filter": "v IS NOT NULL"}) >= 0.95
+
+
+def test_recall_if_codes_cannot_tell_most_rows_apart(tmp_path: Path) -> None:
+    """The large rows decide the centroids, so that the small ones are far from theirs."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30_300, WIDTH))
+    x[rng.random(len(x)) < 0.75] *= 3e4
+    x = x.astype(np.float32)
+    found = 0
+    with nb.open(written(tmp_path, x[300:])) as file:
+        for query in x[:300]:
+            near = file.nearest(query)["id"].to_pylist()
+            found += len({*near} & {*file.nearest(query, exact=True)["id"].to_pylist()})
+    assert found >= 2850

@@ -80,6 +80,7 @@ py::tuple known_centroids(const OpenVectorIndex& opened) {
 py::dict to_dict(const NearestStats& s) {
   py::dict out;
   out["files_by_lists"] = s.files_by_lists;
+  out["files_below_recall"] = s.files_below_recall;
   out["files_compared"] = s.files_compared;
   out["lists"] = s.lists;
   out["lists_probed"] = s.lists_probed;

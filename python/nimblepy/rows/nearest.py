@@ -335,6 +335,8 @@ def nearest_plan(request: NearestRows, found: Nearest, reads: int, size: int) ->
         why = "exact=True" if request.exact else "recall=1"
     elif by_lists:
         why = f"recall {request.recall:g} of {found.metric} by the index"
+    elif stats["files_below_recall"]:
+        why = f"the index does not reach the recall {request.recall:g} for these vectors"
     else:
         why = "no file has lists, or so few rows are left that comparing all of them is faster"
     return Plan(

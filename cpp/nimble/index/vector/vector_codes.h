@@ -4,6 +4,7 @@
 // docs/format/vector_index.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,6 +38,17 @@ constexpr float kGreatestError = 2 * 0.3f;
 // REQUIRES: all vectors are rotated.
 float search_key(VectorMetric metric, const float* query, const float* row,
                  const float* centroid, uint32_t padded);
+
+// Number of rows with the least keys whose vectors a search for k neighbours
+// compares first.
+constexpr uint64_t first_candidates(uint64_t k) {
+  return k <= 100 ? std::max<uint64_t>(200, 20 * k) : 2000 + 4 * (k - 100);
+}
+// The maximum. Many are needed if distances differ little, as in random
+// vectors.
+constexpr uint64_t most_candidates(uint64_t k) {
+  return 16 * first_candidates(k);
+}
 
 // Codes a centroid with one byte per dimension. Returns the scale.
 float encode_centroid(const float* centroid, uint32_t padded, int8_t* code);

@@ -441,29 +441,58 @@ Result<double> VectorIndexWriter::part_found(
     const std::vector<uint32_t>& list_of) const {
   // Neighbours of a query that are examined.
   constexpr size_t kExamined = 10;
-  uint64_t examined = 0, found = 0;
-  std::vector<float> row;
-  for (uint32_t q = 0; q < truth.size(); ++q) {
-    const std::vector<Truth::Neighbour> near = truth.neighbours(q, k);
-    if (near.empty()) continue;
-    const float* const query = truth.query(q);
+  // Rows whose keys tell how many rows come before a neighbour.
+  constexpr uint64_t kSample = 1024;
+  RandomStream random(5);
+  const std::vector<uint64_t> sample =
+      random_numbers(store_.size(), kSample, &random);
+  std::vector<float> sample_rows, row;
+  for (const uint64_t i : sample) {
+    NIMBLE_RETURN_IF_ERROR(read_rotated(i, 1, &row));
+    sample_rows.insert(sample_rows.end(), row.begin(), row.end());
+  }
+  const double most = static_cast<double>(most_candidates(k)) *
+                      static_cast<double>(sample.size()) /
+                      static_cast<double>(store_.size());
+  const auto centroid_of = [&](uint64_t i) {
+    return &centroids[uint64_t{list_of[i]} * padded()];
+  };
+  std::vector<uint64_t> examined(truth.size()), found(truth.size());
+  std::vector<Status> status(truth.size());
+  parallel_for(truth.size(), options_.threads, [&](size_t q) {
+    const std::vector<Truth::Neighbour> near =
+        truth.neighbours(static_cast<uint32_t>(q), k);
+    if (near.empty()) return;
+    const float* const query = truth.query(static_cast<uint32_t>(q));
     float limit = near.back().distance;
     if (options_.metric != VectorMetric::kDot) {
       limit += dot_product(query, query, padded());
     }
-    const size_t step = div_ceil(near.size(), kExamined);
-    for (size_t i = step - 1; i < near.size(); i += step) {
-      NIMBLE_RETURN_IF_ERROR(read_rotated(near[i].row, 1, &row));
-      const float key = search_key(
-          options_.metric, query, row.data(),
-          &centroids[uint64_t{list_of[near[i].row]} * padded()], padded());
-      ++examined;
-      found += key <= limit;
+    std::vector<float> keys(sample.size()), neighbour;
+    for (size_t i = 0; i < sample.size(); ++i) {
+      keys[i] = search_key(options_.metric, query, &sample_rows[i * padded()],
+                           centroid_of(sample[i]), padded());
     }
+    std::sort(keys.begin(), keys.end());
+    const size_t step = div_ceil(near.size(), kExamined);
+    for (size_t i = step - 1; i < near.size() && status[q]; i += step) {
+      status[q] = read_rotated(near[i].row, 1, &neighbour);
+      if (!status[q]) return;
+      const float key = search_key(options_.metric, query, neighbour.data(),
+                                   centroid_of(near[i].row), padded());
+      const auto before =
+          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin();
+      ++examined[q];
+      found[q] += key <= limit && static_cast<double>(before) <= most;
+    }
+  });
+  uint64_t of = 0, sum = 0;
+  for (uint32_t q = 0; q < truth.size(); ++q) {
+    NIMBLE_RETURN_IF_ERROR(std::move(status[q]));
+    of += examined[q];
+    sum += found[q];
   }
-  return examined == 0
-             ? 1.0
-             : static_cast<double>(found) / static_cast<double>(examined);
+  return of == 0 ? 1.0 : static_cast<double>(sum) / static_cast<double>(of);
 }
 
 Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,

@@ -81,7 +81,8 @@ class VectorIndexWriter {
   Status assign(const std::vector<float>& centroids, Truth* truth,
                 std::vector<uint32_t>* list_of) const;
   // Returns the part of the `k` nearest rows of the queries that a search finds
-  // if it looks at their lists. It misses rows with bad estimates.
+  // if it looks at their lists. It misses rows with bad estimates, and those
+  // that have more candidates before them than are compared.
   Result<double> part_found(const Truth& truth, uint32_t k,
                             const std::vector<float>& centroids,
                             const std::vector<uint32_t>& list_of) const;

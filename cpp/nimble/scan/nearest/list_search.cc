@@ -14,18 +14,20 @@ namespace {
 // A second level of tables is used if the error of one level would be more than
 // this share of the typical error of estimates.
 constexpr float kTableErrorPart = 0.25f;
-// Maximum number of candidates that are compared, as a multiple of the first
-// round's. Many are needed if distances differ little, as in random vectors.
-constexpr size_t kCandidateRounds = 16;
 // Bytes of lists that are read in one round.
 constexpr uint64_t kRoundBytes = uint64_t{64} << 20;
 // Number of candidates whose vectors are located before the first of them is
 // compared, so that the memory of the others can be fetched meanwhile.
 constexpr size_t kLocated = 8;
-// With a filter, a search looks at up to this many times as many rows as the
-// curve says, as long as the next lists may have nearer rows.
-constexpr double kMostForFilter = 64;
+// With a filter, or for many neighbours, a search looks at up to this many
+// times as many rows as the curve says, as long as others may be nearer.
+constexpr double kMostOfCurve = 64;
+// Growth of the number of rows to look at.
+constexpr double kRoundGrowth = 1.5;
 constexpr double kDeviations = 3;
+// The squared length of a residual is about this many times the square of its
+// scale for each dimension.
+constexpr double kSquareOfScale = 0.16;
 // Bytes of a list that are prefetched while another one is scored.
 constexpr uint64_t kPrefetchedListBytes = 8192;
 // The distance of a centroid by its code is used for the rows of its list, if
@@ -93,9 +95,8 @@ ListSearch::ListSearch(std::span<const SearchPart> parts,
     : parts_(parts),
       by_lists_(by_lists),
       options_(options),
-      first_candidates_(options.k <= 100 ? std::max<size_t>(200, 20 * options.k)
-                                         : 2000 + 4 * (options.k - 100)),
-      limit_candidates_(kCandidateRounds * first_candidates_),
+      first_candidates_(first_candidates(options.k)),
+      limit_candidates_(most_candidates(options.k)),
       prepared_of_(parts.size()),
       lists_(parts.size()),
       bytes_(parts.size()),
@@ -139,6 +140,7 @@ Status ListSearch::run(const double* query, NearestRows* out,
   candidates_.clear();
   upper_bounds_.clear();
   seen_ = 0;
+  scale_squares_ = 0;
   limit_ = std::numeric_limits<float>::infinity();
   for (Prepared& p : prepared_) prepare(query, &p);
   choose_lists();
@@ -183,9 +185,15 @@ void ListSearch::prepare(const double* query, Prepared* out) const {
 // at.
 void ListSearch::choose_lists() {
   double rows = 0, allowed = 0, needed = 0;
+  // With rows that are not in lists, because it is not known how many of these
+  // are allowed.
+  double file_rows = 0, allowed_of_file = 0;
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     if (by_lists_[p] == 0 || parts_[p].allowed.size() == 0) continue;
-    rows += static_cast<double>(parts_[p].index().root().num_rows);
+    const VectorRoot& root = parts_[p].index().root();
+    rows += static_cast<double>(root.num_rows);
+    file_rows += static_cast<double>(root.num_rows + root.left_out);
+    allowed_of_file += static_cast<double>(parts_[p].allowed.size());
   }
   uint64_t first_list = 0;  // of the part, in all_lists_
   for (uint32_t p = 0; p < parts_.size(); ++p) {
@@ -225,9 +233,9 @@ void ListSearch::choose_lists() {
   double fraction = rows > 0 ? needed / rows : 1;
   // Rows that pass a filter may be near each other. The neighbours of a query
   // are then in more lists.
-  is_filtered_ = allowed < rows && allowed > 0;
+  is_filtered_ = allowed_of_file < file_rows && allowed > 0;
   if (is_filtered_) {
-    fraction *= 1 + 0.8 * std::log10(rows / allowed);
+    fraction *= 1 + 0.8 * std::log10(file_rows / allowed_of_file);
   }
   wanted_ = std::min(1.0, fraction) * allowed;
   wanted_ = std::max(wanted_, 2.0 * static_cast<double>(options_.k));
@@ -251,11 +259,21 @@ void ListSearch::sort_probes(size_t begin, size_t end) {
 // Probes lists until enough allowed rows have been seen, a round of reads at a
 // time.
 Status ListSearch::probe_lists() {
-  const double most = kMostForFilter * wanted_;
+  const double most = kMostOfCurve * wanted_;
+  // The curve was measured for at most 100 neighbours. For more, the last third
+  // of the rows shows whether others are needed.
+  if (options_.k > 100) wanted_ /= kRoundGrowth;
+  bool is_first = true;
+  found_ = 0;
   for (size_t at = 0; at < probes_.size();) {
     if (seen_ >= wanted_) {
-      if (seen_ >= most || !may_be_nearer(at)) break;
-      wanted_ = std::min(most, 1.5 * wanted_);
+      const bool go_on = is_first && options_.k > 100;
+      if (seen_ >= most || !(go_on || has_found_many() || may_be_nearer(at))) {
+        break;
+      }
+      is_first = false;
+      found_ = 0;
+      wanted_ = std::min(most, kRoundGrowth * wanted_);
     }
     double expected = seen_;
     uint64_t bytes = 0;
@@ -310,24 +328,37 @@ Status ListSearch::probe_lists() {
   return Status::ok();
 }
 
+// Returns whether the last rows had so many of the nearest that the next ones
+// probably have too many to be left out.
+bool ListSearch::has_found_many() const {
+  const auto k = static_cast<double>(options_.k);
+  return k > 100 && static_cast<double>(found_) > (1 - options_.recall) / 2 * k;
+}
+
 // Returns whether the next list probably has rows that are nearer than the
 // farthest of the candidates. It seldom does, unless a filter excludes the rows
 // around the query.
 bool ListSearch::may_be_nearer(size_t at) {
-  if (!is_filtered_ || is_dot()) return false;
+  if (!is_filtered_) return false;
   if (at >= sorted_) {
     sorted_ = std::min(probes_.size(), 2 * sorted_ + 64);
     sort_probes(at, sorted_);
   }
   const Probe& p = all_lists_[static_cast<uint32_t>(probes_[at])];
-  // The rows of a list are about as far from its centroid as the query is from
-  // the nearest centroid, in all directions.
-  const double from_rows = std::max(prepared(p.part).nearest, 0.0f);
-  const double from_query =
-      std::max(unordered(static_cast<uint32_t>(probes_[at] >> 32)), 0.0f);
+  const VectorRoot& root = parts_[p.part].index().root();
+  // The rows of a list are about as far from its centroid as the rows seen so
+  // far are from theirs, in all directions.
+  const double from_rows =
+      kSquareOfScale * root.padded * scale_squares_ / seen_;
+  const double d = unordered(static_cast<uint32_t>(probes_[at] >> 32));
+  if (is_dot()) {
+    const double deviation = std::sqrt(
+        from_rows * double{prepared(p.part).code.norm()} / root.dimensions);
+    return d - kDeviations * deviation <= double{limit_};
+  }
+  const double from_query = std::max(d, 0.0);
   const double deviation =
-      2 * std::sqrt(from_rows * from_query /
-                    parts_[p.part].index().root().dimensions);
+      2 * std::sqrt(from_rows * from_query / root.dimensions);
   return from_query + from_rows - kDeviations * deviation <= double{limit_};
 }
 
@@ -416,13 +447,16 @@ void ListSearch::score(const Probe& probe, float centroid_distance,
     uint32_t hits =
         score_block(&sums_[slot], list + at.scale_at + 4 * slot,
                     list + at.offset_at + 4 * slot, base, a, b, limit_, keys);
-    if (slot < first) hits &= ~uint32_t{0} << (first - slot);
-    if (last - slot < kVectorBlock) hits &= (1u << (last - slot)) - 1;
+    uint32_t allowed = ~uint32_t{0};
+    if (slot < first) allowed <<= first - slot;
+    if (last - slot < kVectorBlock) allowed &= (1u << (last - slot)) - 1;
     if (!part.allowed.is_range()) {
-      hits = keep_allowed(part, list + at.row_at, slot,
-                          std::min<uint64_t>(last - slot, kVectorBlock), root,
-                          hits);
+      allowed = allowed_in(part, list + at.row_at, slot,
+                           std::min<uint64_t>(last - slot, kVectorBlock), root);
+      seen_ += std::popcount(allowed);
     }
+    if (is_filtered_) add_scales(list + at.scale_at + 4 * slot, allowed);
+    hits &= allowed;
     for (; hits != 0; hits &= hits - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(hits));
       if (!(keys[i] <= limit_)) continue;
@@ -436,17 +470,22 @@ void ListSearch::score(const Probe& probe, float centroid_distance,
   }
 }
 
-// Counts the allowed rows of a block. Returns the hits that are allowed.
-uint32_t ListSearch::keep_allowed(const SearchPart& part, const uint8_t* rows,
-                                  uint64_t slot, uint64_t count,
-                                  const VectorRoot& root, uint32_t hits) {
-  uint32_t passing = 0;
+// Returns the rows of a block that are allowed, as bits.
+uint32_t ListSearch::allowed_in(const SearchPart& part, const uint8_t* rows,
+                                uint64_t slot, uint64_t count,
+                                const VectorRoot& root) {
+  uint32_t out = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    passing |= uint32_t{part.allowed.contains(row_at(rows, slot + i, root))}
-               << i;
+    out |= uint32_t{part.allowed.contains(row_at(rows, slot + i, root))} << i;
   }
-  seen_ += std::popcount(passing);
-  return hits & passing;
+  return out;
+}
+
+void ListSearch::add_scales(const uint8_t* scales, uint32_t rows) {
+  for (; rows != 0; rows &= rows - 1) {
+    const float scale = load<float>(scales + 4 * std::countr_zero(rows));
+    scale_squares_ += double{scale} * double{scale};
+  }
 }
 
 void ListSearch::add_upper_bound(float bound) {
@@ -458,6 +497,7 @@ void ListSearch::add_upper_bound(float bound) {
   } else {
     return;
   }
+  ++found_;
   std::push_heap(upper_bounds_.begin(), upper_bounds_.end());
   if (upper_bounds_.size() == options_.k) {
     limit_ = std::min(limit_, upper_bounds_.front());

@@ -62,12 +62,14 @@ class ListSearch {
   void choose_lists();
   void sort_probes(size_t begin, size_t end);
   Status probe_lists();
+  bool has_found_many() const;
   bool may_be_nearer(size_t at);
   float centroid_error(const Probe& probe, float distance);
   void score(const Probe& probe, float centroid_distance, const uint8_t* list);
-  uint32_t keep_allowed(const SearchPart& part, const uint8_t* rows,
-                        uint64_t slot, uint64_t count, const VectorRoot& root,
-                        uint32_t hits);
+  static uint32_t allowed_in(const SearchPart& part, const uint8_t* rows,
+                             uint64_t slot, uint64_t count,
+                             const VectorRoot& root);
+  void add_scales(const uint8_t* scales, uint32_t rows);
   void keep_nearest();
   // Lowers limit_ with the greatest distance that a row is assumed to have.
   void add_upper_bound(float bound);
@@ -102,7 +104,8 @@ class ListSearch {
   size_t sorted_ = 0;  // probes in order
   double wanted_ = 0;  // allowed rows to look at
   bool is_filtered_ = false;
-  double seen_ = 0;
+  double seen_ = 0;           // allowed rows
+  double scale_squares_ = 0;  // of the seen rows, if there is a filter
   std::vector<std::vector<uint32_t>> lists_;           // by part
   std::vector<std::vector<VectorIndex::List>> bytes_;  // by part
   std::vector<size_t> next_;                           // by part
@@ -111,7 +114,8 @@ class ListSearch {
   std::vector<Candidate> candidates_;
   // The least k upper bounds of distances so far, as a heap.
   std::vector<float> upper_bounds_;
-  float limit_ = 0;  // candidates with a greater key are not among the nearest
+  size_t found_ = 0;  // bounds added in this round
+  float limit_ = 0;   // candidates with a greater key are not among the nearest
   std::vector<std::vector<uint64_t>> rows_of_;        // by part
   std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
   // Indexed by VectorElement. Elements that are set have the current query.

@@ -80,7 +80,10 @@ class Run {
       const SearchPart& part = parts_[p];
       stats_.rows_allowed += part.allowed.size();
       if (options_.exact || options_.recall >= 1 || !part.has_lists()) continue;
-      if (!part.index().rows_needed(options_.recall, options_.k)) continue;
+      if (!part.index().rows_needed(options_.recall, options_.k)) {
+        ++stats_.files_below_recall;
+        continue;
+      }
       by_lists_[p] = 1;
       rows += part.allowed.size();
     }

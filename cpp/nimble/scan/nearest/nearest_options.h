@@ -28,6 +28,9 @@ struct NearestOptions {
 struct NearestStats {
   uint64_t files_by_lists = 0;
   uint64_t files_compared = 0;
+  // Files with lists that are compared because their lists do not reach the
+  // wanted recall.
+  uint64_t files_below_recall = 0;
   uint64_t lists = 0;  // in the files that are searched by lists
   uint64_t lists_probed = 0;
   uint64_t rows_allowed = 0;   // rows that may be returned, of all files
