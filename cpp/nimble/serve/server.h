@@ -77,7 +77,7 @@ class Server {
   // then.
   void stop(double seconds);
 
-  class Impl;  // of server.cc
+  class Impl;  // of server_impl.h
 
  private:
   explicit Server(std::unique_ptr<Impl> impl);
