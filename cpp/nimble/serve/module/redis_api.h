@@ -70,6 +70,16 @@ struct RedisModuleCommandInfo {
   const void* args;
 };
 
+// Version 1.
+struct RedisModuleClientInfo {
+  uint64_t version;
+  uint64_t flags;
+  uint64_t id;
+  char address[46];
+  uint16_t port;
+  uint16_t database;
+};
+
 using RedisCommandFunction = int (*)(RedisModuleCtx*, RedisModuleString**, int);
 }
 
@@ -82,6 +92,8 @@ inline constexpr int kRedisApiVersion = 1;
 inline constexpr int kRedisInLua = 1 << 0;
 inline constexpr int kRedisInMulti = 1 << 1;
 inline constexpr int kRedisDenyBlocking = 1 << 21;
+// Flag of RedisModuleClientInfo: the client is subscribed to a channel.
+inline constexpr uint64_t kRedisClientPubSub = 1 << 1;
 // Flag of RegisterCommandFilter(): not for calls of this module.
 inline constexpr int kRedisFilterNotSelf = 1 << 0;
 // Flags and types of key specifications.
@@ -123,14 +135,14 @@ struct RedisApi {
   int (*CommandFilterArgsCount)(RedisModuleCommandFilterCtx*);
   RedisModuleString* (*CommandFilterArgGet)(RedisModuleCommandFilterCtx*,
                                             int position);
-  int (*CommandFilterArgInsert)(RedisModuleCommandFilterCtx*, int position,
-                                RedisModuleString*);
   int (*CommandFilterArgReplace)(RedisModuleCommandFilterCtx*, int position,
                                  RedisModuleString*);
   int* (*GetCommandKeys)(RedisModuleCtx*, RedisModuleString**, int count,
                          int* keys);
 
   int (*GetContextFlags)(RedisModuleCtx*);
+  unsigned long long (*GetClientId)(RedisModuleCtx*);
+  int (*GetClientInfoById)(RedisModuleClientInfo*, uint64_t id);
   RedisModuleBlockedClient* (*BlockClient)(
       RedisModuleCtx*, RedisCommandFunction reply, RedisCommandFunction timeout,
       void (*free_data)(RedisModuleCtx*, void*), long long timeout_ms);

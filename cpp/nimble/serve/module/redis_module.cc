@@ -36,9 +36,20 @@ namespace {
 using Arguments = std::span<const std::string_view>;
 using Tables = std::shared_ptr<const ServedTables>;
 
-// Servers before Redis 7.0 send the replies of threads as RESP2, even to
-// clients of RESP3. Such a server runs long commands in its main thread.
-bool can_reply_from_threads() { return redis_api.ReplyWithMap != nullptr; }
+// Valkey 8.1 loses the replies of threads to such a client.
+bool is_subscribed(RedisModuleCtx* context) {
+  RedisModuleClientInfo client = {};
+  client.version = 1;
+  return redis_api.GetClientInfoById(&client, redis_api.GetClientId(context)) ==
+             kRedisOk &&
+         (client.flags & kRedisClientPubSub) != 0;
+}
+
+// Otherwise long commands run in the server's main thread. Servers before Redis
+// 7.0 send the replies of threads as RESP2, even to clients of RESP3.
+bool can_reply_from_threads(RedisModuleCtx* context) {
+  return redis_api.ReplyWithMap != nullptr && !is_subscribed(context);
+}
 
 constexpr long long kSwapMillis = 20;
 constexpr std::string_view kKeyPrefix = "NBKEY.";
@@ -244,8 +255,13 @@ void Module::filter(RedisModuleCommandFilterCtx* context) {
     return;
   }
   if (has_our_keys(context, count)) {
+    // NB.REFUSE, the name, and the arguments without the first. The number of
+    // words must not grow: scripts of Redis 6.2 would write past their end.
+    RedisModuleString* const old = redis_api.CommandFilterArgGet(context, 0);
+    redis_api.RetainString(nullptr, old);
+    redis_api.CommandFilterArgReplace(context, 1, old);
     redis_api.RetainString(nullptr, refuse_);
-    redis_api.CommandFilterArgInsert(context, 0, refuse_);
+    redis_api.CommandFilterArgReplace(context, 0, refuse_);
   }
 }
 
@@ -333,7 +349,8 @@ int Module::run(RedisModuleCtx* context, RedisModuleString** words, int count,
         answer_mixed_exists(context, words, arguments, &reply)) {
       return kRedisOk;
     }
-    if (is_long_command(arguments, tables_.get()) && can_reply_from_threads() &&
+    if (is_long_command(arguments, tables_.get()) &&
+        can_reply_from_threads(context) &&
         (redis_api.GetContextFlags(context) &
          (kRedisInLua | kRedisInMulti | kRedisDenyBlocking)) == 0) {
       submit(context, arguments, false, &reply);
@@ -359,6 +376,7 @@ int Module::refuse(RedisModuleCtx* context, RedisModuleString** words,
       reply.error("ERR wrong number of arguments for 'NB.REFUSE' command");
       return kRedisOk;
     }
+    arguments_.emplace_back();  // for the one that the filter has replaced
     std::string text;
     RespReply found(&text);
     run_command(ServedTables(), options_.commands, arguments_, &scratch_,
@@ -386,6 +404,12 @@ int Module::swap(RedisModuleCtx* context, RedisModuleString** words,
     if ((redis_api.GetContextFlags(context) &
          (kRedisInLua | kRedisInMulti | kRedisDenyBlocking)) != 0) {
       reply.error("ERR NB.SWAP is not allowed in MULTI or in a script");
+      return kRedisOk;
+    }
+    if (is_subscribed(context)) {
+      reply.error(
+          "ERR NB.SWAP: this client is subscribed to a channel; use another "
+          "connection");
       return kRedisOk;
     }
     arguments_.clear();

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 namespace nimble {
@@ -86,8 +87,34 @@ Result<std::shared_ptr<const ServedTable>> TableWatcher::read(
   NIMBLE_ASSIGN_OR_RETURN(
       std::shared_ptr<const ServedTable> table,
       ServedTable::create(std::move(manifest), open_files_));
+  NIMBLE_RETURN_IF_ERROR(check_new_files(name, *table));
   table->open_ahead(kOpenedAhead);
   return table;
+}
+
+Status TableWatcher::check_new_files(const std::string& name,
+                                     const ServedTable& table) const {
+  std::shared_ptr<const ServedTables> tables;
+  {
+    const std::lock_guard lock(mutex_);
+    tables = state_.tables;
+  }
+  const auto last = tables->find(name);
+  if (last == tables->end()) return Status::ok();
+  std::set<std::string_view> known;
+  for (const ServedFile& file : last->second->manifest().files) {
+    known.insert(file.path);
+  }
+  for (const ServedFile& file : table.manifest().files) {
+    struct stat st{};
+    if (known.contains(file.path) || ::stat(file.path.c_str(), &st) == 0) {
+      continue;
+    }
+    return Status::io_error(file.path + ": " + std::strerror(errno) +
+                                "; the previous snapshot stays",
+                            errno);
+  }
+  return Status::ok();
 }
 
 Result<TableWatcher::Files> TableWatcher::read_current() const {

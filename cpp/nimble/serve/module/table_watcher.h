@@ -43,8 +43,8 @@ class TableWatcher {
   // Reads CURRENT, if it is due, and the manifests that it did not name before.
   // Blocks on reads.
   void poll();
-  // Reads the manifest `file` of the directory as the table `name`. It is served
-  // until CURRENT names another one for this table. Blocks on reads.
+  // Reads the manifest `file` of the directory as the table `name`. It is
+  // served until CURRENT names another one for this table. Blocks on reads.
   Status load(const std::string& name, const std::string& file);
   // Starts polling. Fails if the thread cannot start.
   Status start();
@@ -66,6 +66,10 @@ class TableWatcher {
 
   Result<std::shared_ptr<const ServedTable>> read(
       const std::string& name, const std::string& file) const;
+  // Returns an error if a file that the table's last snapshot does not have is
+  // missing.
+  Status check_new_files(const std::string& name,
+                         const ServedTable& table) const;
   Result<Files> read_current() const;
   // Returns nullopt if CURRENT does not exist.
   std::optional<Identity> find_current() const;
@@ -81,8 +85,8 @@ class TableWatcher {
   const std::shared_ptr<OpenFiles> open_files_ = std::make_shared<OpenFiles>();
 
   std::mutex read_mutex_;  // one reader at a time; taken before mutex_
-  Files loaded_;  // the lines of CURRENT that are done
-  Files listed_;  // the lines of CURRENT when it was last read
+  Files loaded_;           // the lines of CURRENT that are done
+  Files listed_;           // the lines of CURRENT when it was last read
   std::optional<Identity> current_;  // when CURRENT was last read
   uint64_t waits_ = 0;  // polls that pass, unless CURRENT changes meanwhile
   uint64_t next_waits_ = 1;
