@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pytest
@@ -1003,6 +1003,41 @@ def test_files_and_datasets(tmp_path: Path) -> None:
         assert client.execute_command("NB.RANGE", "both", "2", "+", "COLS", 1, "a")[1] == [
             [b"2"], [b"3"], [b"4"],
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("http", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
+def test_status_pages_for_other_machines_need_a_token(lake: str, http: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="give a token"):
+        nb.serve(lake, {"users": "shop.users"}, http=http)
+
+
+@pytest.mark.parametrize("http", [":0", "x", "127.0.0.1", "::1:0", "127.0.0.1:65536", "name:1"])
+def test_wrong_addresses_of_status_pages(lake: str, http: str) -> None:
+    with pytest.raises(nb.InvalidArgumentError, match="http"):
+        nb.serve(lake, {"users": "shop.users"}, http=http)
+
+
+def test_metrics_for_other_machines_need_the_token(lake: str) -> None:
+    def ask(page: str, **headers: str) -> int:
+        request = Request(f"http://127.0.0.1:{server.http_port}/{page}", None, headers)
+        try:
+            with urlopen(request, timeout=20) as reply:
+                return int(reply.status)
+        except HTTPError as error:
+            return error.code
+
+    with nb.serve(lake, {"users": "shop.users"}, http="0.0.0.0:0", token="x") as server:
+        assert (ask("healthz"), ask("readyz"), ask("metrics")) == (200, 200, 401)
+        assert ask("metrics", Authorization="Bearer y") == 401
+        assert ask("metrics", Authorization="Bearer x") == 200
+
+
+def test_status_pages_of_an_ipv6_address(lake: str) -> None:
+    with (
+        nb.serve(lake, {"users": "shop.users"}, http="[::1]:0") as server,
+        urlopen(f"http://[::1]:{server.http_port}/readyz", timeout=20) as reply,
+    ):
+        assert reply.status == 200
 
 
 def test_status_pages(lake: nb.Catalog) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
 import http.server
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -21,21 +23,28 @@ class StatusPages:
     """A small HTTP server that runs in its own thread.
 
     Args:
-        address: ``"HOST:PORT"``.
+        host, port: the address to bind.
+        token: what ``/metrics`` needs as ``Authorization: Bearer TOKEN``; ``None``: nothing. Checks
+            of health have no credentials, so the other pages do not need it.
     """
 
-    def __init__(self, address: str, server: Observed) -> None:
-        host, mark, port = address.rpartition(":")
-        if not mark or not port.isdecimal() or int(port) > 65535:
-            raise InvalidArgumentError(f"http {address!r}: expected HOST:PORT")
+    def __init__(self, host: str, port: int, server: Observed, token: str | None = None) -> None:
+        expected = None if token is None else f"Bearer {token}".encode()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             timeout = 10
 
             def do_GET(self) -> None:
-                status, text = _page(self.path.partition("?")[0], server)
+                path = self.path.partition("?")[0]
+                given = self.headers.get("Authorization", "").encode()
+                if expected is None or hmac.compare_digest(given, expected):
+                    status, text = _page(path, server)
+                else:
+                    status, text = _page_without_token(path, server)
                 body = text.encode()
                 self.send_response(status)
+                if status == 401:
+                    self.send_header("WWW-Authenticate", "Bearer")
                 self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
@@ -44,11 +53,15 @@ class StatusPages:
             def log_message(self, format: str, *args: Any) -> None:
                 return
 
+        class Pages(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+
         try:
-            self._http = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), Handler)
+            self._http = Pages((host, port), Handler)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, address) from None
-        self._http.daemon_threads = True
+            shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            raise OSError(error.errno, error.strerror, shown) from None
         self._thread = threading.Thread(
             target=self._http.serve_forever, name="nimble-status", daemon=True
         )
@@ -62,6 +75,28 @@ class StatusPages:
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()
+
+
+def page_address(text: str) -> tuple[str, int]:
+    """Returns the host and the port of ``HOST:PORT``; an IPv6 address is in brackets."""
+    host, mark, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    if not mark or not host or not port.isdecimal() or int(port) > 65535:
+        raise InvalidArgumentError(
+            f"http {text!r}: expected HOST:PORT, such as 127.0.0.1:9105 or [::1]:9105"
+        )
+    return host, int(port)
+
+
+def _page_without_token(path: str, server: Observed) -> tuple[int, str]:
+    if path == "/readyz":  # without the reason, which may name files
+        return (200, "ready\n") if server.is_ready() else (503, "not ready\n")
+    if path == "/metrics":
+        return 401, "give the server's token: Authorization: Bearer TOKEN\n"
+    return _page(path, server)
 
 
 def _page(path: str, server: Observed) -> tuple[int, str]:

@@ -70,7 +70,9 @@ def serve(
         port: TCP port; 0 is any free port. The default is 0 without ``unix``.
         host: address to bind. An address that other machines can reach requires a token.
         token: the token that clients must send with AUTH.
-        http: ``"HOST:PORT"`` for ``/healthz``, ``/readyz`` and ``/metrics``.
+        http: ``"HOST:PORT"`` for ``/healthz``, ``/readyz`` and ``/metrics``. An address that other
+            machines can reach requires a token, which ``/metrics`` then needs as
+            ``Authorization: Bearer TOKEN``.
         poll: seconds between two checks for new snapshots.
         max_keys, max_rows, max_reply_bytes: limits of one command. Above a limit, the reply is
             ``-TOOBIG``.
@@ -109,7 +111,8 @@ def serve(
         )
     if port is None and unix is None:
         port = 0
-    address = _address(host, token) if port is not None else ""
+    address = _address("host", host, token) if port is not None else ""
+    pages = None if http is None else _pages_address(http, token)
     lake = None if manifests is None else os.fspath(manifests)
     last: dict[str, bytes] = {}
     if lake is not None and isinstance(tables, Mapping):
@@ -140,7 +143,7 @@ def serve(
                 "page_secret": _page_secret(token),
                 **limits,
             },
-            http,
+            pages,
             poll,
         )
     except BaseException:
@@ -182,8 +185,17 @@ def _port(port: int | None) -> int:
     return _between("port", 0 if port is None else port, 0, 65535)
 
 
-def _address(host: str, token: str | None) -> str:
-    """Returns the address to bind.
+def _pages_address(http: str, token: str | None) -> tuple[str, int, str | None]:
+    """Returns the address of the status pages, and the token that they need."""
+    from nimblepy.serving.http import page_address
+
+    host, port = page_address(http)
+    address = _address("http", host, token)
+    return address, port, None if ipaddress.ip_address(address).is_loopback else token
+
+
+def _address(name: str, host: str, token: str | None) -> str:
+    """Returns the address to bind. ``name`` is the argument.
 
     Raises:
         InvalidArgumentError: other machines could connect without a token.
@@ -193,11 +205,12 @@ def _address(host: str, token: str | None) -> str:
         is_loopback = ipaddress.ip_address(text).is_loopback
     except ValueError:
         raise InvalidArgumentError(
-            f"host {host!r}: expected an IPv4 or IPv6 address, or localhost"
+            f"{name} {host!r}: expected an IPv4 or IPv6 address, or localhost"
         ) from None
+    shown = "every row" if name == "host" else "the names and sizes of tables"
     if not is_loopback and token is None:
         raise InvalidArgumentError(
-            f"host {host}: other machines could read every row; give a token, or bind 127.0.0.1"
+            f"{name} {host}: other machines could read {shown}; give a token, or bind 127.0.0.1"
         )
     return text
 
@@ -216,7 +229,7 @@ class Server:
         last: dict[str, bytes],
         directory: str | None,
         options: dict[str, Any],
-        http: str | None,
+        pages: tuple[str, int, str | None] | None,
         poll: float,
     ) -> None:
         # If there are last manifests, the directory already has them.
@@ -249,10 +262,11 @@ class Server:
         self.port: int | None = self._core.port or None
         self._pages: StatusPages | None = None
         try:
-            if http is not None:
+            if pages is not None:
                 from nimblepy.serving.http import StatusPages
 
-                self._pages = StatusPages(http, self)
+                address, port, token = pages
+                self._pages = StatusPages(address, port, self, token)
         except BaseException:
             self._core.stop(0.0)
             raise
