@@ -28,6 +28,8 @@ constexpr size_t kLongKeys = 64;
 // The same limit for NB.MGET, in keys times columns. This many values take
 // about 0.1 ms; handing a command to a worker and back takes 0.02 ms.
 constexpr size_t kLongValues = 1024;
+// A filter tests this many rows, and then more if too few of them pass.
+constexpr uint64_t kFirstTested = 256;
 
 // Commands that write a key in Redis or Valkey, sorted.
 constexpr std::array<std::string_view, 108> kWrites = {"APPEND",
@@ -973,7 +975,11 @@ class Command {
     if (options.filter) {
       NIMBLE_ASSIGN_OR_RETURN(filter,
                               KeyFilter::parse(*table, *options.filter));
-      wanted.limit = options_.max_rows;  // rows to test
+      // Rows to test. If too few of them pass, more are tested.
+      wanted.limit =
+          most > options_.max_rows / 4
+              ? options_.max_rows
+              : std::min(options_.max_rows, std::max(kFirstTested, 4 * most));
     }
     bool possible = true;
     // `open` is the text that stands for "no bound", if there is one.
@@ -1036,29 +1042,33 @@ class Command {
         has_moved = page.snapshot != snapshot_of(*table);
       }
     }
+    TypedKey resume;
     if (possible && page.rows_of_key > 0) {
-      TypedKey last;
-      NIMBLE_ASSIGN_OR_RETURN(const bool fits,
-                              table->read_cluster_key(page.key, false, &last));
+      NIMBLE_ASSIGN_OR_RETURN(
+          const bool fits, table->read_cluster_key(page.key, false, &resume));
       if (!fits) {
         return Status::invalid_argument(
             "page token: the key columns have other types now; begin again "
             "without a token");
       }
-      NIMBLE_ASSIGN_OR_RETURN(
-          rows, find_page(*table, last, page.rows_of_key, wanted));
-    } else if (possible) {
-      NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
     }
-    // The read may return one row more than the limit. If it does, there are
-    // more rows.
-    uint64_t total = count_of(rows);
-    const uint64_t walked = total;
-    bool has_more = total > wanted.limit;
-    if (has_more) drop_last(options.reverse, &rows);
-    std::optional<RowAddress> last = last_of(rows, options.reverse);
-    if (filter) {
-      const bool are_all = !has_more;
+    uint64_t walked = 0;
+    bool has_more = false;
+    std::optional<RowAddress> last;
+    for (;;) {
+      if (possible && page.rows_of_key > 0) {
+        NIMBLE_ASSIGN_OR_RETURN(
+            rows, find_page(*table, resume, page.rows_of_key, wanted));
+      } else if (possible) {
+        NIMBLE_ASSIGN_OR_RETURN(rows, table->find_ordered(wanted));
+      }
+      // The read may return one row more than the limit. If it does, there are
+      // more rows.
+      walked = count_of(rows);
+      has_more = walked > wanted.limit;
+      if (has_more) drop_last(options.reverse, &rows);
+      last = last_of(rows, options.reverse);
+      if (!filter) break;
       std::vector<FileRange> passing;
       NIMBLE_ASSIGN_OR_RETURN(
           [[maybe_unused]] const uint64_t tested,
@@ -1067,17 +1077,26 @@ class Command {
                                  &passing));
       rows = std::move(passing);
       // If too few rows passed, the next page begins after the tested rows.
-      const bool is_full = count_of(rows) > most;
-      if (is_full) drop_last(options.reverse, &rows);
-      if (is_full) last = last_of(rows, options.reverse);
-      has_more = is_full || !are_all;
-      if (!is_full && has_more && !options.page) {
+      if (count_of(rows) > most) {
+        drop_last(options.reverse, &rows);
+        last = last_of(rows, options.reverse);
+        has_more = true;
+        break;
+      }
+      if (!has_more) break;
+      if (wanted.limit < options_.max_rows) {
+        wanted.limit = wanted.limit > options_.max_rows / 8 ? options_.max_rows
+                                                            : 8 * wanted.limit;
+        continue;
+      }
+      if (!options.page) {
         return Status::too_large("the filter has to test more than " +
                                  std::to_string(options_.max_rows) +
                                  " rows; give PAGE");
       }
+      break;
     }
-    total = count_of(rows);
+    const uint64_t total = count_of(rows);
     if (has_more && !options.page && options.limit > options_.max_rows) {
       return check_rows(total + 1);
     }
