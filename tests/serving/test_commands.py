@@ -747,6 +747,22 @@ def test_idle_clients_are_disconnected(lake: nb.Catalog) -> None:
         assert server.stats()["clients"] == 1
 
 
+def test_commands_with_very_many_words(lake: nb.Catalog) -> None:
+    """They are refused by the limits of commands, and the connection remains usable."""
+    with (
+        nb.serve(lake, {"users": "shop.users"}) as server,
+        redis.Redis(port=server.port, single_connection_client=True) as client,
+    ):
+        number = client.client_id()
+        many = [str(i) for i in range(20_000)]
+        with pytest.raises(redis.ResponseError, match=r"^TOOBIG 20000 keys"):
+            client.execute_command("NB.MGET", "users", "KEYS", 20_000, *many)
+        with pytest.raises(redis.ResponseError, match=r"^TOOBIG 200000 keys"):
+            client.exists(*[f"users:{i}" for i in range(200_000)])
+        assert client.hmget("users:nobody", many) == [None] * 20_000
+        assert client.client_id() == number
+
+
 def test_clients_above_the_limit_get_an_error(lake: nb.Catalog) -> None:
     with (
         nb.serve(lake, {"users": "shop.users"}, max_clients=2) as server,

@@ -146,7 +146,8 @@ std::unique_ptr<ServerHandle> start_server(
   options.token = token;
   options.commands = {max_keys, max_rows, max_reply_bytes, allow_raw,
                       page_secret};
-  options.resp.max_arguments = max_keys + 4096;
+  options.resp.max_arguments = std::max(
+      options.resp.max_arguments, std::min(max_keys, uint64_t{1} << 32) + 4096);
   options.max_clients = max_clients;
   options.idle_seconds = idle_seconds;
   options.loop_threads = threads;

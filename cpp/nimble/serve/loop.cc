@@ -92,6 +92,11 @@ void Loop::serve(Client* c, uint32_t events) {
   try {
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) read_from(c);
     answer(c);
+    if (c->is_partial && !c->is_closing && c->in.size() > kKeptBytes) {
+      count_held(c, c->held());
+      RespReply reply(&c->out);
+      c->is_closing = refuse_memory(0, &reply);
+    }
     stays = flush(c);
   } catch (const std::exception&) {  // no memory
     server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
@@ -112,14 +117,21 @@ void Loop::tick() {
     }
     is_accepting_ = accepts;
   }
+  // Whether the client has sent bytes that were not read yet. Their event
+  // follows.
+  const auto has_unread = [](const Client& c) {
+    char byte = 0;
+    return ::recv(c.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  };
   std::vector<uint64_t> ended;
   const auto idle = std::chrono::seconds(server_.options.idle_seconds);
   const auto stuck = std::chrono::seconds(server_.options.unread_seconds);
   for (const auto& [id, c] : clients_) {
     const bool is_idle = server_.options.idle_seconds > 0 && !c->is_waiting &&
-                         now - c->active > idle;
+                         (now - c->active > idle ||
+                          (c->is_partial && now - c->partial_since > idle));
     const bool is_done = server_.stopping.load() && !c->is_waiting &&
-                         c->unsent() == 0 && !c->is_again;
+                         c->unsent() == 0 && !c->is_again && !has_unread(*c);
     // The client does not read, and its replies take memory.
     const bool is_stuck = c->unsent() >= server_.options.max_unsent_bytes &&
                           now - c->active > stuck;
@@ -225,7 +237,12 @@ void Loop::answer(Client* c) {
     std::string problem;
     const RespState state =
         c->parser.next(left, limits, &arguments_, &used, &problem);
-    if (state == RespState::kIncomplete) break;
+    if (state == RespState::kIncomplete) {
+      if (!left.empty() && !c->is_partial) c->partial_since = now_;
+      c->is_partial = !left.empty();
+      break;
+    }
+    c->is_partial = false;
     if (state == RespState::kBroken) {
       RespReply(&c->out).error("ERR Protocol error: " + problem);
       c->is_closing = true;
@@ -293,7 +310,7 @@ bool Loop::flush(Client* c) {
 }
 
 void Loop::update(Client* c) {
-  count_unsent(c, c->unsent());
+  count_held(c, c->held());
   c->wants_write = c->unsent() > 0;
   // Does not read from a client that does not read its replies, that waits for
   // a reply, or whose commands are not all answered.
@@ -310,12 +327,12 @@ void Loop::update(Client* c) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, c->fd, &e);
 }
 
-void Loop::count_unsent(Client* c, uint64_t unsent) {
-  if (unsent == c->counted_unsent) return;
+void Loop::count_held(Client* c, uint64_t held) {
+  if (held == c->counted_held) return;
   // The difference may be negative; the sum of all differences is not.
-  server_.counters.unsent.fetch_add(unsent - c->counted_unsent,
-                                    std::memory_order_relaxed);
-  c->counted_unsent = unsent;
+  server_.counters.held.fetch_add(held - c->counted_held,
+                                  std::memory_order_relaxed);
+  c->counted_held = held;
 }
 
 // Unregisters and shuts down the socket first: a forked process may have it
@@ -329,7 +346,7 @@ void Loop::close_socket(int fd) {
 void Loop::close(uint64_t id) {
   const auto at = clients_.find(id);
   if (at == clients_.end()) return;
-  count_unsent(at->second.get(), 0);
+  count_held(at->second.get(), 0);
   close_socket(at->second->fd);
   clients_.erase(at);
   server_.counters.clients.fetch_sub(1);

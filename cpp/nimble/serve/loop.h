@@ -41,10 +41,16 @@ struct Client {
   RespParser parser;
   std::string name;
   Clock::time_point active;
+  bool is_partial = false;          // `in` ends with a part of a command
+  Clock::time_point partial_since;  // when its first byte was received
   uint32_t events = EPOLLIN;
-  uint64_t counted_unsent = 0;  // of the server's count
+  uint64_t counted_held = 0;  // of the server's count
 
   size_t unsent() const { return out.size() - sent; }
+  // Bytes of commands that are not answered, and of unread replies.
+  size_t held() const {
+    return unsent() + in.size() - read_at + parser.held_bytes();
+  }
   void end_multi() {
     std::vector<Words>().swap(queued);
     queued_bytes = 0;
@@ -92,7 +98,12 @@ class Loop {
   // connection must be closed.
   bool flush(Client* c);
   void update(Client* c);
-  void count_unsent(Client* c, uint64_t unsent);
+  void count_held(Client* c, uint64_t held);
+  // Answers -BUSY if the commands and replies of all clients take too much
+  // memory.
+  // `own` bytes of them do not count.
+  bool refuse_memory(uint64_t own, RespReply* reply);
+  void refuse(const std::string& why, RespReply* reply);
   // Serves the client again after all others.
   void serve_again(Client* c) {
     if (!c->is_again) again_.push_back(c->id);

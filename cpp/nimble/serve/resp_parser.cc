@@ -8,6 +8,8 @@ namespace {
 
 // The longest line with a number: "$" and 20 digits.
 constexpr size_t kMaxNumberLine = 32;
+// A parser does not keep memory for more arguments after a command.
+constexpr size_t kKeptSpans = 1024;
 
 // Reads "<type><number>\r\n" at *at.
 RespState read_number(std::string_view bytes, char type, size_t* at,
@@ -58,6 +60,7 @@ RespState read_number(std::string_view bytes, char type, size_t* at,
 void RespParser::reset() {
   at_ = 0;
   spans_.clear();
+  if (spans_.capacity() > kKeptSpans) std::vector<Span>().swap(spans_);
 }
 
 RespState RespParser::read_inline(std::string_view bytes,

@@ -12,7 +12,8 @@
 namespace nimble {
 
 struct RespLimits {
-  uint64_t max_arguments = 16384 + 64;
+  // As in Redis. Commands have lower limits, and answer -TOOBIG.
+  uint64_t max_arguments = uint64_t{1} << 20;
   uint64_t max_argument_bytes = uint64_t{1} << 20;
   uint64_t max_command_bytes = uint64_t{8} << 20;
   uint64_t max_inline_bytes = 64 * 1024;
@@ -36,15 +37,20 @@ class RespParser {
                  std::vector<std::string_view>* arguments, size_t* used,
                  std::string* problem);
 
+  // Memory for the places of arguments, besides `bytes`.
+  size_t held_bytes() const { return spans_.capacity() * sizeof(Span); }
+
  private:
+  using Span = std::pair<size_t, size_t>;
+
   RespState read_inline(std::string_view bytes, const RespLimits& limits,
                         std::vector<std::string_view>* arguments, size_t* used,
                         std::string* problem);
   void reset();
 
-  size_t at_ = 0;      // bytes that need not be read again
-  int64_t count_ = 0;  // arguments of the command; set if at_ > 0
-  std::vector<std::pair<size_t, size_t>> spans_;  // of the arguments so far
+  size_t at_ = 0;            // bytes that need not be read again
+  int64_t count_ = 0;        // arguments of the command; set if at_ > 0
+  std::vector<Span> spans_;  // of the arguments so far
 };
 
 }  // namespace nimble

@@ -28,14 +28,17 @@ struct ServerOptions {
   uint32_t max_clients = 10000;
   uint32_t max_queued = 256;  // long commands that wait for a worker
   uint64_t max_queued_bytes = uint64_t{64} << 20;  // of their arguments
-  uint32_t idle_seconds = 0;  // 0: idle clients stay connected
+  // Disconnects clients that send nothing for this long, or that need longer
+  // for one command; 0: never.
+  uint32_t idle_seconds = 0;
   // Above this, the client's commands wait. A client that then reads nothing
   // for `unread_seconds` is disconnected.
   uint64_t max_unsent_bytes = uint64_t{1} << 20;
   uint32_t unread_seconds = 60;
-  // If the unread replies of all clients exceed this, long commands are
-  // answered -BUSY.
-  uint64_t max_unsent_of_all = uint64_t{1} << 30;
+  // If the unread replies and the incomplete commands of all clients exceed
+  // this, commands are answered -BUSY, and clients that send more of a large
+  // command are disconnected.
+  uint64_t max_held_of_all = uint64_t{1} << 30;
   CommandOptions commands;
   RespLimits resp;
 };

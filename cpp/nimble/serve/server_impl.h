@@ -75,7 +75,7 @@ class Server::Impl {
  public:
   struct Counters {
     std::atomic<uint64_t> clients{0}, accepted{0}, rejected{0}, errors{0},
-        busy{0}, bytes_in{0}, bytes_out{0}, swaps{0}, nanos{0}, unsent{0};
+        busy{0}, bytes_in{0}, bytes_out{0}, swaps{0}, nanos{0}, held{0};
     std::array<std::atomic<uint64_t>, kBuckets> latency{};
     std::array<std::atomic<uint64_t>, kCountedCommands.size()> by_command{};
   };

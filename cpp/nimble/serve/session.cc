@@ -57,6 +57,8 @@ void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
     reply.simple("QUEUED");
     return;
   }
+  // Commands without arguments, such as PING, have small replies.
+  if (arguments.size() > 1 && refuse_memory(c->counted_held, &reply)) return;
   if (is_long_command(arguments, tables_.get())) {
     std::vector<Words> commands;
     commands.emplace_back(arguments.begin(), arguments.end());
@@ -73,17 +75,6 @@ void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
     bytes +=
         memory_of(std::vector<std::string_view>(words.begin(), words.end()));
   }
-  const auto refuse = [&](const std::string& why) {
-    server_.counters.busy.fetch_add(1, std::memory_order_relaxed);
-    server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
-    reply->error("BUSY " + why + "; try again later");
-  };
-  const uint64_t unsent = server_.counters.unsent.load();
-  if (unsent > server_.options.max_unsent_of_all) {
-    refuse("clients have not read " + std::to_string(unsent) +
-           " bytes of replies");
-    return;
-  }
   Server::Impl::Jobs job(1);
   job.front() = {this,  c->id,   c->resp3, is_block, std::move(commands),
                  bytes, tables_, {},       false};
@@ -92,7 +83,24 @@ void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
     return;
   }
   refuse(std::to_string(server_.options.max_queued) +
-         " long commands are waiting already");
+             " long commands are waiting already",
+         reply);
+}
+
+void Loop::refuse(const std::string& why, RespReply* reply) {
+  server_.counters.busy.fetch_add(1, std::memory_order_relaxed);
+  server_.counters.errors.fetch_add(1, std::memory_order_relaxed);
+  reply->error("BUSY " + why + "; try again later");
+}
+
+bool Loop::refuse_memory(uint64_t own, RespReply* reply) {
+  const uint64_t held =
+      server_.counters.held.load(std::memory_order_relaxed) - own;
+  if (held <= server_.options.max_held_of_all) return false;
+  refuse("clients have not read replies, or not completed commands, of " +
+             std::to_string(held) + " bytes",
+         reply);
+  return true;
 }
 
 std::string upper_of(std::string_view text) {
@@ -234,7 +242,7 @@ bool Loop::handle_session(Client* c,
     } else if (has_failed) {
       reply->error(
           "EXECABORT Transaction discarded because of previous errors.");
-    } else {
+    } else if (!refuse_memory(c->counted_held, reply)) {
       submit(c, std::move(commands), true, reply);
     }
     return true;

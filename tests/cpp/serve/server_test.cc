@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "io/temp_dir.h"
 #include "testing/check.h"
@@ -52,10 +55,10 @@ ServerOptions options_in(const testing::TempDir& dir) {
   return out;
 }
 
-// Makes the server keep most of a reply of 900 KiB for the peer.
-void ask_without_reading(const Server& server, Peer* peer) {
+// Makes the server keep a part of a reply of this size for the peer.
+void ask_without_reading(const Server& server, Peer* peer, size_t size) {
   const uint64_t before = server.stats().commands;
-  const std::string text(900 << 10, 'x');
+  const std::string text(size, 'x');
   peer->send("*2\r\n$4\r\nECHO\r\n$" + std::to_string(text.size()) + "\r\n" +
              text + "\r\n");
   for (int i = 0; i < 200 && server.stats().commands == before; ++i) {
@@ -70,7 +73,7 @@ TEST(Server, ClientThatReadsNothingIsDisconnected) {
   const auto server =
       Server::start(options, std::make_shared<const ServedTables>()).value();
   Peer idle(options.unix_path), stuck(options.unix_path);
-  ask_without_reading(*server, &stuck);
+  ask_without_reading(*server, &stuck, 900 << 10);
   for (int i = 0; i < 200 && server->stats().clients != 1; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -79,10 +82,10 @@ TEST(Server, ClientThatReadsNothingIsDisconnected) {
   CHECK(idle.receive() == "+PONG\r\n");
 }
 
-TEST(Server, LongCommandsAreRefusedWhileOthersDoNotRead) {
+TEST(Server, CommandsAreRefusedWhileOthersDoNotRead) {
   const testing::TempDir dir;
   ServerOptions options = options_in(dir);
-  options.max_unsent_of_all = 1000;
+  options.max_held_of_all = 1000;
   const auto server =
       Server::start(options, std::make_shared<const ServedTables>()).value();
   Peer other(options.unix_path);
@@ -90,8 +93,10 @@ TEST(Server, LongCommandsAreRefusedWhileOthersDoNotRead) {
   CHECK(other.receive().starts_with("-NOTABLE"));
   {
     Peer stuck(options.unix_path);
-    ask_without_reading(*server, &stuck);
+    ask_without_reading(*server, &stuck, 250 << 10);
     other.send("NB.RANGE t - +\r\n");
+    CHECK(other.receive().starts_with("-BUSY clients have not read"));
+    other.send("HGETALL t:1\r\n");
     CHECK(other.receive().starts_with("-BUSY clients have not read"));
     other.send("PING\r\n");
     CHECK(other.receive() == "+PONG\r\n");
@@ -103,6 +108,70 @@ TEST(Server, LongCommandsAreRefusedWhileOthersDoNotRead) {
     reply = other.receive();
   }
   CHECK(reply.starts_with("-NOTABLE"));
+}
+
+TEST(Server, LargeIncompleteCommandsAreLimitedTogether) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.max_held_of_all = 1 << 20;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  const std::string part =
+      "*2\r\n$4\r\nECHO\r\n$900000\r\n" + std::string(600 << 10, 'x');
+  Peer first(options.unix_path), second(options.unix_path);
+  first.send(part);
+  second.send(part);
+  for (int i = 0; i < 200 && server->stats().busy == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  for (int i = 0; i < 200 && server->stats().clients > 1; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK_EQ(server->stats().busy, uint64_t{1});
+  CHECK_EQ(server->stats().clients, uint64_t{1});
+  Peer third(options.unix_path);
+  third.send("PING\r\n");
+  CHECK(third.receive() == "+PONG\r\n");
+}
+
+TEST(Server, CommandThatTakesTooLongIsDisconnected) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.idle_seconds = 1;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  Peer slow(options.unix_path);
+  slow.send("*1\r\n$1000\r\n");
+  int sent = 0;
+  for (; sent < 300 && (sent == 0 || server->stats().clients > 0); ++sent) {
+    slow.send("x");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK_EQ(server->stats().clients, uint64_t{0});
+  CHECK(sent > 2);
+}
+
+TEST(Server, StopAnswersCommandsThatWereNotReadYet) {
+  const testing::TempDir dir;
+  const ServerOptions options = options_in(dir);
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (int i = 0; i < 300; ++i) {
+    peers.push_back(std::make_unique<Peer>(options.unix_path));
+    peers.back()->send("PING\r\n");
+    CHECK(peers.back()->receive() == "+PONG\r\n");
+  }
+  for (const auto& peer : peers) peer->send("PING\r\nPING\r\n");
+  server->stop(60);
+  for (const auto& peer : peers) {
+    std::string replies;
+    for (std::string part = peer->receive(); !part.empty();
+         part = peer->receive()) {
+      replies += part;
+    }
+    CHECK_EQ(replies, "+PONG\r\n+PONG\r\n");
+  }
 }
 
 }  // namespace
