@@ -14,6 +14,8 @@ namespace nimble {
 namespace {
 
 constexpr int kTickMillis = 200;
+// How long commands are answered -BUSY before connections are closed.
+constexpr auto kMostWithoutMemory = std::chrono::seconds(1);
 // After this many commands of a pipeline, other clients are served.
 constexpr size_t kCommandsAtOnce = 1024;
 
@@ -138,6 +140,23 @@ void Loop::tick() {
     if (is_idle || is_done || is_stuck) ended.push_back(id);
   }
   for (const uint64_t id : ended) close(id);
+  close_largest(now);
+}
+
+void Loop::close_largest(Clock::time_point now) {
+  if (server_.counters.held.load(std::memory_order_relaxed) <=
+      server_.options.max_held_of_all) {
+    enough_memory_ = now;
+    return;
+  }
+  if (now - enough_memory_ < kMostWithoutMemory) return;
+  const auto largest = std::max_element(
+      clients_.begin(), clients_.end(), [](const auto& a, const auto& b) {
+        return a.second->counted_held < b.second->counted_held;
+      });
+  if (largest != clients_.end() && largest->second->counted_held > 0) {
+    close(largest->first);
+  }
 }
 
 void Loop::accept_from(int listener) {

@@ -49,7 +49,8 @@ struct Client {
   size_t unsent() const { return out.size() - sent; }
   // Bytes of commands that are not answered, and of unread replies.
   size_t held() const {
-    return unsent() + in.size() - read_at + parser.held_bytes();
+    return unsent() + in.size() - read_at + queued_bytes +
+           (is_partial ? parser.held_bytes() : 0);
   }
   void end_multi() {
     std::vector<Words>().swap(queued);
@@ -100,8 +101,7 @@ class Loop {
   void update(Client* c);
   void count_held(Client* c, uint64_t held);
   // Answers -BUSY if the commands and replies of all clients take too much
-  // memory.
-  // `own` bytes of them do not count.
+  // memory. `own` bytes of them do not count.
   bool refuse_memory(uint64_t own, RespReply* reply);
   void refuse(const std::string& why, RespReply* reply);
   // Serves the client again after all others.
@@ -117,6 +117,9 @@ class Loop {
   void take_completed();
   void wait_and_serve(Clock::time_point* last_tick);
   void tick();
+  // If the commands and replies of all clients take too much memory for a while,
+  // closes the connection that holds the most.
+  void close_largest(Clock::time_point now);
   void refresh_tables() {
     const uint64_t now = server_.version.load(std::memory_order_acquire);
     if (tables_ == nullptr || now != version_) {
@@ -137,6 +140,7 @@ class Loop {
   Clock::time_point now_;  // the end of the command before, or of a wait
   std::vector<char> buffer_ = std::vector<char>(kReadBytes);
   Clock::time_point resume_accept_{};
+  Clock::time_point enough_memory_ = Clock::now();  // the last time
   bool is_accepting_ = false;
   // clients with commands that are not answered yet
   std::vector<uint64_t> again_;

@@ -12,8 +12,8 @@
 namespace nimble {
 
 struct RespLimits {
-  // As in Redis. Commands have lower limits, and answer -TOOBIG.
-  uint64_t max_arguments = uint64_t{1} << 20;
+  // Commands have lower limits, and answer -TOOBIG.
+  uint64_t max_arguments = uint64_t{1} << 18;
   uint64_t max_argument_bytes = uint64_t{1} << 20;
   uint64_t max_command_bytes = uint64_t{8} << 20;
   uint64_t max_inline_bytes = 64 * 1024;

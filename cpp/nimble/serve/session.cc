@@ -42,6 +42,10 @@ void Loop::handle(Client* c, std::span<const std::string_view> arguments) {
   if (c->in_multi) {
     const uint64_t bytes = memory_of(arguments);
     const uint64_t most = server_.options.resp.max_command_bytes;
+    if (refuse_memory(c->counted_held, &reply)) {
+      c->fail_multi();
+      return;
+    }
     if (c->queued.size() >= kMaxQueuedInMulti || bytes > most ||
         c->queued_bytes > most - bytes) {
       c->fail_multi();
@@ -83,7 +87,9 @@ void Loop::submit(Client* c, std::vector<Words> commands, bool is_block,
     return;
   }
   refuse(std::to_string(server_.options.max_queued) +
-             " long commands are waiting already",
+             " long commands, or long commands of " +
+             std::to_string(server_.options.max_queued_bytes) +
+             " bytes, are waiting already",
          reply);
 }
 

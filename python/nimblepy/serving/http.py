@@ -36,7 +36,7 @@ class StatusPages:
 
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
-                given = self.headers.get("Authorization", "").encode()
+                given = self.headers.get("Authorization", "").encode("latin-1")
                 if expected is None or hmac.compare_digest(given, expected):
                     status, text = _page(path, server)
                 else:

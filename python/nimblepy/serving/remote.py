@@ -320,10 +320,31 @@ class RemoteTable:
         # An iterator can be read only once.
         given, names = read_keys(keys), column_names(columns)
         look_up = self._lookup if missing == "drop" else self._lookup_or_null
-        rows = self._with_newest_columns(
-            lambda: self._with_members(names, lambda sent: look_up(given, sent, probe_row))
-        )
+
+        def read() -> pa.Table:
+            name = self._free_name(probe_row, names)
+            rows = self._with_members(names, lambda sent: look_up(given, sent, name))
+            if name == probe_row:
+                return rows
+            return rows.rename_columns([str(probe_row), *rows.schema.names[1:]])
+
+        rows = self._with_newest_columns(read)
         return numpy_columns(rows) if as_numpy else rows
+
+    def _free_name(self, probe_row: str | None, columns: Any) -> str | None:
+        """Returns a name for ``probe_row`` that no column has, also none that is only sent."""
+        if probe_row is None:
+            return None
+        schema = self._schema
+        shown = schema.names
+        if columns is not None:
+            shown = [resolve_column(schema, name).name for name in columns]
+        if not isinstance(probe_row, str) or probe_row in shown:
+            raise InvalidArgumentError(f"probe_row: expected a new name, got {probe_row!r}")
+        name = probe_row
+        while name in schema.names:
+            name += "#"
+        return name
 
     def _lookup_or_null(self, given: GivenKeys, columns: Any, probe_row: str | None) -> pa.Table:
         """The rows of each key, and a row of nulls for a key without rows."""
@@ -589,8 +610,6 @@ class RemoteTable:
     ) -> pa.Table:
         schema = self._projected(columns)
         if probe_row is not None:
-            if not isinstance(probe_row, str) or probe_row in schema.names:
-                raise InvalidArgumentError(f"probe_row: expected a new name, got {probe_row!r}")
             schema = pa.schema([pa.field(probe_row, pa.int64(), nullable=False), *schema])
         # Concatenating Arrow tables without columns loses the number of rows.
         name = "#" if probe_row is None and not schema.names else probe_row

@@ -134,6 +134,54 @@ TEST(Server, LargeIncompleteCommandsAreLimitedTogether) {
   CHECK(third.receive() == "+PONG\r\n");
 }
 
+TEST(Server, SilentClientsDoNotBlockOthersForGood) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.max_held_of_all = 1 << 20;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  // Each is too small to be disconnected for its own size.
+  const std::string part =
+      "*2\r\n$4\r\nECHO\r\n$900000\r\n" + std::string(200 << 10, 'x');
+  std::vector<std::unique_ptr<Peer>> silent;
+  for (int i = 0; i < 7; ++i) {
+    silent.push_back(std::make_unique<Peer>(options.unix_path));
+    silent.back()->send(part);
+  }
+  Peer other(options.unix_path);
+  bool was_busy = false;
+  std::string reply;
+  for (int i = 0; i < 300; ++i) {
+    other.send("HGETALL t:1\r\n");
+    reply = other.receive();
+    was_busy |= reply.starts_with("-BUSY");
+    if (was_busy && !reply.starts_with("-BUSY")) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(was_busy);
+  CHECK(!reply.starts_with("-BUSY"));
+  CHECK(server->stats().clients >= 5);
+}
+
+TEST(Server, QueuedCommandsCountForTheLimit) {
+  const testing::TempDir dir;
+  ServerOptions options = options_in(dir);
+  options.max_held_of_all = 1 << 20;
+  const auto server =
+      Server::start(options, std::make_shared<const ServedTables>()).value();
+  Peer first(options.unix_path), second(options.unix_path);
+  first.send("MULTI\r\n");
+  CHECK(first.receive() == "+OK\r\n");
+  const std::string start = "*2\r\n$4\r\nECHO\r\n$400000\r\n";
+  const std::string text(400000, 'x');
+  for (int i = 0; i < 2; ++i) {
+    first.send(start + text + "\r\n");
+    CHECK(first.receive() == "+QUEUED\r\n");
+  }
+  second.send(start + text);  // a byte is missing
+  CHECK(second.receive().starts_with("-BUSY"));
+}
+
 TEST(Server, CommandThatTakesTooLongIsDisconnected) {
   const testing::TempDir dir;
   ServerOptions options = options_in(dir);
