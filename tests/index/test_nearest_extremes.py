@@ -294,6 +294,26 @@ def test_recall_if_clusters_have_different_widths(tmp_path: Path, metric: Any) -
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_recall_if_a_filter_excludes_the_copies_of_a_query(tmp_path: Path, metric: Any) -> None:
+    """Similar rows, but not of the same group: the calibration found the copies only."""
+    rng = np.random.default_rng(7)
+    groups, each, inner = 2000, 20, 16
+    project = rng.normal(size=(inner, WIDTH))
+    group = rng.permutation(np.repeat(np.arange(groups), each))
+    x = rng.normal(size=(groups, inner))[group] + 0.05 * rng.normal(size=(len(group), inner))
+    x = (x @ project).astype(np.float32)
+    path = written(tmp_path, x, metric, owner=group)
+    found = 0
+    with nb.open(path) as file:
+        for i in rng.integers(0, len(x), 60):
+            options: dict[str, Any] = {"filter": f"owner <> {group[i]}"}
+            near = file.nearest(x[i], **options)["id"].to_pylist()
+            exact = file.nearest(x[i], exact=True, **options)["id"].to_pylist()
+            found += len({*near} & {*exact})
+    assert found >= 0.95 * 600
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
 def test_recall_if_rows_beside_the_filter_have_no_vector(tmp_path: Path, metric: Any) -> None:
     rng = np.random.default_rng(1)
     n = 40_000

@@ -117,8 +117,8 @@ class Loop {
   void take_completed();
   void wait_and_serve(Clock::time_point* last_tick);
   void tick();
-  // If the commands and replies of all clients take too much memory for a while,
-  // closes the connection that holds the most.
+  // If the commands and replies of all clients take too much memory for a
+  // while, closes the connection that holds the most.
   void close_largest(Clock::time_point now);
   void refresh_tables() {
     const uint64_t now = server_.version.load(std::memory_order_acquire);

@@ -20,6 +20,8 @@ constexpr uint64_t kSampleRowsPerList = 32;
 constexpr uint32_t kRoundsFromKnown = 2;
 constexpr uint32_t kRoundsOfKnown = 3;
 constexpr uint64_t kCalibrationQueries = 256;
+// Rows whose keys tell how many rows come before a neighbour.
+constexpr uint64_t kSampledKeys = 512;
 // At most this part of the rows are queries for calibration. K-means does not
 // see them. Centroids are pulled to the rows that they are trained on, so such
 // rows would find their neighbours in fewer lists than other queries.
@@ -436,63 +438,66 @@ Status VectorIndexWriter::assign(const std::vector<float>& centroids,
   return Status::ok();
 }
 
+Result<std::vector<std::vector<float>>> VectorIndexWriter::sample_keys(
+    const Truth& truth, const std::vector<float>& centroids,
+    const std::vector<uint32_t>& list_of) const {
+  RandomStream random(5);
+  const std::vector<uint64_t> rows =
+      random_numbers(store_.size(), kSampledKeys, &random);
+  std::vector<float> sample, row;
+  for (const uint64_t i : rows) {
+    NIMBLE_RETURN_IF_ERROR(read_rotated(i, 1, &row));
+    sample.insert(sample.end(), row.begin(), row.end());
+  }
+  std::vector<std::vector<float>> out(truth.size());
+  parallel_for(truth.size(), options_.threads, [&](size_t q) {
+    out[q].resize(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      out[q][i] = search_key(
+          options_.metric, truth.query(static_cast<uint32_t>(q)),
+          &sample[i * padded()],
+          &centroids[uint64_t{list_of[rows[i]]} * padded()], padded());
+    }
+    std::sort(out[q].begin(), out[q].end());
+  });
+  return out;
+}
+
 Result<double> VectorIndexWriter::part_found(
     const Truth& truth, uint32_t k, const std::vector<float>& centroids,
-    const std::vector<uint32_t>& list_of) const {
+    const std::vector<uint32_t>& list_of,
+    const std::vector<std::vector<float>>& sampled) const {
   // Neighbours of a query that are examined.
   constexpr size_t kExamined = 10;
-  // Rows whose keys tell how many rows come before a neighbour.
-  constexpr uint64_t kSample = 1024;
-  RandomStream random(5);
-  const std::vector<uint64_t> sample =
-      random_numbers(store_.size(), kSample, &random);
-  std::vector<float> sample_rows, row;
-  for (const uint64_t i : sample) {
-    NIMBLE_RETURN_IF_ERROR(read_rotated(i, 1, &row));
-    sample_rows.insert(sample_rows.end(), row.begin(), row.end());
-  }
-  const double most = static_cast<double>(most_candidates(k)) *
-                      static_cast<double>(sample.size()) /
-                      static_cast<double>(store_.size());
-  const auto centroid_of = [&](uint64_t i) {
-    return &centroids[uint64_t{list_of[i]} * padded()];
-  };
-  std::vector<uint64_t> examined(truth.size()), found(truth.size());
-  std::vector<Status> status(truth.size());
-  parallel_for(truth.size(), options_.threads, [&](size_t q) {
-    const std::vector<Truth::Neighbour> near =
-        truth.neighbours(static_cast<uint32_t>(q), k);
-    if (near.empty()) return;
-    const float* const query = truth.query(static_cast<uint32_t>(q));
+  uint64_t examined = 0, found = 0;
+  std::vector<float> row;
+  for (uint32_t q = 0; q < truth.size(); ++q) {
+    const std::vector<Truth::Neighbour> near = truth.neighbours(q, k);
+    if (near.empty()) continue;
+    const float* const query = truth.query(q);
     float limit = near.back().distance;
     if (options_.metric != VectorMetric::kDot) {
       limit += dot_product(query, query, padded());
     }
-    std::vector<float> keys(sample.size()), neighbour;
-    for (size_t i = 0; i < sample.size(); ++i) {
-      keys[i] = search_key(options_.metric, query, &sample_rows[i * padded()],
-                           centroid_of(sample[i]), padded());
-    }
-    std::sort(keys.begin(), keys.end());
+    const std::vector<float>& keys = sampled[q];
+    const double most = static_cast<double>(most_candidates(k)) *
+                        static_cast<double>(keys.size()) /
+                        static_cast<double>(store_.size());
     const size_t step = div_ceil(near.size(), kExamined);
-    for (size_t i = step - 1; i < near.size() && status[q]; i += step) {
-      status[q] = read_rotated(near[i].row, 1, &neighbour);
-      if (!status[q]) return;
-      const float key = search_key(options_.metric, query, neighbour.data(),
-                                   centroid_of(near[i].row), padded());
+    for (size_t i = step - 1; i < near.size(); i += step) {
+      NIMBLE_RETURN_IF_ERROR(read_rotated(near[i].row, 1, &row));
+      const float key = search_key(
+          options_.metric, query, row.data(),
+          &centroids[uint64_t{list_of[near[i].row]} * padded()], padded());
       const auto before =
           std::lower_bound(keys.begin(), keys.end(), key) - keys.begin();
-      ++examined[q];
-      found[q] += key <= limit && static_cast<double>(before) <= most;
+      ++examined;
+      found += key <= limit && static_cast<double>(before) <= most;
     }
-  });
-  uint64_t of = 0, sum = 0;
-  for (uint32_t q = 0; q < truth.size(); ++q) {
-    NIMBLE_RETURN_IF_ERROR(std::move(status[q]));
-    of += examined[q];
-    sum += found[q];
   }
-  return of == 0 ? 1.0 : static_cast<double>(sum) / static_cast<double>(of);
+  return examined == 0
+             ? 1.0
+             : static_cast<double>(found) / static_cast<double>(examined);
 }
 
 Status VectorIndexWriter::write_lists(const std::vector<float>& centroids,
@@ -649,9 +654,11 @@ Result<std::vector<uint8_t>> VectorIndexWriter::finish(
               std::move(own_rows));
   std::vector<uint32_t> list_of;
   NIMBLE_RETURN_IF_ERROR(assign(centroids, &truth, &list_of));
+  NIMBLE_ASSIGN_OR_RETURN(const std::vector<std::vector<float>> sampled,
+                          sample_keys(truth, centroids, list_of));
   for (const uint32_t k : kNeighbours) {
     NIMBLE_ASSIGN_OR_RETURN(const double found,
-                            part_found(truth, k, centroids, list_of));
+                            part_found(truth, k, centroids, list_of, sampled));
     (k == kNeighbours[0] ? root.curve10 : root.curve100) =
         truth.curve(k, found, centroids, list_of);
   }

@@ -80,12 +80,17 @@ class VectorIndexWriter {
   // Finds each row's list, and the exact nearest rows of the queries.
   Status assign(const std::vector<float>& centroids, Truth* truth,
                 std::vector<uint32_t>* list_of) const;
+  // Returns the keys of a sample of rows for each query, ascending.
+  Result<std::vector<std::vector<float>>> sample_keys(
+      const Truth& truth, const std::vector<float>& centroids,
+      const std::vector<uint32_t>& list_of) const;
   // Returns the part of the `k` nearest rows of the queries that a search finds
   // if it looks at their lists. It misses rows with bad estimates, and those
   // that have more candidates before them than are compared.
-  Result<double> part_found(const Truth& truth, uint32_t k,
-                            const std::vector<float>& centroids,
-                            const std::vector<uint32_t>& list_of) const;
+  Result<double> part_found(
+      const Truth& truth, uint32_t k, const std::vector<float>& centroids,
+      const std::vector<uint32_t>& list_of,
+      const std::vector<std::vector<float>>& sampled) const;
   Status write_lists(const std::vector<float>& centroids,
                      const std::vector<uint32_t>& list_of,
                      const SectionSink& sink, VectorRoot* root) const;

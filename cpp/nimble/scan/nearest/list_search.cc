@@ -22,6 +22,8 @@ constexpr size_t kLocated = 8;
 // With a filter, or for many neighbours, a search looks at up to this many
 // times as many rows as the curve says, as long as others may be nearer.
 constexpr double kMostOfCurve = 64;
+// Number of excluded rows to count. More make the search look at all lists.
+constexpr size_t kMostRejected = 16384;
 // Growth of the number of rows to look at.
 constexpr double kRoundGrowth = 1.5;
 constexpr double kDeviations = 3;
@@ -141,6 +143,7 @@ Status ListSearch::run(const double* query, NearestRows* out,
   upper_bounds_.clear();
   seen_ = 0;
   scale_squares_ = 0;
+  rejected_.clear();
   limit_ = std::numeric_limits<float>::infinity();
   for (Prepared& p : prepared_) prepare(query, &p);
   choose_lists();
@@ -184,14 +187,14 @@ void ListSearch::prepare(const double* query, Prepared* out) const {
 // Orders the lists of all parts by distance, and decides how many rows to look
 // at.
 void ListSearch::choose_lists() {
-  double rows = 0, allowed = 0, needed = 0;
+  rows_ = allowed_ = 0;
   // With rows that are not in lists, because it is not known how many of these
   // are allowed.
   double file_rows = 0, allowed_of_file = 0;
   for (uint32_t p = 0; p < parts_.size(); ++p) {
     if (by_lists_[p] == 0 || parts_[p].allowed.size() == 0) continue;
     const VectorRoot& root = parts_[p].index().root();
-    rows += static_cast<double>(root.num_rows);
+    rows_ += static_cast<double>(root.num_rows);
     file_rows += static_cast<double>(root.num_rows + root.left_out);
     allowed_of_file += static_cast<double>(parts_[p].allowed.size());
   }
@@ -204,11 +207,7 @@ void ListSearch::choose_lists() {
     first_list += root.num_lists;
     if (part.allowed.size() == 0) continue;
     const ListDirectory& lists = part.index().directory();
-    const auto n = static_cast<double>(root.num_rows);
-    allowed += n * part.density();
-    needed += n * part.index()
-                      .rows_needed(options_.recall, options_.k, n / rows)
-                      .value_or(1);
+    allowed_ += static_cast<double>(root.num_rows) * part.density();
     Prepared& query = prepared(p);
     for (uint32_t i = 0; i < root.num_lists; ++i) {
       if (lists.rows_of(i) == 0) continue;
@@ -230,23 +229,33 @@ void ListSearch::choose_lists() {
       query.code.set(query.rotated.data(), query.index->root().padded, 2);
     }
   }
-  double fraction = rows > 0 ? needed / rows : 1;
-  // Rows that pass a filter may be near each other. The neighbours of a query
-  // are then in more lists.
-  is_filtered_ = allowed_of_file < file_rows && allowed > 0;
-  if (is_filtered_) {
-    fraction *= 1 + 0.8 * std::log10(file_rows / allowed_of_file);
-  }
-  wanted_ = std::min(1.0, fraction) * allowed;
-  wanted_ = std::max(wanted_, 2.0 * static_cast<double>(options_.k));
-  if (fraction >= 1) wanted_ = allowed;
+  is_filtered_ = allowed_of_file < file_rows && allowed_ > 0;
+  selectivity_ = is_filtered_ ? allowed_of_file / file_rows : 1;
+  wanted_ = rows_wanted(options_.k);
   // Sorts only as many probes as are likely to be needed.
-  const double share = allowed > 0 ? wanted_ / allowed : 1;
+  const double share = allowed_ > 0 ? wanted_ / allowed_ : 1;
   sorted_ = std::min(
       probes_.size(),
       static_cast<size_t>(1.3 * share * static_cast<double>(probes_.size())) +
           16);
   sort_probes(0, sorted_);
+}
+
+// The number of allowed rows to look at for k neighbours.
+double ListSearch::rows_wanted(uint64_t k) const {
+  double needed = 0;
+  for (uint32_t p = 0; p < parts_.size(); ++p) {
+    if (by_lists_[p] == 0 || parts_[p].allowed.size() == 0) continue;
+    const VectorIndex& index = parts_[p].index();
+    const auto n = static_cast<double>(index.root().num_rows);
+    needed += n * index.rows_needed(options_.recall, k, n / rows_).value_or(1);
+  }
+  // Rows that pass a filter may be near each other. The neighbours of a query
+  // are then in more lists.
+  const double fraction =
+      (rows_ > 0 ? needed / rows_ : 1) * (1 - 0.8 * std::log10(selectivity_));
+  if (fraction >= 1) return allowed_;
+  return std::max(fraction * allowed_, 2.0 * static_cast<double>(k));
 }
 
 void ListSearch::sort_probes(size_t begin, size_t end) {
@@ -259,16 +268,29 @@ void ListSearch::sort_probes(size_t begin, size_t end) {
 // Probes lists until enough allowed rows have been seen, a round of reads at a
 // time.
 Status ListSearch::probe_lists() {
-  const double most = kMostOfCurve * wanted_;
+  double most = kMostOfCurve * wanted_;
   // The curve was measured for at most 100 neighbours. For more, the last third
   // of the rows shows whether others are needed.
-  if (options_.k > 100) wanted_ /= kRoundGrowth;
   bool is_first = true;
+  grows_ = options_.k > 100;
+  if (grows_) wanted_ /= kRoundGrowth;
   found_ = 0;
   for (size_t at = 0; at < probes_.size();) {
+    if (seen_ >= wanted_ && !grows_) {
+      if (const uint64_t nearer = nearer_rejected(); nearer > 0) {
+        // The search has to go past these. The curve of 10 neighbours, which
+        // would be used up to 30, says nothing of the rows behind them.
+        grows_ = true;
+        const double rows =
+            rows_wanted(std::max<uint64_t>(100, options_.k + nearer));
+        most = std::max(most, kMostOfCurve * rows);
+        wanted_ = std::max(wanted_, rows / kRoundGrowth);
+      }
+    }
     if (seen_ >= wanted_) {
-      const bool go_on = is_first && options_.k > 100;
-      if (seen_ >= most || !(go_on || has_found_many() || may_be_nearer(at))) {
+      const bool goes_on = grows_ && is_first;
+      if (seen_ >= most ||
+          !(goes_on || has_found_many() || may_be_nearer(at))) {
         break;
       }
       is_first = false;
@@ -332,7 +354,18 @@ Status ListSearch::probe_lists() {
 // probably have too many to be left out.
 bool ListSearch::has_found_many() const {
   const auto k = static_cast<double>(options_.k);
-  return k > 100 && static_cast<double>(found_) > (1 - options_.recall) / 2 * k;
+  return grows_ && static_cast<double>(found_) > (1 - options_.recall) / 2 * k;
+}
+
+// Returns the number of rows that the filter excludes and that are nearer than
+// the allowed ones, or 0 if it is no more than a filter excludes anywhere.
+uint64_t ListSearch::nearer_rejected() {
+  std::erase_if(rejected_, [this](float bound) { return bound > limit_; });
+  const auto k = static_cast<double>(options_.k);
+  const double usual = k * (1 - selectivity_) / selectivity_;
+  return static_cast<double>(rejected_.size()) > 2 * usual + k / 2
+             ? rejected_.size()
+             : 0;
 }
 
 // Returns whether the next list probably has rows that are nearer than the
@@ -456,6 +489,19 @@ void ListSearch::score(const Probe& probe, float centroid_distance,
       seen_ += std::popcount(allowed);
     }
     if (is_filtered_) add_scales(list + at.scale_at + 4 * slot, allowed);
+    const auto upper_bound = [&](uint32_t i) {
+      return keys[i] +
+             2 * error * load<float>(list + at.scale_at + 4 * (slot + i));
+    };
+    if (!part.allowed.is_range()) {
+      for (uint32_t left = hits & ~allowed; left != 0; left &= left - 1) {
+        const float bound =
+            upper_bound(static_cast<uint32_t>(std::countr_zero(left)));
+        if (bound <= limit_ && rejected_.size() < kMostRejected) {
+          rejected_.push_back(bound);
+        }
+      }
+    }
     hits &= allowed;
     for (; hits != 0; hits &= hits - 1) {
       const auto i = static_cast<uint32_t>(std::countr_zero(hits));

@@ -62,6 +62,8 @@ class ListSearch {
   void choose_lists();
   void sort_probes(size_t begin, size_t end);
   Status probe_lists();
+  double rows_wanted(uint64_t k) const;
+  uint64_t nearer_rejected();
   bool has_found_many() const;
   bool may_be_nearer(size_t at);
   float centroid_error(const Probe& probe, float distance);
@@ -101,9 +103,13 @@ class ListSearch {
   // Lists by the approximate distance of their centroids. Each number is the
   // distance, in a form that orders as an integer, and an index of all_lists_.
   std::vector<uint64_t> probes_;
-  size_t sorted_ = 0;  // probes in order
-  double wanted_ = 0;  // allowed rows to look at
+  size_t sorted_ = 0;   // probes in order
+  double wanted_ = 0;   // allowed rows to look at
+  double rows_ = 0;     // in lists
+  double allowed_ = 0;  // of these, about
+  double selectivity_ = 1;
   bool is_filtered_ = false;
+  bool grows_ = false;        // while the last rows had some of the nearest
   double seen_ = 0;           // allowed rows
   double scale_squares_ = 0;  // of the seen rows, if there is a filter
   std::vector<std::vector<uint32_t>> lists_;           // by part
@@ -115,7 +121,9 @@ class ListSearch {
   // The least k upper bounds of distances so far, as a heap.
   std::vector<float> upper_bounds_;
   size_t found_ = 0;  // bounds added in this round
-  float limit_ = 0;   // candidates with a greater key are not among the nearest
+  // Upper bounds of rows that a filter excludes.
+  std::vector<float> rejected_;
+  float limit_ = 0;  // candidates with a greater key are not among the nearest
   std::vector<std::vector<uint64_t>> rows_of_;        // by part
   std::vector<std::unique_ptr<VectorRows>> vectors_;  // by part
   // Indexed by VectorElement. Elements that are set have the current query.
