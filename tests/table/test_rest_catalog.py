@@ -18,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
+    RESTError,
     TableAlreadyExistsError,
 )
 from pyiceberg.schema import Schema
@@ -174,7 +175,18 @@ def test_claims_in_a_rest_catalog(catalogs: tuple[SqlCatalog, RestCatalog]) -> N
 ROWS = pa.table({"id": range(20), "status": ["P", "X"] * 10})
 
 
-@pytest.mark.parametrize("refuses", [0, 400, 422, 501])
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_failed_request_creates_no_table_in_two_commits(
+    catalogs: tuple[SqlCatalog, RestCatalog], status: int
+) -> None:
+    own, rest = catalogs
+    rest.handler.refuses = status
+    with pytest.raises(RESTError, match="stage-create is not supported"):
+        nb.connect(catalog=rest).create_table("a.b", ROWS)
+    assert not own.table_exists("a.b")
+
+
+@pytest.mark.parametrize("refuses", [0, 400, 405, 406, 422, 501])
 def test_a_table_is_created_with_its_rows(
     catalogs: tuple[SqlCatalog, RestCatalog], refuses: int
 ) -> None:

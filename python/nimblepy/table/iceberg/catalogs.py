@@ -22,6 +22,7 @@ from pyiceberg.catalog import (
 )
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     CommitFailedException,
     NamespaceAlreadyExistsError,
     NamespaceNotEmptyError,
@@ -107,6 +108,9 @@ _log = logger(__name__)
 # Properties that configure a store for pyiceberg. nimblepy's own I/O reads the environment.
 _STORE_PROPERTIES = ("py-io-impl", "s3.", "gcs.", "adls.", "hf.")
 
+
+# pyiceberg's errors for a server that does not stage tables: 501, 400, and 405, 406 or 422.
+_CANNOT_STAGE = (NotImplementedError, BadRequestError, RESTError)
 
 # NUMBER-UUID.metadata.json; a codec name may precede the suffix.
 _METADATA_NAME = re.compile(
@@ -998,6 +1002,9 @@ def stage_table(
         try:
             staged = staged_table(catalog.create_table_transaction(name, **arguments))
         except (NotImplementedError, RESTError) as error:
+            # Other subclasses of RESTError report failures, such as 401, 403 or 503.
+            if type(error) not in _CANNOT_STAGE:
+                raise
             _log.info("%s: the catalog does not stage tables: %s", ".".join(name), error)
             return None
         if staged is None:
