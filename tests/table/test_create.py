@@ -263,7 +263,7 @@ def test_files_of_other_tables_are_no_orphans_of_a_creation(
     check_whole(there.table("a.b"))
     os.rename(moved, tmp_path / "lake")
     record = tmp_path / "lake" / "a" / ".creating" / os.path.basename(table.location)
-    assert record.exists() == (kind == "sqlite")  # a moved database keeps records of its old place
+    assert not record.exists()
     record.parent.mkdir(exist_ok=True)
     record.write_text("another catalog")
     assert beside.remove_orphans(older_than=NOW).files == ()
@@ -272,3 +272,52 @@ def test_files_of_other_tables_are_no_orphans_of_a_creation(
     assert not record.exists()
     assert lake.table("a.c").remove_orphans(older_than=NOW).files == ()
     check_whole(lake.register("a.d", path))
+
+
+def killed_creation(root: Path, owner: str) -> set[Path]:
+    """Makes the files of a creation that was killed before its commit."""
+    files = {root / "a" / "x-0123456789ab" / "data.parquet", root / "a/.creating/x-0123456789ab"}
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(owner)
+    return files
+
+
+@pytest.fixture
+def owner(lake: nb.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The text in the records of a lake with the table a.b."""
+    from nimblepy.table import create as module
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "forget_creation", lambda location: None)
+        create(lake)
+    (record,) = tmp_path.glob("lake/a/.creating/*")
+    text = record.read_text()
+    record.unlink()
+    return text
+
+
+def test_a_killed_creation_is_kept_while_a_table_cannot_be_read(
+    lake: nb.Catalog, tmp_path: Path, owner: str
+) -> None:
+    """The unreadable table may be the one that the creation made."""
+    path = Path(lake.create_table("c.d", ROWS).metadata_location.removeprefix("file://"))
+    files = killed_creation(tmp_path / "lake", owner)
+    hidden = path.rename(f"{path}.hidden")
+    kind = "sqlite" if (tmp_path / "lake" / "catalog.db").exists() else "files"
+    # A new handle has no metadata in memory.
+    assert connect(tmp_path / "lake", kind).table("a.b").remove_orphans(older_than=NOW).files == ()
+    assert all(map(Path.exists, files))
+    hidden.rename(path)
+    removed = connect(tmp_path / "lake", kind).table("a.b").remove_orphans(older_than=NOW).files
+    assert {*removed} == {*map(str, files)}
+
+
+def test_killed_creations_are_removed_from_a_moved_lake(
+    lake: nb.Catalog, tmp_path: Path, owner: str
+) -> None:
+    killed_creation(tmp_path / "lake", owner)
+    moved = (tmp_path / "lake").rename(tmp_path / "moved")
+    kind = "sqlite" if (moved / "catalog.db").exists() else "files"
+    removed = connect(moved, kind).table("a.b").remove_orphans(older_than=NOW).files
+    assert {*removed} == {str(path) for path in killed_creation(moved, owner)}

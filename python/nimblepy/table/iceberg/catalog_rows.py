@@ -244,6 +244,18 @@ class CatalogRows:
         self._noted("place", quote(place))
         return hashlib.sha256(f"{self._number} ".encode() + place).hexdigest()[:12]
 
+    def mark_for(self, root: str | None) -> str:
+        """Returns twelve hexadecimal digits that identify this database in files below a root.
+
+        A move of the root together with the database does not change them. ``None`` returns
+        :attr:`mark`.
+        """
+        if root is None or not root.startswith("file://") or self.file is None:
+            return self.mark
+        folder = os.path.realpath(root.removeprefix("file://"))
+        place = os.fsencode(os.path.relpath(self.file, folder))
+        return hashlib.sha256(f"{self._number} ".encode() + place).hexdigest()[:12]
+
     @property
     def _number(self) -> str:
         """A random number that the database shares with its copies."""

@@ -183,26 +183,30 @@ class SqliteCatalog(MetastoreCatalog):
         """Returns the files of a table that its metadata does not name."""
         return []
 
-    @property
-    def creator(self) -> str:
-        """The text that identifies this catalog in the records of creations."""
-        return str(self._rows.mark)
+    def creator(self, location: str) -> str:
+        """Returns the text that identifies this catalog in the record of a table's creation.
 
-    def has_table_at(self, location: str) -> bool:
-        """Returns whether a table has a directory, or may have it because its metadata cannot be
-        read.
+        The text stays the same if the lake is moved together with the table.
+        """
+        return str(self._rows.mark_for(self.root if is_below(location, self.root) else None))
+
+    def has_table_at(self, location: str) -> bool | None:
+        """Returns whether a table has a directory.
+
+        ``None`` if this is unknown, because the metadata of a table cannot be read.
 
         Cost: reads the metadata of all tables.
         """
         place = _real(location)
+        has_table: bool | None = False
         for _, path in self._rows.locations():
             try:
                 if _real(self.metadata_file_at(path).location) == place:
                     return True
             except (OSError, CorruptFileError, UnsupportedVersionError) as error:
                 _log.warning("%s: it may be the table of %s: %s", path, location, error)
-                return True
-        return False
+                has_table = None
+        return has_table
 
     def retire_versions(self, metadata: Metadata) -> None:
         """Does nothing. Called before orphans of a table are removed."""
@@ -749,18 +753,18 @@ def files_beside(metadata: Metadata) -> list[str]:
 
 
 def creator(metadata: Metadata) -> str | None:
-    """Returns the text by which a catalog recognizes its own records of creations.
+    """Returns the text by which a catalog recognizes its records of creations beside a table.
 
     ``None`` for catalogs of other programs: what is in them cannot be known with certainty.
     """
     catalog = metadata.ice.catalog
-    return catalog.creator if isinstance(catalog, SqliteCatalog) else None
+    return catalog.creator(metadata.location) if isinstance(catalog, SqliteCatalog) else None
 
 
-def has_table_at(metadata: Metadata, location: str) -> bool:
-    """Returns whether the catalog of a table has a table in a directory, or may have one."""
+def has_table_at(metadata: Metadata, location: str) -> bool | None:
+    """Returns whether the catalog of a table has a table in a directory; ``None`` if unknown."""
     catalog = metadata.ice.catalog
-    return not isinstance(catalog, SqliteCatalog) or catalog.has_table_at(location)
+    return catalog.has_table_at(location) if isinstance(catalog, SqliteCatalog) else None
 
 
 def retire_versions(metadata: Metadata) -> None:

@@ -60,8 +60,7 @@ class PointerCatalog(SqliteCatalog):
             return table
         return self.load_table(table.name())
 
-    @property
-    def creator(self) -> str:
+    def creator(self, location: str) -> str:
         return "pointers"  # a directory or bucket has one catalog of this kind
 
     # ---------------------------------------------------------------- metadata files

@@ -540,7 +540,8 @@ def _killed_creations(metadata: ice.Metadata, limit_ms: float) -> list[tuple[str
     """Returns the killed creations of tables beside a table: (directory, bytes of each file).
 
     Files of a creation that changed a file after the limit are left out: it may still run. If the
-    table was created, only the record of its creation is left.
+    table was created, only the record of its creation is left. If the metadata of a table cannot
+    be read, the directory may be its own, so the record and the files are kept.
     """
     owner = ice.creator(metadata)
     beside = metadata.location.rstrip("/").rpartition("/")[0]
@@ -550,7 +551,10 @@ def _killed_creations(metadata: ice.Metadata, limit_ms: float) -> list[tuple[str
             continue
         location = f"{beside}/{os.path.basename(path)}"
         listing = []
-        if not ice.has_table_at(metadata, location):
+        is_created = ice.has_table_at(metadata, location)
+        if is_created is None:
+            continue
+        if not is_created:
             listing = _files_below(location)
             # A second metadata file shows that the table was created and changed.
             published = sum(name.endswith(".metadata.json") for name, _, _ in listing) > 1
