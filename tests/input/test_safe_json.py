@@ -65,6 +65,32 @@ def test_brackets_in_strings_do_not_hide_depth(tmp_path: Path) -> None:
         nb.write(path, tmp_path / "a.nimble")
 
 
+@pytest.mark.parametrize("first", [0, 1, 6, 7, 8, 9, 20, 1 << 20])
+@pytest.mark.parametrize("start", [b'{"s":"x', b'{"s":"\\"', b'{"s":"\\\\', b'{"s":"x\n{"s":"x'])
+def test_depth_is_found_after_a_text_that_a_read_cuts(start: bytes, first: int) -> None:
+    text = start + b"y" * 100 + b'","z":' + b"[" * 2000 + b'"a"' + b"]" * 2000 + b"}\n"
+    stream = SafeJson(io.BytesIO(text), "a", list)
+    sizes = iter([first, 1 << 20])
+    with pytest.raises(nb.InvalidArgumentError, match="deeper"):
+        b"".join(stream.read(size) for size in sizes)
+
+
+def test_brackets_after_escapes_in_a_text_are_no_depth() -> None:
+    text = b'{"s":"\\\\\\"' + b"[" * 900 + b'\\"' * 9 + b"[" * 900 + b'\\\\"}\n'
+    stream = SafeJson(io.BytesIO(text), "a", list)
+    assert b"".join(iter(lambda: stream.read(1 << 20), b"")) == text
+
+
+@pytest.mark.parametrize("text", [b'{"a":"} null', b'{"a":"} null' + b"[" * 1001])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\\", b"\\\n"])
+def test_a_text_that_is_cut_takes_linear_time(tmp_path: Path, text: bytes, end: bytes) -> None:
+    path = tmp_path / "a.jsonl"
+    # 4 MB take less than a second. They took hours: the search began again at each quote.
+    path.write_bytes(text + b'\\"' * 2_000_000 + end)
+    with pytest.raises(nb.InvalidArgumentError, match=r"a\.jsonl: it cannot be read as json"):
+        nb.write(path, tmp_path / "a.nimble")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "value"),
     [

@@ -19,6 +19,7 @@ import pytest
 
 import nimblepy as nb
 from nimblepy.input.foreign import open_files
+from nimblepy.input.texts import inexact_message
 
 PARIS = pa.timestamp("us", "Europe/Paris")
 NAIVE = pa.timestamp("us")
@@ -613,9 +614,80 @@ def test_integers_of_json_are_no_floats_at_any_depth(
     if integer == "9007199254740993" and "0.5" not in lines:  # a column of int64
         nb.write(path, tmp_path / "a.nimble")
         return
-    expected = f"column '{column}': {integer} .* its last digits"
+    why = "does not fit int64;" if integer == str(2**63) else ".* its last digits;"
+    expected = f"column '{column}': {integer} {why}"
     with pytest.raises(nb.InvalidArgumentError, match=expected):
         nb.write(path, tmp_path / "a.nimble")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1.5}\n{"a":1e16}\n{"a":\n9007199254740993}\n',
+        '{"a":1e16}\n{"a":1.5}{"a":9007199254740993}\n',
+        '{"a":1.5} {"a":9007199254740993} {"a":1e16}',
+        '{\n "a":\t1e16}\n\r\n {\n"b":{"a":1},\n"a":\n9007199254740993\n}',
+        '{"a":1e16, "l":[{"a":1}\n,{"a":2}\n]\n,"a2":{}\n}\n{"s":"} {","a":9007199254740993}\n',
+        '\ufeff{"a":9007199254740993}\n{"a":1e16}\n',
+    ],
+)
+@pytest.mark.parametrize("block", [1, 3, 1 << 20])
+def test_rows_of_several_lines_and_lines_of_several_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
+) -> None:
+    monkeypatch.setattr("nimblepy.input.foreign._BLOCK_BYTES", block)
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    with pytest.raises(nb.InvalidArgumentError, match="column 'a': 9007199254740993 is in a col"):
+        nb.write(path, tmp_path / "a.nimble")
+    path.write_text(text.replace("9007199254740993", "9007199254740994"))
+    nb.write(path, tmp_path / "a.nimble")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_integers_are_found_in_any_layout_of_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr("nimblepy.input.foreign._BLOCK_BYTES", rng.choice([1, 10, 100, 1000]))
+    rows: list[Any] = [{"a": 1e16, "id": 1, "l": [{"a": 1}], "s": "{}"}]
+    for number in range(30):
+        text = rng.choice(["} {", "\\", '"', "9007199254740993", "}\n{"])
+        rows.append({"a": 0.5, "id": 2**62 + number, "l": [{"a": 1}, {"a": 2**60}], "s": text})
+    bad = rng.random() < 0.5
+    rows[rng.randrange(1, 31)]["a"] = 2**53 + 1 if bad else 2**53 + 2
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(row, indent=rng.choice([None, None, 0, 2]))
+            + rng.choice(["\n", " ", "", "\n\n"])
+            for row in rows
+        )
+    )
+    if bad:
+        with pytest.raises(nb.InvalidArgumentError, match="column 'a': 9007199254740993 is in"):
+            nb.write(path, tmp_path / "a.nimble")
+    else:
+        nb.write(path, tmp_path / "a.nimble")
+        read = nb.open(tmp_path / "a.nimble").to_table()
+        assert read["id"].to_pylist() == [row["id"] for row in rows]
+
+
+def test_an_object_on_several_lines_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{\n "id": 12345678901234567,\n "x": 1e17\n}\n')
+    nb.write(path, tmp_path / "a.nimble")
+    read = nb.open(tmp_path / "a.nimble").to_table().to_pylist()
+    assert read == [{"id": 12345678901234567, "x": 1e17}]
+
+
+def test_messages_of_integers_say_what_a_column_can_store() -> None:
+    start, end = "create the table with a schema, for example", "does not fit int64"
+    assert inexact_message(str(10**22)) == (f"{10**22} {end}; {start} decimal(23, 0) or string")
+    assert inexact_message("-" + LONG).startswith(f"-{LONG} {end}; floats lose its last digits;")
+    message = inexact_message("9" * 5000)
+    assert message.startswith("9" * 40 + f"... (5000 digits) {end}; floats lose")
+    assert message.endswith(f"{start} string")
 
 
 def test_large_floats_of_json_are_floats(tmp_path: Path) -> None:

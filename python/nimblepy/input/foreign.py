@@ -20,11 +20,11 @@ import pyarrow.types as pt
 
 from nimblepy import _core
 from nimblepy.errors import InvalidArgumentError
+from nimblepy.input.json_integers import check_integers_of_json
 from nimblepy.input.safe_json import SafeJson, refuse_other_rows
 from nimblepy.input.texts import (
     Typed,
     are_long_integers,
-    check_integers_of_json,
     exact_floats,
     first_names,
     has_leading_zero,
@@ -805,9 +805,7 @@ def _check_json_integers(part: _Part, schema: pa.Schema) -> None:
     Such an integer makes pyarrow infer floats, or is beside fractions.
     """
     with ExitStack() as stack:
-        lines = _lines(part, stack)
-        while block := lines.read(_BLOCK_BYTES) + lines.readline():
-            check_integers_of_json(block, schema, part.name)
+        check_integers_of_json(_lines(part, stack).read, _BLOCK_BYTES, schema, part.name)
 
 
 def _lines(part: _Part, stack: ExitStack) -> io.BufferedReader:

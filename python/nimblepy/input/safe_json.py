@@ -19,7 +19,9 @@ _OTHER_BYTES = bytes(set(range(256)) - set(b"[]{}\n"))
 _STEPS = np.zeros(256, np.int64)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_ESCAPE = re.compile(rb"\\[^\n]")
+# A text without escapes. One that is not closed ends with its line: texts contain no newlines.
+_STRING = re.compile(rb'"[^"\n]*"?')
 # A null that is a row follows the end of an object, or begins the file. So may a null in a text.
 _NULL_ROW = re.compile(rb"\}[ \t\r\n]*null")
 _BEGIN_OF_NULL_ROW = re.compile(rb"\}[ \t\r\n]*(?:n(?:u(?:l)?)?)?\Z")
@@ -46,6 +48,8 @@ class SafeJson:
         self._name = name
         self._lines = lines
         self._depth = 0
+        # The beginning of a text or an escape that the last read cut.
+        self._open = b""
         # The end of the last read that may begin a null row. The file begins like a new row.
         self._end = b"}"
         self._is_checked = False
@@ -54,12 +58,13 @@ class SafeJson:
         data: bytes = self._source.read(size)
         if not self._is_checked:
             self._refuse_null_rows(data)
-        peak, depth = _levels(data, self._depth)
+        peak, depth = _levels(data, self._depth, self._open)
         if peak > _MOST_LEVELS:
             raise InvalidArgumentError(
                 f"{self._name}: a value nests deeper than {_MOST_LEVELS} levels"
             )
         self._depth = depth
+        self._open = _open_text(data, self._open)
         return data
 
     def _refuse_null_rows(self, data: bytes) -> None:
@@ -94,7 +99,8 @@ def refuse_other_rows(lines: Iterable[bytes], name: str) -> None:
     depth = 0
     for number, line in enumerate(lines, 1):
         line = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-        bare = _STRING.sub(lambda text: b'"' * len(text[0]), line)
+        bare = _ESCAPE.sub(b"__", line)
+        bare = _STRING.sub(lambda text: b'"' * len(text[0]), bare)
         is_one_row = not depth and bare.startswith(b"{") and bare.count(b"{") == bare.count(b"}")
         if is_one_row and not _AFTER_OBJECT.search(bare):
             continue
@@ -108,15 +114,28 @@ def refuse_other_rows(lines: Iterable[bytes], name: str) -> None:
             depth += (token[0] in (b"[", b"{")) - (token[0] in (b"]", b"}"))
 
 
-def _levels(data: bytes, depth: int) -> tuple[int, int]:
+def _open_text(data: bytes, start: bytes) -> bytes:
+    """Returns the quote and the backslash that the data leaves open, if any.
+
+    Args:
+        start: the quote and the backslash that the previous data leaves open.
+    """
+    line = data.rfind(b"\n") + 1
+    tail = _ESCAPE.sub(b"", data[line:] if line else start + data)
+    quote = b'"' if tail.count(b'"') % 2 else b""
+    return quote + b"\\" if tail.endswith(b"\\") else quote
+
+
+def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
     """Returns a depth that no value exceeds, and the depth at the end. Each line begins at 0.
 
     Args:
         depth: the depth at the beginning.
+        start: what the previous data leaves open; see :func:`_open_text`.
     """
     marks, ends = _marks(data)
     if depth + _most(marks, ends) > _MOST_LEVELS:  # a line has so many brackets
-        marks, ends = _marks(_STRING.sub(b"", data))
+        marks, ends = _marks(_STRING.sub(b"", _ESCAPE.sub(b"", start + data)))
     if not len(marks):
         return depth, depth
     last = marks[ends[-1] + 1 :] if len(ends) else marks

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
@@ -35,8 +34,7 @@ Convert: TypeAlias = Callable[[pa.Array], pa.Array]
 _ROWS = 1 << 14
 # Floats that JSON does not have as numbers: `nimble scan --json` prints them as these texts.
 _NOT_FINITE = {text: float(text) for text in ("inf", "-inf", "nan")}
-# An integer in JSON that floats may not keep.
-_LONG_INTEGER = re.compile(rb"(?<![0-9.eE+])[1-9][0-9]{15,}(?![0-9.eE])")
+_MOST_DIGITS = 38  # of decimals in tables
 _LEADING_ZERO = r"^\s*[+-]?0[0-9]"
 _INFINITE = r"^\s*[+-]?(?i:inf|infinity)\s*$"
 
@@ -145,15 +143,20 @@ def exact_floats(texts: pa.Array) -> pa.Array:
 
 def inexact_message(text: str) -> str:
     """Returns the reason why a whole number is refused in a new column of floats."""
-    is_beside = _fits_int64(text)
-    why = "is in a column of floats, which lose" if is_beside else "does not fit int64; floats lose"
-    return (
-        f"{text.strip()} {why} its last digits; create the table with a schema, for example "
-        "decimal(20, 0) or string"
-    )
+    text = text.strip()
+    if fits_int64(text):
+        why = "is in a column of floats, which lose its last digits"
+    elif loses_digits(text):
+        why = "does not fit int64; floats lose its last digits"
+    else:
+        why = "does not fit int64"
+    digits = len(text.lstrip("+-"))
+    kinds = f"decimal({max(20, digits)}, 0) or string" if digits <= _MOST_DIGITS else "string"
+    shown = text if len(text) <= 60 else f"{text[:40]}... ({digits} digits)"
+    return f"{shown} {why}; create the table with a schema, for example {kinds}"
 
 
-def _fits_int64(text: str) -> bool:
+def fits_int64(text: str) -> bool:
     return -(2**63) <= Decimal(text) < 2**63
 
 
@@ -394,52 +397,8 @@ def first_names(source: Iterable[bytes]) -> list[str]:
     return list(names)
 
 
-def check_integers_of_json(block: bytes, schema: pa.Schema, name: str) -> None:
-    """Checks the integers in lines of JSON that columns of floats would store.
-
-    Args:
-        schema: the columns with floats, also inside structs and lists.
-        name: of the file, for messages.
-
-    Raises:
-        InvalidArgumentError: an integer does not fit int64, or a float does not keep its digits.
-    """
-    end = 0
-    for match in _LONG_INTEGER.finditer(block):
-        if match.start() < end:
-            continue
-        begin = block.rfind(b"\n", 0, match.start()) + 1
-        end = block.find(b"\n", match.end())
-        end = len(block) if end < 0 else end
-        with suppress(ValueError, RecursionError):  # the reader has its own errors
-            row = json.loads(block[begin:end], parse_int=_Integer)
-        if not isinstance(row, dict):
-            continue
-        for field in schema:
-            for path, text in _integers(row.get(field.name), field.type, field.name):
-                if not _fits_int64(text) or loses_digits(text):
-                    raise InvalidArgumentError(f"{name}: column {path!r}: {inexact_message(text)}")
-
-
-def _integers(value: Any, kind: pa.DataType, path: str) -> Iterator[tuple[str, str]]:
-    """Yields (path, text) of the integers in a value that are read as floats."""
-    if isinstance(value, _Integer):
-        if pt.is_float64(kind):
-            yield path, value
-    elif isinstance(value, dict) and pt.is_struct(kind):
-        for item in kind:
-            yield from _integers(value.get(item.name), item.type, f"{path}.{item.name}")
-    elif isinstance(value, list) and is_list(kind):
-        for item in value:
-            yield from _integers(item, kind.value_type, path)
-
-
 class _Number(str):
     """The text of a number with a point or an exponent."""
-
-
-class _Integer(str):
-    """The text of an integer."""
 
 
 def _batch(
