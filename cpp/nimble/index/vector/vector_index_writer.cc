@@ -20,7 +20,7 @@ constexpr uint64_t kSampleRowsPerList = 32;
 constexpr uint32_t kRoundsFromKnown = 2;
 constexpr uint32_t kRoundsOfKnown = 3;
 constexpr uint64_t kCalibrationQueries = 256;
-// Rows whose keys tell how many rows come before a neighbour.
+// Size of the sample that estimates how many keys are less than a neighbour's.
 constexpr uint64_t kSampledKeys = 512;
 // At most this part of the rows are queries for calibration. K-means does not
 // see them. Centroids are pulled to the rows that they are trained on, so such

@@ -350,8 +350,8 @@ Status ListSearch::probe_lists() {
   return Status::ok();
 }
 
-// Returns whether the last rows had so many of the nearest that the next ones
-// probably have too many to be left out.
+// Returns whether the last rows had more of the nearest rows than the wanted
+// recall allows to miss. Then the next rows probably have some too.
 bool ListSearch::has_found_many() const {
   const auto k = static_cast<double>(options_.k);
   return grows_ && static_cast<double>(found_) > (1 - options_.recall) / 2 * k;
@@ -379,8 +379,8 @@ bool ListSearch::may_be_nearer(size_t at) {
   }
   const Probe& p = all_lists_[static_cast<uint32_t>(probes_[at])];
   const VectorRoot& root = parts_[p.part].index().root();
-  // The rows of a list are about as far from its centroid as the rows seen so
-  // far are from theirs, in all directions.
+  // Assumes that the distance of the list's rows from its centroid is that of
+  // the rows seen so far from their centroids, in all directions.
   const double from_rows =
       kSquareOfScale * root.padded * scale_squares_ / seen_;
   const double d = unordered(static_cast<uint32_t>(probes_[at] >> 32));

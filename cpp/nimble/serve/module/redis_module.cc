@@ -376,7 +376,7 @@ int Module::refuse(RedisModuleCtx* context, RedisModuleString** words,
       reply.error("ERR wrong number of arguments for 'NB.REFUSE' command");
       return kRedisOk;
     }
-    arguments_.emplace_back();  // for the one that the filter has replaced
+    arguments_.emplace_back();  // the filter replaced an argument
     std::string text;
     RespReply found(&text);
     run_command(ServedTables(), options_.commands, arguments_, &scratch_,
