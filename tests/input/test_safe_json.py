@@ -26,6 +26,24 @@ def test_deep_values_are_refused(tmp_path: Path, opening: str, levels: int) -> N
         list(rows_of_json(lines, pa.schema([("id", pa.int64())]), False, "a.jsonl"))
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n  "])
+def test_deep_values_of_many_lines_are_refused(tmp_path: Path, newline: str) -> None:
+    opening, closing = f"[{newline}" * 30_000, f"{newline}]" * 30_000
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(f'{{"id":1}}\n{{"z":{opening}1{closing}}}\n'.encode())
+    with pytest.raises(nb.InvalidArgumentError, match=r"a\.jsonl: a value nests deeper than 1000"):
+        nb.write(path, tmp_path / "a.nimble")
+
+
+def test_rows_of_many_lines_are_read(tmp_path: Path) -> None:
+    rows = [f'{{\n "id": {i},\n "z": [\n  [1],\n  [2]\n ]\n}}' for i in range(3000)]
+    for border in ("\n", "\r\n", "\n  "):
+        (tmp_path / "a.jsonl").write_bytes(border.join(rows).encode())
+        nb.write(tmp_path / "a.jsonl", tmp_path / "a.nimble")
+        with nb.open(tmp_path / "a.nimble") as file:
+            assert file.num_rows == 3000
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_depth_is_counted_as_json_nests(seed: int) -> None:
     rng = random.Random(seed)

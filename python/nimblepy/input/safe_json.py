@@ -15,7 +15,9 @@ from nimblepy.schema.values import show
 
 # The parser overflows the stack at about 20,000 levels. Types of files nest at most 63 deep.
 _MOST_LEVELS = 1000
-_OTHER_BYTES = bytes(set(range(256)) - set(b"[]{}\n"))
+# Stands for the border of two rows, which no value spans. JSON has no zero bytes.
+_BORDER = b"\0"
+_OTHER_BYTES = bytes(set(range(256)) - set(b"[]{}" + _BORDER))
 _STEPS = np.zeros(256, np.int64)
 _STEPS[list(b"[{")] = 1
 _STEPS[list(b"]}")] = -1
@@ -127,14 +129,14 @@ def _open_text(data: bytes, start: bytes) -> bytes:
 
 
 def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
-    """Returns a depth that no value exceeds, and the depth at the end. Each line begins at 0.
+    """Returns a depth that no value exceeds, and the depth at the end. Each row begins at 0.
 
     Args:
         depth: the depth at the beginning.
         start: what the previous data leaves open; see :func:`_open_text`.
     """
     marks, ends = _marks(data)
-    if depth + _most(marks, ends) > _MOST_LEVELS:  # a line has so many brackets
+    if depth + _most(marks, ends) > _MOST_LEVELS:  # a row has so many brackets
         marks, ends = _marks(_STRING.sub(b"", _ESCAPE.sub(b"", start + data)))
     if not len(marks):
         return depth, depth
@@ -145,16 +147,22 @@ def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
         return most, at_end
     depths = depth + np.cumsum(_STEPS[marks])
     before = np.concatenate(([0], depths[ends]))
-    depths -= before[np.cumsum(marks == ord("\n"))]
+    depths -= before[np.cumsum(marks == _BORDER[0])]
     return int(depths.max()), at_end
 
 
 def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the brackets and the ends of lines, and the positions of the latter among them."""
+    """Returns the brackets and the borders of rows, and the positions of the latter among them.
+
+    A border in another form, such as with spaces, is not found. The brackets of both rows then
+    count as those of one.
+    """
+    for border in (b"}\n{", b"}\r\n{"):
+        data = data.replace(border, b"}" + _BORDER + b"{")
     marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
-    return marks, np.flatnonzero(marks == ord("\n"))
+    return marks, np.flatnonzero(marks == _BORDER[0])
 
 
 def _most(marks: np.ndarray, ends: np.ndarray) -> int:
-    """Returns the largest number of brackets in a line."""
+    """Returns the largest number of brackets in a row."""
     return int(np.diff(ends, prepend=-1, append=len(marks)).max())

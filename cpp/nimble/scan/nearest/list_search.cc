@@ -22,7 +22,7 @@ constexpr size_t kLocated = 8;
 // With a filter, or for many neighbours, a search looks at up to this many
 // times as many rows as the curve says, as long as others may be nearer.
 constexpr double kMostOfCurve = 64;
-// Number of excluded rows to count. More make the search look at all lists.
+// Maximum number of excluded rows to count.
 constexpr size_t kMostRejected = 16384;
 // Growth of the number of rows to look at.
 constexpr double kRoundGrowth = 1.5;
@@ -255,7 +255,7 @@ double ListSearch::rows_wanted(uint64_t k) const {
   const double fraction =
       (rows_ > 0 ? needed / rows_ : 1) * (1 - 0.8 * std::log10(selectivity_));
   if (fraction >= 1) return allowed_;
-  return std::max(fraction * allowed_, 2.0 * static_cast<double>(k));
+  return std::max(fraction * allowed_, 2.0 * static_cast<double>(options_.k));
 }
 
 void ListSearch::sort_probes(size_t begin, size_t end) {
@@ -483,6 +483,7 @@ void ListSearch::score(const Probe& probe, float centroid_distance,
     uint32_t allowed = ~uint32_t{0};
     if (slot < first) allowed <<= first - slot;
     if (last - slot < kVectorBlock) allowed &= (1u << (last - slot)) - 1;
+    const uint32_t stored = allowed;  // the others fill the last block
     if (!part.allowed.is_range()) {
       allowed = allowed_in(part, list + at.row_at, slot,
                            std::min<uint64_t>(last - slot, kVectorBlock), root);
@@ -494,7 +495,8 @@ void ListSearch::score(const Probe& probe, float centroid_distance,
              2 * error * load<float>(list + at.scale_at + 4 * (slot + i));
     };
     if (!part.allowed.is_range()) {
-      for (uint32_t left = hits & ~allowed; left != 0; left &= left - 1) {
+      for (uint32_t left = hits & stored & ~allowed; left != 0;
+           left &= left - 1) {
         const float bound =
             upper_bound(static_cast<uint32_t>(std::countr_zero(left)));
         if (bound <= limit_ && rejected_.size() < kMostRejected) {

@@ -188,7 +188,8 @@ class SqliteCatalog(MetastoreCatalog):
 
         The text stays the same if the lake is moved together with the table.
         """
-        return str(self._rows.mark_for(self.root if is_below(location, self.root) else None))
+        is_inside = is_below(_real(location), as_root(_real(self.root)))
+        return str(self._rows.mark_for(self.root if is_inside else None))
 
     def has_table_at(self, location: str) -> bool | None:
         """Returns whether a table has a directory.
