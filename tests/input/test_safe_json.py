@@ -44,6 +44,14 @@ def test_rows_of_many_lines_are_read(tmp_path: Path) -> None:
             assert file.num_rows == 3000
 
 
+@pytest.mark.parametrize("border", ["\n", "\n\n", " \r\n  "])
+def test_brackets_in_texts_of_earlier_reads_are_no_depth(border: str) -> None:
+    rows = ['{"s":"' + "[" * 900 + "x" * 5000 + '"}', '{"z":' + "[" * 500 + "]" * 500 + "}"]
+    text = border.join(rows * 20).encode()
+    stream = SafeJson(io.BytesIO(text), "a", list)
+    assert b"".join(iter(lambda: stream.read(3000), b"")) == text
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_depth_is_counted_as_json_nests(seed: int) -> None:
     rng = random.Random(seed)

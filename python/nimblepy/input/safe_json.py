@@ -27,6 +27,8 @@ _STRING = re.compile(rb'"[^"\n]*"?')
 # A null that is a row follows the end of an object, or begins the file. So may a null in a text.
 _NULL_ROW = re.compile(rb"\}[ \t\r\n]*null")
 _BEGIN_OF_NULL_ROW = re.compile(rb"\}[ \t\r\n]*(?:n(?:u(?:l)?)?)?\Z")
+# Within a row, a comma follows an object.
+_ROW_BORDER = re.compile(rb"\}[ \t\r]*\n[ \t\r\n]*\{")
 _SPACES = re.compile(rb"[ \t\r\n]*")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _AFTER_OBJECT = re.compile(rb"\}\s*[^\s,}\]]")
@@ -152,13 +154,10 @@ def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
 
 
 def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the brackets and the borders of rows, and the positions of the latter among them.
-
-    A border in another form, such as with spaces, is not found. The brackets of both rows then
-    count as those of one.
-    """
-    for border in (b"}\n{", b"}\r\n{"):
-        data = data.replace(border, b"}" + _BORDER + b"{")
+    """Returns the brackets and the borders of rows, and the positions of the latter among them."""
+    data = data.replace(b"}\n{", b"}" + _BORDER + b"{")
+    if b"\n" in data[:-1]:  # also borders with spaces or empty lines
+        data = _ROW_BORDER.sub(b"}" + _BORDER + b"{", data)
     marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
     return marks, np.flatnonzero(marks == _BORDER[0])
 

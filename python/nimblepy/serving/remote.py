@@ -178,7 +178,7 @@ class RemoteTable:
             return _Shown(meta, self._asked_schema(), key, cluster)
 
     def _asked_schema(self) -> pa.Schema:
-        """Returns the columns without those that Arrow replies cannot have."""
+        """Returns the columns, but not unions and run-ends, which Arrow replies cannot have."""
         try:
             return read_arrow(self._connection.ask("NB.SCHEMA", self.name, "AS", "ARROW")).schema
         except InvalidArgumentError as error:
