@@ -52,6 +52,12 @@ def test_brackets_in_texts_of_earlier_reads_are_no_depth(border: str) -> None:
     assert b"".join(iter(lambda: stream.read(3000), b"")) == text
 
 
+def test_brackets_in_a_text_that_a_read_cuts_are_no_depth() -> None:
+    text = b'{"t":"' + b"[" * 990 + b"x" * 5000 + b'","a":' + b"[" * 12 + b"]" * 12 + b"}\n"
+    stream = SafeJson(io.BytesIO(text), "a", list)
+    assert b"".join(iter(lambda: stream.read(3000), b"")) == text
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_depth_is_counted_as_json_nests(seed: int) -> None:
     rng = random.Random(seed)

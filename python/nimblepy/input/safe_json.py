@@ -142,7 +142,8 @@ def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
         marks, ends = _marks(_STRING.sub(b"", _ESCAPE.sub(b"", start + data)))
     if not len(marks):
         return depth, depth
-    last = marks[ends[-1] + 1 :] if len(ends) else marks
+    row = _with_borders(data).rpartition(_BORDER)[2] if len(ends) else start + data
+    last, _ = _marks(_STRING.sub(b"", _ESCAPE.sub(b"", row)))
     at_end = max(0, (0 if len(ends) else depth) + int(_STEPS[last].sum()))
     most = depth + _most(marks, ends)
     if most <= _MOST_LEVELS:
@@ -153,12 +154,17 @@ def _levels(data: bytes, depth: int, start: bytes) -> tuple[int, int]:
     return int(depths.max()), at_end
 
 
-def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the brackets and the borders of rows, and the positions of the latter among them."""
+def _with_borders(data: bytes) -> bytes:
+    """Returns the data with a zero byte between rows."""
     data = data.replace(b"}\n{", b"}" + _BORDER + b"{")
     if b"\n" in data[:-1]:  # also borders with spaces or empty lines
         data = _ROW_BORDER.sub(b"}" + _BORDER + b"{", data)
-    marks = np.frombuffer(data.translate(None, _OTHER_BYTES), np.uint8)
+    return data
+
+
+def _marks(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the brackets and the borders of rows, and the positions of the latter among them."""
+    marks = np.frombuffer(_with_borders(data).translate(None, _OTHER_BYTES), np.uint8)
     return marks, np.flatnonzero(marks == _BORDER[0])
 
 
